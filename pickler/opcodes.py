@@ -1,0 +1,144 @@
+"""The pickle opcodes of TorchScript records: a subset of pickle protocol 2, as data.
+
+Rows are in the manner of CPython's ``pickletools``: argument and stack items carry its names.
+``WRITTEN`` is what torch's pickler and ours emit, ``READ`` what torch's unpickler and ours take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, TypeAlias
+
+StackItem: TypeAlias = Literal[
+    "any", "bool", "dict", "float", "int", "list", "mark", "None", "stackslice", "str", "tuple"
+]
+
+
+class Argument(Enum):
+    """How the bytes after an opcode are laid out: (name, bytes that are always there)."""
+
+    NONE = ("none", 0)
+    UINT1 = ("uint1", 1)
+    UINT2 = ("uint2", 2)
+    INT4 = ("int4", 4)
+    UINT4 = ("uint4", 4)
+    FLOAT8 = ("float8", 8)
+    LONG1 = ("long1", 1)
+    UTF8_4 = ("unicodestring4", 4)
+    UTF8_8 = ("unicodestring8", 8)
+    LINES = ("stringnl_noescape_pair", 0)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are there whatever the value: all of it, or the length field."""
+        return self.value[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Opcode:
+    """One opcode: ``before`` and ``after`` are the stack items it takes and leaves."""
+
+    name: str
+    code: int
+    argument: Argument
+    before: tuple[StackItem, ...]
+    after: tuple[StackItem, ...]
+    doc: str
+
+    @property
+    def byte(self) -> bytes:
+        """The code as it stands in the stream."""
+        return bytes((self.code,))
+
+
+PROTO = Opcode("PROTO", 0x80, Argument.UINT1, (), (), "protocol number; first, and always 2")
+STOP = Opcode("STOP", ord("."), Argument.NONE, ("any",), (), "the value on the stack is the result")
+
+NONE = Opcode("NONE", ord("N"), Argument.NONE, (), ("None",), "None")
+NEWTRUE = Opcode("NEWTRUE", 0x88, Argument.NONE, (), ("bool",), "True")
+NEWFALSE = Opcode("NEWFALSE", 0x89, Argument.NONE, (), ("bool",), "False")
+BININT1 = Opcode("BININT1", ord("K"), Argument.UINT1, (), ("int",), "int from 0 to 255")
+BININT2 = Opcode("BININT2", ord("M"), Argument.UINT2, (), ("int",), "int from 0 to 65,535")
+BININT = Opcode("BININT", ord("J"), Argument.INT4, (), ("int",), "32-bit signed int")
+LONG1 = Opcode("LONG1", 0x8A, Argument.LONG1, (), ("int",), "64-bit signed int; length always 8")
+BINFLOAT = Opcode("BINFLOAT", ord("G"), Argument.FLOAT8, (), ("float",), "big-endian double")
+BINUNICODE = Opcode("BINUNICODE", ord("X"), Argument.UTF8_4, (), ("str",), "UTF-8, below 4 GiB")
+BINUNICODE8 = Opcode("BINUNICODE8", 0x8D, Argument.UTF8_8, (), ("str",), "UTF-8, from 4 GiB on")
+
+MARK = Opcode("MARK", ord("("), Argument.NONE, (), ("mark",), "start of a run of items")
+EMPTY_TUPLE = Opcode("EMPTY_TUPLE", ord(")"), Argument.NONE, (), ("tuple",), "()")
+TUPLE1 = Opcode("TUPLE1", 0x85, Argument.NONE, ("any",), ("tuple",), "of one item")
+TUPLE2 = Opcode("TUPLE2", 0x86, Argument.NONE, ("any", "any"), ("tuple",), "of two items")
+TUPLE3 = Opcode("TUPLE3", 0x87, Argument.NONE, ("any", "any", "any"), ("tuple",), "of three items")
+TUPLE = Opcode("TUPLE", ord("t"), Argument.NONE, ("mark", "stackslice"), ("tuple",), "of the run")
+EMPTY_LIST = Opcode("EMPTY_LIST", ord("]"), Argument.NONE, (), ("list",), "new list")
+APPEND = Opcode("APPEND", ord("a"), Argument.NONE, ("list", "any"), ("list",), "add one item")
+APPENDS = Opcode(
+    "APPENDS", ord("e"), Argument.NONE, ("list", "mark", "stackslice"), ("list",), "add the run"
+)
+LIST = Opcode("LIST", ord("l"), Argument.NONE, ("mark", "stackslice"), ("list",), "of the run")
+EMPTY_DICT = Opcode("EMPTY_DICT", ord("}"), Argument.NONE, (), ("dict",), "new dict")
+SETITEM = Opcode("SETITEM", ord("s"), Argument.NONE, ("dict", "any", "any"), ("dict",), "set a key")
+SETITEMS = Opcode(
+    "SETITEMS", ord("u"), Argument.NONE, ("dict", "mark", "stackslice"), ("dict",), "set a run of keys"
+)
+DICT = Opcode("DICT", ord("d"), Argument.NONE, ("mark", "stackslice"), ("dict",), "of the run")
+
+GLOBAL = Opcode("GLOBAL", ord("c"), Argument.LINES, (), ("any",), "a name: module and name lines")
+NEWOBJ = Opcode("NEWOBJ", 0x81, Argument.NONE, ("any", "any"), ("any",), "object without state")
+BUILD = Opcode("BUILD", ord("b"), Argument.NONE, ("any", "any"), ("any",), "give an object a state")
+REDUCE = Opcode("REDUCE", ord("R"), Argument.NONE, ("any", "any"), ("any",), "apply a global")
+BINPERSID = Opcode("BINPERSID", ord("Q"), Argument.NONE, ("any",), ("any",), "storage, by its id")
+
+BINPUT = Opcode("BINPUT", ord("q"), Argument.UINT1, (), (), "memoise the value on the stack")
+LONG_BINPUT = Opcode("LONG_BINPUT", ord("r"), Argument.UINT4, (), (), "BINPUT, ids above 255")
+BINGET = Opcode("BINGET", ord("h"), Argument.UINT1, (), ("any",), "a memoised value again")
+LONG_BINGET = Opcode("LONG_BINGET", ord("j"), Argument.UINT4, (), ("any",), "BINGET, ids above 255")
+
+WRITTEN: tuple[Opcode, ...] = (
+    *(PROTO, STOP, MARK),
+    *(NONE, NEWTRUE, NEWFALSE, BININT1, BININT2, BININT, LONG1, BINFLOAT, BINUNICODE, BINUNICODE8),
+    *(EMPTY_TUPLE, TUPLE1, TUPLE2, TUPLE3, TUPLE, EMPTY_LIST, APPENDS, EMPTY_DICT, SETITEMS),
+    *(GLOBAL, NEWOBJ, BUILD, REDUCE, BINPERSID, BINPUT, LONG_BINPUT, BINGET, LONG_BINGET),
+)
+READ: tuple[Opcode, ...] = (*WRITTEN, APPEND, LIST, SETITEM, DICT)
+
+BY_CODE: dict[int, Opcode] = {opcode.code: opcode for opcode in READ}
+
+# Opcodes of Python's pickle that no TorchScript record holds: known only to name them in errors.
+FOREIGN: dict[int, str] = {
+    ord("I"): "INT",
+    ord("L"): "LONG",
+    0x8B: "LONG4",
+    ord("S"): "STRING",
+    ord("T"): "BINSTRING",
+    ord("U"): "SHORT_BINSTRING",
+    ord("B"): "BINBYTES",
+    ord("C"): "SHORT_BINBYTES",
+    0x8E: "BINBYTES8",
+    0x96: "BYTEARRAY8",
+    0x97: "NEXT_BUFFER",
+    0x98: "READONLY_BUFFER",
+    ord("V"): "UNICODE",
+    0x8C: "SHORT_BINUNICODE",
+    ord("F"): "FLOAT",
+    0x8F: "EMPTY_SET",
+    0x90: "ADDITEMS",
+    0x91: "FROZENSET",
+    ord("0"): "POP",
+    ord("1"): "POP_MARK",
+    ord("2"): "DUP",
+    ord("g"): "GET",
+    ord("p"): "PUT",
+    0x94: "MEMOIZE",
+    0x82: "EXT1",
+    0x83: "EXT2",
+    0x84: "EXT4",
+    0x93: "STACK_GLOBAL",
+    ord("i"): "INST",
+    ord("o"): "OBJ",
+    0x92: "NEWOBJ_EX",
+    0x95: "FRAME",
+    ord("P"): "PERSID",
+}

@@ -1,0 +1,282 @@
+"""Expressions: the right-hand side of a node as text, one method for each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from tsarchive.errors import SaveError
+
+from .graph import Node, Value, must_be_none
+from .literals import Literals, can_be_inferred, string_text
+from .names import is_identifier
+from .ranges import Range, TaggedText
+from .schema import FunctionSchema
+from .types import (
+    NONE,
+    DictType,
+    FunctionType,
+    ListType,
+    NamedType,
+    OptionalType,
+    Rename,
+    TupleType,
+    Type,
+    annotation,
+)
+
+Part = str | TaggedText
+
+
+class Expressions:
+    """Prints expressions of one code record; ``range`` is where the current node came from."""
+
+    def __init__(
+        self, literals: Literals, rename: Rename, depend: Callable[[NamedType], None]
+    ) -> None:
+        self.literals = literals
+        self.rename = rename
+        self.depend = depend
+        self.range: Range | None = None
+        self.identifiers: dict[Value, str] = {}
+        self.stored: dict[Value, TaggedText] = {}
+
+    def build(self, *parts: Part) -> TaggedText:
+        text = TaggedText()
+        for part in parts:
+            if isinstance(part, str):
+                text.write(part, self.range)
+            else:
+                text.append(part)
+        return text
+
+    def use(self, value: Value) -> TaggedText:
+        """A value where it is used: its identifier, or else the expression stored for it."""
+        name = self.identifiers.get(value)
+        if name is None:
+            return self.stored[value]
+        return self.build(name)
+
+    def list_of(self, values: Iterable[Value]) -> list[Part]:
+        parts: list[Part] = []
+        for value in values:
+            parts += [", ", self.use(value)]
+        return parts[1:]
+
+    def annotation(self, type_: Type) -> str:
+        return annotation(type_, self.rename)
+
+    def expression(self, node: Node) -> TaggedText:
+        handler = _BY_KIND.get(node.kind, Expressions._operator)
+        return handler(self, node)
+
+    def _constant(self, node: Node) -> TaggedText:
+        type_ = node.output.type
+        if isinstance(type_, FunctionType):
+            self.depend(type_)
+            return self.build(self.rename(type_))
+        if must_be_none(node.output):
+            return self.build("None")
+        return self.build(self.literals.text(node.attributes["value"], type_))
+
+    def _uninitialized(self, node: Node) -> TaggedText:
+        return self.build(f"uninitialized({self.annotation(node.output.type)})")
+
+    def _conversion(self, node: Node) -> TaggedText:
+        return self._annotate(node.output.type, self.use(node.input))
+
+    def _annotate(self, type_: Type, *parts: Part) -> TaggedText:
+        return self.build("annotate(", self.annotation(type_), ", ", *parts, ")")
+
+    def _builtin_call(self, node: Node) -> TaggedText:
+        name = node.kind.partition("::")[2].lower()
+        return self.build(f"{name}(", *self.list_of(node.inputs), ")")
+
+    def _get_item(self, node: Node) -> TaggedText:
+        base = str(self.use(node.inputs[0]))
+        shown = base if is_identifier(base) else f"({base})"
+        return self.build(shown, "[", self.use(node.inputs[1]), "]")
+
+    def _tuple(self, node: Node) -> TaggedText:
+        type_ = node.output.type
+        assert isinstance(type_, TupleType)
+        name = self.rename(type_) if type_.qualified_name else ""
+        end = ",)" if len(node.inputs) == 1 else ")"
+        return self.build(f"{name}(", *self.list_of(node.inputs), end)
+
+    def _tuple_index(self, node: Node) -> TaggedText:
+        base, index = node.inputs
+        return self.build("(", self.use(base), ")[", self.use(index), "]")
+
+    def _tuple_slice(self, node: Node) -> TaggedText:
+        begin, end = node.attributes["beg"], node.attributes["end"]
+        return self.build("(", self.use(node.input), f")[{begin}:{end}]")
+
+    def _list(self, node: Node) -> TaggedText:
+        type_ = node.output.type
+        assert isinstance(type_, ListType)
+        items: list[Part] = ["[", *self.list_of(node.inputs), "]"]
+        if not node.inputs or not can_be_inferred(type_.element):
+            return self._annotate(type_, *items)
+        return self.build(*items)
+
+    def _dict(self, node: Node) -> TaggedText:
+        type_ = node.output.type
+        assert isinstance(type_, DictType)
+        pairs: list[Part] = []
+        for key, value in zip(node.inputs[::2], node.inputs[1::2], strict=True):
+            pairs += [", ", self.use(key), ": ", self.use(value)]
+        items: list[Part] = ["{", *pairs[1:], "}"]
+        inferred = can_be_inferred(type_.key) and can_be_inferred(type_.value)
+        if not node.inputs or not inferred:
+            return self._annotate(type_, *items)
+        return self.build(*items)
+
+    def _create_object(self, node: Node) -> TaggedText:
+        name = self.annotation(node.output.type)
+        return self.build(f"{name}.__new__({name})")
+
+    def _get_attr(self, node: Node) -> TaggedText:
+        if is_identifier(node.name):
+            return self.build(self.use(node.input), f".{node.name}")
+        return self.build("getattr(", self.use(node.input), f", {string_text(node.name)})")
+
+    def _call_function(self, node: Node) -> TaggedText:
+        callee, *arguments = node.inputs
+        return self.build(self.use(callee), "(", *self._each_with_comma(arguments), ")")
+
+    def _call_method(self, node: Node) -> TaggedText:
+        self_value, *arguments = node.inputs
+        text = self.build(
+            "(", self.use(self_value), f").{node.name}(", *self._each_with_comma(arguments), ")"
+        )
+        self.depend(self_value.type)  # type: ignore[arg-type]  # only named types have methods
+        return text
+
+    def _each_with_comma(self, values: Sequence[Value]) -> list[Part]:
+        parts: list[Part] = []
+        for value in values:
+            parts += [self.use(value), ", "]
+        return parts
+
+    def _unwrap_optional(self, node: Node) -> TaggedText:
+        operand = self.use(node.input)
+        if node.input.type == NONE or must_be_none(node.input):
+            # The type of unwrap_optional(None) cannot be found without help.
+            operand = self._annotate(OptionalType(node.output.type), operand)
+        return self.build("torch._unwrap_optional(", operand, ")")
+
+    def _unchecked_cast(self, node: Node) -> TaggedText:
+        type_text = self.annotation(node.output.type)
+        return self.build("unchecked_cast(", type_text, ", ", self.use(node.input), ")")
+
+    def _isinstance(self, node: Node) -> TaggedText:
+        types = [self.annotation(type_) for type_ in node.attributes["types"]]
+        shown = types[0] if len(types) == 1 else f"({', '.join(types)})"
+        return self.build("isinstance(", self.use(node.input), f", {shown})")
+
+    def _tolist(self, node: Node) -> TaggedText:
+        return self._annotate(node.output.type, self.use(node.inputs[0]), ".tolist()")
+
+    def _enum_part(self, node: Node) -> TaggedText:
+        part = {"prim::EnumValue": "value", "prim::EnumName": "name"}[node.kind]
+        return self.build("(", self.use(node.input), f").{part}")
+
+    def _refused(self, node: Node) -> TaggedText:
+        raise SaveError(
+            f"{node.kind} cannot be written to an archive",
+            hint="Remove calls to Python functions (torch.jit.ignore) and closures before saving",
+        )
+
+    def _operator(self, node: Node) -> TaggedText:
+        if node.schema is None:
+            raise SaveError(f"no operator schema for a node of kind {node.kind}")
+        needed, out_count = necessary_arguments(node.schema, node.inputs)
+        arguments: list[Part] = []
+        for offset in range(needed):
+            arguments += [", ", *self._argument(node.schema, node.inputs[offset], offset)]
+        for offset in range(len(node.inputs) - out_count, len(node.inputs)):
+            name = node.schema.arguments[offset].name
+            arguments += [", ", f"{name}=", self.use(node.inputs[offset])]
+        return self.build(operator_name(node.kind), "(", *arguments[1:], ")")
+
+    def _argument(self, schema: FunctionSchema, value: Value, offset: int) -> list[Part]:
+        if offset < len(schema.arguments) and schema.arguments[offset].kwarg_only:
+            return [f"{schema.arguments[offset].name}=", self.use(value)]
+        return [self.use(value)]
+
+
+_OVERRIDES = {
+    "aten::backward": "torch.autograd.backward",
+    "aten::grad": "torch.autograd.grad",
+}
+
+
+def operator_name(kind: str) -> str:
+    """The callee text of an operator; overload names are never printed."""
+    if kind in _OVERRIDES:
+        return _OVERRIDES[kind]
+    namespace, _, name = kind.partition("::")
+    return f"torch.{name}" if namespace == "aten" else f"ops.{namespace}.{name}"
+
+
+def necessary_arguments(schema: FunctionSchema, inputs: Sequence[Value]) -> tuple[int, int]:
+    """How many leading inputs must be printed, and how many trailing ones are ``out`` arguments.
+
+    Trailing arguments equal to their defaults are left out.
+    """
+    arguments = schema.arguments
+    needed = len(arguments)
+    while needed and arguments[needed - 1].is_out:
+        needed -= 1
+    out_count = len(arguments) - needed
+    if len(arguments) < len(inputs):
+        return len(inputs), out_count
+    while needed and _is_default(arguments[needed - 1].default, inputs[needed - 1]):
+        needed -= 1
+    return needed, out_count
+
+
+_COMPUTED: Final = object()
+
+
+def _is_default(default: Any, value: Value) -> bool:
+    actual = value.node.attributes["value"] if value.node.is_constant else _COMPUTED
+    if isinstance(value.type, FunctionType):
+        return False
+    # 1, 1.0 and True are different values to torch.
+    return type(actual) is type(default) and bool(actual == default)
+
+
+_BY_KIND: dict[str, Callable[[Expressions, Node], TaggedText]] = {
+    "prim::Constant": Expressions._constant,
+    "prim::Uninitialized": Expressions._uninitialized,
+    "aten::ScalarImplicit": Expressions._conversion,
+    "aten::FloatImplicit": Expressions._conversion,
+    "aten::IntImplicit": Expressions._conversion,
+    "aten::Int": Expressions._builtin_call,
+    "aten::Float": Expressions._builtin_call,
+    "aten::Bool": Expressions._builtin_call,
+    "aten::str": Expressions._builtin_call,
+    "aten::sorted": Expressions._builtin_call,
+    "prim::Print": Expressions._builtin_call,
+    "aten::__getitem__": Expressions._get_item,
+    "prim::TupleConstruct": Expressions._tuple,
+    "prim::TupleIndex": Expressions._tuple_index,
+    "prim::TupleSlice": Expressions._tuple_slice,
+    "prim::ListConstruct": Expressions._list,
+    "prim::DictConstruct": Expressions._dict,
+    "prim::CreateObject": Expressions._create_object,
+    "prim::GetAttr": Expressions._get_attr,
+    "prim::CallFunction": Expressions._call_function,
+    "prim::CallMethod": Expressions._call_method,
+    "aten::_unwrap_optional": Expressions._unwrap_optional,
+    "prim::unchecked_unwrap_optional": Expressions._unchecked_cast,
+    "prim::unchecked_cast": Expressions._unchecked_cast,
+    "prim::isinstance": Expressions._isinstance,
+    "prim::tolist": Expressions._tolist,
+    "prim::EnumValue": Expressions._enum_part,
+    "prim::EnumName": Expressions._enum_part,
+    "prim::PythonOp": Expressions._refused,
+    "prim::Closure": Expressions._refused,
+}

@@ -1,0 +1,186 @@
+"""Constants as source text."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+from tsarchive.errors import SaveError
+
+from .types import (
+    ANY,
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    GENERATOR,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    DictType,
+    InterfaceType,
+    ListType,
+    OptionalType,
+    Rename,
+    TupleType,
+    Type,
+    UnionType,
+    annotation,
+)
+from .values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
+
+_ESCAPES = {
+    "\\": "\\\\", "'": "\\'", '"': '\\"', "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n",
+    "\r": "\\r", "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
+_SMALLEST_NORMAL = 2.0**-1022
+
+
+class ConstantTable(Protocol):
+    """The archive-wide table behind ``CONSTANTS.cN``."""
+
+    def index(self, value: Any, type_: Type) -> int:
+        """The position of ``value``; equal tensors share one, other values get a new one."""
+
+
+def float_text(value: float) -> str:
+    if value == 0:
+        return "-0." if math.copysign(1, value) < 0 else "0."
+    if _is_short(value) and abs(value) < 1e10:
+        return f"{int(value)}."
+    return f"{value:.17g}"
+
+
+def part_text(value: float) -> str:
+    """A part of a complex number, and a float inside ``str(x)``: no -0, no bound at 1e10."""
+    if value == 0:
+        return "0."
+    if _is_short(value) and -(2.0**63) <= value < 2.0**63:
+        return f"{int(value)}."
+    return f"{value:.17g}"
+
+
+def _is_short(value: float) -> bool:
+    return math.isfinite(value) and abs(value) >= _SMALLEST_NORMAL and value == math.trunc(value)
+
+
+def complex_text(value: complex) -> str:
+    sign = "+" if value.imag >= 0 else "-"
+    return f"{part_text(value.real)}{sign}{part_text(abs(value.imag))}j"
+
+
+def string_text(value: str) -> str:
+    """A quoted ASCII string; control characters without an escape of their own go octal."""
+    return '"' + "".join(_escaped(char) for char in value) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    return char if " " <= char < "\x7f" else f"\\{ord(char):03o}"
+
+
+def has_non_ascii(value: Any) -> bool:
+    """True when a string anywhere inside has a byte of 0x80 or above."""
+    match value:
+        case str():
+            return not value.isascii()
+        case list() | tuple():
+            return any(has_non_ascii(item) for item in value)
+        case dict():
+            return any(has_non_ascii(item) for pair in value.items() for item in pair)
+    return False
+
+
+def can_be_inferred(element: Type) -> bool:
+    """Whether a list literal of this element type reads back as such without annotation."""
+    return element not in (ANY, NUMBER) and not isinstance(
+        element, UnionType | OptionalType | InterfaceType
+    )
+
+
+class Literals:
+    """Prints constants; tensors, objects and non-ASCII text go to the constant table."""
+
+    def __init__(self, constants: ConstantTable, rename: Rename) -> None:
+        self.constants = constants
+        self.rename = rename
+
+    def text(self, value: Any, type_: Type) -> str:
+        if isinstance(value, TableConstant | ObjectValue) or has_non_ascii(value):
+            return f"CONSTANTS.c{self.constants.index(value, type_)}"
+        match value:
+            case None | bool() | int():
+                return str(value)
+            case float():
+                return float_text(value)
+            case complex():
+                return complex_text(value)
+            case str():
+                return string_text(value)
+            case Device(text):
+                return f'torch.device("{text}")'
+            case EnumMember(enum, name, _):
+                return f"{self.rename(enum)}.{name}"
+            case GeneratorSeed(device, seed):
+                return f'torch.Generator(device="{device}", seed={seed})'
+            case tuple() | list() | dict():
+                return self._container(value, type_)
+        raise SaveError(f"a constant of type {type(value).__name__} cannot be written as source")
+
+    def _container(self, value: Any, type_: Type) -> str:
+        match type_, value:
+            case TupleType(), tuple():
+                return self._tuple(value, type_)
+            case ListType(element), list():
+                return self._list(value, element)
+            case DictType(key, item), dict():
+                return self._dict(value, key, item)
+        raise SaveError(f"constant {value!r} does not have the type {annotation(type_)}")
+
+    def _tuple(self, value: tuple[Any, ...], type_: TupleType) -> str:
+        items = [self.text(v, t) for v, t in zip(value, type_.elements, strict=True)]
+        name = self.rename(type_) if type_.qualified_name else ""
+        return f"{name}({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+    def _list(self, value: list[Any], element: Type) -> str:
+        text = f"[{', '.join(self.text(item, element) for item in value)}]"
+        if value and can_be_inferred(element):
+            return text
+        return f"annotate({annotation(ListType(element))}, {text})"
+
+    def _dict(self, value: dict[Any, Any], key: Type, item: Type) -> str:
+        pairs = (f"{self.text(k, key)}: {self.text(v, item)}" for k, v in value.items())
+        text = "{" + ", ".join(pairs) + "}"
+        if value and can_be_inferred(item):
+            return text
+        return f"annotate({annotation(DictType(key, item))},{text})"
+
+
+_EXACT = {
+    bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING, type(None): NONE,
+    Device: DEVICE, GeneratorSeed: GENERATOR,
+}  # fmt: skip
+
+
+def type_of_constant(value: Any) -> Type:
+    """The run-time type of a constant, as torch infers it for ``Final[...]``."""
+    if type(value) in _EXACT:
+        return _EXACT[type(value)]
+    match value:
+        case EnumMember():
+            return value.type
+        case ObjectValue():
+            return value.type
+        case tuple():
+            return TupleType(tuple(type_of_constant(item) for item in value))
+        case list():
+            return ListType(type_of_constant(value[0]) if value else TENSOR)
+        case dict() if value:
+            key, item = next(iter(value.items()))
+            return DictType(type_of_constant(key), type_of_constant(item))
+        case dict():
+            return DictType(STRING, TENSOR)
+    return TENSOR

@@ -1,0 +1,76 @@
+"""All code records of an archive: placement by qualified name, order, and the constant table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .definitions import Definitions
+from .literals import ConstantTable, Literals
+from .names import TypeNames
+from .ranges import TaggedRange
+from .types import ClassType, NamedType
+from .versions import LOWEST_WRITTEN
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFile:
+    """One code record: ``name`` without the `code/` folder, its text and its source ranges."""
+
+    name: str
+    text: str
+    ranges: tuple[TaggedRange, ...]
+
+
+class Program:
+    """Prints classes and everything they depend on.
+
+    Classes of objects come first, in the order in which they were pickled; then what they
+    need, as a queue that grows while it is printed. Each file exists from its first type on.
+    """
+
+    def __init__(self, names: TypeNames, constants: ConstantTable) -> None:
+        self._names = names
+        self._literals = Literals(constants, names.name)
+        self._files: dict[str, Definitions] = {}
+        self._queue: dict[NamedType, None] = {}
+        self._printed: set[NamedType] = set()
+
+    def print_classes(self, classes: Iterable[ClassType]) -> None:
+        for class_ in classes:
+            self._print(class_)
+        for named in self._drain():
+            self._print(named)
+
+    def files(self) -> list[CodeFile]:
+        """The records in creation order."""
+        return [
+            CodeFile(f"{name.replace('.', '/')}.py", str(file.body), tuple(file.body.records))
+            for name, file in self._files.items()
+        ]
+
+    @property
+    def version(self) -> int:
+        """The archive version that the printed operators need."""
+        return max([LOWEST_WRITTEN, *(file.version for file in self._files.values())])
+
+    def _drain(self) -> Iterator[NamedType]:
+        position = 0
+        while position < len(self._queue):
+            waiting = list(self._queue)[position:]
+            position += len(waiting)
+            yield from waiting
+
+    def _depend(self, named: NamedType) -> None:
+        self._queue.setdefault(named)
+
+    def _print(self, named: NamedType) -> None:
+        if named in self._printed:
+            return
+        self._printed.add(named)
+        folder = self._names.name(named).rpartition(".")[0]
+        file = self._files.get(folder)
+        if file is None:
+            file = Definitions(self._literals, self._names.name, self._depend)
+            self._files[folder] = file
+        file.define(named)

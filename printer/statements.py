@@ -1,0 +1,318 @@
+"""Statements: the body of a function as lines of source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from tsarchive.errors import SaveError
+
+from .expressions import Expressions, Part
+from .graph import MAX_TRIP_COUNT, RETURN, Block, Node, Value, is_constant_true
+from .inline import constants_in_order, inlined_nodes
+from .literals import Literals
+from .names import NamePool, to_identifier
+from .ranges import TaggedText
+from .types import (
+    ClassType,
+    EnumType,
+    InterfaceType,
+    NamedType,
+    OptionalType,
+    Rename,
+    TupleType,
+    Type,
+    UnionType,
+    annotation,
+    is_named,
+)
+from .versions import FIRST_VERSION, needed_version
+
+_LONG = 40
+_CARRIED_FROM = 2
+
+
+class Statements(Expressions):
+    """Prints function bodies into ``body``, the text of one code record."""
+
+    def __init__(
+        self, literals: Literals, rename: Rename, depend: Callable[[NamedType], None]
+    ) -> None:
+        super().__init__(literals, rename, depend)
+        self.body = TaggedText()
+        self.names = NamePool()
+        self.level = 0
+        self.version = FIRST_VERSION
+        self.inlined: set[Node] = set()
+        self.annotated: set[Value] = set()
+        self._split_up_to: dict[Node, int] = {}
+        self._last_kind = ""
+        self._seen_types: set[Type] = set()
+
+    def line(self, *parts: Part) -> None:
+        """One statement at the current indentation."""
+        self.open_line()
+        for part in parts:
+            self.put(part)
+        self.put("\n")
+
+    def open_line(self) -> None:
+        for _ in range(self.level):
+            self.put("  ")
+
+    def put(self, part: Part) -> None:
+        if isinstance(part, str):
+            self.body.write(part, self.range)
+        else:
+            self.body.append(part)
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        self.level += 1
+        yield
+        self.level -= 1
+
+    @contextmanager
+    def at(self, node: Node) -> Iterator[None]:
+        """Text written inside belongs to the range of ``node``."""
+        outer = self.range
+        self.range = node.range
+        yield
+        self.range = outer
+
+    def register(self, type_: Type) -> None:
+        """Note every named type inside ``type_`` as a definition that the code needs."""
+        if type_ in self._seen_types:
+            return
+        self._seen_types.add(type_)
+        if is_named(type_) and isinstance(type_, ClassType | TupleType | InterfaceType | EnumType):
+            self.depend(type_)
+        for part in type_.parts():
+            self.register(part)
+
+    def _register_types(self, node: Node) -> None:
+        for value in (*node.inputs, *node.outputs):
+            self.register(value.type)
+        for type_ in node.attributes.get("types", ()):
+            self.register(type_)
+
+    def assign_names(self, values: Sequence[Value]) -> None:
+        for value in values:
+            candidate = "_" if value.name is None else to_identifier(value.name)
+            self.identifiers[value] = self.names.unique(candidate)
+
+    def print_body(self, body: Block) -> None:
+        """Long constants first, then the statements, then the return."""
+        constants = constants_in_order(body)
+        self.inlined |= inlined_nodes(body)
+        with self.indented():
+            for node in constants:
+                with self.at(node):
+                    self._register_types(node)
+                    self._define(node)
+            self._print_block(body, has_more=bool(body.returns))
+            self._print_node(body.return_node)
+
+    def _print_block(self, block: Block, *, has_more: bool) -> None:
+        if not has_more and not block.nodes:
+            self.line("pass")
+        for node in block.nodes:
+            self._print_node(node)
+            self._last_kind = node.kind if not node.is_constant else self._last_kind
+
+    def _print_node(self, node: Node) -> None:
+        with self.at(node):
+            self._register_types(node)
+            self.version = max(self.version, needed_version(node))
+            if not node.is_constant:
+                _BY_KIND.get(node.kind, Statements._define)(self, node)
+
+    def _return(self, node: Node) -> None:
+        if len(node.inputs) != 1:
+            raise SaveError("a function of an archive returns exactly one value")
+        self.line("return ", self.use(node.input))
+
+    def _define(self, node: Node) -> None:
+        """A node with an expression: stored for its user, or assigned to names."""
+        text = self.expression(node)
+        long = self._is_long(text)
+        if node not in self.inlined or (node.is_constant and long):
+            self._assign_outputs(node, text)
+            return
+        self.stored[node.output] = text
+        if long:
+            self._split(node.output)
+
+    def _is_long(self, text: TaggedText) -> bool:
+        return text.length + 2 * self.level >= _LONG
+
+    def _assign_outputs(self, node: Node, text: Part) -> None:
+        self.assign_names(node.outputs)
+        if node.outputs:
+            self.line(*self.list_of(node.outputs), " = ", text)
+        else:
+            self.line(text)
+
+    def _split(self, value: Value) -> None:
+        """Give statements to a long inline expression and to all that must run before it."""
+        for earlier in self._to_split(*value.uses[0]):
+            text = self.use(earlier)
+            self._assign_outputs(earlier.node, text)
+
+    def _to_split(self, user: Node, offset: int) -> list[Value]:
+        found: list[Value] = []
+        while True:
+            seen = self._split_up_to.get(user)
+            for index in range(offset, -1 if seen is None else seen, -1):
+                node = user.inputs[index].node
+                if not node.is_constant and node in self.inlined:
+                    found.append(user.inputs[index])
+            self._split_up_to[user] = offset
+            if seen is not None or user not in self.inlined:
+                return found[::-1]
+            # The use itself is still being printed, so it cannot be split.
+            user, offset = user.output.uses[0]
+            offset -= 1
+
+    def _assign(self, targets: Sequence[Value], values: Sequence[Value]) -> None:
+        if not targets:
+            return
+        parts: list[Part] = [*self.list_of(targets)]
+        if len(targets) == 1 and self._takes_annotation(targets[0]):
+            self.annotated.add(targets[0])
+            parts.append(f" : {annotation(targets[0].type)}")
+        self.line(*parts, " = ", *self.list_of(values))
+
+    def _takes_annotation(self, target: Value) -> bool:
+        return (
+            isinstance(target.type, UnionType | OptionalType)
+            and target not in self.annotated
+            and target not in self.stored
+        )
+
+    def _initialize(self, target: Value, value: Value) -> None:
+        """The first value of a loop-carried variable, annotated where the text needs it."""
+        if isinstance(target.type, UnionType | OptionalType):
+            annotate = target not in self.annotated
+            self.annotated.add(target)
+        else:
+            annotate = target.type != value.type
+        parts: list[Part] = [self.use(target)]
+        if annotate:
+            parts.append(f": {self.annotation(target.type)}")
+        self.line(*parts, " = ", self.use(value))
+
+    def _if(self, node: Node) -> None:
+        self.assign_names(node.outputs)
+        self.line("if ", self.use(node.input), ":")
+        self._branch(node, node.blocks[0])
+        self.line("else:")
+        self._branch(node, node.blocks[1])
+
+    def _branch(self, node: Node, block: Block) -> None:
+        with self.indented():
+            self._print_block(block, has_more=bool(node.outputs))
+            self._assign(node.outputs, block.returns)
+
+    def _loop(self, node: Node) -> None:
+        counted, condition = _loop_form(node)
+        (body,) = node.blocks
+        self.assign_names(node.outputs)
+        for param, output in zip(body.params[1:], node.outputs, strict=True):
+            self.stored[param] = self.use(output)
+        for output, first in zip(node.outputs, node.inputs[_CARRIED_FROM:], strict=True):
+            self._initialize(output, first)
+        # A while loop has no use for the counter: it stands for the condition instead.
+        self.assign_names(body.params[:1])
+        if counted:
+            counter, bound = self.use(body.params[0]), self.use(node.inputs[0])
+            self.line("for ", counter, " in range(", bound, "):")
+        else:
+            self._assign(body.params[:1], [condition])
+            self.line("while ", self.use(body.params[0]), ":")
+        first_kept = 1 if counted else 0
+        targets = body.params[first_kept:]
+        with self.indented():
+            self._print_block(body, has_more=bool(targets))
+            self._assign(targets, body.returns[first_kept:])
+
+    def _unpack(self, node: Node) -> None:
+        self.assign_names(node.outputs)
+        if node.outputs:
+            # The trailing comma makes an unpacking of a single target, too.
+            self.line(*self.list_of(node.outputs), ", = ", self.use(node.input))
+        else:
+            self.line(self.use(node.input))
+
+    def _set_attr(self, node: Node) -> None:
+        target, value = node.inputs
+        self.line(self.use(target), f".{node.name} = ", self.use(value))
+
+    def _closure(self, node: Node) -> None:
+        function, callee = _CLOSURES[node.kind]
+        name = self.names.unique(function)
+        subgraph: Block = node.attributes["subgraph"]
+        self.line(f"def {name}():")
+        for param, value in zip(subgraph.params, node.inputs, strict=True):
+            self.stored[param] = self.use(value)
+        self.print_body(subgraph)
+        self._assign_outputs(node, f"{callee}({name})")
+
+    def _enter(self, node: Node) -> None:
+        parts: list[Part] = ["with ", self.use(node.input)]
+        if node.output.uses:
+            self.assign_names(node.outputs)
+            parts += [" as ", self.use(node.output)]
+        self.line(*parts, ":")
+        self.level += 1
+
+    def _exit(self, node: Node) -> None:
+        if self._last_kind == "prim::Enter":
+            self.line("pass")
+        self.level -= 1
+
+    def _module_container_index(self, node: Node) -> None:
+        container, key = node.inputs
+        self.assign_names(node.outputs)
+        self.line(
+            self.use(node.output),
+            f" : {annotation(node.output.type)} = ",
+            self.use(container), "[", self.use(key), "]",
+        )  # fmt: skip
+
+
+def _loop_form(node: Node) -> tuple[bool, Value]:
+    """Whether a loop prints as ``for``, and its initial condition."""
+    trip_count, condition = node.inputs[:2]
+    (body,) = node.blocks
+    always = is_constant_true(condition) and is_constant_true(body.returns[0])
+    is_bounded = not trip_count.node.is_constant or (
+        trip_count.node.attributes["value"] != MAX_TRIP_COUNT
+    )
+    counted = is_bounded or bool(body.params[0].uses)
+    if counted and not always:
+        raise SaveError(
+            "a loop with both a trip count and a condition has no source form",
+            hint="Save the module before it is optimised",
+        )
+    return counted, condition
+
+
+_CLOSURES = {
+    "prim::fork": ("__forked_function", "fork"),
+    "prim::awaitable": ("__awaitable_function", "awaitable"),
+}
+
+_BY_KIND: dict[str, Callable[[Statements, Node], None]] = {
+    RETURN: Statements._return,
+    "prim::If": Statements._if,
+    "prim::Loop": Statements._loop,
+    "prim::TupleUnpack": Statements._unpack,
+    "prim::ListUnpack": Statements._unpack,
+    "prim::SetAttr": Statements._set_attr,
+    "prim::fork": Statements._closure,
+    "prim::awaitable": Statements._closure,
+    "prim::Enter": Statements._enter,
+    "prim::Exit": Statements._exit,
+    "prim::ModuleContainerIndex": Statements._module_container_index,
+}

@@ -1,0 +1,38 @@
+"""The lowest archive version that gives each operator the meaning it has in the graph.
+
+Operators not listed have kept their meaning since the first version. Source: torch's operator
+version map (``torch._C._get_operator_version_map()``) and its older table of kinds.
+"""
+
+from __future__ import annotations
+
+from .graph import Node
+
+FIRST_VERSION = 1
+LOWEST_WRITTEN = 3
+HIGHEST_VERSION = 10
+# From this version on the record is called `.data/version`.
+FIRST_IN_DATA_FOLDER = 6
+
+BY_KIND = {"aten::div": 4, "aten::div_": 4, "aten::full": 5}
+BY_OVERLOAD = {
+    "aten::full": 5,
+    "aten::full.out": 5,
+    "aten::linspace": 8,
+    "aten::linspace.out": 8,
+    "aten::logspace": 9,
+    "aten::logspace.out": 9,
+    "aten::gelu": 10,
+    "aten::gelu.out": 10,
+}
+
+
+def needed_version(node: Node) -> int:
+    by_kind = BY_KIND.get(node.kind, FIRST_VERSION)
+    full_name = node.schema.full_name if node.schema else node.kind
+    return max(by_kind, BY_OVERLOAD.get(full_name, FIRST_VERSION))
+
+
+def version_record(version: int) -> str:
+    """The name of the record that holds ``version``."""
+    return "version" if version < FIRST_IN_DATA_FOLDER else ".data/version"

@@ -1,0 +1,1 @@
+"""tsarchive: TorchScript archives without torch.jit."""
