@@ -24,14 +24,14 @@ class Argument(Enum):
     INT4 = ("int4", 4)
     UINT4 = ("uint4", 4)
     FLOAT8 = ("float8", 8)
-    LONG1 = ("long1", 1)
+    LONG1 = ("long1", 9)
     UTF8_4 = ("unicodestring4", 4)
     UTF8_8 = ("unicodestring8", 8)
     LINES = ("stringnl_noescape_pair", 0)
 
     @property
     def size(self) -> int:
-        """Bytes that are there whatever the value: all of it, or the length field."""
+        """Bytes that are there whatever the value: all, or the length field of a string."""
         return self.value[1]
 
 
@@ -81,7 +81,12 @@ LIST = Opcode("LIST", ord("l"), Argument.NONE, ("mark", "stackslice"), ("list",)
 EMPTY_DICT = Opcode("EMPTY_DICT", ord("}"), Argument.NONE, (), ("dict",), "new dict")
 SETITEM = Opcode("SETITEM", ord("s"), Argument.NONE, ("dict", "any", "any"), ("dict",), "set a key")
 SETITEMS = Opcode(
-    "SETITEMS", ord("u"), Argument.NONE, ("dict", "mark", "stackslice"), ("dict",), "set a run of keys"
+    "SETITEMS",
+    ord("u"),
+    Argument.NONE,
+    ("dict", "mark", "stackslice"),
+    ("dict",),
+    "set a run of keys",
 )
 DICT = Opcode("DICT", ord("d"), Argument.NONE, ("mark", "stackslice"), ("dict",), "of the run")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from tsarchive.pickler.values import (
+from .values import (
     Global,
     MarkedTuple,
     Memo,
@@ -49,7 +49,7 @@ def count_references(root: Value) -> References:
             if key in met:
                 shared.add(key)
                 continue
-            if not is_rewritten(value):
+            if not _is_rewritten(value):
                 met.add(key)
             open_ids.add(key)
             above.append(key)
@@ -62,7 +62,7 @@ def count_references(root: Value) -> References:
     return References(frozenset(shared), cyclic=False)
 
 
-def is_rewritten(value: Value) -> bool:
+def _is_rewritten(value: Value) -> bool:
     """Whether a further reference to the value is written in full again."""
     if isinstance(value, (Object, Reduce)):
         return value.memo is Memo.NEVER

@@ -7,12 +7,14 @@ holds the value. After one load and save they depend on the values alone: that f
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 from tsarchive.errors import SaveError
-from tsarchive.pickler import opcodes as op
-from tsarchive.pickler.references import count_references, is_rewritten
-from tsarchive.pickler.values import (
+
+from . import opcodes as op
+from .references import count_references
+from .values import (
     Global,
     MarkedTuple,
     Memo,
@@ -24,8 +26,8 @@ from tsarchive.pickler.values import (
 )
 
 _COMPLEX = Global("builtins", "complex")
-_SMALL_TUPLES = (op.EMPTY_TUPLE, op.TUPLE1, op.TUPLE2, op.TUPLE3)
 _MARK = op.MARK.byte
+_TUPLES = (op.EMPTY_TUPLE.byte, op.TUPLE1.byte, op.TUPLE2.byte, op.TUPLE3.byte)
 
 # A container is written by a generator: it yields the values that stand inside it, and goes on
 # once they are written. A stack of generators takes the place of recursion.
@@ -43,7 +45,7 @@ def dumps(value: Value) -> bytes:
     """
     references = count_references(value)
     if references.cyclic:
-        raise SaveError("a value contains itself", hint="TorchScript values must not be cyclic")
+        raise SaveError("a value contains itself", hint="break the cycle before saving")
     return _Writer(references.shared).write(value)
 
 
@@ -82,30 +84,32 @@ class _Writer:
         if container is None:
             raise SaveError(f"a value of type {kind.__name__} cannot be pickled for TorchScript")
         memo = self._by_identity.get(id(value))
-        if memo is not None:
-            self._get(memo)
-            return None
-        return container(self, value)
+        if memo is None:
+            return container(self, value)
+        self._get(memo)
+        return None
 
-    # Memo
+    # The memo
 
     def _put(self) -> int:
         memo = self._memos
         self._memos += 1
-        self._memo(op.BINPUT, op.LONG_BINPUT, memo)
+        self._out += _memo_opcode(op.BINPUT, op.LONG_BINPUT, memo)
         return memo
 
     def _get(self, memo: int) -> None:
-        self._memo(op.BINGET, op.LONG_BINGET, memo)
+        self._out += _memo_opcode(op.BINGET, op.LONG_BINGET, memo)
 
-    def _memo(self, short: op.Opcode, long: op.Opcode, memo: int) -> None:
-        if memo < 256:
-            self._out += bytes((short.code, memo))
-        else:
-            self._out += long.byte + struct.pack("<I", memo)
+    def _recall(self, value: str | Global) -> bool:
+        """Write a reference if the string or global stands in the pickle already."""
+        memo = self._by_value.get(value)
+        if memo is None:
+            return False
+        self._get(memo)
+        return True
 
     def _memoise(self, value: Value, rule: Memo = Memo.SHARED) -> None:
-        """Memoise a container that is complete: memo ids of children are smaller."""
+        """Called when the container is complete: memo ids of children are smaller."""
         if rule is Memo.ALWAYS or (rule is Memo.SHARED and id(value) in self._shared):
             self._by_identity[id(value)] = self._put()
 
@@ -118,16 +122,7 @@ class _Writer:
         self._out += op.NEWTRUE.byte if value else op.NEWFALSE.byte
 
     def _int(self, value: int) -> None:
-        if 0 <= value < 1 << 8:
-            self._out += bytes((op.BININT1.code, value))
-        elif 0 <= value < 1 << 16:
-            self._out += op.BININT2.byte + struct.pack("<H", value)
-        elif -(1 << 31) <= value < 1 << 31:
-            self._out += op.BININT.byte + struct.pack("<i", value)
-        elif -(1 << 63) <= value < 1 << 63:
-            self._out += op.LONG1.byte + b"\x08" + struct.pack("<q", value)
-        else:
-            raise SaveError(f"an int of {value.bit_length()} bits does not fit in 64")
+        self._out += _int_opcode(value)
 
     def _float(self, value: float) -> None:
         self._out += op.BINFLOAT.byte + struct.pack(">d", value)
@@ -139,44 +134,64 @@ class _Writer:
         self._out += op.TUPLE2.byte + op.REDUCE.byte
 
     def _str(self, value: str) -> None:
-        memo = self._by_value.get(value)
-        if memo is not None:
-            return self._get(memo)
-        try:
-            text = value.encode()
-        except UnicodeEncodeError as error:
-            raise SaveError(f"the string {value[:40]!r} is not valid Unicode: {error.reason}") from error
-        self._out += unicode_header(len(text)) + text
-        self._by_value[value] = self._put()
-        return None
+        if not self._recall(value):
+            self._out += _str_opcode(value)
+            self._by_value[value] = self._put()
 
     def _global(self, value: Global) -> None:
-        memo = self._by_value.get(value)
-        if memo is not None:
-            return self._get(memo)
-        if not value.is_well_formed():
-            raise SaveError(f"{value.qualified_name!r} is not a name that a pickle can hold")
-        self._out += op.GLOBAL.byte + f"{value.module}\n{value.name}\n".encode()
-        self._by_value[value] = self._put()
-        return None
+        if not self._recall(value):
+            self._out += _global_opcode(value)
+            self._by_value[value] = self._put()
 
-    # Containers
+    # Containers as such: without a memo
 
-    def _list(self, value: list[Value]) -> _Parts:
-        yield from self._bare_list(value)
+    def _bare(self, value: Value) -> _Parts:
+        if type(value) is list:
+            return self._bare_list(value)
+        if type(value) is dict:
+            return self._bare_dict(value)
+        if isinstance(value, tuple):
+            return self._bare_tuple(value)
+        raise SaveError(f"Memoised holds a list, dict or tuple, not {type(value).__name__}")
+
+    def _bare_list(self, value: list[Value]) -> _Parts:
+        self._out += op.EMPTY_LIST.byte + _MARK
+        yield from value
+        self._out += op.APPENDS.byte
+
+    def _bare_dict(self, value: dict[Value, Value]) -> _Parts:
+        self._out += op.EMPTY_DICT.byte + _MARK
+        for key, item in value.items():
+            yield key
+            yield item
+        self._out += op.SETITEMS.byte
+
+    def _bare_tuple(self, value: tuple[Value, ...]) -> _Parts:
+        opening, closing = _tuple_opcodes(value)
+        self._out += opening
+        yield from value
+        self._out += closing
+
+    def _arguments(self, value: tuple[Value, ...]) -> _Parts:
+        """Arguments of a Reduce: its lists and dicts have no identity of their own."""
+        opening, closing = _tuple_opcodes(value)
+        self._out += opening
+        for item in value:
+            if type(item) is list or type(item) is dict:
+                yield from self._bare(item)
+            else:
+                yield item
+        self._out += closing
+
+    # Containers as values: with a memo where the rule says so
+
+    def _container(self, value: Value) -> _Parts:
+        yield from self._bare(value)
         self._memoise(value)
 
-    def _dict(self, value: dict[Value, Value]) -> _Parts:
-        yield from self._bare_dict(value)
-        self._memoise(value)
-
-    def _tuple(self, value: tuple[Value, ...]) -> _Parts:
-        yield from self._bare_tuple(value)
-        self._memoise(value)
-
-    def _memoised(self, wrapper: Memoised) -> _Parts:
-        yield from self._bare(wrapper.value)
-        self._memoise(wrapper, Memo.ALWAYS)
+    def _memoised(self, value: Memoised) -> _Parts:
+        yield from self._bare(value.value)
+        self._memoise(value, Memo.ALWAYS)
 
     def _object(self, value: Object) -> _Parts:
         self._global(value.cls)
@@ -190,16 +205,83 @@ class _Writer:
 
     def _reduce(self, value: Reduce) -> _Parts:
         if value.items is not None or value.state is not None:
-            raise SaveError(f"items and state of {value.function.qualified_name} are not written")
+            raise SaveError(f"items or state of {value.function.qualified_name} cannot be written")
         self._global(value.function)
         if isinstance(value.argument, tuple):
-            yield from self._bare_tuple(self._owning(value.argument))
+            yield from self._arguments(value.argument)
         else:
             yield value.argument
         self._out += op.REDUCE.byte
         self._memoise(value, value.memo)
 
     def _persistent_id(self, value: PersistentId) -> _Parts:
-        yield from self._marked_tuple(value.value)
+        yield from self._bare_tuple(MarkedTuple(value.value))
         self._out += op.BINPERSID.byte
         self._memoise(value, Memo.ALWAYS)
+
+
+_SCALARS: dict[type, Callable[[_Writer, Any], None]] = {
+    type(None): _Writer._none,
+    bool: _Writer._bool,
+    int: _Writer._int,
+    float: _Writer._float,
+    complex: _Writer._complex,
+    str: _Writer._str,
+    Global: _Writer._global,
+}
+
+_CONTAINERS: dict[type, Callable[[_Writer, Any], _Parts]] = {
+    list: _Writer._container,
+    dict: _Writer._container,
+    tuple: _Writer._container,
+    MarkedTuple: _Writer._bare_tuple,
+    Memoised: _Writer._memoised,
+    Object: _Writer._object,
+    Reduce: _Writer._reduce,
+    PersistentId: _Writer._persistent_id,
+}
+
+
+def _int_opcode(value: int) -> bytes:
+    if 0 <= value < 1 << 8:
+        return struct.pack("<BB", op.BININT1.code, value)
+    if 0 <= value < 1 << 16:
+        return struct.pack("<BH", op.BININT2.code, value)
+    if -(1 << 31) <= value < 1 << 31:
+        return struct.pack("<Bi", op.BININT.code, value)
+    if -(1 << 63) <= value < 1 << 63:
+        return struct.pack("<BBq", op.LONG1.code, 8, value)
+    raise SaveError(f"an int of {value.bit_length()} bits does not fit in 64 bits")
+
+
+def _str_opcode(value: str) -> bytes:
+    try:
+        text = value.encode()
+    except UnicodeEncodeError as error:
+        raise SaveError(f"the string {value[:40]!r} cannot be written as UTF-8") from error
+    return _str_header(len(text)) + text
+
+
+def _str_header(length: int) -> bytes:
+    if length < 1 << 32:
+        return struct.pack("<BI", op.BINUNICODE.code, length)
+    return struct.pack("<BQ", op.BINUNICODE8.code, length)
+
+
+def _global_opcode(value: Global) -> bytes:
+    if not value.is_well_formed():
+        raise SaveError(f"{value.qualified_name[:80]!r} is not a name that a pickle can hold")
+    return op.GLOBAL.byte + f"{value.module}\n{value.name}\n".encode()
+
+
+def _memo_opcode(short: op.Opcode, long: op.Opcode, memo: int) -> bytes:
+    if memo < 1 << 8:
+        return struct.pack("<BB", short.code, memo)
+    return struct.pack("<BI", long.code, memo)
+
+
+def _tuple_opcodes(value: tuple[Value, ...]) -> tuple[bytes, bytes]:
+    """What stands before and after the items."""
+    if type(value) is MarkedTuple or len(value) >= len(_TUPLES):
+        return _MARK, op.TUPLE.byte
+    return b"", _TUPLES[len(value)]

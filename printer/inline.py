@@ -13,7 +13,7 @@ from .graph import RETURN, Block, Node, Value
 
 # The bodies of these may use an input more than once.
 _CAPTURING = frozenset(
-    {"prim::fork", "prim::awaitable", "prim::rpc_async", "prim::rpc_sync", "prim::rpc_remote"}
+    {"prim::fork", "prim::rpc_async", "prim::rpc_sync", "prim::rpc_remote"}
 )
 _FIRST_CARRIED_INPUT = 2
 

@@ -1,7 +1,7 @@
 """The lowest archive version that gives each operator the meaning it has in the graph.
 
 Operators not listed have kept their meaning since the first version. Source: torch's operator
-version map (``torch._C._get_operator_version_map()``) and its older table of kinds.
+version map (``torch._C._get_operator_version_map()``).
 """
 
 from __future__ import annotations
@@ -14,8 +14,15 @@ HIGHEST_VERSION = 10
 # From this version on the record is called `.data/version`.
 FIRST_IN_DATA_FOLDER = 6
 
-BY_KIND = {"aten::div": 4, "aten::div_": 4, "aten::full": 5}
-BY_OVERLOAD = {
+NEEDED = {
+    **dict.fromkeys(
+        (
+            "aten::div.Tensor", "aten::div.Tensor_mode", "aten::div.Scalar", "aten::div.Scalar_mode",
+            "aten::div.out", "aten::div.out_mode", "aten::div_.Tensor", "aten::div_.Tensor_mode",
+            "aten::div_.Scalar", "aten::div_.Scalar_mode",
+        ),
+        4,
+    ),
     "aten::full": 5,
     "aten::full.out": 5,
     "aten::linspace": 8,
@@ -24,13 +31,11 @@ BY_OVERLOAD = {
     "aten::logspace.out": 9,
     "aten::gelu": 10,
     "aten::gelu.out": 10,
-}
+}  # fmt: skip
 
 
 def needed_version(node: Node) -> int:
-    by_kind = BY_KIND.get(node.kind, FIRST_VERSION)
-    full_name = node.schema.full_name if node.schema else node.kind
-    return max(by_kind, BY_OVERLOAD.get(full_name, FIRST_VERSION))
+    return NEEDED.get(node.schema.full_name, FIRST_VERSION) if node.schema else FIRST_VERSION
 
 
 def version_record(version: int) -> str:

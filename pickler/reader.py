@@ -1,0 +1,476 @@
+"""Pickle bytes to inert values: a stack machine that imports nothing and calls nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as StructError
+from typing import NoReturn, TypeAlias, TypeGuard
+
+from tsarchive.errors import PickleError
+
+from . import opcodes as op
+from .references import count_references
+from .values import Global, Object, PersistentId, Reduce, Value
+
+_PROTOCOL = 2
+_NOT_TORCHSCRIPT = "this pickle is not a TorchScript one"
+_ORDERED_DICT = Global("collections", "OrderedDict")
+
+_UINT2 = Struct("<H").unpack_from
+_INT4 = Struct("<i").unpack_from
+_UINT4 = Struct("<I").unpack_from
+_INT8 = Struct("<q").unpack_from
+_UINT8 = Struct("<Q").unpack_from
+_FLOAT8 = Struct(">d").unpack_from
+
+_SIMPLE_KEYS = frozenset({type(None), bool, int, float, str, Global, Object, Reduce, PersistentId})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one pickle record; beyond any of them reading ends with a PickleError.
+
+    Depth needs no bound: the machine does not recurse.
+    """
+
+    max_bytes: int = 1 << 28
+    """Size of the record."""
+    max_memo: int = 1 << 22
+    """Memoised values."""
+    max_items: int = 1 << 24
+    """Containers and marks, plus the items put into containers. Bounds memory: a container
+    costs about 80 bytes for the one byte that makes it."""
+
+
+_DEFAULT_LIMITS = Limits()
+
+
+def loads(
+    data: bytes | memoryview, *, record: str | None = None, limits: Limits = _DEFAULT_LIMITS
+) -> Value:
+    """The value of a pickle record; ``record`` is its name for errors.
+
+    A value that the pickle refers to twice is one object. Tagged lists, tensors, complex numbers
+    and ``OrderedDict`` stay Reduce nodes; every tuple is a plain one and every ``memo`` is SHARED,
+    so ``dumps`` does not give the same bytes again. No value contains itself, but a few bytes can
+    refer to one value very often: who walks the values must visit each once.
+
+    Raises PickleError, with the offset of the opcode, for whatever torch's unpickler would not
+    take and for what it takes without being told what it means: targets and arguments of wrong
+    type, memo ids set twice, bytes after the end.
+    """
+    size = memoryview(data).nbytes
+    if size > limits.max_bytes:
+        raise PickleError("the pickle is too large", record=record, limit=limits.max_bytes)
+    return _Machine(bytes(data), record, limits).run()
+
+
+class _Machine:
+    """Handlers take the position after their opcode, and give that of the next one.
+
+    A MARK puts the stack aside and starts a new one, so no opcode reaches below a mark.
+    """
+
+    __slots__ = (
+        "data",
+        "items_left",
+        "limits",
+        "marks",
+        "memo",
+        "memoised",
+        "record",
+        "refilled",
+        "stack",
+        "unbuilt",
+    )
+
+    def __init__(self, data: bytes, record: str | None, limits: Limits) -> None:
+        self.data = data
+        self.record = record
+        self.limits = limits
+        self.items_left = limits.max_items
+        self.stack: list[Value] = []
+        self.marks: list[list[Value]] = []
+        self.memo: dict[int, Value] = {}
+        self.memoised: set[int] = set()
+        self.unbuilt: set[int] = set()
+        self.refilled = False
+
+    def run(self) -> Value:
+        data, handlers, stop = self.data, _HANDLERS, op.STOP.code
+        position = self.read_header()
+        try:
+            while (code := data[position]) != stop:
+                position = handlers[code](self, position + 1)
+        except (IndexError, StructError):
+            self.fail_short(position)
+        return self.finish(position)
+
+    def read_header(self) -> int:
+        if self.data[:1] != op.PROTO.byte:
+            self.fail("the pickle does not begin with PROTO", 0, hint=_NOT_TORCHSCRIPT)
+        if self.data[1:2] != bytes((_PROTOCOL,)):
+            found = f"protocol {self.data[1]}" if len(self.data) > 1 else "no protocol number"
+            self.fail(f"{found} where protocol 2 is expected", 0, hint=_NOT_TORCHSCRIPT)
+        return 2
+
+    def finish(self, position: int) -> Value:
+        """The one value left, if STOP stands where it should."""
+        if self.marks:
+            self.fail("STOP before the end of a run that MARK began", position)
+        if len(self.stack) != 1:
+            self.fail(f"{len(self.stack)} values on the stack at STOP, not 1", position)
+        if position + 1 != len(self.data):
+            self.fail("bytes follow the end of the pickle", position + 1)
+        if self.unbuilt:
+            self.fail("an object was made and never given a state", position)
+        root = self.stack[0]
+        # A value can only hold itself if it was memoised first and filled later.
+        if self.refilled and count_references(root).cyclic:
+            self.fail("a value contains itself", position)
+        return root
+
+    # Faults
+
+    def fail(
+        self, message: str, offset: int, *, limit: int | None = None, hint: str | None = None
+    ) -> NoReturn:
+        raise PickleError(message, record=self.record, offset=offset, limit=limit, hint=hint)
+
+    def fail_short(self, position: int) -> NoReturn:
+        """The opcode at the position reached beyond the data or below the stack."""
+        if position >= len(self.data):
+            self.fail("the pickle ends without STOP", position)
+        opcode = op.BY_CODE[self.data[position]]
+        if position + 1 + opcode.argument.size > len(self.data):
+            self.fail(f"the pickle ends inside the argument of {opcode.name}", position)
+        self.fail(f"{opcode.name} finds too few values on the stack", position)
+
+    def spend(self, items: int, position: int) -> None:
+        self.items_left -= items
+        if self.items_left < 0:
+            self.fail("the pickle has too many items", position - 1, limit=self.limits.max_items)
+
+    def unknown(self, position: int) -> int:
+        code = self.data[position - 1]
+        name = op.FOREIGN.get(code)
+        if name is None:
+            self.fail(f"byte 0x{code:02x} is not a pickle opcode", position - 1)
+        message = f"opcode {name} (0x{code:02x}) does not occur in TorchScript"
+        self.fail(message, position - 1, hint=_NOT_TORCHSCRIPT)
+
+    def proto(self, position: int) -> int:
+        self.fail("PROTO after the beginning", position - 1)
+
+    # Scalars
+
+    def none(self, position: int) -> int:
+        self.stack.append(None)
+        return position
+
+    def newtrue(self, position: int) -> int:
+        self.stack.append(True)
+        return position
+
+    def newfalse(self, position: int) -> int:
+        self.stack.append(False)
+        return position
+
+    def binint1(self, position: int) -> int:
+        self.stack.append(self.data[position])
+        return position + 1
+
+    def binint2(self, position: int) -> int:
+        self.stack += _UINT2(self.data, position)
+        return position + 2
+
+    def binint(self, position: int) -> int:
+        self.stack += _INT4(self.data, position)
+        return position + 4
+
+    def long1(self, position: int) -> int:
+        if (length := self.data[position]) != 8:
+            self.fail(f"LONG1 of {length} bytes, not 8", position - 1, hint=_NOT_TORCHSCRIPT)
+        self.stack += _INT8(self.data, position + 1)
+        return position + 9
+
+    def binfloat(self, position: int) -> int:
+        self.stack += _FLOAT8(self.data, position)
+        return position + 8
+
+    def binunicode(self, position: int) -> int:
+        (length,) = _UINT4(self.data, position)
+        return self.text(position - 1, position + 4, length)
+
+    def binunicode8(self, position: int) -> int:
+        (length,) = _UINT8(self.data, position)
+        return self.text(position - 1, position + 8, length)
+
+    def text(self, offset: int, start: int, length: int) -> int:
+        end = start + length
+        if end > len(self.data):
+            self.fail(f"a string of {length} bytes is longer than the pickle", offset)
+        self.stack.append(self.decode(self.data[start:end], offset))
+        return end
+
+    def decode(self, text: bytes, offset: int) -> str:
+        try:
+            return text.decode()
+        except UnicodeDecodeError as error:
+            self.fail(f"a string is not UTF-8: {error.reason}", offset)
+
+    # Containers
+
+    def mark(self, position: int) -> int:
+        self.spend(1, position)
+        self.marks.append(self.stack)
+        self.stack = []
+        return position
+
+    def run_of_items(self, position: int) -> list[Value]:
+        """Everything since the MARK; the stack is the one before it again."""
+        if not self.marks:
+            name = op.BY_CODE[self.data[position - 1]].name
+            self.fail(f"{name} without a MARK", position - 1)
+        items = self.stack
+        self.stack = self.marks.pop()
+        self.spend(len(items), position)
+        return items
+
+    def empty_tuple(self, position: int) -> int:
+        self.stack.append(())
+        return position
+
+    def tuple1(self, position: int) -> int:
+        return self.short_tuple(1, position)
+
+    def tuple2(self, position: int) -> int:
+        return self.short_tuple(2, position)
+
+    def tuple3(self, position: int) -> int:
+        return self.short_tuple(3, position)
+
+    def short_tuple(self, length: int, position: int) -> int:
+        self.spend(1 + length, position)
+        items = [self.stack.pop() for _ in range(length)]
+        self.stack.append(tuple(reversed(items)))
+        return position
+
+    def tuple_(self, position: int) -> int:
+        items = self.run_of_items(position)
+        self.stack.append(tuple(items))
+        return position
+
+    def list_(self, position: int) -> int:
+        items = self.run_of_items(position)
+        self.stack.append(items)
+        return position
+
+    def dict_(self, position: int) -> int:
+        items = self.run_of_items(position)
+        filled: dict[Value, Value] = {}
+        self.set_items(filled, items, position)
+        self.stack.append(filled)
+        return position
+
+    def empty_list(self, position: int) -> int:
+        self.spend(1, position)
+        self.stack.append([])
+        return position
+
+    def empty_dict(self, position: int) -> int:
+        self.spend(1, position)
+        self.stack.append({})
+        return position
+
+    def append(self, position: int) -> int:
+        self.spend(1, position)
+        item = self.stack.pop()
+        self.extend_list(self.stack[-1], [item], position)
+        return position
+
+    def appends(self, position: int) -> int:
+        items = self.run_of_items(position)
+        self.extend_list(self.stack[-1], items, position)
+        return position
+
+    def extend_list(self, target: Value, items: list[Value], position: int) -> None:
+        if type(target) is not list:
+            self.fail(f"items for a list are put in a {type(target).__name__}", position - 1)
+        self.refill(target)
+        target += items
+
+    def setitem(self, position: int) -> int:
+        self.spend(2, position)
+        item, key = self.stack.pop(), self.stack.pop()
+        self.set_items(self.dict_to_fill(position), [key, item], position)
+        return position
+
+    def setitems(self, position: int) -> int:
+        items = self.run_of_items(position)
+        self.set_items(self.dict_to_fill(position), items, position)
+        return position
+
+    def dict_to_fill(self, position: int) -> dict[Value, Value]:
+        target = self.stack[-1]
+        self.refill(target)
+        if type(target) is dict:
+            return target
+        if not _is_ordered_dict(target):
+            self.fail(f"items for a dict are put in a {type(target).__name__}", position - 1)
+        if target.items is None:
+            target.items = {}
+        return target.items
+
+    def set_items(self, target: dict[Value, Value], items: list[Value], position: int) -> None:
+        if len(items) % 2:
+            self.fail("a dict has a key without a value", position - 1)
+        keys = items[::2]
+        for key in keys:
+            if type(key) not in _SIMPLE_KEYS:
+                self.check_key(key, position)
+        target.update(zip(keys, items[1::2], strict=True))
+
+    def check_key(self, key: Value, position: int) -> None:
+        """Tuples are keys only if flat: hashing nested ones recurses without bound in CPython."""
+        parts = key if type(key) is tuple else (key,)
+        for part in parts:
+            if type(part) not in _SIMPLE_KEYS:
+                self.fail(f"a {type(part).__name__} is in the key of a dict", position - 1)
+
+    def refill(self, target: Value) -> None:
+        if id(target) in self.memoised:
+            self.refilled = True
+
+    # Names and what is made with them
+
+    def global_(self, position: int) -> int:
+        middle = self.data.find(b"\n", position)
+        end = self.data.find(b"\n", middle + 1)
+        if middle < 0 or end < 0:
+            self.fail("the pickle ends inside a name", position - 1)
+        module = self.decode(self.data[position:middle], position - 1)
+        name = self.decode(self.data[middle + 1 : end], position - 1)
+        value = Global(module, name)
+        if not value.is_well_formed():
+            self.fail(f"{value.qualified_name[:80]!r} is not a dotted name", position - 1)
+        self.stack.append(value)
+        return end + 1
+
+    def newobj(self, position: int) -> int:
+        arguments, cls = self.stack.pop(), self.stack.pop()
+        if type(cls) is not Global:
+            self.fail(f"an object whose class is a {type(cls).__name__}", position - 1)
+        if arguments != ():
+            self.fail("an object whose class is given arguments", position - 1)
+        made = Object(cls)
+        self.unbuilt.add(id(made))
+        self.stack.append(made)
+        return position
+
+    def build(self, position: int) -> int:
+        state = self.stack.pop()
+        target = self.stack[-1]
+        self.refill(target)
+        if type(target) is Object and id(target) in self.unbuilt:
+            self.unbuilt.remove(id(target))
+            target.state = state
+        elif _is_ordered_dict(target) and target.state is None:
+            target.state = state
+        else:
+            self.fail(f"BUILD on a value of type {type(target).__name__}", position - 1)
+        return position
+
+    def reduce(self, position: int) -> int:
+        argument, function = self.stack.pop(), self.stack.pop()
+        if type(function) is not Global:
+            self.fail(f"a {type(function).__name__} where a function is named", position - 1)
+        self.stack.append(Reduce(function, argument))
+        return position
+
+    def binpersid(self, position: int) -> int:
+        value = self.stack.pop()
+        if type(value) is not tuple:
+            self.fail(f"a persistent id that is a {type(value).__name__}", position - 1)
+        self.stack.append(PersistentId(value))
+        return position
+
+    # The memo
+
+    def binput(self, position: int) -> int:
+        return self.put(self.data[position], position - 1, position + 1)
+
+    def long_binput(self, position: int) -> int:
+        return self.put(_UINT4(self.data, position)[0], position - 1, position + 4)
+
+    def put(self, memo: int, offset: int, end: int) -> int:
+        value = self.stack[-1]
+        if memo in self.memo:
+            self.fail(f"memo {memo} is set twice", offset)
+        if len(self.memo) >= self.limits.max_memo:
+            self.fail("the pickle has too many memos", offset, limit=self.limits.max_memo)
+        self.memo[memo] = value
+        self.memoised.add(id(value))
+        return end
+
+    def binget(self, position: int) -> int:
+        return self.get(self.data[position], position - 1, position + 1)
+
+    def long_binget(self, position: int) -> int:
+        return self.get(_UINT4(self.data, position)[0], position - 1, position + 4)
+
+    def get(self, memo: int, offset: int, end: int) -> int:
+        if memo not in self.memo:
+            self.fail(f"memo {memo} is read before it is set", offset)
+        self.stack.append(self.memo[memo])
+        return end
+
+
+def _is_ordered_dict(value: Value) -> TypeGuard[Reduce]:
+    return isinstance(value, Reduce) and value.function == _ORDERED_DICT and value.argument == ()
+
+
+_Handler: TypeAlias = Callable[[_Machine, int], int]
+
+_HANDLED: dict[op.Opcode, _Handler] = {
+    op.PROTO: _Machine.proto,
+    op.MARK: _Machine.mark,
+    op.NONE: _Machine.none,
+    op.NEWTRUE: _Machine.newtrue,
+    op.NEWFALSE: _Machine.newfalse,
+    op.BININT1: _Machine.binint1,
+    op.BININT2: _Machine.binint2,
+    op.BININT: _Machine.binint,
+    op.LONG1: _Machine.long1,
+    op.BINFLOAT: _Machine.binfloat,
+    op.BINUNICODE: _Machine.binunicode,
+    op.BINUNICODE8: _Machine.binunicode8,
+    op.EMPTY_TUPLE: _Machine.empty_tuple,
+    op.TUPLE1: _Machine.tuple1,
+    op.TUPLE2: _Machine.tuple2,
+    op.TUPLE3: _Machine.tuple3,
+    op.TUPLE: _Machine.tuple_,
+    op.EMPTY_LIST: _Machine.empty_list,
+    op.APPEND: _Machine.append,
+    op.APPENDS: _Machine.appends,
+    op.LIST: _Machine.list_,
+    op.EMPTY_DICT: _Machine.empty_dict,
+    op.SETITEM: _Machine.setitem,
+    op.SETITEMS: _Machine.setitems,
+    op.DICT: _Machine.dict_,
+    op.GLOBAL: _Machine.global_,
+    op.NEWOBJ: _Machine.newobj,
+    op.BUILD: _Machine.build,
+    op.REDUCE: _Machine.reduce,
+    op.BINPERSID: _Machine.binpersid,
+    op.BINPUT: _Machine.binput,
+    op.LONG_BINPUT: _Machine.long_binput,
+    op.BINGET: _Machine.binget,
+    op.LONG_BINGET: _Machine.long_binget,
+}
+
+_HANDLERS: list[_Handler] = [_Machine.unknown] * 256
+for _opcode, _handler in _HANDLED.items():
+    _HANDLERS[_opcode.code] = _handler

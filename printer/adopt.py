@@ -1,0 +1,488 @@
+"""The bridge to torch: adopts live TorchScript modules, types and graphs.
+
+The only file of the project that touches torch.jit and the bindings behind it. Everything it
+returns is made of this package's own types and graphs; tensors stay torch tensors.
+
+torch prints a class with its own printer when asked for ``.code``; that text is read here for
+two facts that no other binding gives: attribute names in slot order and the order of constants.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tsarchive.errors import SaveError
+
+from .graph import Block, Function, Node, Value
+from .highlight import RangeReader
+from .literals import type_of_constant
+from .names import base_name
+from .schema import NO_DEFAULT, Argument, FunctionSchema, parse_schema_with
+from .types import (
+    ANY,
+    BOOL,
+    NONE,
+    NUMBER,
+    SIMPLE_TYPES,
+    TENSOR,
+    Attribute,
+    ClassConstant,
+    ClassType,
+    DictType,
+    EnumType,
+    FunctionType,
+    HandleType,
+    InterfaceType,
+    ListType,
+    OptionalType,
+    SimpleType,
+    TupleType,
+    Type,
+    UnionType,
+    VarType,
+)
+from .values import (
+    Device,
+    EnumMember,
+    GeneratorSeed,
+    ObjectValue,
+    TableConstant,
+    TypedValue,
+)
+
+_NATIVE_PREFIX = "__torch__.torch.classes."
+_ATTRIBUTE_LINE = re.compile(r"  (\w+) : (?!Final\[)")
+_QUOTED_ATTRIBUTE_LINE = re.compile(r'  __annotations__\["(.*)"\] = ')
+_CONSTANT_LINE = re.compile(r"  (\w+) : Final\[")
+_FLAG_LINE = re.compile(r"  (__parameters__|__buffers__) = \[(.*)\]")
+_HANDLES = {"FutureType": "Future", "AwaitType": "Await", "RRefType": "RRef"}
+
+
+class Adopter:
+    """Adopts the types, functions and values that one save reaches; each once."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, list[tuple[Any, Type]]] = {}
+        self._functions: dict[str, Function] = {}
+        self._modules: dict[Any, ObjectValue] = {}
+        self._ranges = RangeReader()
+
+    # --- types ---
+
+    def type(self, type_: Any) -> Type:
+        kind = type_.kind()
+        if kind == "TensorType":
+            return TENSOR
+        build = _TYPE_BUILDERS.get(kind)
+        if build is not None:
+            return build(*map(self.type, type_.containedTypes()))
+        if kind in _HANDLES:
+            return HandleType(_HANDLES[kind], *map(self.type, type_.containedTypes()))
+        if kind in ("ClassType", "InterfaceType", "EnumType", "TupleType", "FunctionType"):
+            return self._named_type(type_, kind)
+        text = type_.annotation_str
+        if kind == "VarType":
+            return VarType(text)
+        return SIMPLE_TYPES.get(text) or SimpleType(text)
+
+    def _named_type(self, type_: Any, kind: str) -> Type:
+        name = type_.annotation_str
+        if kind == "TupleType" and name.startswith("Tuple["):
+            return TupleType(tuple(map(self.type, type_.elements())))
+        known = self._named.setdefault(name, [])
+        for theirs, ours in known:
+            if theirs == type_:
+                return ours
+        if kind == "FunctionType":
+            ours: Type = self._free_function(name).type
+            known.append((type_, ours))
+            return ours
+        return _NAMED_BUILDERS[kind](self, type_, name, known)
+
+    def _class(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> ClassType:
+        class_ = ClassType(name, is_native=name.startswith(_NATIVE_PREFIX))
+        known.append((type_, class_))
+        if class_.is_native:
+            self._native_class(type_, class_)
+        else:
+            self._fill_class(type_, class_, torch._C._create_module_with_type(type_))
+        return class_
+
+    def _native_class(self, type_: Any, class_: ClassType) -> None:
+        for name in type_.method_names():
+            method = torch._C._create_object_with_type(type_)._get_method(name)
+            class_.methods[name] = Function(
+                f"{class_.qualified_name}.{name}", self.schema(method.schema), Block
+            )
+        if not class_.methods:
+            class_.attributes["capsule"] = Attribute("capsule", SIMPLE_TYPES["Capsule"])
+
+    def _fill_class(self, type_: Any, class_: ClassType, empty: Any) -> None:
+        header = empty.code.partition("\n  def ")[0].split("\n")
+        class_.is_module = header[0].endswith("(Module):")
+        names = [name for line in header[1:] if (name := _attribute_name(line)) is not None]
+        flags = {m[1]: _quoted(m[2]) for line in header if (m := _FLAG_LINE.fullmatch(line))}
+        for name, slot_type in zip(names, type_.containedTypes(), strict=True):
+            class_.attributes[name] = Attribute(
+                name,
+                self.type(slot_type),
+                name in flags.get("__parameters__", ()),
+                name in flags.get("__buffers__", ()),
+            )
+        constants = [m[1] for line in header if (m := _CONSTANT_LINE.match(line))]
+        if constants:
+            values = torch._C.ConcreteModuleType.from_jit_type(type_).get_constants()
+            for name in constants:
+                class_.constants[name] = self._class_constant(name, values[name])
+        holder = torch._C._create_object_with_type(type_)
+        for name in type_.method_names():
+            class_.methods[name] = self.function(
+                holder._get_method(name), f"{class_.qualified_name}.{name}"
+            )
+        if class_.is_module:
+            class_.forward_hooks += self._hooks(class_, empty._get_forward_hooks())
+            class_.forward_pre_hooks += self._hooks(class_, empty._get_forward_pre_hooks())
+
+    def _hooks(self, class_: ClassType, hooks: list[Any]) -> list[Function]:
+        return [self._hook(f"{class_.qualified_name}.{hook.name}", hook) for hook in hooks]
+
+    def _hook(self, qualified_name: str, hook: Any) -> Function:
+        known = self._functions.get(qualified_name)
+        if known is None:
+            known = self._functions[qualified_name] = self.function(hook, qualified_name)
+        return known
+
+    def _class_constant(self, name: str, value: Any) -> ClassConstant:
+        adopted = self.value(value, ANY)
+        type_ = TENSOR if isinstance(adopted, TableConstant) else type_of_constant(adopted)
+        return ClassConstant(name, type_, adopted)
+
+    def _interface(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> InterfaceType:
+        interface = InterfaceType(name, _is_module_interface(type_))
+        known.append((type_, interface))
+        for method in type_.getMethodNames():
+            interface.methods[method] = self.schema(type_.getMethod(method))
+        return interface
+
+    def _enum(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> EnumType:
+        ours = EnumType(name, self.type(type_.containedTypes()[0]))
+        known.append((type_, ours))
+        for member in _python_enum(name):
+            ours.members[member.name] = member.value
+        return ours
+
+    def _named_tuple(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> TupleType:
+        elements = tuple(map(self.type, type_.elements()))
+        ours = TupleType(elements, name, _field_names(type_.str()))
+        known.append((type_, ours))
+        return ours
+
+    # --- functions and graphs ---
+
+    def schema(self, schema: Any) -> FunctionSchema:
+        return FunctionSchema(
+            schema.name,
+            schema.overload_name,
+            tuple(self._argument(argument) for argument in schema.arguments),
+            tuple(self._argument(result) for result in schema.returns),
+        )
+
+    def _argument(self, argument: Any) -> Argument:
+        type_ = self.type(argument.type)
+        default = NO_DEFAULT
+        if argument.has_default_value():
+            default = self.value(argument.default_value, type_)
+        return Argument(argument.name, type_, default, argument.kwarg_only, argument.N)
+
+    def function(self, script: Any, qualified_name: str) -> Function:
+        """Adopt a ScriptFunction or ScriptMethod; its graph when first asked for."""
+        return Function(
+            qualified_name, self.schema(script.schema), lambda: self._graph(script.graph)
+        )
+
+    def _free_function(self, name: str) -> Function:
+        known = self._functions.get(name)
+        if known is None:
+            script = torch.jit._state._python_cu.find_function(name)
+            if script is None:
+                raise SaveError(
+                    f"the function {name} cannot be reached from Python",
+                    hint="torch.jit.load hides the functions of a file: load it with tsarchive",
+                )
+            known = self._functions[name] = self.function(script, name)
+        return known
+
+    def _graph(self, graph: Any) -> Block:
+        return _GraphAdopter(self, self._ranges).block(graph, Block())
+
+    def constant(self, node: Any) -> Any:
+        """The value of a prim::Constant node that is not a function."""
+        if "value" not in node.attributeNames():
+            return None
+        if node.kindOf("value") == "t":
+            # A 0-dim tensor in arithmetic would turn into a Python number below.
+            return TableConstant(node.t("value"))
+        output = node.output()
+        return self.value(output.toIValue(), self.type(output.type()))
+
+    # --- values ---
+
+    def value(self, value: Any, type_: Type) -> Any:
+        """A Python value that torch's bindings gave, in the forms of ``values.py``."""
+        if isinstance(type_, OptionalType):
+            type_ = type_.element
+        if isinstance(value, torch.Tensor | torch.ScriptObject):
+            return TableConstant(value) if isinstance(value, torch.Tensor) else self._native(value)
+        if isinstance(value, torch.device):
+            return Device(str(value))
+        if isinstance(value, torch.Generator):
+            return GeneratorSeed(str(value.device), value.initial_seed())
+        if isinstance(value, enum.Enum):
+            return self._enum_member(value, type_)
+        if isinstance(value, list | tuple | dict):
+            return self._container(value, type_)
+        if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+            raise SaveError(f"{value!r} has no number in TorchScript")
+        if isinstance(type_, ClassType) and value is not None:
+            return self._script_object(value, type_)
+        return value
+
+    def _container(self, value: Any, type_: Type) -> Any:
+        if isinstance(value, dict):
+            key, item = (type_.key, type_.value) if isinstance(type_, DictType) else (ANY, ANY)
+            return {self.value(k, key): self.value(v, item) for k, v in value.items()}
+        if isinstance(value, list):
+            element = type_.element if isinstance(type_, ListType) else ANY
+            return [self.value(item, element) for item in value]
+        elements = type_.elements if isinstance(type_, TupleType) else (ANY,) * len(value)
+        return tuple(self.value(i, t) for i, t in zip(value, elements, strict=True))
+
+    def _enum_member(self, value: enum.Enum, type_: Type) -> EnumMember:
+        if not isinstance(type_, EnumType):
+            theirs = torch._C._jit_try_infer_type(value).type()
+            type_ = self.type(theirs)
+            assert isinstance(type_, EnumType)
+        return EnumMember(type_, value.name, value.value)
+
+    def _script_object(self, value: Any, type_: ClassType) -> ObjectValue:
+        slots = {
+            name: self.value(getattr(value, name), slot.type)
+            for name, slot in type_.attributes.items()
+        }
+        return ObjectValue(type_, slots)
+
+    def _native(self, value: Any) -> ObjectValue:
+        type_ = self.type(value._type())
+        assert isinstance(type_, ClassType)
+        if "__getstate__" not in type_.methods:
+            raise SaveError(f"{type_.qualified_name} has no __getstate__, so it cannot be saved")
+        return ObjectValue(type_, state=self._state(value, type_))
+
+    def _state(self, holder: Any, type_: ClassType) -> TypedValue:
+        state_type = type_.methods["__getstate__"].schema.return_type
+        state = holder._get_method("__getstate__")()
+        return TypedValue(self.value(state, state_type), state_type)
+
+    def module(self, module: Any) -> ObjectValue:
+        """Adopt a ``torch._C.ScriptModule`` with everything below it."""
+        known = self._modules.get(module)
+        if known is not None:
+            return known
+        type_ = self.type(module._type())
+        assert isinstance(type_, ClassType)
+        found = self._modules[module] = ObjectValue(type_)
+        if {"__getstate__", "__setstate__"} <= type_.methods.keys():
+            found.state = self._state(module, type_)
+            return found
+        for name, slot in type_.attributes.items():
+            value = module.getattr(name)
+            is_module = isinstance(value, torch._C.ScriptModule)
+            found.slots[name] = self.module(value) if is_module else self.value(value, slot.type)
+        return found
+
+
+class _GraphAdopter:
+    """Copies one graph; values are found again by their names, unique in a graph."""
+
+    def __init__(self, adopter: Adopter, ranges: RangeReader) -> None:
+        self.adopter = adopter
+        self.ranges = ranges
+        self.values: dict[str, Value] = {}
+
+    def block(self, theirs: Any, ours: Block) -> Block:
+        for value in theirs.inputs():
+            self._bind(value, ours.param_node)
+        for node in theirs.nodes():
+            self._node(node, ours)
+        for value in theirs.outputs():
+            ours.add_return(self.values[value.debugName()])
+        return ours
+
+    def _bind(self, value: Any, node: Node) -> None:
+        name = value.debugName()
+        self.values[name] = node.add_output(self.adopter.type(value.type()), base_name(name))
+
+    def _node(self, theirs: Any, block: Block) -> None:
+        kind = theirs.kind()
+        ours = block.append(
+            kind,
+            [self.values[value.debugName()] for value in theirs.inputs()],
+            schema=self._schema(theirs),
+            range=self.ranges.read(kind, theirs.sourceRange()),
+        )
+        for value in theirs.outputs():
+            self._bind(value, ours)
+        for inner in theirs.blocks():
+            self.block(inner, ours.add_block())
+        read = _ATTRIBUTES.get(kind)
+        if read is not None:
+            ours.attributes.update(read(self, theirs, ours))
+
+    def _schema(self, node: Any) -> FunctionSchema | None:
+        text = node.schema()
+        return None if text == "(no schema)" else _operator_schema(text)
+
+    def _constant(self, theirs: Any, ours: Node) -> dict[str, Any]:
+        if isinstance(ours.output.type, FunctionType):
+            return {"value": ours.output.type.function}
+        return {"value": self.adopter.constant(theirs)}
+
+    def _name(self, theirs: Any, _: Node) -> dict[str, Any]:
+        return {"name": theirs.s("name")}
+
+    def _subgraph(self, theirs: Any, _: Node) -> dict[str, Any]:
+        return {"subgraph": self.adopter._graph(theirs.g("Subgraph"))}
+
+    def _types(self, theirs: Any, _: Node) -> dict[str, Any]:
+        return {"types": [self.adopter.type(type_) for type_ in theirs.tys("types")]}
+
+    def _bounds(self, theirs: Any, _: Node) -> dict[str, Any]:
+        return {"beg": theirs.i("beg"), "end": theirs.i("end")}
+
+
+_ATTRIBUTES: dict[str, Callable[[_GraphAdopter, Any, Node], dict[str, Any]]] = {
+    "prim::Constant": _GraphAdopter._constant,
+    "prim::GetAttr": _GraphAdopter._name,
+    "prim::SetAttr": _GraphAdopter._name,
+    "prim::CallMethod": _GraphAdopter._name,
+    "prim::fork": _GraphAdopter._subgraph,
+    "prim::awaitable": _GraphAdopter._subgraph,
+    "prim::isinstance": _GraphAdopter._types,
+    "prim::TupleSlice": _GraphAdopter._bounds,
+}
+
+_TYPE_BUILDERS: dict[str, Callable[..., Type]] = {
+    "OptionalType": OptionalType,
+    "ListType": ListType,
+    "DictType": DictType,
+    "UnionType": lambda *members: UnionType(members),
+    "NumberType": lambda *_: NUMBER,
+    "NoneType": lambda *_: NONE,
+}
+
+_NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
+    "ClassType": Adopter._class,
+    "InterfaceType": Adopter._interface,
+    "EnumType": Adopter._enum,
+    "TupleType": Adopter._named_tuple,
+}
+
+_schemas: dict[str, FunctionSchema] = {}
+
+
+def _operator_schema(text: str) -> FunctionSchema:
+    """Operators may name torchbind classes; printing needs no more of them than the name."""
+    found = _schemas.get(text)
+    if found is None:
+        found = parse_schema_with(text, lambda name: ClassType(name, is_native=True))
+        _schemas[text] = found
+    return found
+
+
+def _attribute_name(line: str) -> str | None:
+    match = _ATTRIBUTE_LINE.match(line) or _QUOTED_ATTRIBUTE_LINE.match(line)
+    return match[1] if match else None
+
+
+def _quoted(names: str) -> frozenset[str]:
+    return frozenset(re.findall(r'"(.*?)", ', names))
+
+
+def _is_module_interface(type_: Any) -> bool:
+    try:
+        torch._C.ConcreteModuleType.from_jit_type(type_)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _python_enum(qualified_name: str) -> type[enum.Enum]:
+    """The Python class of a scripted enum; no binding lists the members."""
+    found = torch.jit._state._name_to_pyclass.get(qualified_name)
+    if found is None:
+        raise SaveError(
+            f"the members of the enum {qualified_name} cannot be read",
+            hint="Import the Python class of the enum, or load the file with tsarchive",
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _field_names(shown: str) -> tuple[str, ...]:
+    """The fields of ``NamedTuple(a : Tensor, b : NamedTuple(...))``, outermost level only."""
+    depth, level_one = 0, []
+    for char in shown:
+        depth -= char in ")]"
+        level_one.append(char if depth == 1 else "")
+        depth += char in "(["
+    return tuple(re.findall(r"(\w+) : ", "".join(level_one)))
+
+
+def adopt_module(module: torch.jit.ScriptModule) -> ObjectValue:
+    """Adopt a scripted or traced module: its object graph, with classes and code attached."""
+    return Adopter().module(module._c)
+
+
+def adopt_function(function: torch.jit.ScriptFunction[..., Any]) -> Function:
+    """Adopt a scripted or traced function."""
+    return Adopter().function(function, function.qualified_name)
+
+
+def adopt_placeholder(function: torch.jit.ScriptFunction[..., Any]) -> ObjectValue:
+    """A function as the ``forward`` of a module without state, the form in which it is saved.
+
+    The schema is made anew from the graph, so defaults are lost, as they are in torch.
+    """
+    graph = Adopter()._graph(function.graph)
+    class_ = ClassType("__torch__.PlaceholderModule", is_module=True)
+    class_.attributes["training"] = Attribute("training", BOOL)
+    self_value = Value(graph.param_node, class_, "self")
+    graph.params.insert(0, self_value)
+    arguments = tuple(
+        Argument(value.name or f"argument_{position}", value.type)
+        for position, value in enumerate(graph.params)
+    )
+    results = (Argument("", graph.returns[0].type),)
+    schema = FunctionSchema("forward", "", arguments, results)
+    name = f"{class_.qualified_name}.forward"
+    class_.methods["forward"] = Function(name, schema, lambda: graph)
+    return ObjectValue(class_, {"training": True})
+
+
+def is_script_module(value: Any) -> bool:
+    return isinstance(value, torch.jit.ScriptModule)
+
+
+def is_script_function(value: Any) -> bool:
+    return isinstance(value, torch.jit.ScriptFunction)
+
+
+def adopt_traced(module: torch.jit.ScriptModule) -> dict[str, list[Any]]:
+    """The example inputs that tracing stored, by method name; empty for other modules."""
+    adopter = Adopter()
+    stored = module._c._retrieve_traced_inputs()
+    return {name: adopter.value(list(inputs), ANY) for name, inputs in stored.items()}

@@ -1,0 +1,151 @@
+"""An opened archive: its records, code, tensors and module tree, without torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from types import MappingProxyType, TracebackType
+from typing import BinaryIO
+
+from tsarchive.container import Container, Record
+from tsarchive.errors import FormatError, MissingRecordError
+from tsarchive.kinds import kind_of, require_torchscript
+from tsarchive.pickler import Object, loads
+from tsarchive.printer.types import ClassType
+from tsarchive.torchscript.classes import ArchiveClasses
+from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo, module_tree, named_tensors
+
+_VERSION_RECORDS = (".data/version", "version")
+
+
+class Archive:
+    """An archive opened for looking at. Also a context manager that closes itself.
+
+    Opening reads the directory of the file; everything else is read when it is asked for.
+    """
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    @classmethod
+    def open(cls, source: str | os.PathLike[str] | BinaryIO) -> Archive:
+        """Open a path or a binary file object.
+
+        Raises FormatError when the file is not a sound zip archive, OSError when it cannot be
+        read.
+        """
+        return cls(Container.open(source))
+
+    @cached_property
+    def kind(self) -> str:
+        """``torchscript``, ``torchscript-legacy``, ``pt2``, ``torch.save``, ``torch.package``
+        or ``zip``, by the records present."""
+        return kind_of(self.records)
+
+    @cached_property
+    def format_version(self) -> int:
+        """The number in the version record.
+
+        Raises MissingRecordError when there is none, FormatError when it is not a number.
+        """
+        for name in _VERSION_RECORDS:
+            if name in self.records:
+                text = self.read(name)
+                if not text.strip().isdigit():
+                    raise FormatError(f"the version is {text[:20]!r}, not a number", record=name)
+                return int(text)
+        raise MissingRecordError(
+            "the archive has no version", record="version", hint="The file may be incomplete"
+        )
+
+    @property
+    def container(self) -> Container:
+        """The zip container, for access to stored bytes."""
+        return self._container
+
+    @property
+    def records(self) -> Mapping[str, Record]:
+        """Records by name without the root folder, in the order of the file."""
+        return self._container.records
+
+    def read(self, name: str) -> bytes:
+        """The data of one record; its CRC is checked."""
+        return self._container.read(name)
+
+    @cached_property
+    def code(self) -> Mapping[str, str]:
+        """The text of each code record, read when it is looked at."""
+        return _CodeRecords(self._container)
+
+    @cached_property
+    def classes(self) -> ArchiveClasses:
+        """The classes that the code records define, found by qualified name."""
+        require_torchscript(self.kind, self.records)
+        return ArchiveClasses(self.code, version=self.format_version)
+
+    @cached_property
+    def root(self) -> Object:
+        """The root object as data.pkl describes it."""
+        require_torchscript(self.kind, self.records)
+        found = loads(self._container.read("data.pkl"), record="data.pkl")
+        if not isinstance(found, Object):
+            raise FormatError("the root of the archive is not an object", record="data.pkl")
+        return found
+
+    @cached_property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        """Every tensor that a module attribute holds, by its fully qualified name."""
+        return MappingProxyType(dict(named_tensors(self.root, self.class_of)))
+
+    def tree(self) -> ModuleInfo:
+        """The module tree: name, class, methods, parameters and bytes of each module."""
+        return module_tree(self.root, self.class_of)
+
+    def class_of(self, value: Object) -> ClassType:
+        """The class of a pickled object. Raises UnknownClassError when it is not defined."""
+        return self.classes.find_class(value.cls.qualified_name)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._container.close()
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _CodeRecords(Mapping[str, str]):
+    """The code records of a container as text."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._names = [
+            name
+            for name in container.records
+            if name.startswith("code/") and name.endswith(".py")
+        ]
+        self._known = frozenset(self._names)
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._known:
+            raise KeyError(name)
+        return self._container.read(name).decode("utf-8", "surrogateescape")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+

@@ -1,0 +1,41 @@
+"""The bytes of an archive: a private map of a file, or a copy of what a file object gives."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import stat
+from typing import BinaryIO
+
+__all__ = ["load_bytes"]
+
+
+def load_bytes(source: str | os.PathLike[str] | BinaryIO) -> mmap.mmap | bytearray:
+    """Map the file, or read it when it cannot be mapped: a pipe, a buffer, a decompressor.
+
+    The map is private: it may be written to, and the file does not change.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        with open(source, "rb") as file:
+            return _bytes_of(file)
+    return _bytes_of(source)
+
+
+def _bytes_of(file: BinaryIO) -> mmap.mmap | bytearray:
+    # A file object gives what follows its position; a map can only begin at the first byte.
+    if _is_plain_file(file) and file.tell() == 0:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    return bytearray(file.read())
+
+
+def _is_plain_file(file: BinaryIO) -> bool:
+    """Whether the file object gives the bytes of a file on disk, one for one.
+
+    Having a file number is not enough: a gzip.GzipFile has that of its compressed file.
+    """
+    raw = getattr(file, "raw", file)
+    if not isinstance(raw, io.FileIO):
+        return False
+    status = os.fstat(raw.fileno())
+    return stat.S_ISREG(status.st_mode) and status.st_size > 0

@@ -1,0 +1,134 @@
+"""The order in which libstdc++ walks an ``unordered_map`` or ``unordered_set`` of strings.
+
+The order of two things in an archive is the order of such a container: the records of extra
+files, and the names that the serialization id is computed from.
+
+All nodes of the C++ hash table are in one linked list in which each bucket's nodes are
+neighbours. A node of a new bucket becomes the head of the list; any other goes in front of
+the nodes of its bucket.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+__all__ = ["bucket_count", "iteration_order", "string_hash", "unordered_map_order"]
+
+_MASK = (1 << 64) - 1
+_SEED = 0xC70F6907
+_MULTIPLIER = 0xC6A4A7935BD1E995
+
+# Bucket counts for requests below 14, then the larger ones in ascending order.
+_SMALL_COUNTS = (1, 2, 2, 3, 5, 5, 7, 7, 11, 11, 11, 11, 13, 13)
+# fmt: off
+_COUNTS = (
+    17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 103, 109, 113, 127,
+    137, 139, 149, 157, 167, 179, 193, 199, 211, 227, 241, 257, 277, 293, 313, 337, 359, 383, 409,
+    439, 467, 503, 541, 577, 619, 661, 709, 761, 823, 887, 953, 1031, 1109, 1193, 1289, 1381, 1493,
+    1613, 1741, 1879, 2029, 2179, 2357, 2549, 2753, 2971, 3209, 3469, 3739, 4027, 4349, 4703, 5087,
+    5503, 5953, 6427, 6949, 7517, 8123, 8783, 9497, 10273, 11113, 12011, 12983, 14033, 15173, 16411,
+    17749, 19183, 20753, 22447, 24281, 26267, 28411, 30727, 33223, 35933, 38873, 42043, 45481,
+    49201, 53201, 57557, 62233, 67307, 72817, 78779, 85229, 92203, 99733, 107897, 116731, 126271,
+    136607, 147793, 159871, 172933, 187091, 202409, 218971, 236897, 256279, 277261, 299951, 324503,
+    351061, 379787, 410857, 444487, 480881, 520241, 562841, 608903, 658753, 712697, 771049, 834181,
+    902483, 976369, 1056323, 1142821, 1236397, 1337629, 1447153, 1565659, 1693859, 1832561, 1982627,
+    2144977, 2320627, 2510653, 2716249, 2938679, 3179303, 3439651, 3721303, 4026031, 4355707,
+    4712381, 5098259, 5515729, 5967347, 6456007, 6984629, 7556579, 8175383, 8844859, 9569143,
+    10352717, 11200489, 12117689, 13109983, 14183539, 15345007, 16601593, 17961079, 19431899,
+    21023161, 22744717, 24607243, 26622317, 28802401, 31160981, 33712729, 36473443, 39460231,
+    42691603, 46187573, 49969847, 54061849, 58488943, 63278561, 68460391, 74066549, 80131819,
+    86693767, 93793069, 101473717, 109783337, 118773397, 128499677, 139022417, 150406843, 162723577,
+    176048909, 190465427, 206062531, 222936881, 241193053, 260944219, 282312799, 305431229,
+    330442829, 357502601, 386778277, 418451333, 452718089, 489790921, 529899637, 573292817,
+    620239453, 671030513, 725980837, 785430967, 849749479, 919334987, 994618837, 1076067617,
+    1164186217, 1259520799, 1362662261, 1474249943, 1594975441, 1725587117, 1866894511, 2019773507,
+    2185171673, 2364114217, 2557710269, 2767159799, 2993761039, 3238918481, 3504151727, 3791104843,
+    4101556399, 4294967291,
+)
+# fmt: on
+
+# The least number of buckets that the first insertion into an empty table asks for.
+_FIRST_BUCKETS = 11
+
+
+def string_hash(data: bytes) -> int:
+    """``std::hash<std::string>`` of libstdc++ on a 64 bit machine: MurmurHash64A."""
+    value = _SEED ^ (len(data) * _MULTIPLIER & _MASK)
+    whole = len(data) & ~7
+    for start in range(0, whole, 8):
+        word = int.from_bytes(data[start : start + 8], "little")
+        value = (value ^ _mix(word * _MULTIPLIER & _MASK)) * _MULTIPLIER & _MASK
+    if whole != len(data):
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    value = _mix(value)
+    return value ^ (value >> 47)
+
+
+def _mix(word: int) -> int:
+    return (word ^ (word >> 47)) * _MULTIPLIER & _MASK
+
+
+def bucket_count(wanted: int) -> int:
+    """The number of buckets that a table gets when it asks for at least ``wanted``."""
+    if wanted < len(_SMALL_COUNTS):
+        return _SMALL_COUNTS[wanted]
+    return _COUNTS[bisect_left(_COUNTS, wanted)]
+
+
+def unordered_map_order(keys: Sequence[str], reserve: int) -> list[str]:
+    """Give ``keys``, inserted in this order, in the order of iteration.
+
+    ``reserve`` is the number of elements that room was made for first, 0 for none. A key that
+    occurs again is not inserted again.
+    """
+    unique = list(dict.fromkeys(keys))
+    hashes = [string_hash(key.encode()) for key in unique]
+    return [unique[index] for index in iteration_order(hashes, reserve)]
+
+
+def iteration_order(hashes: Sequence[int], reserve: int) -> list[int]:
+    """Give the indices of different keys with these hashes, in the order of iteration."""
+    table = _Table(hashes, reserve)
+    for index in range(len(hashes)):
+        table.insert(index)
+    return table.walk()
+
+
+class _Table:
+    """The hash table, its elements being indices into ``hashes``.
+
+    ``buckets`` has the buckets in the order of their first node, and each bucket's nodes in the
+    order they came, so the linked list is all of it read backwards.
+    """
+
+    def __init__(self, hashes: Sequence[int], reserve: int) -> None:
+        self.hashes = hashes
+        self.size = 0
+        self.count = bucket_count(reserve) if reserve else 1
+        # Growth is looked at when the size goes beyond this; a new table has room for nothing.
+        self.threshold = self.count if reserve else 0
+        self.buckets: dict[int, list[int]] = {}
+
+    def insert(self, index: int) -> None:
+        if self.size >= self.threshold:
+            self._grow()
+        self._link(index)
+        self.size += 1
+
+    def walk(self) -> list[int]:
+        forwards = [index for bucket in self.buckets.values() for index in bucket]
+        return forwards[::-1]
+
+    def _link(self, index: int) -> None:
+        self.buckets.setdefault(self.hashes[index] % self.count, []).append(index)
+
+    def _grow(self) -> None:
+        wanted = max(self.size + 1, 0 if self.threshold else _FIRST_BUCKETS)
+        if wanted >= self.count:
+            nodes = self.walk()
+            self.count = bucket_count(max(wanted + 1, 2 * self.count))
+            self.buckets = {}
+            for index in nodes:
+                self._link(index)
+        self.threshold = self.count

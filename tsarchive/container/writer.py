@@ -1,0 +1,288 @@
+"""Writing a container with the bytes that torch's own archive writer would write."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tsarchive.container.atomic import replacing
+from tsarchive.container.extra import zip64_field
+from tsarchive.container.layout import (
+    ALIGNMENT,
+    CENTRAL,
+    DEFLATED,
+    DESCRIPTOR,
+    DESCRIPTOR64,
+    DESCRIPTOR_SIGNATURE,
+    END,
+    END64,
+    FLAG_DESCRIPTOR,
+    FLAG_UTF8,
+    LOCAL,
+    LOCATOR64,
+    MAX16,
+    MAX32,
+    METHOD_NAMES,
+    PADDING_FIELD,
+    STORED,
+    VERSION_NEEDED,
+    CentralHeader,
+    End64Record,
+    EndRecord,
+    LocalHeader,
+    Locator64,
+)
+from tsarchive.container.names import name_problem, root_of_path
+from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
+from tsarchive.errors import SaveError
+
+__all__ = ["NewRecord", "Packed", "write_container"]
+
+# Root folder of an archive that is written to a file object.
+_STREAM_ROOT = "archive"
+# torch deflates a source or debug record when it is longer than this many bytes.
+_DEFLATE_ABOVE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Data in the form it has in the archive. ``crc`` and ``size`` are those of the data itself."""
+
+    method: int
+    crc: int
+    size: int
+    payload: bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """One record to write; ``name`` is without the root folder.
+
+    ``deflate`` asks for compression, which records of 200 bytes and less do not get. When
+    ``packed`` is given its payload is copied as it is, and ``data`` and ``deflate`` do not count.
+    """
+
+    name: str
+    data: bytes | bytearray | memoryview
+    deflate: bool = False
+    packed: Packed | None = None
+
+
+def write_container(
+    target: str | os.PathLike[str] | BinaryIO,
+    records: Iterable[NewRecord],
+    *,
+    root: str | None = None,
+) -> None:
+    """Write records in the given order, then the record ``.data/serialization_id``.
+
+    The root folder is named after the path, as torch does, or ``archive`` for a file object,
+    unless ``root`` says otherwise. A path is replaced as a whole when all has been written;
+    after an error the file there is as it was. A file object is written to from its current
+    position on and needs only ``write``. Stored data is not copied.
+
+    The same records give the same bytes. Stored records give the bytes that torch writes;
+    deflated ones differ from torch's in the compressed form, and between builds of zlib.
+
+    Raises SaveError for names that a reader would refuse, names used twice, and packed data
+    that contradicts itself; OSError when the file cannot be written.
+    """
+    if not isinstance(target, (str, os.PathLike)):
+        write_records(target, records, _STREAM_ROOT if root is None else root)
+        return
+    path = os.fsdecode(target)
+    root = root_of_path(path) if root is None else root
+    check_root(root)
+    with replacing(path) as stream:
+        write_records(stream, records, root)
+
+
+def check_root(root: str) -> None:
+    """Raise SaveError unless ``root`` may be the root folder of an archive."""
+    problem = "is empty" if not root else "holds a '/'" if "/" in root else name_problem(root)
+    if problem is not None:
+        raise SaveError(
+            f"the root folder {root!r}, which is the file name up to its last dot, {problem}",
+            hint="Choose another file name, or give the root folder",
+        )
+
+
+def write_records(
+    stream: BinaryIO, records: Iterable[NewRecord], root: str, zip64_from: int = MAX32
+) -> None:
+    """Write a whole archive to ``stream``.
+
+    ``zip64_from`` is the size or offset from which a member takes ZIP64 form; a smaller one
+    than the format's serves to test that form.
+    """
+    check_root(root)
+    writer = _Writer(stream, root, zip64_from)
+    for record in records:
+        writer.add(record.name, _pack(record))
+    writer.finish()
+
+
+class _Writer:
+    """Writes members one after another and remembers what the directory has to say of them."""
+
+    def __init__(self, stream: BinaryIO, root: str, zip64_from: int) -> None:
+        self._stream = stream
+        self._root = root
+        self._zip64_from = zip64_from
+        self._position = 0
+        self._directory: list[bytes] = []
+        self._names: set[str] = set()
+        self._id = SerializationId()
+
+    def add(self, name: str, packed: Packed) -> None:
+        """Write a member, refusing the name that only ``finish`` may use."""
+        if name == RECORD_NAME:
+            raise SaveError("the writer makes this record itself", record=name)
+        payload = _bytes_view(packed.payload, name)
+        self._id.add(name, packed.method, packed.crc, payload)
+        self._write_member(name, packed, payload)
+
+    def finish(self) -> None:
+        """Write the id, the directory and the end records."""
+        packed = _stored(memoryview(self._id.digits().encode()))
+        self._write_member(RECORD_NAME, packed, memoryview(packed.payload))
+        place, directory = self._position, b"".join(self._directory)
+        self._write(directory)
+        self._write(_end_records(place, len(directory), len(self._directory)))
+
+    def _write_member(self, name: str, packed: Packed, payload: memoryview) -> None:
+        self._check_name(name)
+        _check_packed(packed, len(payload), name)
+        member = f"{self._root}/{name}".encode()
+        offset = self._position
+        large = packed.size >= self._zip64_from
+        far = offset >= self._zip64_from
+        self._write(_local_header(member, packed, offset, large, far))
+        self._write(payload)
+        if packed.size:
+            descriptor = DESCRIPTOR64 if large or far else DESCRIPTOR
+            self._write(
+                descriptor.pack(DESCRIPTOR_SIGNATURE, packed.crc, len(payload), packed.size)
+            )
+        self._directory.append(_central_header(member, packed, len(payload), offset, large, far))
+
+    def _check_name(self, name: str) -> None:
+        problem = "is empty" if not name else name_problem(name)
+        problem = problem or name_problem(f"{self._root}/{name}")
+        if name.endswith("/"):
+            problem = "is that of a folder"
+        if name in self._names:
+            problem = "is used twice"
+        if problem is not None:
+            raise SaveError(f"the record name {name!r} {problem}")
+        self._names.add(name)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        left = memoryview(data)
+        while left:
+            written = self._stream.write(left)
+            if written == 0:
+                raise SaveError("the file object takes no more bytes", offset=self._position)
+            # An unbuffered file may take a part only; other objects may not say.
+            left = left[len(left) if written is None else written :]
+        self._position += len(data)
+
+
+_EMPTY = Packed(STORED, 0, 0, b"")
+
+
+def _pack(record: NewRecord) -> Packed:
+    if record.packed is not None:
+        # An empty record has no descriptor, so it cannot have a payload either.
+        return record.packed if record.packed.size else _EMPTY
+    data = _bytes_view(record.data, record.name)
+    if not record.deflate or len(data) <= _DEFLATE_ABOVE:
+        return _stored(data)
+    deflater = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    payload = deflater.compress(data) + deflater.flush()
+    return Packed(DEFLATED, zlib.crc32(data), len(data), payload)
+
+
+def _stored(data: memoryview) -> Packed:
+    return Packed(STORED, zlib.crc32(data), len(data), data)
+
+
+def _bytes_view(data: bytes | bytearray | memoryview, name: str) -> memoryview:
+    """View data of any item type as bytes."""
+    view = memoryview(data)
+    if not view.contiguous:
+        raise SaveError("the data of the record is not contiguous in memory", record=name)
+    # A view with a zero in its shape cannot be cast.
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def _check_packed(packed: Packed, stored_size: int, name: str) -> None:
+    problem = None
+    if packed.method not in VERSION_NEEDED:
+        kind = METHOD_NAMES.get(packed.method, "unknown")
+        problem = f"the packed data has method {packed.method} ({kind}), which is not supported"
+    elif packed.method == STORED and stored_size != packed.size:
+        problem = f"the data is stored in {stored_size} bytes, but its size is {packed.size}"
+    elif packed.size and not stored_size:
+        problem = f"data of {packed.size} bytes cannot be packed into none"
+    if problem is not None:
+        raise SaveError(problem, record=name)
+
+
+def _flags(packed: Packed) -> int:
+    return FLAG_UTF8 | FLAG_DESCRIPTOR if packed.size else FLAG_UTF8
+
+
+def _local_header(member: bytes, packed: Packed, offset: int, large: bool, far: bool) -> bytes:
+    # The stored size is not known yet where torch writes this, so its ZIP64 field has a zero.
+    extra = zip64_field(*([packed.size, 0] if large else []), *([offset] if far else []))
+    extra += _padding(offset + LOCAL.size + len(member) + len(extra))
+    header = LocalHeader(
+        version_needed=VERSION_NEEDED[packed.method],
+        flags=_flags(packed),
+        method=packed.method,
+        name_length=len(member),
+        extra_length=len(extra),
+    )
+    return LOCAL.pack(*header) + member + extra
+
+
+def _padding(position: int) -> bytes:
+    """The extra field at ``position`` after which the next byte is aligned."""
+    length = -(position + 4) % ALIGNMENT
+    return PADDING_FIELD + length.to_bytes(2, "little") + b"Z" * length
+
+
+def _central_header(
+    member: bytes, packed: Packed, stored_size: int, offset: int, large: bool, far: bool
+) -> bytes:
+    extra = zip64_field(*([packed.size, stored_size] if large else []), *([offset] if far else []))
+    header = CentralHeader(
+        version_needed=VERSION_NEEDED[packed.method],
+        flags=_flags(packed),
+        method=packed.method,
+        crc=packed.crc,
+        stored_size=MAX32 if large else stored_size,
+        size=MAX32 if large else packed.size,
+        name_length=len(member),
+        extra_length=len(extra),
+        header_offset=MAX32 if far else offset,
+    )
+    return CENTRAL.pack(*header) + member + extra
+
+
+def _end_records(place: int, size: int, entries: int) -> bytes:
+    """The three structures at the end; torch writes the ZIP64 ones in small archives too."""
+    wide = End64Record(
+        disk_entries=entries, entries=entries, directory_size=size, directory_offset=place
+    )
+    end = EndRecord(
+        disk_entries=min(entries, MAX16),
+        entries=min(entries, MAX16),
+        directory_size=min(size, MAX32),
+        directory_offset=min(place, MAX32),
+    )
+    return END64.pack(*wide) + LOCATOR64.pack(*Locator64(end_offset=place + size)) + END.pack(*end)

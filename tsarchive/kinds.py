@@ -1,0 +1,61 @@
+"""Which format an archive is, by the records it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from tsarchive.errors import MissingRecordError
+
+TORCHSCRIPT = "torchscript"
+LEGACY_TORCHSCRIPT = "torchscript-legacy"
+PT2 = "pt2"
+TORCH_SAVE = "torch.save"
+TORCH_PACKAGE = "torch.package"
+UNKNOWN = "zip"
+
+
+def _has_prefix(prefix: str) -> Callable[[Collection[str]], bool]:
+    return lambda names: any(name.startswith(prefix) for name in names)
+
+
+def _has(*wanted: str) -> Callable[[Collection[str]], bool]:
+    return lambda names: all(name in names for name in wanted)
+
+
+# The first row that fits counts.
+_RULES: tuple[tuple[str, Callable[[Collection[str]], bool]], ...] = (
+    (TORCHSCRIPT, _has("constants.pkl", "data.pkl")),
+    (LEGACY_TORCHSCRIPT, _has("model.json")),
+    (PT2, _has("archive_format")),
+    (PT2, _has_prefix("models/")),
+    (PT2, _has("serialized_exported_program.json")),
+    (TORCH_PACKAGE, _has_prefix(".data/ts_code/")),
+    (TORCH_PACKAGE, _has(".data/extern_modules")),
+    (TORCH_SAVE, _has("data.pkl")),
+)
+
+
+def kind_of(names: Collection[str]) -> str:
+    """The kind of an archive with these record names; ``zip`` when it is none that we know."""
+    return next((kind for kind, fits in _RULES if fits(names)), UNKNOWN)
+
+
+_WHAT_TO_DO = {
+    LEGACY_TORCHSCRIPT: "It was written before torch 1.4: load and save it with torch 1.4 or 1.5",
+    PT2: "It is a torch.export archive: load it with torch.export.load",
+    TORCH_SAVE: "It holds tensors or a state_dict, no code: load it with torch.load",
+    TORCH_PACKAGE: "It is a torch.package archive: open it with torch.package.PackageImporter",
+    UNKNOWN: "Check that this is the file you mean",
+}
+
+
+def require_torchscript(kind: str, names: Collection[str]) -> None:
+    """Raise MissingRecordError, saying what the file is instead, unless it is TorchScript."""
+    if kind == TORCHSCRIPT:
+        return
+    missing = "constants.pkl" if "data.pkl" in names else "data.pkl"
+    raise MissingRecordError(
+        f"not a TorchScript archive: {missing} is not in it",
+        record=missing,
+        hint=_WHAT_TO_DO[kind],
+    )

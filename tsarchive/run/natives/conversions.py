@@ -1,0 +1,123 @@
+"""int(), float(), bool() and complex() of numbers and strings."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+
+from tsarchive.errors import ScriptError
+from tsarchive.run.natives.faults import index_fault, value_fault
+from tsarchive.run.natives.narrowing import (
+    INT64_MAX,
+    INT64_MIN,
+    float32_of_int,
+    int64_of_float,
+    wrap32,
+)
+from tsarchive.run.natives.table import native
+
+__all__ = ["checked_int64"]
+
+_SPACE = r"[ \t\n\v\f\r]*"
+_INTEGER = re.compile(_SPACE + r"([+-]?[0-9]+)")
+_FLOAT = re.compile(
+    _SPACE + r"([+-]?)(?:"
+    r"(?P<word>inf(?:inity)?|nan)(?:(?<=nan)\([A-Za-z0-9_]*\))?"
+    r"|0x(?P<hex>(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)"
+    r"|(?P<decimal>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?))",
+    re.IGNORECASE | re.ASCII,
+)
+_SMALLEST_NORMAL = sys.float_info.min
+
+native("aten::Int.bool")(int)
+native("aten::Int.float")(int64_of_float)
+native("aten::Float.bool")(float)
+native("aten::Bool.int", "aten::Bool.float")(bool)
+
+
+@native("aten::Int.Scalar")
+def int_of_scalar(a: complex) -> int:
+    return int(a) if isinstance(a, int) else checked_int64(a, "int")
+
+
+def checked_int64(value: complex, target: str) -> int:
+    """``value`` towards zero, which must fit; ``target`` names the type in the message.
+
+    Raises ScriptError for nan, for infinities, for an imaginary part and for what is too large.
+    """
+    real = value.real
+    if value.imag != 0 or not -(2.0**63) <= real < 2.0**63:
+        raise ScriptError(f"value cannot be converted to type {target} without overflow")
+    return int(real)
+
+
+@native("aten::Int.str")
+def int_of_string(a: str) -> int:
+    """C's decimal integer, white space before it allowed and nothing after it."""
+    match = _INTEGER.match(a)
+    if match is None:
+        raise value_fault("stoll")
+    value = int(match[1])
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise index_fault("stoll")
+    if match.end() != len(a):
+        raise value_fault(f"invalid literal for int() with base 10: '{a}'")
+    return value
+
+
+@native("aten::Float.int")
+def float_of_int(a: int) -> float:
+    """In single precision: torch converts through C's float here, and only here."""
+    return float32_of_int(a)
+
+
+@native("aten::Float.Scalar")
+def float_of_scalar(a: complex) -> float:
+    return float(a.real)
+
+
+@native("aten::Float.str")
+def float_of_string(a: str) -> float:
+    """C's strtod on the whole string: hexadecimal, inf and nan too, no underscores.
+
+    Too large and below the normal range are errors, as in torch.
+    """
+    match = _FLOAT.match(a)
+    if match is None:
+        raise value_fault("stod")
+    value = _parsed(match)
+    if match.end() != len(a):
+        raise value_fault(f"could not convert string to float: '{a}'")
+    return value
+
+
+def _parsed(match: re.Match[str]) -> float:
+    sign = -1.0 if match[1] == "-" else 1.0
+    if match["word"]:
+        return math.copysign(float(match["word"]), sign)
+    digits = match["hex"] or match["decimal"]
+    try:
+        value = float.fromhex(digits) if match["hex"] else float(digits)
+    except OverflowError:
+        value = math.inf
+    mantissa = re.split("p" if match["hex"] else "e", digits, flags=re.IGNORECASE)[0]
+    if math.isinf(value) or (value < _SMALLEST_NORMAL and mantissa.strip("0.")):
+        raise index_fault("stod")
+    return math.copysign(value, sign)
+
+
+@native("aten::Complex.Scalar")
+def complex_of_scalar(a: complex) -> complex:
+    return complex(a)
+
+
+def _complex(x: float, y: float) -> complex:
+    """A complex number of its parts; ints among them pass through C's 32-bit int."""
+    return complex(*(wrap32(part) if isinstance(part, int) else part for part in (x, y)))
+
+
+for _real in ("int", "float", "bool"):
+    for _imaginary in ("int", "float", "bool"):
+        native(f"aten::Complex.{_real}_{_imaginary}")(_complex)
+

@@ -1,0 +1,62 @@
+"""Results that come later: of a forked call, of a call put off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from tsarchive.run.natives.table import native
+
+__all__ = ["Awaitable", "Future"]
+
+T = TypeVar("T")
+
+
+class Future(Generic[T]):
+    """The outcome of a forked call: a value, or the exception that it raised.
+
+    The call runs when it is forked, in the order of the program. ``wait`` returns the value or
+    raises the exception, every time.
+    """
+
+    __slots__ = ("_error", "_value")
+
+    def __init__(self, function: Callable[..., T], *arguments: Any) -> None:
+        self._error: Exception | None = None
+        self._value: T
+        try:
+            self._value = function(*arguments)
+        except Exception as error:
+            self._error = error
+
+    def wait(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class Awaitable(Generic[T]):
+    """A call that runs when its value is first waited for; later waits return the same value."""
+
+    __slots__ = ("_call", "_value")
+
+    def __init__(self, function: Callable[..., T], *arguments: Any) -> None:
+        self._call: tuple[Callable[..., T], tuple[Any, ...]] | None = (function, arguments)
+        self._value: T
+
+    def wait(self) -> T:
+        if self._call is not None:
+            function, arguments = self._call
+            self._value = function(*arguments)
+            self._call = None
+        return self._value
+
+
+native("aten::wait")(Future.wait)
+native("prim::awaitable_wait")(Awaitable.wait)
+
+
+@native("prim::awaitable_nowait")
+def awaitable_of_value(value: T) -> Awaitable[T]:
+    """An Awaitable that already has its value."""
+    return Awaitable(lambda: value)

@@ -1,0 +1,21 @@
+"""Bounds of slices of lists and strings."""
+
+from __future__ import annotations
+
+from tsarchive.errors import ScriptError
+from tsarchive.run.natives.narrowing import INT64_MAX, INT64_MIN
+
+__all__ = ["python_slice"]
+
+
+def python_slice(start: int | None, end: int | None, step: int) -> slice:
+    """The Python slice with the meaning of TorchScript's bounds.
+
+    The largest int stands for a bound left out, which matters when the step is negative.
+    Raises ScriptError for a step of zero and for the smallest int.
+    """
+    if step == 0:
+        raise ScriptError("List slice should have non-zero step")
+    if step == INT64_MIN:
+        raise ScriptError("List slice step is out of bounds")
+    return slice(start, None if end == INT64_MAX else end, step)

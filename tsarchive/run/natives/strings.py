@@ -1,0 +1,177 @@
+"""Operators on strings. All positions and lengths count bytes, letters are those of ASCII."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tsarchive.errors import ScriptError
+from tsarchive.run.natives.bytestrings import decode, encode, normalized, on_bytes
+from tsarchive.run.natives.faults import index_fault, type_fault
+from tsarchive.run.natives.slices import python_slice
+from tsarchive.run.natives.table import native
+
+__all__ = ["byte_native"]
+
+_AS_PYTHON_BYTES: dict[str, Callable[..., Any]] = {
+    "aten::isalnum": bytes.isalnum,
+    "aten::isalpha": bytes.isalpha,
+    "aten::isdecimal": bytes.isdigit,
+    "aten::isdigit": bytes.isdigit,
+    "aten::islower": bytes.islower,
+    "aten::isnumeric": bytes.isdigit,
+    "aten::isspace": bytes.isspace,
+    "aten::istitle": bytes.istitle,
+    "aten::isupper": bytes.isupper,
+    "aten::capitalize": bytes.capitalize,
+    "aten::lower": bytes.lower,
+    "aten::swapcase": bytes.swapcase,
+    "aten::title": bytes.title,
+    "aten::upper": bytes.upper,
+    "aten::lstrip": bytes.lstrip,
+    "aten::rstrip": bytes.rstrip,
+    "aten::strip": bytes.strip,
+    "aten::lt.str": operator.lt,
+    "aten::le.str": operator.le,
+    "aten::gt.str": operator.gt,
+    "aten::ge.str": operator.ge,
+}
+
+
+def byte_native(*keys: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function of bytes as a native of str."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        native(*keys)(on_bytes(function))
+        return function
+
+    return enter
+
+
+for _key, _method in _AS_PYTHON_BYTES.items():
+    byte_native(_key)(_method)
+
+native("aten::eq.str")(operator.eq)
+native("aten::ne.str")(operator.ne)
+
+
+@native("aten::add.str")
+def concatenate(a: str, b: str) -> str:
+    return normalized(a + b)
+
+
+@native("aten::join")
+def join(separator: str, values: list[str]) -> str:
+    return normalized(separator.join(values))
+
+
+@native("aten::len.str")
+def length(s: str) -> int:
+    return len(s) if s.isascii() else len(encode(s))
+
+
+@byte_native("aten::__getitem__.str", "prim::StringIndex")
+def byte_at(string: bytes, index: int) -> bytes:
+    """The byte at ``index`` as a string; negative counts from the end."""
+    position = index + len(string) if index < 0 else index
+    if not 0 <= position < len(string):
+        raise index_fault(
+            f"basic_string::at: __n (which is {position % 2**64}) >= "
+            f"this->size() (which is {len(string)})"
+        )
+    return string[position : position + 1]
+
+
+@byte_native("aten::slice.str")
+def substring(string: bytes, start: int | None, end: int | None, step: int) -> bytes:
+    return string[python_slice(start, end, step)]
+
+
+@byte_native("aten::list")
+def single_bytes(string: bytes) -> list[bytes]:
+    return [string[i : i + 1] for i in range(len(string))]
+
+
+@byte_native("aten::ord")
+def byte_value(string: bytes) -> int:
+    if len(string) != 1:
+        raise type_fault(f"String for ord() must be 1 character, found {len(string)}")
+    return string[0]
+
+
+@native("aten::chr")
+def byte_of_value(i: int) -> str:
+    """One byte, the lowest eight bits of ``i``, which need not be valid UTF-8 by itself."""
+    if not 0 <= i < 0x10FFFF:
+        raise ScriptError(f"chr() arg not in range(0x110000), found {i}")
+    return decode(bytes((i & 0xFF,)))
+
+
+@byte_native("aten::isidentifier")
+def is_identifier(string: bytes) -> bool:
+    """Letters and digits, no digit first; torch does not count the underscore."""
+    return string.isalnum() and not string[:1].isdigit()
+
+
+@byte_native("aten::isprintable")
+def is_printable(string: bytes) -> bool:
+    return all(0x20 <= byte < 0x7F for byte in string)
+
+
+def _padded(string: bytes, left: int, right: int, fill: bytes) -> bytes:
+    if len(fill) != 1:
+        raise type_fault("TypeError: The fill character must be exactly one character long")
+    return fill * left + string + fill * right
+
+
+@byte_native("aten::ljust")
+def justify_left(string: bytes, width: int, fill: bytes) -> bytes:
+    return _padded(string, 0, width - len(string), fill)
+
+
+@byte_native("aten::rjust")
+def justify_right(string: bytes, width: int, fill: bytes) -> bytes:
+    return _padded(string, width - len(string), 0, fill)
+
+
+@byte_native("aten::center")
+def center(string: bytes, width: int, fill: bytes) -> bytes:
+    """An odd byte of padding goes to the right, or to the left when ``width`` is odd."""
+    total = max(0, width - len(string))
+    less, more = total // 2, (total + 1) // 2
+    return _padded(string, *((more, less) if width % 2 else (less, more)), fill)
+
+
+@byte_native("aten::zfill")
+def fill_with_zeros(string: bytes, width: int) -> bytes:
+    """Zeros before the string; a sign stays where it was, after them."""
+    return _padded(string, width - len(string), 0, b"0")
+
+
+@byte_native("aten::expandtabs")
+def expand_tabs(string: bytes, tab_size: int) -> bytes:
+    """Spaces up to the next multiple of ``tab_size``; a line break does not restart the count."""
+    expanded = bytearray()
+    for byte in string:
+        if byte != 0x09:
+            expanded.append(byte)
+        elif tab_size > 0:
+            expanded.extend(b" " * (tab_size - len(expanded) % tab_size))
+    return bytes(expanded)
+
+
+@byte_native("aten::replace")
+def replace(string: bytes, old: bytes, new: bytes, maximum: int) -> bytes:
+    """Replace the first ``maximum`` occurrences, all when negative.
+
+    The empty string is found before the first byte again and again; without a maximum torch
+    runs out of memory.
+    """
+    if old:
+        return string.replace(old, new, max(maximum, -1))
+    if maximum < 0:
+        raise ScriptError("replacing the empty string needs a maximum count")
+    return new * maximum + string
+
+

@@ -1,0 +1,83 @@
+"""Operators on values of any type: identity, hash, optionals, tuples, enums, modules."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+
+from tsarchive.errors import ScriptError
+from tsarchive.run.natives.faults import index_fault
+from tsarchive.run.natives.table import native
+
+__all__ = ["is_same"]
+
+T = TypeVar("T")
+
+# Compared by value where torch compares by identity: they have none there.
+_PLAIN = (bool, int, float, torch.device)
+
+
+@native("aten::__is__")
+def is_same(a: Any, b: Any) -> bool:
+    """Identity; numbers and devices of one type are the same when they are equal."""
+    if a is b:
+        return True
+    return type(a) is type(b) and isinstance(a, _PLAIN) and a == b
+
+
+@native("aten::__isnot__")
+def is_not_same(a: Any, b: Any) -> bool:
+    return not is_same(a, b)
+
+
+@native("aten::_unwrap_optional")
+def unwrap_optional(optional: T | None) -> T:
+    if optional is None:
+        raise ScriptError("Unwrapping null optional")
+    return optional
+
+
+@native("prim::unchecked_unwrap_optional", "prim::unchecked_cast", "aten::Size")
+def identity(value: T) -> T:
+    return value
+
+
+@native("prim::Uninitialized")
+def uninitialized() -> None:
+    """A value that no path of a valid program reads."""
+
+
+@native("prim::IfThenElse")
+def choose(condition: bool, x: T, y: T) -> T:
+    return x if condition else y
+
+
+@native("prim::TupleIndex")
+def tuple_item(values: tuple[Any, ...], i: int) -> Any:
+    try:
+        return values[i]
+    except IndexError:
+        raise index_fault("Tuple index out of range") from None
+
+
+@native("prim::id")
+def identity_number(x: object | None) -> int:
+    """A number that no other living object has; 0 for None."""
+    return 0 if x is None else id(x)
+
+
+@native("prim::EnumName")
+def enum_name(member: Any) -> str:
+    return str(member.name)
+
+
+@native("prim::EnumValue.int", "prim::EnumValue.float", "prim::EnumValue.str")
+def enum_value(member: Any) -> Any:
+    return member.value
+
+
+@native("prim::ModuleContainerIndex.list", "prim::ModuleContainerIndex.dict")
+def submodule(container: Any, name: int | str) -> Any:
+    """The submodule of a ModuleList or ModuleDict whose key is known at run time only."""
+    return getattr(container, str(name))

@@ -1,0 +1,121 @@
+"""A module as the records of a TorchScript archive, in torch's order."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tsarchive.container import NewRecord, unordered_map_order
+from tsarchive.pickler import Memo, Reduce, dumps
+from tsarchive.printer.names import TypeNames
+from tsarchive.printer.program import Program
+from tsarchive.printer.types import ANY, STRING, DictType, ListType
+from tsarchive.printer.values import ObjectValue
+from tsarchive.printer.versions import version_record
+from tsarchive.torchscript.constants import Constants
+from tsarchive.torchscript.debug import DebugWriter
+from tsarchive.torchscript.pickling import Pickling
+from tsarchive.torchscript.tensors import storage_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code of an archive: its records in order, constants included, and its version."""
+
+    records: tuple[NewRecord, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What an archive carries besides the module: extra files by name, and traced inputs."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    traced_inputs: tuple[NewRecord, ...] = ()
+
+
+def archive_records(
+    root: ObjectValue, *, code: Code | None, extras: Extras, debug: bool
+) -> list[NewRecord]:
+    """Every record but the serialization id, which the container adds.
+
+    ``code`` is given when a loaded module is saved: it is then written as it was read.
+    Raises SaveError where the module has no form that reads back as itself.
+    """
+    names = TypeNames()
+    pickling = Pickling(names)
+    data = dumps(pickling.held(root, root.type))
+    if code is None:
+        code = print_code(pickling, names, debug=debug)
+    return [
+        *extra_files(extras.files),
+        *storage_records("data", pickling),
+        NewRecord("data.pkl", data),
+        *code.records,
+        *extras.traced_inputs,
+        NewRecord(version_record(code.version), b"%d\n" % code.version),
+        NewRecord("byteorder", sys.byteorder.encode()),
+    ]
+
+
+def extra_files(files: Mapping[str, bytes]) -> Iterator[NewRecord]:
+    for name in unordered_map_order(list(files), len(files)):
+        yield NewRecord(f"extra/{name}", files[name])
+
+
+def storage_records(folder: str, pickling: Pickling) -> Iterator[NewRecord]:
+    for number, tensor in enumerate(pickling.tensors.storages):
+        yield NewRecord(f"{folder}/{number}", storage_bytes(tensor))
+
+
+def print_code(pickling: Pickling, names: TypeNames, *, debug: bool) -> Code:
+    """Print the classes that ``pickling`` met, and the constants that their code mentions."""
+    constants = Constants()
+    program = Program(names, constants)
+    program.print_classes(pickling.classes)
+    records = [*_code_records(program, debug=debug), *_constant_records(constants, names)]
+    return Code(tuple(records), program.version)
+
+
+def _code_records(program: Program, *, debug: bool) -> Iterator[NewRecord]:
+    debug_writer = DebugWriter()
+    for file in program.files():
+        text = file.text.encode("utf-8", "surrogateescape")
+        yield NewRecord(f"code/{file.name}", text, deflate=True)
+        if debug:
+            ranges = debug_writer.record(file.ranges)
+            yield NewRecord(f"code/{file.name}.debug_pkl", ranges, deflate=True)
+
+
+def _constant_records(constants: Constants, names: TypeNames) -> Iterable[NewRecord]:
+    pickling = Pickling(names)
+    table = tuple(pickling.held(entry.value, entry.type) for entry in constants.entries)
+    data = dumps(table)
+    return [*storage_records("constants", pickling), NewRecord("constants.pkl", data)]
+
+
+def traced_input_records(inputs: Mapping[str, list[Any]]) -> tuple[NewRecord, ...]:
+    """The example inputs that tracing stored, by method; their storages are left empty."""
+    if not inputs:
+        return ()
+    pickling = _TracedInputs(TypeNames())
+    data = dumps(pickling.held(dict(inputs), _TRACED_TYPE))
+    empty = (
+        NewRecord(f"traced_inputs/{number}", b"")
+        for number in range(len(pickling.tensors.storages))
+    )
+    return (*empty, NewRecord("traced_inputs.pkl", data))
+
+
+_TRACED_TYPE = DictType(STRING, ListType(ANY))
+
+
+class _TracedInputs(Pickling):
+    def tensor(self, tensor: torch.Tensor) -> Reduce:
+        described = self.tensors.reduce(tensor)
+        described.memo = Memo.ALWAYS
+        return described

@@ -1,0 +1,43 @@
+"""Storage types by the name that pickles give them, with dtype and element size in bytes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class StorageType(NamedTuple):
+    """``dtype`` is the attribute name in torch; ``itemsize`` is in bytes."""
+
+    dtype: str
+    itemsize: int
+
+
+STORAGE_TYPES = {
+    "FloatStorage": StorageType("float32", 4),
+    "DoubleStorage": StorageType("float64", 8),
+    "HalfStorage": StorageType("float16", 2),
+    "BFloat16Storage": StorageType("bfloat16", 2),
+    "LongStorage": StorageType("int64", 8),
+    "IntStorage": StorageType("int32", 4),
+    "ShortStorage": StorageType("int16", 2),
+    "CharStorage": StorageType("int8", 1),
+    "ByteStorage": StorageType("uint8", 1),
+    "BoolStorage": StorageType("bool", 1),
+    "ComplexHalfStorage": StorageType("complex32", 4),
+    "ComplexFloatStorage": StorageType("complex64", 8),
+    "ComplexDoubleStorage": StorageType("complex128", 16),
+    "QInt8Storage": StorageType("qint8", 1),
+    "QUInt8Storage": StorageType("quint8", 1),
+    "QInt32Storage": StorageType("qint32", 4),
+    "QUInt4x2Storage": StorageType("quint4x2", 1),
+    "QUInt2x4Storage": StorageType("quint2x4", 1),
+    "UInt16Storage": StorageType("uint16", 2),
+    "UInt32Storage": StorageType("uint32", 4),
+    "UInt64Storage": StorageType("uint64", 8),
+    "Float8_e5m2Storage": StorageType("float8_e5m2", 1),
+    "Float8_e4m3fnStorage": StorageType("float8_e4m3fn", 1),
+    "Float8_e5m2fnuzStorage": StorageType("float8_e5m2fnuz", 1),
+    "Float8_e4m3fnuzStorage": StorageType("float8_e4m3fnuz", 1),
+    "Float8_e8m0fnuStorage": StorageType("float8_e8m0fnu", 1),
+    "Float4_e2m1fn_x2Storage": StorageType("float4_e2m1fn_x2", 1),
+}

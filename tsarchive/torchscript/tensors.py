@@ -1,0 +1,318 @@
+"""Tensors as pickles describe them, both ways: a storage record, and a view of it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tsarchive.errors import PickleError, SaveError
+from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
+from tsarchive.torchscript.storages import STORAGE_TYPES
+
+_UTILS = "torch._utils"
+_HOOKS = Global("collections", "OrderedDict")
+_SPARSE_COO, _SPARSE_CSR = 1, 2
+
+DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, storage.dtype)
+    for name, storage in STORAGE_TYPES.items()
+    if hasattr(torch, storage.dtype)
+}
+_STORAGE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+class TensorWriter:
+    """Describes tensors for one pickle and collects the storages they refer to."""
+
+    def __init__(self) -> None:
+        self.storages: list[torch.Tensor] = []
+        self._by_storage: dict[int, PersistentId] = {}
+        self._by_tensor: dict[int, Reduce] = {}
+
+    def reduce(self, tensor: torch.Tensor) -> Reduce:
+        """The pickle value of ``tensor``; the same tensor gives the same value."""
+        known = self._by_tensor.get(id(tensor))
+        if known is None:
+            known = self._by_tensor[id(tensor)] = self.describe(tensor)
+        return known
+
+    def describe(self, tensor: torch.Tensor) -> Reduce:
+        """A new pickle value for ``tensor``; views of one storage still share it."""
+        if tensor.is_quantized:
+            return self._quantized(tensor)
+        if tensor.layout == torch.strided:
+            return self._dense(tensor)
+        if tensor.layout in (torch.sparse_coo, torch.sparse_csr):
+            return self._sparse(tensor)
+        raise SaveError(f"a tensor of layout {tensor.layout} cannot be written")
+
+    def _dense(self, tensor: torch.Tensor) -> Reduce:
+        arguments = [*self._view(tensor), tensor.requires_grad, Reduce(_HOOKS, ())]
+        flags: dict[Value, Value] = {}
+        if tensor.is_conj():
+            flags["conj"] = True
+        if tensor.is_neg():
+            flags["neg"] = True
+        if flags:
+            tag = Global("torch.jit._pickle", "restore_type_tag")
+            arguments.append(Reduce(tag, (flags, "Dict[str, bool]")))
+        return Reduce(Global(_UTILS, "_rebuild_tensor_v2"), MarkedTuple(arguments))
+
+    def _view(self, tensor: torch.Tensor) -> list[Value]:
+        return [
+            self._storage(tensor),
+            tensor.storage_offset(),
+            MarkedTuple(tensor.size()),
+            MarkedTuple(tensor.stride()),
+        ]
+
+    def _storage(self, tensor: torch.Tensor) -> PersistentId:
+        storage = tensor.untyped_storage()
+        known = self._by_storage.get(storage._cdata)
+        if known is None:
+            name = _STORAGE_NAMES.get(tensor.dtype)
+            if name is None:
+                raise SaveError(f"a tensor of {tensor.dtype} cannot be written")
+            known = PersistentId(
+                (
+                    "storage",
+                    Global("torch", name),
+                    str(len(self.storages)),
+                    str(tensor.device),
+                    storage.nbytes() // tensor.element_size(),
+                )
+            )
+            self._by_storage[storage._cdata] = known
+            self.storages.append(tensor)
+        return known
+
+    def _quantized(self, tensor: torch.Tensor) -> Reduce:
+        arguments = [
+            *self._view(tensor),
+            self._quantizer(tensor),
+            tensor.requires_grad,
+            Reduce(_HOOKS, ()),
+        ]
+        return Reduce(Global(_UTILS, "_rebuild_qtensor"), MarkedTuple(arguments))
+
+    def _quantizer(self, tensor: torch.Tensor) -> MarkedTuple:
+        scheme = tensor.qscheme()
+        name = Global("torch", str(scheme).removeprefix("torch."))
+        if scheme == torch.per_tensor_affine:
+            return MarkedTuple((name, tensor.q_scale(), tensor.q_zero_point()))
+        if scheme in (torch.per_channel_affine, torch.per_channel_affine_float_qparams):
+            scales = self.describe(tensor.q_per_channel_scales())
+            zero_points = self.describe(tensor.q_per_channel_zero_points())
+            axis = tensor.q_per_channel_axis()
+            return MarkedTuple((name, scales, zero_points, axis))
+        raise SaveError(f"a tensor quantized by {scheme} cannot be written")
+
+    def _sparse(self, tensor: torch.Tensor) -> Reduce:
+        if tensor.layout == torch.sparse_coo:
+            kind, parts = _SPARSE_COO, (tensor._indices(), tensor._values())
+        else:
+            kind = _SPARSE_CSR
+            parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
+        arguments = [
+            kind,
+            MarkedTuple(tensor.size()),
+            tensor.requires_grad,
+            *(self.describe(part) for part in parts),
+            Reduce(_HOOKS, ()),
+        ]
+        return Reduce(Global(_UTILS, "_rebuild_sparse_tensor"), MarkedTuple(arguments))
+
+
+def storage_bytes(tensor: torch.Tensor) -> memoryview:
+    """The bytes of the whole storage behind ``tensor``, without a copy for CPU tensors."""
+    if tensor.device.type == "meta":
+        return memoryview(b"")
+    storage = tensor.untyped_storage()
+    if storage.device.type != "cpu":
+        storage = storage.cpu()
+    size = storage.nbytes()
+    if size == 0:
+        return memoryview(b"")
+    block = (ctypes.c_char * size).from_address(storage.data_ptr())
+    block._keep_alive = storage  # type: ignore[attr-defined]
+    return memoryview(block).cast("B")
+
+
+class TensorReader:
+    """Builds tensors from what a pickle says, over storages that ``record`` gives.
+
+    ``record(key)`` returns a writable buffer of the storage's record. ``device`` replaces the
+    saved device of every tensor that is not on the meta device.
+    """
+
+    def __init__(
+        self, record: Callable[[str], Any], device: torch.device | None, name: str
+    ) -> None:
+        self._record = record
+        self._device = device
+        self._name = name
+        self._storages: dict[str, tuple[torch.UntypedStorage, torch.dtype]] = {}
+
+    def build(self, function: str, arguments: tuple[Any, ...]) -> torch.Tensor:
+        """Apply one of the rebuild functions of ``torch._utils``."""
+        builder = _BUILDERS.get(function)
+        if builder is None:
+            raise self._error(f"unknown tensor function {function}")
+        try:
+            return builder(self, *arguments)
+        except (TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, PickleError):
+                raise
+            raise self._error(f"{function} has arguments that make no tensor: {error}") from error
+
+    def _error(self, message: str) -> PickleError:
+        return PickleError(message, record=self._name)
+
+    def storage(self, persistent_id: PersistentId) -> tuple[torch.UntypedStorage, torch.dtype]:
+        """The storage that a persistent id names, read once for each key."""
+        match persistent_id.value:
+            case ("storage", Global("torch", kind), str(key), str(device), int(count), *_):
+                pass
+            case _:
+                raise self._error("a storage reference is malformed")
+        known = self._storages.get(key)
+        if known is None:
+            dtype = DTYPES.get(kind)
+            if dtype is None:
+                raise self._error(f"unknown storage type torch.{kind}")
+            known = self._storages[key] = self._read(key, dtype, device, count)
+        return known
+
+    def _read(
+        self, key: str, dtype: torch.dtype, device: str, count: int
+    ) -> tuple[torch.UntypedStorage, torch.dtype]:
+        place = parse_device(device)
+        if place is None:
+            raise self._error(f"unknown device {device!r}")
+        if place.type == "meta":
+            empty = torch.empty(count, dtype=dtype, device="meta")
+            return empty.untyped_storage(), dtype
+        data = self._record(key) if count else b""
+        needed = count * dtype.itemsize
+        if len(data) < needed:
+            raise PickleError(
+                f"storage {key} holds {len(data)} bytes where its reference claims {needed}",
+                record=self._name,
+                limit=len(data),
+            )
+        storage = storage_over(data, needed, dtype)
+        target = self._device or place
+        return storage if target.type == "cpu" else storage.to(device=target), dtype
+
+    def dense(
+        self,
+        storage_id: PersistentId,
+        offset: int,
+        size: tuple[int, ...],
+        stride: tuple[int, ...],
+        requires_grad: bool,
+        _hooks: object,
+        flags: dict[str, bool] | None = None,
+    ) -> torch.Tensor:
+        storage, dtype = self.storage(storage_id)
+        self._check_view(storage.nbytes() // dtype.itemsize, offset, size, stride)
+        tensor = torch.empty(0, dtype=dtype, device=storage.device)
+        tensor.set_(storage, offset, size, stride)  # type: ignore[call-overload]
+        if flags:
+            torch._utils.set_tensor_metadata(tensor, dict(flags))
+        tensor.requires_grad_(requires_grad)
+        return tensor
+
+    def _check_view(
+        self, count: int, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
+    ) -> None:
+        """Bounds in unbounded integers, before torch sees any of the numbers."""
+        numbers = (offset, *size, *stride)
+        if len(size) != len(stride) or any(type(n) is not int or n < 0 for n in numbers):
+            raise self._error(f"a tensor of size {size} and stride {stride} is malformed")
+        if 0 in size:
+            return
+        last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+        if last >= count:
+            raise PickleError(
+                f"a tensor of size {size} and stride {stride} reaches element {last} of {count}",
+                record=self._name,
+                limit=count,
+            )
+
+    def quantized(
+        self,
+        storage_id: PersistentId,
+        offset: int,
+        size: tuple[int, ...],
+        stride: tuple[int, ...],
+        quantizer: tuple[Any, ...],
+        requires_grad: bool,
+        _hooks: object,
+    ) -> torch.Tensor:
+        storage, dtype = self.storage(storage_id)
+        self._check_view(storage.nbytes() // dtype.itemsize, offset, size, stride)
+        match quantizer:
+            case (Global("torch", "per_tensor_affine"), float(scale), int(zero_point)):
+                tensor = torch._empty_affine_quantized(
+                    [0], scale=scale, zero_point=zero_point, dtype=dtype, device=storage.device
+                )
+            case (
+                Global("torch", "per_channel_affine" | "per_channel_affine_float_qparams"),
+                torch.Tensor() as scales,
+                torch.Tensor() as zero_points,
+                int(axis),
+            ):
+                tensor = torch._empty_per_channel_affine_quantized(
+                    [0] * len(size) or [0],
+                    scales=scales,
+                    zero_points=zero_points,
+                    axis=axis,
+                    dtype=dtype,
+                    device=storage.device,
+                )
+            case _:
+                raise self._error("a quantizer is malformed")
+        tensor.set_(storage, offset, size, stride)  # type: ignore[call-overload]
+        return tensor.requires_grad_(requires_grad)
+
+    def sparse(self, kind: int, size: tuple[int, ...], grad: bool, *parts: Any) -> torch.Tensor:
+        *tensors, _hooks = parts
+        if kind == _SPARSE_COO and len(tensors) == 2:
+            tensor = torch.sparse_coo_tensor(*tensors, size, check_invariants=True)
+        elif kind == _SPARSE_CSR and len(tensors) == 3:
+            tensor = torch.sparse_csr_tensor(*tensors, size, check_invariants=True)
+        else:
+            raise self._error(f"a sparse tensor of unknown layout {kind}")
+        return tensor.requires_grad_(grad)
+
+    def parameter(self, tensor: torch.Tensor, requires_grad: bool, _hooks: object) -> torch.Tensor:
+        return tensor.requires_grad_(requires_grad)
+
+
+_BUILDERS: dict[str, Callable[..., torch.Tensor]] = {
+    "_rebuild_tensor_v2": TensorReader.dense,
+    "_rebuild_qtensor": TensorReader.quantized,
+    "_rebuild_sparse_tensor": TensorReader.sparse,
+    "_rebuild_parameter": TensorReader.parameter,
+}
+
+
+def storage_over(data: Any, size: int, dtype: torch.dtype) -> torch.UntypedStorage:
+    """A storage over the first ``size`` bytes of a buffer: a view when it is aligned."""
+    if size == 0:
+        return torch.UntypedStorage(0)
+    storage = torch.frombuffer(data, dtype=torch.uint8, count=size).untyped_storage()
+    aligned = storage.data_ptr() % max(dtype.itemsize, 1) == 0
+    return storage if aligned else storage.clone()
+
+
+def parse_device(text: str) -> torch.device | None:
+    """``cpu``, ``cuda:0`` and the like; None for text that names no device type of torch."""
+    try:
+        return torch.device(text)
+    except RuntimeError:
+        return None
