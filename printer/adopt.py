@@ -202,7 +202,9 @@ class Adopter:
     def function(self, script: Any, qualified_name: str) -> Function:
         """Adopt a ScriptFunction or ScriptMethod; its graph when first asked for."""
         return Function(
-            qualified_name, self.schema(script.schema), lambda: self._graph(script.graph)
+            qualified_name,
+            self.schema(script.schema),
+            lambda: self._graph(script.graph, script.name),
         )
 
     def _free_function(self, name: str) -> Function:
@@ -217,8 +219,8 @@ class Adopter:
             known = self._functions[name] = self.function(script, name)
         return known
 
-    def _graph(self, graph: Any) -> Block:
-        return _GraphAdopter(self, self._ranges).block(graph, Block())
+    def _graph(self, graph: Any, function: str) -> Block:
+        return _GraphAdopter(self, self._ranges, function).block(graph, Block())
 
     def constant(self, node: Any) -> Any:
         """The value of a prim::Constant node that is not a function."""
@@ -309,9 +311,10 @@ class Adopter:
 class _GraphAdopter:
     """Copies one graph; values are found again by their names, unique in a graph."""
 
-    def __init__(self, adopter: Adopter, ranges: RangeReader) -> None:
+    def __init__(self, adopter: Adopter, ranges: RangeReader, function: str) -> None:
         self.adopter = adopter
         self.ranges = ranges
+        self.function = function
         self.values: dict[str, Value] = {}
 
     def block(self, theirs: Any, ours: Block) -> Block:
@@ -333,7 +336,7 @@ class _GraphAdopter:
             kind,
             [self.values[value.debugName()] for value in theirs.inputs()],
             schema=self._schema(theirs),
-            range=self.ranges.read(kind, theirs.sourceRange()),
+            range=self.ranges.read(kind, theirs.sourceRange(), self.function),
         )
         for value in theirs.outputs():
             self._bind(value, ours)
@@ -356,7 +359,7 @@ class _GraphAdopter:
         return {"name": theirs.s("name")}
 
     def _subgraph(self, theirs: Any, _: Node) -> dict[str, Any]:
-        return {"subgraph": self.adopter._graph(theirs.g("Subgraph"))}
+        return {"subgraph": self.adopter._graph(theirs.g("Subgraph"), self.function)}
 
     def _types(self, theirs: Any, _: Node) -> dict[str, Any]:
         return {"types": [self.adopter.type(type_) for type_ in theirs.tys("types")]}
@@ -457,7 +460,7 @@ def adopt_placeholder(function: torch.jit.ScriptFunction[..., Any]) -> ObjectVal
 
     The schema is made anew from the graph, so defaults are lost, as they are in torch.
     """
-    graph = Adopter()._graph(function.graph)
+    graph = Adopter()._graph(function.graph, function.name)
     class_ = ClassType("__torch__.PlaceholderModule", is_module=True)
     class_.attributes["training"] = Attribute("training", BOOL)
     self_value = Value(graph.param_node, class_, "self")

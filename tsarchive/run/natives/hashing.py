@@ -18,6 +18,29 @@ _MASK = (1 << 64) - 1
 _MULTIPLIER = 0xC6A4A7935BD1E995
 _SEED = 0xC70F6907
 _GOLDEN_RATIO = 0x9E3779B9
+_DEVICE_TYPES = (
+    "cpu",
+    "cuda",
+    "mkldnn",
+    "opengl",
+    "opencl",
+    "ideep",
+    "hip",
+    "fpga",
+    "maia",
+    "xla",
+    "vulkan",
+    "metal",
+    "xpu",
+    "mps",
+    "meta",
+    "hpu",
+    "ve",
+    "lazy",
+    "ipu",
+    "mtia",
+)
+"""In the order of their numbers."""
 
 
 @native("aten::hash.generic")
@@ -56,8 +79,9 @@ def _hash_of_items(items: tuple[Any, ...]) -> int:
 
 
 def _hash_of_device(device: torch.device) -> int:
-    kind = torch.tensor([], device=device).device if False else device
-    return hash(kind)
+    """The number of the device type above 16 bits of index, of which no index fills eight."""
+    index = 0xFF if device.index is None else device.index
+    return _DEVICE_TYPES.index(device.type) << 16 | index
 
 
 def murmur64a(data: bytes) -> int:

@@ -1,0 +1,56 @@
+"""Operators that run as Python functions instead of through ``torch.ops``.
+
+``NATIVES`` maps schema and overload name to the function, ``UPGRADERS`` and ``BUILTIN_SCHEMAS``
+hold the old meanings of operators and the functions that TorchScript defines in its own language.
+Not here, because ``torch.ops`` runs them: operators that compute on tensors, complex arithmetic,
+gamma and lgamma, and what answers about the process.
+"""
+
+from tsarchive.run.natives import (
+    control,
+    conversions,
+    dicts,
+    formatting,
+    hashing,
+    integers,
+    lists,
+    math_functions,
+    scalars,
+    searching,
+    sorting,
+    strings,
+    tensors,
+    values,
+)
+from tsarchive.run.natives.builtins import BUILTIN_SCHEMAS
+from tsarchive.run.natives.formatting import format_value
+from tsarchive.run.natives.futures import Awaitable, Future
+from tsarchive.run.natives.table import NATIVES
+from tsarchive.run.natives.upgraders import UPGRADERS
+
+__all__ = [
+    "BUILTIN_SCHEMAS",
+    "NATIVES",
+    "UPGRADERS",
+    "Awaitable",
+    "Future",
+    "format_value",
+]
+
+# Importing a module of operators enters them into the table.
+_OPERATORS = (
+    control,
+    conversions,
+    dicts,
+    formatting,
+    hashing,
+    integers,
+    lists,
+    math_functions,
+    scalars,
+    searching,
+    sorting,
+    strings,
+    tensors,
+    values,
+)
