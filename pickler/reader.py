@@ -105,8 +105,10 @@ class _Machine:
             while (code := data[position]) != stop:
                 position = handlers[code](self, position + 1)
         except (IndexError, StructError):
-            self.fail_short(position)
-        return self.finish(position)
+            pass
+        else:
+            return self.finish(position)
+        self.fail_short(position)
 
     def read_header(self) -> int:
         if self.data[:1] != op.PROTO.byte:

@@ -10,7 +10,6 @@ two facts that no other binding gives: attribute names in slot order and the ord
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +17,12 @@ import torch
 
 from tsarchive.errors import SaveError
 
-from .graph import Block, Function, Node, Value
+from .graph import Block, Function, Value
+from .header import field_names, read_header
 from .highlight import RangeReader
+from .lift import GraphCopy
 from .literals import type_of_constant
-from .names import base_name
-from .schema import NO_DEFAULT, Argument, FunctionSchema, parse_schema_with
+from .schema import NO_DEFAULT, Argument, FunctionSchema
 from .types import (
     ANY,
     BOOL,
@@ -35,7 +35,6 @@ from .types import (
     ClassType,
     DictType,
     EnumType,
-    FunctionType,
     HandleType,
     InterfaceType,
     ListType,
@@ -56,10 +55,6 @@ from .values import (
 )
 
 _NATIVE_PREFIX = "__torch__.torch.classes."
-_ATTRIBUTE_LINE = re.compile(r"  (\w+) : (?!Final\[)")
-_QUOTED_ATTRIBUTE_LINE = re.compile(r'  __annotations__\["(.*)"\] = ')
-_CONSTANT_LINE = re.compile(r"  (\w+) : Final\[")
-_FLAG_LINE = re.compile(r"  (__parameters__|__buffers__) = \[(.*)\]")
 _HANDLES = {"FutureType": "Future", "AwaitType": "Await", "RRefType": "RRef"}
 
 
@@ -123,21 +118,14 @@ class Adopter:
             class_.attributes["capsule"] = Attribute("capsule", SIMPLE_TYPES["Capsule"])
 
     def _fill_class(self, type_: Any, class_: ClassType, empty: Any) -> None:
-        header = empty.code.partition("\n  def ")[0].split("\n")
-        class_.is_module = header[0].endswith("(Module):")
-        names = [name for line in header[1:] if (name := _attribute_name(line)) is not None]
-        flags = {m[1]: _quoted(m[2]) for line in header if (m := _FLAG_LINE.fullmatch(line))}
-        for name, slot_type in zip(names, type_.containedTypes(), strict=True):
-            class_.attributes[name] = Attribute(
-                name,
-                self.type(slot_type),
-                name in flags.get("__parameters__", ()),
-                name in flags.get("__buffers__", ()),
-            )
-        constants = [m[1] for line in header if (m := _CONSTANT_LINE.match(line))]
-        if constants:
+        header = read_header(empty.code)
+        class_.is_module = header.is_module
+        for name, slot_type in zip(header.attributes, type_.containedTypes(), strict=True):
+            flags = (name in header.parameters, name in header.buffers)
+            class_.attributes[name] = Attribute(name, self.type(slot_type), *flags)
+        if header.constants:
             values = torch._C.ConcreteModuleType.from_jit_type(type_).get_constants()
-            for name in constants:
+            for name in header.constants:
                 class_.constants[name] = self._class_constant(name, values[name])
         holder = torch._C._create_object_with_type(type_)
         for name in type_.method_names():
@@ -178,7 +166,7 @@ class Adopter:
 
     def _named_tuple(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> TupleType:
         elements = tuple(map(self.type, type_.elements()))
-        ours = TupleType(elements, name, _field_names(type_.str()))
+        ours = TupleType(elements, name, field_names(type_.str()))
         known.append((type_, ours))
         return ours
 
@@ -220,7 +208,7 @@ class Adopter:
         return known
 
     def _graph(self, graph: Any, function: str) -> Block:
-        return _GraphAdopter(self, self._ranges, function).block(graph, Block())
+        return GraphCopy(self, self._ranges, function).block(graph, Block())
 
     def constant(self, node: Any) -> Any:
         """The value of a prim::Constant node that is not a function."""
@@ -308,77 +296,6 @@ class Adopter:
         return found
 
 
-class _GraphAdopter:
-    """Copies one graph; values are found again by their names, unique in a graph."""
-
-    def __init__(self, adopter: Adopter, ranges: RangeReader, function: str) -> None:
-        self.adopter = adopter
-        self.ranges = ranges
-        self.function = function
-        self.values: dict[str, Value] = {}
-
-    def block(self, theirs: Any, ours: Block) -> Block:
-        for value in theirs.inputs():
-            self._bind(value, ours.param_node)
-        for node in theirs.nodes():
-            self._node(node, ours)
-        for value in theirs.outputs():
-            ours.add_return(self.values[value.debugName()])
-        return ours
-
-    def _bind(self, value: Any, node: Node) -> None:
-        name = value.debugName()
-        self.values[name] = node.add_output(self.adopter.type(value.type()), base_name(name))
-
-    def _node(self, theirs: Any, block: Block) -> None:
-        kind = theirs.kind()
-        ours = block.append(
-            kind,
-            [self.values[value.debugName()] for value in theirs.inputs()],
-            schema=self._schema(theirs),
-            range=self.ranges.read(kind, theirs.sourceRange(), self.function),
-        )
-        for value in theirs.outputs():
-            self._bind(value, ours)
-        for inner in theirs.blocks():
-            self.block(inner, ours.add_block())
-        read = _ATTRIBUTES.get(kind)
-        if read is not None:
-            ours.attributes.update(read(self, theirs, ours))
-
-    def _schema(self, node: Any) -> FunctionSchema | None:
-        text = node.schema()
-        return None if text == "(no schema)" else _operator_schema(text)
-
-    def _constant(self, theirs: Any, ours: Node) -> dict[str, Any]:
-        if isinstance(ours.output.type, FunctionType):
-            return {"value": ours.output.type.function}
-        return {"value": self.adopter.constant(theirs)}
-
-    def _name(self, theirs: Any, _: Node) -> dict[str, Any]:
-        return {"name": theirs.s("name")}
-
-    def _subgraph(self, theirs: Any, _: Node) -> dict[str, Any]:
-        return {"subgraph": self.adopter._graph(theirs.g("Subgraph"), self.function)}
-
-    def _types(self, theirs: Any, _: Node) -> dict[str, Any]:
-        return {"types": [self.adopter.type(type_) for type_ in theirs.tys("types")]}
-
-    def _bounds(self, theirs: Any, _: Node) -> dict[str, Any]:
-        return {"beg": theirs.i("beg"), "end": theirs.i("end")}
-
-
-_ATTRIBUTES: dict[str, Callable[[_GraphAdopter, Any, Node], dict[str, Any]]] = {
-    "prim::Constant": _GraphAdopter._constant,
-    "prim::GetAttr": _GraphAdopter._name,
-    "prim::SetAttr": _GraphAdopter._name,
-    "prim::CallMethod": _GraphAdopter._name,
-    "prim::fork": _GraphAdopter._subgraph,
-    "prim::awaitable": _GraphAdopter._subgraph,
-    "prim::isinstance": _GraphAdopter._types,
-    "prim::TupleSlice": _GraphAdopter._bounds,
-}
-
 _TYPE_BUILDERS: dict[str, Callable[..., Type]] = {
     "OptionalType": OptionalType,
     "ListType": ListType,
@@ -394,26 +311,6 @@ _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
     "EnumType": Adopter._enum,
     "TupleType": Adopter._named_tuple,
 }
-
-_schemas: dict[str, FunctionSchema] = {}
-
-
-def _operator_schema(text: str) -> FunctionSchema:
-    """Operators may name torchbind classes; printing needs no more of them than the name."""
-    found = _schemas.get(text)
-    if found is None:
-        found = parse_schema_with(text, lambda name: ClassType(name, is_native=True))
-        _schemas[text] = found
-    return found
-
-
-def _attribute_name(line: str) -> str | None:
-    match = _ATTRIBUTE_LINE.match(line) or _QUOTED_ATTRIBUTE_LINE.match(line)
-    return match[1] if match else None
-
-
-def _quoted(names: str) -> frozenset[str]:
-    return frozenset(re.findall(r'"(.*?)", ', names))
 
 
 def _is_module_interface(type_: Any) -> bool:
@@ -433,16 +330,6 @@ def _python_enum(qualified_name: str) -> type[enum.Enum]:
             hint="Import the Python class of the enum, or load the file with tsarchive",
         )
     return found  # type: ignore[no-any-return]
-
-
-def _field_names(shown: str) -> tuple[str, ...]:
-    """The fields of ``NamedTuple(a : Tensor, b : NamedTuple(...))``, outermost level only."""
-    depth, level_one = 0, []
-    for char in shown:
-        depth -= char in ")]"
-        level_one.append(char if depth == 1 else "")
-        depth += char in "(["
-    return tuple(re.findall(r"(\w+) : ", "".join(level_one)))
 
 
 def adopt_module(module: torch.jit.ScriptModule) -> ObjectValue:
@@ -489,3 +376,41 @@ def adopt_traced(module: torch.jit.ScriptModule) -> dict[str, list[Any]]:
     adopter = Adopter()
     stored = module._c._retrieve_traced_inputs()
     return {name: adopter.value(list(inputs), ANY) for name, inputs in stored.items()}
+
+
+# --- for comparison: what `tsarchive demo` shows beside its own figures ---
+
+_ENTRY_POINTS = (
+    "import_ir_module", "import_ir_module_from_buffer", "_jit_script_compile",
+    "_create_function_from_trace", "_create_method_from_trace", "_jit_script_class_compile",
+    "_jit_script_interface_compile", "CompilationUnit", "_import_ir_module_from_package",
+)  # fmt: skip
+
+
+def script(module: torch.nn.Module) -> torch.jit.ScriptModule:
+    """Compile ``module`` with torch.jit, so that there is something to save."""
+    return torch.jit.script(module)  # type: ignore[no-any-return]
+
+
+def peer_save(module: torch.jit.ScriptModule, path: str) -> None:
+    """Save with torch.jit itself."""
+    torch.jit.save(module, path)
+
+
+def peer_load(path: str) -> torch.jit.ScriptModule:
+    """Load with torch.jit itself."""
+    return torch.jit.load(path)  # type: ignore[no-any-return]
+
+
+def forbid_torch_jit() -> None:
+    """Make every function of torch.jit, and the bindings behind them, raise in this process."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("torch.jit is disabled in this process")
+
+    for name, value in vars(torch.jit).items():
+        if callable(value) and not isinstance(value, type) and not name.startswith("__"):
+            setattr(torch.jit, name, refuse)
+    for name in _ENTRY_POINTS:
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, refuse)

@@ -155,19 +155,29 @@ def nested_blocks(node: Node) -> list[Block]:
 class Function:
     """A function or method: qualified name, schema, and a graph made when first asked for.
 
-    The first block parameter of a method is ``self``, as in its schema.
+    The first block parameter of a method is ``self``, as in its schema. The schema may be given
+    as a callable, too: it is then made when first asked for.
     """
 
-    __slots__ = ("_define", "_graph", "qualified_name", "schema", "type")
+    __slots__ = ("_define", "_graph", "_schema", "qualified_name", "type")
 
     def __init__(
-        self, qualified_name: str, schema: FunctionSchema, define: Callable[[], Block]
+        self,
+        qualified_name: str,
+        schema: FunctionSchema | Callable[[], FunctionSchema],
+        define: Callable[[], Block],
     ) -> None:
         self.qualified_name = qualified_name
-        self.schema = schema
+        self._schema = schema
         self._define = define
         self._graph: Block | None = None
         self.type = FunctionType(self)
+
+    @property
+    def schema(self) -> FunctionSchema:
+        if not isinstance(self._schema, FunctionSchema):
+            self._schema = self._schema()
+        return self._schema
 
     @property
     def name(self) -> str:

@@ -114,8 +114,10 @@ def _function_source(file: str, line: int, function: str) -> tuple[str, int] | N
 def _is_compiled_as(name: str, function: str) -> bool:
     """Overloads are compiled as ``f__0``, property accessors as ``__p_getter``."""
     accessor = re.fullmatch(rf"__{re.escape(name)}_[gs]etter", function)
-    return function == name or accessor is not None or (
-        re.fullmatch(rf"{re.escape(name)}__\d+", function) is not None
+    return (
+        function == name
+        or accessor is not None
+        or (re.fullmatch(rf"{re.escape(name)}__\d+", function) is not None)
     )
 
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from .graph import RETURN, Block, Node, Value
 
 # The bodies of these may use an input more than once.
-_CAPTURING = frozenset(
-    {"prim::fork", "prim::rpc_async", "prim::rpc_sync", "prim::rpc_remote"}
-)
+_CAPTURING = frozenset({"prim::fork", "prim::rpc_async", "prim::rpc_sync", "prim::rpc_remote"})
 _FIRST_CARRIED_INPUT = 2
 
 

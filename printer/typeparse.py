@@ -51,6 +51,7 @@ _STREAM_CLASSES = {
     "torch.cuda.Stream": "__torch__.torch.classes.cuda.Stream",
     "torch.cuda.Event": "__torch__.torch.classes.cuda.Event",
 }
+_QUALIFIED = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 _SIZE = re.compile(r"_size_(\d)_t")
 _BROADCASTING = re.compile(r"BroadcastingList(\d+)")
 
@@ -64,9 +65,8 @@ class ParameterType(NamedTuple):
 
 def parse_type(text: str, resolve: Resolve) -> Type:
     """The type that ``text`` writes. Raises SourceError for anything that is not a type."""
-    base = _BASE_NAMES.get(text)
-    if base is not None:
-        return base
+    if _QUALIFIED.fullmatch(text):
+        return _named(text, resolve)
     try:
         expression = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:

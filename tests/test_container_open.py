@@ -9,7 +9,6 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from pathlib import Path
 
 import pytest
 

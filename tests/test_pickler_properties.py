@@ -1,9 +1,10 @@
 """Properties of the writer and the reader over unbounded inputs."""
 
+import contextlib
 import math
 import pickle
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tsarchive.pickler import (
     Global,
@@ -83,20 +84,18 @@ def test_python_reads_plain_values_as_they_were(value):
 
 
 @given(PLAIN)
-def test_python_writes_what_is_read_as_the_same_values(value):
-    data = pickle.dumps(value, protocol=2)
-    if has_short_long(value):
-        return
-    assert shape(loads(data)) == shape(value)
+def test_what_python_writes_is_read_as_it_was(value):
+    assume(not has_long(value))
+    assert shape(loads(pickle.dumps(value, protocol=2))) == shape(value)
 
 
-def has_short_long(value):
+def has_long(value):
     """Python writes ints beyond 32 bits with as few bytes as they need; torch always with 8."""
-    if isinstance(value, int):
-        return not -(2**31) <= value < 2**31
     if isinstance(value, dict):
-        return any(map(has_short_long, [*value.keys(), *value.values()]))
-    return isinstance(value, (list, tuple)) and any(map(has_short_long, value))
+        return has_long([*value.keys(), *value.values()])
+    if isinstance(value, (list, tuple)):
+        return any(map(has_long, value))
+    return isinstance(value, int) and not -(2**31) <= value < 2**31
 
 
 @given(VALUES)
@@ -111,10 +110,10 @@ def test_writing_what_was_read_says_the_same(value):
 
 
 @given(VALUES)
-def test_bytes_depend_on_the_value_alone(value):
-    other_holders = [value, [value]]
-    assert dumps(value) == dumps(value)
-    assert other_holders[0] is value
+def test_bytes_do_not_depend_on_who_holds_the_value(value):
+    alone = dumps(value)
+    holders = [value, [value], (value,)]
+    assert dumps(holders[0]) == alone
 
 
 @given(st.lists(st.sampled_from(range(4)), max_size=30))
@@ -130,22 +129,16 @@ def test_identity_survives(picks):
 @given(st.binary())
 def test_any_bytes_are_read_or_refused(data):
     for pickled in (data, b"\x80\x02" + data, b"\x80\x02" + data + b"."):
-        try:
-            loads(pickled)
-        except PickleError as error:
-            assert error.offset is not None
+        with contextlib.suppress(PickleError):
+            shape(loads(pickled))
 
 
 OPCODE_BYTES = st.sampled_from([bytes((code,)) for code in b"()tNeua.]}lsdRQbq\x81\x85\x86\x87"])
-ARGUED = st.sampled_from(
-    [b"ca\nb\n", b"K\x01", b"h\x00", b"h\x01", b"q\x00", b"q\x01", b"X\0\0\0\0"]
-)
+MEMO_BYTES = st.sampled_from([b"h\x00", b"h\x01", b"q\x00", b"q\x01"])
+ARGUED = st.sampled_from([b"ca\nb\n", b"K\x01", b"X\0\0\0\0"])
 
 
-@given(st.lists(OPCODE_BYTES | ARGUED).map(b"".join))
+@given(st.lists(OPCODE_BYTES | MEMO_BYTES | ARGUED).map(b"".join))
 def test_any_opcodes_are_read_or_refused(body):
-    try:
-        value = loads(b"\x80\x02" + body + b".")
-    except PickleError:
-        return
-    shape(value)
+    with contextlib.suppress(PickleError):
+        shape(loads(b"\x80\x02" + body + b"."))

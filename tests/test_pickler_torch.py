@@ -18,7 +18,6 @@ from tsarchive.pickler import (
     PersistentId,
     Reduce,
     dumps,
-    loads,
 )
 
 TAG = Global("torch.jit._pickle", "restore_type_tag")
@@ -250,6 +249,7 @@ MODULES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*quantize_per_tensor.*deprecated")
 @pytest.mark.parametrize("python_class", MODULES)
 def test_module(python_class):
     """data.pkl of the second save, which no later save changes."""
@@ -276,10 +276,19 @@ ONE, TWO = torch.ones(2), torch.full((2,), 2.0, dtype=torch.float64)
 # What torch loads from our bytes, it writes as the same bytes.
 
 
+CLASSES = """class Leaf(Module):
+  __parameters__ = []
+  __buffers__ = []
+  x : int
+class Plain:
+  y : int
+"""
+
+
 def archive_of(state, types):
     """An archive whose module has attributes of these types, written by torch's own writer."""
     attributes = "".join(f"  {name} : {annotation}\n" for name, annotation in types.items())
-    code = f"class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n{attributes}"
+    code = f"{CLASSES}class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n{attributes}"
     records = {
         "data.pkl": dumps(module("M", state)),
         "code/__torch__.py": code.encode(),
@@ -386,6 +395,22 @@ def test_torch_reads_the_values_and_writes_the_bytes_back(drawn):
     assert record(saved_again(archive), "/data.pkl") == dumps(module("M", ours))
 
 
+def test_objects_reached_twice_are_written_back():
+    """A module is memoised always, an object of a script class only if it is shared."""
+    leaf = module("Leaf", {"x": 1})
+    shared, single = (Object(Global("__torch__", "Plain"), {"y": number}) for number in range(2))
+    state = {"a": leaf, "b": leaf, "c": shared, "d": shared, "e": single}
+    types = dict.fromkeys("ab", "__torch__.Leaf") | dict.fromkeys("cde", "__torch__.Plain")
+    assert written_back(state, types) == dumps(module("M", state))
+
+
+def test_device_is_written_back():
+    cpu = Reduce(Global("torch", "device"), ("cpu",), Memo.ALWAYS)
+    state = {"a": cpu, "cpu": "cpu", "c": cpu}
+    types = {"a": "Device", "cpu": "str", "c": "Device"}
+    assert written_back(state, types) == dumps(module("M", state))
+
+
 @settings(deadline=None)
 @given(st.integers(250, 300))
 def test_memo_ids_around_255_are_written_back(count):
@@ -420,27 +445,3 @@ def test_list(drawn):
 @given(st.lists(st.one_of(*SCALARS.values()), max_size=6).map(tuple))
 def test_tuple(items):
     assert dumps(items) == record(torch._C._pickle_save(items), "/data.pkl")
-
-
-# Debug records: (format, texts, ((offset, (source, begin, end), tag), ...))
-
-
-def debug_record(read):
-    """The record that was read, with the memos of the format put back."""
-    name, texts, records = read
-    sources = {}
-    ranges = []
-    for offset, (source, begin, end), tag in records:
-        if id(source) not in sources:
-            lines, file, start = source
-            numbers = tagged_list(lines.argument[0], "int")
-            sources[id(source)] = Memoised((numbers, file, start))
-        ranges.append((offset, (sources[id(source)], begin, end), tag))
-    return (name, Memoised(texts), Memoised(tuple(ranges)))
-
-
-@pytest.mark.parametrize("python_class", MODULES)
-def test_debug_record(python_class):
-    archive = save(torch.jit.script(python_class()))
-    data = record(archive, f"{__name__}.py.debug_pkl")
-    assert dumps(debug_record(loads(data))) == data

@@ -1,1 +1,80 @@
-"""tsarchive: TorchScript archives without torch.jit."""
+"""TorchScript archives without torch.jit: save, load, run, look inside, compare.
+
+Importing this package does not import torch; the functions that need it do.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tsarchive.errors import (
+    ArchiveError,
+    CallError,
+    FormatError,
+    MissingRecordError,
+    PickleError,
+    SaveError,
+    ScriptError,
+    SourceError,
+    UnknownClassError,
+    UnknownOperatorError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from tsarchive.archive import Archive, open
+    from tsarchive.jitter import JitterReport, RecordDifference, check_jitter
+    from tsarchive.loading import load
+    from tsarchive.saving import save
+    from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Archive",
+    "ArchiveError",
+    "CallError",
+    "FormatError",
+    "JitterReport",
+    "MissingRecordError",
+    "ModuleInfo",
+    "PickleError",
+    "RecordDifference",
+    "SaveError",
+    "ScriptError",
+    "SourceError",
+    "TensorInfo",
+    "UnknownClassError",
+    "UnknownOperatorError",
+    "UnsupportedError",
+    "check_jitter",
+    "load",
+    "open",
+    "save",
+]
+
+_HOMES = {
+    "Archive": "tsarchive.archive",
+    "open": "tsarchive.archive",
+    "JitterReport": "tsarchive.jitter",
+    "RecordDifference": "tsarchive.jitter",
+    "check_jitter": "tsarchive.jitter",
+    "load": "tsarchive.loading",
+    "save": "tsarchive.saving",
+    "ModuleInfo": "tsarchive.torchscript.inspection",
+    "TensorInfo": "tsarchive.torchscript.inspection",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

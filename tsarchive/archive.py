@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 from types import MappingProxyType, TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from tsarchive.container import Container, Record
-from tsarchive.errors import FormatError, MissingRecordError
+from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
 from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Object, loads
-from tsarchive.printer.types import ClassType
-from tsarchive.torchscript.classes import ArchiveClasses
+from tsarchive.printer.types import ClassType, Type
+from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo, module_tree, named_tensors
 
 _VERSION_RECORDS = (".data/version", "version")
@@ -27,15 +27,6 @@ class Archive:
 
     def __init__(self, container: Container) -> None:
         self._container = container
-
-    @classmethod
-    def open(cls, source: str | os.PathLike[str] | BinaryIO) -> Archive:
-        """Open a path or a binary file object.
-
-        Raises FormatError when the file is not a sound zip archive, OSError when it cannot be
-        read.
-        """
-        return cls(Container.open(source))
 
     @cached_property
     def kind(self) -> str:
@@ -79,10 +70,19 @@ class Archive:
         return _CodeRecords(self._container)
 
     @cached_property
-    def classes(self) -> ArchiveClasses:
-        """The classes that the code records define, found by qualified name."""
+    def classes(self) -> CodeImporter:
+        """The classes that the code records define, found by qualified name.
+
+        They serve for looking: methods have schemas, and graphs as far as they need no operator.
+        """
         require_torchscript(self.kind, self.records)
-        return ArchiveClasses(self.code, version=self.format_version)
+        return CodeImporter(
+            _text_of(self.code),
+            operators=lambda name: (),
+            constant=_no_constant,
+            version=self.format_version,
+            native_class=lambda name: ClassType(name, is_native=True),
+        )
 
     @cached_property
     def root(self) -> Object:
@@ -128,9 +128,7 @@ class _CodeRecords(Mapping[str, str]):
     def __init__(self, container: Container) -> None:
         self._container = container
         self._names = [
-            name
-            for name in container.records
-            if name.startswith("code/") and name.endswith(".py")
+            name for name in container.records if name.startswith("code/") and name.endswith(".py")
         ]
         self._known = frozenset(self._names)
 
@@ -149,3 +147,17 @@ class _CodeRecords(Mapping[str, str]):
         return name in self._known
 
 
+def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the public interface
+    """Open an archive (a path or a binary file object) for looking at; torch is not imported.
+
+    Raises FormatError when the file is not a sound zip archive, OSError when it cannot be read.
+    """
+    return Archive(Container.open(source))
+
+
+def _text_of(code: Mapping[str, str]) -> dict[str, Callable[[], str]]:
+    return {name: partial(code.__getitem__, name) for name in code}
+
+
+def _no_constant(index: int) -> tuple[Any, Type]:
+    raise UnsupportedError("constants are not read while looking", record="constants.pkl")

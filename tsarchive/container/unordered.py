@@ -125,10 +125,8 @@ class _Table:
 
     def _grow(self) -> None:
         wanted = max(self.size + 1, 0 if self.threshold else _FIRST_BUCKETS)
-        if wanted >= self.count:
-            nodes = self.walk()
-            self.count = bucket_count(max(wanted + 1, 2 * self.count))
-            self.buckets = {}
-            for index in nodes:
-                self._link(index)
-        self.threshold = self.count
+        nodes = self.walk()
+        self.count = self.threshold = bucket_count(max(wanted + 1, 2 * self.count))
+        self.buckets = {}
+        for index in nodes:
+            self._link(index)

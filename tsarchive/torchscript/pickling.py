@@ -211,9 +211,9 @@ def fits(value: Any, type_: Type) -> bool:
             return any(fits(value, member) for member in members)
         case ClassType() | EnumType():
             return isinstance(value, ObjectValue | EnumMember) and value.type is type_
-    return type_ == ANY or (not isinstance(value, list | dict | tuple) and (
-        run_time_type(value) == type_
-    ))
+    return type_ == ANY or (
+        not isinstance(value, list | dict | tuple) and (run_time_type(value) == type_)
+    )
 
 
 def held_elements(getstate: Block) -> tuple[int, ...]:

@@ -153,8 +153,7 @@ def range_length(low: int, high: int, step: int) -> int:
     distance = high - low if step > 0 else low - high
     if distance <= 0:
         return 0
-    span = wrap(distance - 1)
-    return 1 + (span // abs(step) if span >= 0 else -(-span // abs(step)))
+    return wrap(1 + truncating_divide(wrap(distance - 1), wrap(abs(step))))
 
 
 @native("aten::__derive_index")

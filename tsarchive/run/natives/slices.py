@@ -11,11 +11,11 @@ __all__ = ["python_slice"]
 def python_slice(start: int | None, end: int | None, step: int) -> slice:
     """The Python slice with the meaning of TorchScript's bounds.
 
-    The largest int stands for a bound left out, which matters when the step is negative.
+    The largest int stands for a bound left out.
     Raises ScriptError for a step of zero and for the smallest int.
     """
     if step == 0:
         raise ScriptError("List slice should have non-zero step")
     if step == INT64_MIN:
         raise ScriptError("List slice step is out of bounds")
-    return slice(start, None if end == INT64_MAX else end, step)
+    return slice(None if start == INT64_MAX else start, None if end == INT64_MAX else end, step)

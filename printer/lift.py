@@ -1,0 +1,110 @@
+"""Copies a graph of torch's IR, node by node, into the program graph.
+
+Works on the interface of torch's graph objects alone; what a type, a constant or a subgraph
+becomes is the adopter's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from .graph import Block, Node, Value
+from .highlight import RangeReader
+from .names import base_name
+from .schema import FunctionSchema, parse_schema_with
+from .types import ClassType, FunctionType, Type
+
+
+class TypesAndConstants(Protocol):
+    """What the copy needs to know of things that are not nodes."""
+
+    def type(self, type_: Any) -> Type: ...
+
+    def constant(self, node: Any) -> Any: ...
+
+
+class GraphCopy:
+    """Copies one graph; values are found again by their names, unique in a graph."""
+
+    def __init__(self, adopter: TypesAndConstants, ranges: RangeReader, function: str) -> None:
+        self.adopter = adopter
+        self.ranges = ranges
+        self.function = function
+        self.values: dict[str, Value] = {}
+
+    def block(self, theirs: Any, ours: Block) -> Block:
+        for value in theirs.inputs():
+            self._bind(value, ours.param_node)
+        for node in theirs.nodes():
+            self._node(node, ours)
+        for value in theirs.outputs():
+            ours.add_return(self.values[value.debugName()])
+        return ours
+
+    def _bind(self, value: Any, node: Node) -> None:
+        name = value.debugName()
+        self.values[name] = node.add_output(self.adopter.type(value.type()), base_name(name))
+
+    def _node(self, theirs: Any, block: Block) -> None:
+        kind = theirs.kind()
+        ours = block.append(
+            kind,
+            [self.values[value.debugName()] for value in theirs.inputs()],
+            schema=self._schema(theirs),
+            range=self.ranges.read(kind, theirs.sourceRange(), self.function),
+        )
+        for value in theirs.outputs():
+            self._bind(value, ours)
+        for inner in theirs.blocks():
+            self.block(inner, ours.add_block())
+        read = _ATTRIBUTES.get(kind)
+        if read is not None:
+            ours.attributes.update(read(self, theirs, ours))
+
+    def _schema(self, node: Any) -> FunctionSchema | None:
+        text = node.schema()
+        return None if text == "(no schema)" else _operator_schema(text)
+
+    def _constant(self, theirs: Any, ours: Node) -> dict[str, Any]:
+        if isinstance(ours.output.type, FunctionType):
+            return {"value": ours.output.type.function}
+        return {"value": self.adopter.constant(theirs)}
+
+    def _name(self, theirs: Any, _: Node) -> dict[str, Any]:
+        return {"name": theirs.s("name")}
+
+    def _subgraph(self, theirs: Any, _: Node) -> dict[str, Any]:
+        return {"subgraph": self._copy_of(theirs.g("Subgraph"))}
+
+    def _copy_of(self, graph: Any) -> Block:
+        return GraphCopy(self.adopter, self.ranges, self.function).block(graph, Block())
+
+    def _types(self, theirs: Any, _: Node) -> dict[str, Any]:
+        return {"types": [self.adopter.type(type_) for type_ in theirs.tys("types")]}
+
+    def _bounds(self, theirs: Any, _: Node) -> dict[str, Any]:
+        return {"beg": theirs.i("beg"), "end": theirs.i("end")}
+
+
+_ATTRIBUTES: dict[str, Callable[[GraphCopy, Any, Node], dict[str, Any]]] = {
+    "prim::Constant": GraphCopy._constant,
+    "prim::GetAttr": GraphCopy._name,
+    "prim::SetAttr": GraphCopy._name,
+    "prim::CallMethod": GraphCopy._name,
+    "prim::fork": GraphCopy._subgraph,
+    "prim::awaitable": GraphCopy._subgraph,
+    "prim::isinstance": GraphCopy._types,
+    "prim::TupleSlice": GraphCopy._bounds,
+}
+
+_schemas: dict[str, FunctionSchema] = {}
+
+
+def _operator_schema(text: str) -> FunctionSchema:
+    """Operators may name torchbind classes; printing needs no more of them than the name."""
+    found = _schemas.get(text)
+    if found is None:
+        found = parse_schema_with(text, lambda name: ClassType(name, is_native=True))
+        _schemas[text] = found
+    return found

@@ -1,0 +1,45 @@
+"""Loading: an archive as a module that runs without torch.jit."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+import torch
+
+from tsarchive.archive import open as open_archive
+from tsarchive.errors import CallError
+from tsarchive.torchscript.importer import Importer
+
+if TYPE_CHECKING:
+    from tsarchive.run.classes import ArchiveModule
+
+
+def load(
+    f: str | os.PathLike[str] | BinaryIO,
+    *,
+    map_location: str | torch.device | None = None,
+) -> ArchiveModule:
+    """Load a TorchScript archive from a path or a binary file object.
+
+    The result is an ``nn.Module``: parameters, buffers, submodules and methods of the archive.
+    Tensors are views of the mapped file, private to this process; what is never touched is
+    never read. Methods are compiled when they are first called. ``map_location`` is the device
+    for all tensors; by default each goes to the device it was saved from.
+
+    Raises ArchiveError where the file breaks a rule of the format, names a class or operator
+    that this process lacks, or is of another kind; OSError when it cannot be read.
+    """
+    return Importer(open_archive(f), _device(map_location)).load()
+
+
+def _device(map_location: str | torch.device | None) -> torch.device | None:
+    if map_location is None or isinstance(map_location, torch.device):
+        return map_location
+    try:
+        return torch.device(map_location)
+    except (RuntimeError, TypeError) as error:
+        raise CallError(
+            f"map_location {map_location!r} is not a device",
+            hint="Pass a device such as 'cpu' or 'cuda:0'",
+        ) from error

@@ -1,0 +1,292 @@
+"""Which values of a graph may share memory, as far as dead code depends on it.
+
+Every mutable value points to places. A place that the graph does not own (an input, an attribute,
+an element of a container) is ``OUTSIDE``: whatever is written there may be seen by others. The
+rules are those of torch's alias analysis, without its distinction of places by type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from tsarchive.printer.graph import Block, Node, Value, nested_blocks
+from tsarchive.printer.schema import FunctionSchema
+from tsarchive.printer.types import (
+    ANY,
+    STORAGE,
+    TENSOR,
+    ClassType,
+    DictType,
+    HandleType,
+    InterfaceType,
+    ListType,
+    Type,
+    VarType,
+)
+
+__all__ = ["OUTSIDE", "Aliases", "Place"]
+
+_CARRIED_FROM = 2
+
+
+class _Outside:
+    """The type of ``OUTSIDE``."""
+
+    def __repr__(self) -> str:
+        return "OUTSIDE"
+
+
+OUTSIDE: Final = _Outside()
+Place = Value | _Outside
+
+# Both may write to their running statistics, and their schemas do not say so.
+_RUNNING_STATISTICS = {"aten::batch_norm": (3, 4), "aten::instance_norm": (3, 4)}
+_ANY_MUTABLE = (ListType, DictType, ClassType, InterfaceType, HandleType, VarType)
+# List arguments of these do not escape into the result.
+_COPYING = frozenset(
+    {"aten::cat", "aten::stack", "aten::vstack", "aten::hstack", "aten::dstack"}
+    | {"aten::broadcast_tensors"}
+)
+
+
+class Aliases:
+    """The places that each value may refer to, and the places that each node writes to."""
+
+    def __init__(self, graph: Block) -> None:
+        self._targets: dict[Value, set[Place]] = {}
+        self._writes: dict[Node, list[Value]] = {}
+        for value in graph.params:
+            self._release(value)
+        self._block(graph)
+
+    def places(self, value: Value) -> set[Place]:
+        """A value that points nowhere is a place of its own; immutable ones have none."""
+        if not is_mutable(value.type):
+            return set()
+        found: set[Place] = set()
+        waiting: list[Place] = [value]
+        seen: set[Place] = set()
+        while waiting:
+            place = waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            targets = self._targets.get(place) if isinstance(place, Value) else None
+            if targets:
+                waiting.extend(targets)
+            else:
+                found.add(place)
+        return found
+
+    def written(self, node: Node) -> set[Place]:
+        """What ``node`` itself may write to; nodes in its blocks answer for themselves."""
+        found: set[Place] = set()
+        for value in self._writes.get(node, ()):
+            found |= self.places(value)
+        return found
+
+    def _point(self, value: Value, target: Place) -> None:
+        if is_mutable(value.type) and value is not target:
+            self._targets.setdefault(value, set()).add(target)
+
+    def _release(self, value: Value) -> None:
+        """From here on others may hold ``value``."""
+        self._point(value, OUTSIDE)
+
+    def _write(self, node: Node, value: Value) -> None:
+        if is_mutable(value.type):
+            self._writes.setdefault(node, []).append(value)
+
+    def _block(self, block: Block) -> None:
+        for node in block.nodes:
+            _RULES.get(node.kind, Aliases._operator)(self, node)
+
+    def _nothing(self, node: Node) -> None:
+        """Results are new, or not mutable."""
+
+    def _if(self, node: Node) -> None:
+        for block in node.blocks:
+            self._block(block)
+            for output, value in zip(node.outputs, block.returns, strict=True):
+                self._point(output, value)
+
+    def _loop(self, node: Node) -> None:
+        (body,) = node.blocks
+        carried = zip(
+            body.params[1:], node.inputs[_CARRIED_FROM:], body.returns[1:], node.outputs,
+            strict=True,
+        )  # fmt: skip
+        for param, first, last, output in carried:
+            self._point(param, first)
+            self._point(param, last)
+            self._point(output, last)
+            self._point(output, first)
+        self._block(body)
+
+    def _extract(self, node: Node) -> None:
+        """What comes out of a container or an object may be anywhere."""
+        for output in node.outputs:
+            self._release(output)
+
+    def _constant(self, node: Node) -> None:
+        """Constants are shared by all calls."""
+        self._extract(node)
+
+    def _fill(self, node: Node) -> None:
+        uses = node.output.uses
+        if len(uses) == 1 and uses[0].user.kind in _COPYING:
+            for value in node.inputs:
+                self._point(node.output, value)
+            return
+        for value in node.inputs:
+            self._release(value)
+
+    def _pass_on(self, node: Node) -> None:
+        self._point(node.output, node.input)
+
+    def _start(self, node: Node) -> None:
+        """A fork or awaitable: its body runs with the inputs, some time."""
+        for value in node.inputs:
+            self._release(value)
+        for block in nested_blocks(node):
+            for param in block.params:
+                self._release(param)
+            self._block(block)
+
+    def _set_attribute(self, node: Node) -> None:
+        self._write(node, node.inputs[0])
+        self._release(node.inputs[1])
+
+    def _call(self, node: Node) -> None:
+        for value in node.inputs:
+            self._write(node, value)
+            self._release(value)
+        self._extract(node)
+
+    def _operator(self, node: Node) -> None:
+        rule = None if node.schema is None else operator_aliases(node.schema)
+        if rule is None:
+            self._call(node)
+            return
+        by_label: dict[str, Value] = {}
+        for value, role in zip(node.inputs, rule.arguments, strict=False):
+            for label in role.labels:
+                by_label.setdefault(label, value)
+            if role.is_write:
+                self._write(node, value)
+            if role.escapes:
+                self._release(value)
+        for output, role in zip(node.outputs, rule.results, strict=False):
+            if role.escapes:
+                self._release(output)
+            for label in role.labels & by_label.keys():
+                self._point(output, by_label[label])
+        for offset in _RUNNING_STATISTICS.get(node.kind, ()):
+            self._write(node, node.inputs[offset])
+
+
+_RULES: dict[str, Callable[[Aliases, Node], None]] = {
+    "prim::Constant": Aliases._constant,
+    "prim::CreateObject": Aliases._nothing,
+    "prim::Uninitialized": Aliases._nothing,
+    "prim::Print": Aliases._nothing,
+    "prim::isinstance": Aliases._nothing,
+    "prim::tolist": Aliases._nothing,
+    "prim::If": Aliases._if,
+    "prim::Loop": Aliases._loop,
+    "prim::GetAttr": Aliases._extract,
+    "prim::TupleUnpack": Aliases._extract,
+    "prim::TupleIndex": Aliases._extract,
+    "prim::TupleSlice": Aliases._extract,
+    "prim::ListUnpack": Aliases._extract,
+    "prim::ModuleContainerIndex": Aliases._extract,
+    "prim::TupleConstruct": Aliases._fill,
+    "prim::ListConstruct": Aliases._fill,
+    "prim::DictConstruct": Aliases._fill,
+    "prim::unchecked_cast": Aliases._pass_on,
+    "prim::fork": Aliases._start,
+    "prim::awaitable": Aliases._start,
+    "prim::SetAttr": Aliases._set_attribute,
+    "prim::CallFunction": Aliases._call,
+    "prim::CallMethod": Aliases._call,
+    "prim::Enter": Aliases._call,
+    "prim::Exit": Aliases._call,
+}
+
+
+@cache
+def is_mutable(type_: Type) -> bool:
+    """Whether a value of this type can change, or hold a value that can."""
+    if type_ in (TENSOR, ANY, STORAGE) or isinstance(type_, _ANY_MUTABLE):
+        return True
+    return any(map(is_mutable, type_.parts()))
+
+
+class _Role(NamedTuple):
+    """What an operator does with one argument or result.
+
+    ``labels`` are shared by those that may be one memory, ``is_write`` marks what is written to,
+    ``escapes`` what may be held elsewhere or come from there.
+    """
+
+    labels: frozenset[str] = frozenset()
+    is_write: bool = False
+    escapes: bool = False
+
+
+class OperatorAliases(NamedTuple):
+    """The roles of arguments and results."""
+
+    arguments: tuple[_Role, ...]
+    results: tuple[_Role, ...]
+
+
+def _role(argument: Any) -> _Role:
+    info = argument.alias_info
+    if info is None:
+        return _Role()
+    if not info.before_set and not info.after_set:
+        return _Role(escapes=True)  # the annotation is about the elements of a list
+    is_wild = "*" in info.before_set | info.after_set
+    return _Role(frozenset(info.before_set - {"*"}), info.is_write, is_wild)
+
+
+_operator_aliases: dict[str, OperatorAliases | None] = {}
+
+
+def operator_aliases(schema: FunctionSchema) -> OperatorAliases | None:
+    """The alias annotations of a registered operator.
+
+    None when nothing is known: the operator may write to every argument.
+    """
+    name = schema.full_name
+    if name not in _operator_aliases:
+        _operator_aliases[name] = _look_up(schema)
+    return _operator_aliases[name]
+
+
+def _look_up(schema: FunctionSchema) -> OperatorAliases | None:
+    if _is_conservative(schema):
+        return None
+    for found in torch._C._jit_get_schemas_for_operator(schema.name):
+        if found.overload_name == schema.overload:
+            return OperatorAliases(
+                tuple(map(_role, found.arguments)), tuple(map(_role, found.returns))
+            )
+    # Functions of TorchScript's own library write nothing, and may return what they are given.
+    passed_on = _Role(frozenset("a"))
+    return OperatorAliases(
+        (passed_on,) * len(schema.arguments), (passed_on,) * len(schema.returns)
+    )
+
+
+def _is_conservative(schema: FunctionSchema) -> bool:
+    """Operators of extensions may be registered without promises about their arguments."""
+    if schema.name.startswith(("aten::", "prim::")):
+        return False
+    report = torch._C._dispatch_dump(schema.full_name)
+    return "alias analysis kind: CONSERVATIVE" in report

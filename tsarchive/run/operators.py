@@ -1,0 +1,140 @@
+"""What a call in archive code can reach: operators of this process, and classes bound from C++.
+
+An operator runs as a native Python function where there is one, else through ``torch.ops``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final, NoReturn
+
+import torch
+
+from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
+from tsarchive.printer.graph import Function
+from tsarchive.printer.schema import FunctionSchema, parse_schema, parse_schema_with
+from tsarchive.printer.types import (
+    CAPSULE,
+    Attribute,
+    ClassType,
+    Type,
+    VarType,
+)
+
+from .natives import BUILTIN_SCHEMAS, NATIVES
+
+__all__ = ["find_native", "implementation", "native_class", "operator_schemas"]
+
+Implementation = Callable[..., Any]
+
+_NATIVE_CLASS_NAME = re.compile(r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}")
+_BUILTINS: Final = tuple((parse_schema(text), function) for text, function in BUILTIN_SCHEMAS)
+_known: dict[str, tuple[FunctionSchema, ...]] = {}
+
+
+def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
+    """Every overload of ``name`` ("aten::add"): torch's registry first, in its order.
+
+    Behind them stand the functions that TorchScript itself defines under that name. Empty when
+    the process knows no such operator; one that is registered later is found later.
+    """
+    found = _known.get(name)
+    if found is None:
+        registered = torch._C._jit_get_schemas_for_operator(name)
+        found = (
+            *(_parse(str(schema)) for schema in registered),
+            *(schema for schema, _ in _BUILTINS if schema.name == name),
+        )
+        if found:
+            _known[name] = found
+    return found
+
+
+def implementation(schema: FunctionSchema) -> Implementation:
+    """The function that runs an operator.
+
+    It takes arguments by position up to the first keyword-only one, those by name. Raises
+    UnknownOperatorError when this process has no such operator.
+    """
+    return find_native(schema) or _registered(schema)
+
+
+def find_native(schema: FunctionSchema) -> Implementation | None:
+    """The Python function for an operator, None when ``torch.ops`` runs it."""
+    return _builtins_by_name().get(schema.full_name) or NATIVES.get(schema.full_name)
+
+
+@cache
+def _builtins_by_name() -> dict[str, Implementation]:
+    return {schema.full_name: function for schema, function in _BUILTINS}
+
+
+def _registered(schema: FunctionSchema) -> Implementation:
+    if schema.is_vararg or any(_has_variable(argument.type) for argument in schema.arguments):
+        raise UnknownOperatorError(
+            f"the operator {schema.full_name} can only run inside torch's own interpreter"
+        )
+    namespace, _, name = schema.name.partition("::")
+    try:
+        packet = getattr(getattr(torch.ops, namespace), name)
+        overload: Implementation = getattr(packet, schema.overload or "default")
+    except AttributeError:
+        raise UnknownOperatorError(
+            f"this process has no operator {schema.full_name}",
+            hint="Import the library that registers it before loading the archive",
+        ) from None
+    return overload
+
+
+def _has_variable(type_: Type) -> bool:
+    return isinstance(type_, VarType) or any(map(_has_variable, type_.parts()))
+
+
+def _parse(text: str) -> FunctionSchema:
+    return parse_schema_with(text, _type_named)
+
+
+def _type_named(name: str) -> Type:
+    """A type that the grammar leaves open: a class, or a variable, which starts in lower case."""
+    found = native_class(name)
+    if found is not None:
+        return found
+    if name[0].islower():
+        return VarType(name)
+    raise FormatError(f"schema names the unknown type {name!r}")
+
+
+@cache
+def native_class(qualified_name: str) -> ClassType | None:
+    """The class ``__torch__.torch.classes.…`` bound from C++, None when it is not registered.
+
+    Its methods have schemas and no graph.
+    """
+    if not _NATIVE_CLASS_NAME.fullmatch(qualified_name):
+        return None
+    try:
+        schema = torch._C.parse_schema(f"f({qualified_name} x) -> ()")
+    except RuntimeError:
+        return None
+    empty = torch._C._create_object_with_type(schema.arguments[0].type)
+    found = ClassType(qualified_name, is_native=True)
+    for name in empty._method_names():
+        found.methods[name] = _native_method(found, name, str(empty._get_method(name).schema))
+    if not found.methods:
+        found.attributes["capsule"] = Attribute("capsule", CAPSULE)
+    return found
+
+
+def _native_method(owner: ClassType, name: str, schema_text: str) -> Function:
+    def resolve(other: str) -> Type:
+        return owner if other == owner.qualified_name else _type_named(other)
+
+    schema = replace(parse_schema_with(schema_text, resolve), name=name, overload="")
+    return Function(f"{owner.qualified_name}.{name}", schema, _no_graph)
+
+
+def _no_graph() -> NoReturn:
+    raise UnsupportedError("a method that is defined in C++ has no graph")

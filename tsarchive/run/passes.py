@@ -1,0 +1,172 @@
+"""What torch's executor changes in a graph before it runs it, as facts about the graph.
+
+The graph itself stays as it is, because it must print as it was read.
+
+* Code whose results are not used and that has no effect does not run: neither do its errors nor
+  its random numbers.
+* A constant tensor without dimensions acts as a Python number on the right-hand side of addition,
+  subtraction, multiplication and division, which decides the dtype of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from tsarchive.printer.graph import Block, Function, Node, Value
+from tsarchive.printer.types import ClassType, FunctionType
+
+from .aliasing import OUTSIDE, Aliases, Place
+
+__all__ = ["SCALAR_FORMS", "Effects", "Liveness", "as_number"]
+
+_CALLS = frozenset({"prim::CallFunction", "prim::CallMethod"})
+_WITH_EFFECTS = frozenset(
+    {
+        "aten::manual_seed", "aten::save", "aten::wait", "aten::warn", "prim::AddStatValue",
+        "prim::Enter", "prim::Exit", "prim::IgnoredPythonOp", "prim::Print", "prim::PythonOp",
+        "prim::RaiseException", "prim::SetAttr", "prim::TimePoint",
+    }
+)  # fmt: skip
+# These write to running statistics when their argument of this number is true.
+_MODE_ARGUMENT = {"aten::batch_norm": 5, "aten::instance_norm": 5}
+
+
+class Effects:
+    """Whether calling a function does anything beside computing its result; one per archive."""
+
+    def __init__(self) -> None:
+        self._known: dict[Function, bool] = {}
+
+    def of(self, function: Function) -> bool:
+        found = self._known.get(function)
+        if found is None:
+            self._known[function] = True  # what calls itself is kept
+            found = bool(Liveness(function.graph, self, for_result=False).nodes)
+            self._known[function] = found
+        return found
+
+    def of_call(self, node: Node) -> bool:
+        """Calls whose target is known at run time only count as having effects."""
+        callee = called_function(node)
+        return callee is None or self.of(callee)
+
+
+def called_function(node: Node) -> Function | None:
+    """The archive function that a call node reaches, None for interfaces and native classes."""
+    type_ = node.input.type
+    if node.kind == "prim::CallFunction":
+        return type_.function if isinstance(type_, FunctionType) else None
+    if isinstance(type_, ClassType) and not type_.is_native:
+        return type_.methods.get(node.name)
+    return None
+
+
+class Liveness:
+    """The nodes that run, and the values that are used; ``for_result`` False asks for effects."""
+
+    def __init__(self, graph: Block, effects: Effects, *, for_result: bool = True) -> None:
+        self._graph = graph
+        self._effects = effects
+        self._aliases: Aliases | None = None
+        self._kept: set[Node] | None = None
+        while True:
+            self.nodes: set[Node] = set()
+            self.values: set[Value] = set(graph.returns if for_result else ())
+            self._live_places: set[Place] | None = None
+            while self._sweep(graph):
+                pass
+            if self._kept is not None and len(self._kept) == len(self.nodes):
+                break
+            self._kept = self.nodes
+
+    def _sweep(self, block: Block) -> bool:
+        """Mark from the last node to the first; true when a node was marked."""
+        changed = False
+        for node in reversed(block.nodes):
+            for inner in node.blocks:
+                self._mark_returns(node, inner)
+                changed |= self._sweep(inner)
+            if node not in self.nodes and self._is_needed(node):
+                self.nodes.add(node)
+                for value in node.inputs:
+                    self._mark_value(value)
+                changed = True
+        return changed
+
+    def _mark_value(self, value: Value) -> None:
+        self.values.add(value)
+        if self._live_places is not None and self._aliases is not None:
+            self._live_places |= self._aliases.places(value)
+
+    def _mark_returns(self, node: Node, block: Block) -> None:
+        if node.kind == "prim::Loop":
+            condition, *carried = block.returns
+            self._mark_value(condition)
+            params = block.params[1:]
+        else:
+            carried, params = block.returns, []
+        for index, (value, output) in enumerate(zip(carried, node.outputs, strict=True)):
+            if output in self.values or (params and self._has_use(params[index])):
+                self._mark_value(value)
+
+    def _has_use(self, value: Value) -> bool:
+        """As torch, which keeps a loop-carried value that only feeds itself."""
+        kept = self._kept
+        return any(
+            kept is None or user in kept or user.kind == "prim::Return" for user, _ in value.uses
+        )
+
+    def _is_needed(self, node: Node) -> bool:
+        if any(output in self.values for output in node.outputs):
+            return True
+        if any(inner in self.nodes for block in node.blocks for inner in block.nodes):
+            return True
+        if node.kind in _WITH_EFFECTS or node.kind.startswith("prim::rpc_"):
+            return True
+        if node.kind in _CALLS:
+            return self._effects.of_call(node)
+        return _may_write(node) and self._writes_to_live(node)
+
+    def _writes_to_live(self, node: Node) -> bool:
+        if self._aliases is None:
+            self._aliases = Aliases(self._graph)
+        aliases = self._aliases
+        if self._live_places is None:
+            self._live_places = set().union(*map(aliases.places, self.values))
+        written = aliases.written(node)
+        return OUTSIDE in written or not written.isdisjoint(self._live_places)
+
+
+def _may_write(node: Node) -> bool:
+    schema = node.schema
+    if schema is None:
+        return False
+    mode = _MODE_ARGUMENT.get(node.kind)
+    if mode is not None:
+        is_training = node.inputs[mode].node
+        return not is_training.is_constant or bool(is_training.attributes["value"])
+    if any(argument.is_write for argument in schema.arguments):
+        return True
+    return not schema.name.startswith(("aten::", "prim::"))
+
+
+SCALAR_FORMS: Mapping[str, str] = {
+    "aten::add.Tensor": "aten::add.Scalar",
+    "aten::sub.Tensor": "aten::sub.Scalar",
+    "aten::mul.Tensor": "aten::mul.Scalar",
+    "aten::div.Tensor": "aten::div.Scalar",
+}
+"""Operators whose second operand, when a constant without dimensions, acts as a number."""
+
+
+def as_number(value: Any) -> int | float | complex | None:
+    """The number that a constant acts as; None for other tensors.
+
+    A bool stays a tensor: torch has no operator for it and fails.
+    """
+    if not isinstance(value, torch.Tensor) or value.dim() or value.dtype is torch.bool:
+        return None
+    return None if value.requires_grad or value.is_meta else value.item()

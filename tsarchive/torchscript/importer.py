@@ -1,0 +1,214 @@
+"""From the records of an archive to a module that runs: classes are resolved while unpickling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tsarchive.archive import Archive
+from tsarchive.errors import MissingRecordError, PickleError, UnknownClassError
+from tsarchive.kinds import require_torchscript
+from tsarchive.pickler import Global, Object, Reduce, loads
+from tsarchive.printer.types import TENSOR, ClassType, EnumType, Type
+from tsarchive.printer.values import TableConstant
+from tsarchive.run.classes import Classes, new_object, set_slot
+from tsarchive.run.operators import native_class, native_object, operator_schemas
+from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.torchscript.pickling import run_time_type
+from tsarchive.torchscript.tensors import TensorReader
+
+if TYPE_CHECKING:
+    from tsarchive.run.classes import ArchiveModule
+
+# Deeper nesting than any model has; a file made to exhaust the stack has more.
+MAX_DEPTH = 200
+_LIST_BUILDERS = frozenset(
+    {"build_intlist", "build_tensorlist", "build_doublelist", "build_boollist"}
+)
+
+
+class Importer:
+    """Loads the root object of one archive. The archive stays open as long as its tensors live."""
+
+    def __init__(self, archive: Archive, device: torch.device | None) -> None:
+        require_torchscript(archive.kind, archive.records)
+        self.archive = archive
+        self.device = device
+        self._constants: tuple[Any, ...] | None = None
+        self.code = CodeImporter(
+            {name: partial(archive.code.__getitem__, name) for name in archive.code},
+            operators=operator_schemas,
+            constant=self.constant,
+            version=archive.format_version,
+            native_class=native_class,
+        )
+        self.classes = Classes(archive)
+
+    def load(self) -> ArchiveModule:
+        """The root module. Raises ArchiveError where a record breaks a rule of the format."""
+        root = self._read("data.pkl", "data")
+        if not isinstance(root, torch.nn.Module):
+            raise PickleError("the root of the archive is not a module", record="data.pkl")
+        return root  # type: ignore[return-value]  # modules are of no other class here
+
+    def constant(self, index: int) -> tuple[Any, Type]:
+        """``CONSTANTS.cN`` as a graph holds it, with its type."""
+        if self._constants is None:
+            table = self._read("constants.pkl", "constants")
+            self._constants = table if isinstance(table, tuple) else (table,)
+        if not 0 <= index < len(self._constants):
+            raise MissingRecordError(
+                f"the code names constant {index} of {len(self._constants)}",
+                record="constants.pkl",
+                limit=len(self._constants),
+            )
+        value = self._constants[index]
+        if isinstance(value, torch.Tensor):
+            return TableConstant(value), TENSOR
+        found = self.classes.type_of(value)
+        return (TableConstant(value), found) if found else (value, run_time_type(value))
+
+    def _read(self, record: str, folder: str) -> Any:
+        value = loads(self.archive.container.view(record), record=record)
+        view = self.archive.container.view
+        tensors = TensorReader(lambda key: view(f"{folder}/{key}"), self.device, record)
+        return _Unpickling(self, tensors, record).value(value)
+
+
+class _Unpickling:
+    """Turns the inert values of one pickle into objects. Each value is built once."""
+
+    def __init__(self, importer: Importer, tensors: TensorReader, record: str) -> None:
+        self.importer = importer
+        self.tensors = tensors
+        self.record = record
+        self._built: dict[int, Any] = {}
+        self._depth = 0
+
+    def value(self, value: Any) -> Any:
+        build = _BUILDERS.get(type(value))
+        if build is None:
+            return value
+        if id(value) not in self._built:
+            self._depth += 1
+            if self._depth > MAX_DEPTH:
+                raise self.error("values are nested too deeply", limit=MAX_DEPTH)
+            self._built[id(value)] = build(self, value)
+            self._depth -= 1
+        return self._built[id(value)]
+
+    def error(self, message: str, limit: int | None = None) -> PickleError:
+        return PickleError(message, record=self.record, limit=limit)
+
+    def _list(self, value: list[Any]) -> list[Any]:
+        return [self.value(item) for item in value]
+
+    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([self.value(item) for item in value])
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        return {self.value(key): self.value(item) for key, item in value.items()}
+
+    def _reduce(self, value: Reduce) -> Any:
+        function = value.function
+        if function.module == "torch._utils":
+            return self._tensor(function.name, value.argument)
+        if function.module == "torch.jit._pickle":
+            return self._container(function.name, value.argument)
+        build = _CALLS.get(function.qualified_name)
+        if build is not None:
+            return build(self, *self._arguments(value))
+        return self._enum_member(function, self.value(value.argument))
+
+    def _arguments(self, value: Reduce) -> tuple[Any, ...]:
+        if not isinstance(value.argument, tuple):
+            raise self.error(f"{value.function.qualified_name} is not given a tuple")
+        return value.argument
+
+    def _tensor(self, name: str, argument: Any) -> torch.Tensor:
+        if not isinstance(argument, tuple):
+            raise self.error(f"{name} is not given a tuple")
+        return self.tensors.build(name, tuple([self.value(item) for item in argument]))
+
+    def _container(self, name: str, argument: Any) -> Any:
+        match name, argument:
+            case _, (list() as items,) if name in _LIST_BUILDERS:
+                return self._list(items)
+            case "restore_type_tag", (list() | dict() as content, str()):
+                return self.value(content)
+        raise self.error(f"torch.jit._pickle.{name} is unknown, or its arguments are malformed")
+
+    def _complex(self, real: Any, imag: Any) -> complex:
+        if not (isinstance(real, float) and isinstance(imag, float)):
+            raise self.error("a complex number is malformed")
+        return complex(real, imag)
+
+    def _device(self, text: Any) -> torch.device:
+        try:
+            return torch.device(text)
+        except (RuntimeError, TypeError):
+            raise self.error(f"{text!r} is not a device") from None
+
+    def _no_hooks(self) -> None:
+        return None
+
+    def _from_type(self, function: Any, _type: Any, arguments: Any, _state: Any) -> Any:
+        """A tensor subclass is loaded as the plain tensor it wraps, as torch.jit does."""
+        if not isinstance(function, Global) or function.module != "torch._utils":
+            raise self.error("a tensor subclass is malformed")
+        return self._tensor(function.name, arguments)
+
+    def _enum_member(self, cls: Global, content: Any) -> Any:
+        type_ = self.importer.code.find(cls.qualified_name)
+        if not isinstance(type_, EnumType):
+            raise self.unknown(cls)
+        member = self.importer.classes.enum_member(type_, content)
+        if member is None:
+            raise self.error(f"{content!r} is no value of the enum {cls.qualified_name}")
+        return member
+
+    def unknown(self, cls: Global) -> UnknownClassError:
+        return UnknownClassError(
+            f"the class {cls.qualified_name} is neither in the archive nor known to torch",
+            record=self.record,
+            hint="The archive may be incomplete, or a library that defines it is not imported",
+        )
+
+    def _object(self, value: Object) -> Any:
+        class_ = self.importer.code.find(value.cls.qualified_name)
+        if not isinstance(class_, ClassType):
+            raise self.unknown(value.cls)
+        if class_.is_native:
+            return native_object(class_, self.value(value.state))
+        built = new_object(self.importer.classes.python_class(class_))
+        self._built[id(value)] = built
+        if {"__getstate__", "__setstate__"} <= class_.methods.keys():
+            self.importer.classes.call(class_.methods["__setstate__"], built, self.value(value.state))
+            return built
+        if not isinstance(value.state, dict):
+            raise self.error(f"the state of {value.cls.qualified_name} is not a dict")
+        for name, attribute in class_.attributes.items():
+            if name not in value.state:
+                raise self.error(f"{value.cls.qualified_name} has no value for {name!r}")
+            set_slot(built, attribute, self.value(value.state[name]))
+        return built
+
+
+_BUILDERS: dict[type, Callable[[_Unpickling, Any], Any]] = {
+    list: _Unpickling._list,
+    tuple: _Unpickling._tuple,
+    dict: _Unpickling._dict,
+    Reduce: _Unpickling._reduce,
+    Object: _Unpickling._object,
+}
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "builtins.complex": _Unpickling._complex,
+    "torch.device": _Unpickling._device,
+    "collections.OrderedDict": _Unpickling._no_hooks,
+    "torch._tensor._rebuild_from_type_v2": _Unpickling._from_type,
+}
+

@@ -1,0 +1,131 @@
+"""Saving a module that was loaded: new data, and code as it was read."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from tsarchive.archive import Archive
+from tsarchive.container import NewRecord, Packed
+from tsarchive.errors import SaveError
+from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
+from tsarchive.run.classes import ArchiveModule, get_slot
+from tsarchive.run.operators import native_class
+from tsarchive.torchscript.exporter import Code, Extras, archive_records
+from tsarchive.torchscript.pickling import held_elements
+
+_EXTRA = "extra/"
+_DEBUG = ".debug_pkl"
+
+
+def loaded_records(
+    module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool
+) -> list[NewRecord]:
+    """The records of a loaded module. Extra files of the archive are kept unless replaced."""
+    archive = module.tsarchive_classes.archive
+    kept = {
+        name.removeprefix(_EXTRA): archive.read(name)
+        for name in archive.records
+        if name.startswith(_EXTRA)
+    }
+    traced = tuple(_as_read(archive, _names(archive, "traced_inputs")))
+    return archive_records(
+        _Objects(archive).object(module),
+        code=_code(archive, debug=debug),
+        extras=Extras({**kept, **files}, traced),
+        debug=debug,
+    )
+
+
+def _code(archive: Archive, *, debug: bool) -> Code:
+    names = [name for name in _names(archive, "code/") if debug or not name.endswith(_DEBUG)]
+    constants = _names(archive, "constants")
+    return Code(tuple(_as_read(archive, [*names, *constants])), archive.format_version)
+
+
+def _names(archive: Archive, prefix: str) -> list[str]:
+    return [name for name in archive.records if name.startswith(prefix)]
+
+
+def _as_read(archive: Archive, names: list[str]) -> Iterator[NewRecord]:
+    """Records copied without inflating them."""
+    for name in names:
+        record = archive.records[name]
+        payload = archive.container.payload(name)
+        if record.method == 0:
+            yield NewRecord(name, payload)
+        else:
+            packed = Packed(record.method, record.crc, record.size, payload)
+            yield NewRecord(name, b"", packed=packed)
+
+
+class _Objects:
+    """Describes the objects of a loaded module for writing; identity is kept."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self._known: dict[int, tuple[Any, Any]] = {}
+
+    def object(self, value: Any) -> ObjectValue:
+        classes = value.tsarchive_classes
+        if classes.archive is not self.archive:
+            raise SaveError(
+                f"{type(value).__name__} was loaded from another archive than the root module",
+                hint="Save the modules one by one",
+            )
+        class_ = value.tsarchive_class
+        found = ObjectValue(class_)
+        self._known[id(value)] = (value, found)
+        if {"__getstate__", "__setstate__"} <= class_.methods.keys():
+            getstate = class_.methods["__getstate__"]
+            state = classes.call(getstate, value)
+            state_type = getstate.schema.return_type
+            found.state = TypedValue(self.value(state), state_type, held_elements(getstate.graph))
+        else:
+            for attribute in class_.attributes.values():
+                found.slots[attribute.name] = self.value(get_slot(value, attribute))
+        return found
+
+    def value(self, value: Any) -> Any:
+        if value is None or type(value) in (bool, int, float, complex, str):
+            return value
+        known = self._known.get(id(value))
+        if known is None:
+            known = (value, self._described(value))
+            self._known[id(value)] = known
+        return known[1]
+
+    def _described(self, value: Any) -> Any:
+        match value:
+            case torch.Tensor():
+                return TableConstant(value)
+            case torch.device():
+                return Device(str(value))
+            case enum.Enum():
+                return EnumMember(type(value).tsarchive_enum, value.name, value.value)
+            case list():
+                return [self.value(item) for item in value]
+            case tuple():
+                return tuple([self.value(item) for item in value])
+            case dict():
+                return {self.value(key): self.value(item) for key, item in value.items()}
+            case torch.ScriptObject():
+                return self._native(value)
+        if hasattr(value, "tsarchive_class"):
+            return self.object(value)
+        raise SaveError(
+            f"a value of type {type(value).__name__} has no place in an archive",
+            hint="Set attributes of a loaded module to values of their declared types",
+        )
+
+
+    def _native(self, value: torch.ScriptObject) -> ObjectValue:
+        class_ = native_class(value._type().qualified_name())  # type: ignore[attr-defined]
+        if class_ is None or "__getstate__" not in class_.methods:
+            raise SaveError("a torchbind object without __getstate__ cannot be saved")
+        state_type = class_.methods["__getstate__"].schema.return_type
+        state = value._get_method("__getstate__")()  # type: ignore[attr-defined]
+        return ObjectValue(class_, state=TypedValue(self.value(state), state_type))
