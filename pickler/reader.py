@@ -11,7 +11,7 @@ from typing import NoReturn, TypeAlias, TypeGuard
 from tsarchive.errors import PickleError
 
 from . import opcodes as op
-from .references import count_references
+from .references import contains_itself
 from .values import Global, Object, PersistentId, Reduce, Value
 
 _PROTOCOL = 2
@@ -59,7 +59,7 @@ def loads(
 
     Raises PickleError, with the offset of the opcode, for whatever torch's unpickler would not
     take and for what it takes without being told what it means: targets and arguments of wrong
-    type, memo ids set twice, bytes after the end.
+    type, memo ids and keys set twice, bytes after the end.
     """
     size = memoryview(data).nbytes
     if size > limits.max_bytes:
@@ -130,7 +130,7 @@ class _Machine:
             self.fail("an object was made and never given a state", position)
         root = self.stack[0]
         # A value can only hold itself if it was memoised first and filled later.
-        if self.refilled and count_references(root).cyclic:
+        if self.refilled and contains_itself(root):
             self.fail("a value contains itself", position)
         return root
 
@@ -329,15 +329,20 @@ class _Machine:
     def set_items(self, target: dict[Value, Value], items: list[Value], position: int) -> None:
         if len(items) % 2:
             self.fail("a dict has a key without a value", position - 1)
-        keys = items[::2]
-        for key in keys:
+        for key, item in zip(items[::2], items[1::2], strict=True):
             if type(key) not in _SIMPLE_KEYS:
                 self.check_key(key, position)
-        target.update(zip(keys, items[1::2], strict=True))
+            if key in target:
+                self.fail("a dict has a key twice", position - 1)
+            target[key] = item
 
     def check_key(self, key: Value, position: int) -> None:
-        """Tuples are keys only if flat: hashing nested ones recurses without bound in CPython."""
+        """Tuples are keys only if flat: hashing nested ones recurses without bound in CPython.
+
+        Their items count against the limit, for each use as a key hashes all of them.
+        """
         parts = key if type(key) is tuple else (key,)
+        self.spend(len(parts), position)
         for part in parts:
             if type(part) not in _SIMPLE_KEYS:
                 self.fail(f"a {type(part).__name__} is in the key of a dict", position - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -29,36 +29,45 @@ class References:
 
 
 def count_references(root: Value) -> References:
-    """Walk the graph below ``root`` as the writer does, without recursion.
+    """References as the writer meets them.
 
     A value that is memoised is walked once; one that is written anew at each reference is walked
     at each. Stops at the first cycle, which no pickle of this format can hold.
     """
+    return _walk(root, _written_parts)
+
+
+def contains_itself(root: Value) -> bool:
+    """Whether there is a cycle below the root. Every value is visited once."""
+    return _walk(root, _parts).cyclic
+
+
+def _walk(root: Value, parts: Callable[[Value], Iterator[Value]]) -> References:
     met: set[int] = set()
     shared: set[int] = set()
-    above: list[int] = []
-    open_ids: set[int] = set()
+    path: list[int] = []
+    on_path: set[int] = set()
     walks: list[Iterator[Value]] = [iter((root,))]
     while walks:
         for value in walks[-1]:
             if type(value) in _LEAVES:
                 continue
             key = id(value)
-            if key in open_ids:
+            if key in on_path:
                 return References(frozenset(shared), cyclic=True)
             if key in met:
                 shared.add(key)
                 continue
             if not _is_rewritten(value):
                 met.add(key)
-            open_ids.add(key)
-            above.append(key)
-            walks.append(_children(value))
+            on_path.add(key)
+            path.append(key)
+            walks.append(parts(value))
             break
         else:
             walks.pop()
-            if above:
-                open_ids.remove(above.pop())
+            if path:
+                on_path.remove(path.pop())
     return References(frozenset(shared), cyclic=False)
 
 
@@ -69,29 +78,40 @@ def _is_rewritten(value: Value) -> bool:
     return type(value) is MarkedTuple
 
 
-def _children(value: Value) -> Iterator[Value]:
-    if isinstance(value, Object):
-        return _owned(value.state) if type(value.state) is dict else iter((value.state,))
-    if isinstance(value, Reduce):
-        return _reduce_children(value)
-    if isinstance(value, (PersistentId, Memoised)):
-        return _owned(value.value)
-    return _owned(value)
-
-
-def _reduce_children(value: Reduce) -> Iterator[Value]:
-    if isinstance(value.argument, tuple):
-        for item in value.argument:
-            yield from _owned(item) if type(item) in (list, dict) else (item,)
-    else:
-        yield value.argument
-    yield from _owned(value.items)
-    yield value.state
-
-
-def _owned(value: Value) -> Iterator[Value]:
-    """Items of a container without the container; nothing for what is no container."""
+def _parts(value: Value) -> Iterator[Value]:
     if isinstance(value, dict):
         return chain.from_iterable(value.items())
-    items: Iterable[Value] = value if isinstance(value, (list, tuple)) else ()
-    return iter(items)
+    if isinstance(value, (list, tuple)):
+        return iter(value)
+    if isinstance(value, Object):
+        return iter((value.state,))
+    if isinstance(value, Reduce):
+        return iter((value.argument, value.items, value.state))
+    if isinstance(value, (PersistentId, Memoised)):
+        return iter((value.value,))
+    return iter(())
+
+
+def _written_parts(value: Value) -> Iterator[Value]:
+    """Parts that are values of their own: containers that belong to the value are passed through.
+
+    What the writer refuses has no parts here.
+    """
+    if isinstance(value, Object):
+        return _parts(value.state) if type(value.state) is dict else iter((value.state,))
+    if isinstance(value, Reduce):
+        return _arguments(value.argument)
+    if isinstance(value, (PersistentId, Memoised)):
+        return _parts(value.value)
+    return _parts(value)
+
+
+def _arguments(argument: Value) -> Iterator[Value]:
+    if not isinstance(argument, tuple):
+        yield argument
+        return
+    for item in argument:
+        if type(item) is list or type(item) is dict:
+            yield from _parts(item)
+        else:
+            yield item

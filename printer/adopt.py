@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from tsarchive.errors import SaveError
 
+from .getstate import held_by_native, held_elements
 from .graph import Block, Function, Value
 from .header import field_names, read_header
 from .highlight import RangeReader
 from .lift import GraphCopy
 from .literals import type_of_constant
+from .probe import FIRST_SAME, Attr, Place, Probe
 from .schema import NO_DEFAULT, Argument, FunctionSchema
+from .sharing import Sharing
 from .types import (
     ANY,
     BOOL,
@@ -65,7 +69,10 @@ class Adopter:
         self._named: dict[str, list[tuple[Any, Type]]] = {}
         self._functions: dict[str, Function] = {}
         self._modules: dict[Any, ObjectValue] = {}
+        self._natives: dict[Any, ObjectValue] = {}
         self._ranges = RangeReader()
+        self._sharing = Sharing()
+        self._torch_types: dict[ClassType, Any] = {}
 
     # --- types ---
 
@@ -102,6 +109,7 @@ class Adopter:
     def _class(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> ClassType:
         class_ = ClassType(name, is_native=name.startswith(_NATIVE_PREFIX))
         known.append((type_, class_))
+        self._torch_types[class_] = type_
         if class_.is_native:
             self._native_class(type_, class_)
         else:
@@ -271,29 +279,75 @@ class Adopter:
         assert isinstance(type_, ClassType)
         if "__getstate__" not in type_.methods:
             raise SaveError(f"{type_.qualified_name} has no __getstate__, so it cannot be saved")
-        return ObjectValue(type_, state=self._state(value, type_))
+        if value not in self._natives:
+            self._natives[value] = ObjectValue(type_, state=self._state(value, type_))
+        return self._natives[value]
 
     def _state(self, holder: Any, type_: ClassType) -> TypedValue:
-        state_type = type_.methods["__getstate__"].schema.return_type
-        state = holder._get_method("__getstate__")()
-        return TypedValue(self.value(state, state_type), state_type)
+        return self._typed_state(holder._get_method("__getstate__")(), type_)
 
-    def module(self, module: Any) -> ObjectValue:
+    def _typed_state(self, state: Any, type_: ClassType) -> TypedValue:
+        getstate = type_.methods["__getstate__"]
+        state_type = getstate.schema.return_type
+        held = held_by_native(state_type) if type_.is_native else held_elements(getstate.graph)
+        return TypedValue(self.value(state, state_type), state_type, held)
+
+    def root(self, module: Any) -> ObjectValue:
         """Adopt a ``torch._C.ScriptModule`` with everything below it."""
+        found = self._module(module)
+        self._sharing.restore(self._probe)
+        return found
+
+    def _module(self, module: Any) -> ObjectValue:
         known = self._modules.get(module)
         if known is not None:
             return known
         type_ = self.type(module._type())
         assert isinstance(type_, ClassType)
         found = self._modules[module] = ObjectValue(type_)
-        if {"__getstate__", "__setstate__"} <= type_.methods.keys():
+        if _has_state_methods(type_):
             found.state = self._state(module, type_)
             return found
         for name, slot in type_.attributes.items():
-            value = module.getattr(name)
-            is_module = isinstance(value, torch._C.ScriptModule)
-            found.slots[name] = self.module(value) if is_module else self.value(value, slot.type)
+            place = Place(module, (Attr(name),))
+            found.slots[name] = self._slot(module, slot, place)
+            self._sharing.note(found.slots, name, slot.type, place)
         return found
+
+    def _slot(self, module: Any, slot: Attribute, place: Place) -> Any:
+        if isinstance(slot.type, ClassType) and not (slot.type.is_module or slot.type.is_native):
+            return self._object_at(place, slot.type)
+        value = module.getattr(slot.name)
+        if isinstance(value, torch._C.ScriptModule):
+            return self._module(value)
+        return self.value(value, slot.type)
+
+    def _object_at(self, place: Place, class_: ClassType) -> ObjectValue:
+        """A script object, slot by slot: Python would only see a copy of it."""
+        found = ObjectValue(class_)
+        if _has_state_methods(class_):
+            getstate = self._torch_method(class_, "__getstate__")
+            state = self._probe.state(place, getstate.schema.returns[0].type)
+            found.state = self._typed_state(state, class_)
+            return found
+        for name, slot in class_.attributes.items():
+            inner = place.then(Attr(name))
+            is_object = isinstance(slot.type, ClassType) and not slot.type.is_native
+            found.slots[name] = (
+                self._object_at(inner, slot.type)
+                if is_object
+                else self.value(self._probe.read(inner), slot.type)
+            )
+            self._sharing.note(found.slots, name, slot.type, inner)
+        return found
+
+    def _torch_method(self, class_: ClassType, name: str) -> Any:
+        return torch._C._create_object_with_type(self._torch_types[class_])._get_method(name)
+
+    @cached_property
+    def _probe(self) -> Probe:
+        first_same = torch.jit.CompilationUnit(FIRST_SAME).first_same
+        return Probe(torch._C, lambda type_: list(self.type(type_).attributes), first_same)  # type: ignore[attr-defined]
 
 
 _TYPE_BUILDERS: dict[str, Callable[..., Type]] = {
@@ -311,6 +365,10 @@ _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
     "EnumType": Adopter._enum,
     "TupleType": Adopter._named_tuple,
 }
+
+
+def _has_state_methods(class_: ClassType) -> bool:
+    return {"__getstate__", "__setstate__"} <= class_.methods.keys()
 
 
 def _is_module_interface(type_: Any) -> bool:
@@ -334,7 +392,7 @@ def _python_enum(qualified_name: str) -> type[enum.Enum]:
 
 def adopt_module(module: torch.jit.ScriptModule) -> ObjectValue:
     """Adopt a scripted or traced module: its object graph, with classes and code attached."""
-    return Adopter().module(module._c)
+    return Adopter().root(module._c)
 
 
 def adopt_function(function: torch.jit.ScriptFunction[..., Any]) -> Function:

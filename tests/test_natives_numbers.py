@@ -26,7 +26,7 @@ VALUES = {
     "int": INTS,
     "float": FLOATS,
     "bool": (False, True),
-    "number": (*INTS[:6], INT_MAX, *FLOATS[:6], math.inf),
+    "number": (*INTS[:6], INT_MAX, *FLOATS[:6], 2.0**63, math.inf),
     "complex": (0j, 1 + 2j, complex(-0.0, math.nan), complex(math.inf, 0)),
     "List[int]": ([], [0], [3, -1, 2], [2**31, 5], [1, 1]),
     "List[float]": ([], [0.0], [0.1, -2.5, 7.0], [math.nan, 1.0], [1.0, math.nan]),

@@ -20,7 +20,10 @@ from tsarchive.run.natives import NATIVES
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 INTS = (0, 1, -1, 2, -7, 63, 2**31, 2**53 + 1, INT_MAX, INT_MIN)
-FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 7.25, 1e-300, 1e300, -1e20, math.inf, -math.inf, math.nan)
+FLOATS = (
+    *(0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 7.25, 1e-300, 1e300, -1e20, 3e9, 2.0**63, -(2.0**63)),
+    *(math.inf, -math.inf, math.nan),
+)
 
 STRING_HELPERS = """
 def text_of(data: List[int]) -> str:

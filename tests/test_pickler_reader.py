@@ -74,7 +74,6 @@ ORDERED = Global("collections", "OrderedDict")
         (b"}(K\x01K\x02NK\x03u", {1: 2, None: 3}),
         (b"}K\x01K\x02s", {1: 2}),
         (b"(K\x01K\x02d", {1: 2}),
-        (b"}(K\x01K\x02K\x01K\x03u", {1: 3}),
         (b"}(K\x01N\x86K\x02u", {(1, None): 2}),
         (NAME, AB),
         (NAME + b")\x81Nb", Object(AB, None)),
@@ -194,6 +193,10 @@ FAULTS = [
     (b"\x80\x02ccollections\nOrderedDict\nNRNNs.", 31, "put in a Reduce"),
     (b"\x80\x02}(Nu.", 5, "without a value"),
     (b"\x80\x02(Nd.", 4, "without a value"),
+    (b"\x80\x02}(K\x01NK\x01Nu.", 10, "key twice"),
+    (b"\x80\x02}K\x01NsK\x01Ns.", 10, "key twice"),
+    (b"\x80\x02}(K\x01N\x88Nu.", 9, "key twice"),
+    (b"\x80\x02(NNNNd.", 7, "key twice"),
     (b"\x80\x02}]Ns.", 5, "list is in the key"),
     (b"\x80\x02}(}Nu.", 6, "dict is in the key"),
     (b"\x80\x02}]\x85Ns.", 6, "list is in the key"),
@@ -265,6 +268,7 @@ def test_a_name_is_never_resolved():
         (b"(((ttt", "max_items", 5, 7),
         (b"]]}\x87", "max_items", 7, 5),
         (b"(NNd", "max_items", 3, 5),
+        (b"}NN\x86Ns", "max_items", 8, 7),
     ],
     ids=ascii,
 )
@@ -309,6 +313,17 @@ def test_references_without_end_stay_small():
     for _ in range(99):
         assert len({id(item) for item in value}) == 1
         value = value[0]
+
+
+def test_cycle_check_visits_each_value_once():
+    """A long list in the arguments of many calls, with a refilled list that asks for the check."""
+    count = 20_000
+    owned = b"](" + b"N" * count + b"eq\x00"
+    calls = b"](" + b"h\x01h\x00\x85R" * count + b"e"
+    refilled = b"]q\x02Na"
+    value = read(b"(" + owned + NAME + b"q\x01" + calls + refilled + b"t")
+    assert value[2][-1].argument[0] is value[0]
+    assert value[3] == [None]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import torch
 
 from tsarchive.errors import SaveError
 from tsarchive.pickler import Global, MarkedTuple, Memo, Memoised, Object, Reduce, Value
-from tsarchive.printer.graph import Block
 from tsarchive.printer.literals import type_of_constant
 from tsarchive.printer.names import TypeNames
 from tsarchive.printer.types import (
@@ -213,20 +212,4 @@ def fits(value: Any, type_: Type) -> bool:
             return isinstance(value, ObjectValue | EnumMember) and value.type is type_
     return type_ == ANY or (
         not isinstance(value, list | dict | tuple) and (run_time_type(value) == type_)
-    )
-
-
-def held_elements(getstate: Block) -> tuple[int, ...]:
-    """Positions in the returned tuple that something besides the result keeps alive.
-
-    These are slots of the object and constants of the graph; what the function computes is
-    held by the result alone.
-    """
-    returned = getstate.returns[0].node
-    if returned.kind != "prim::TupleConstruct":
-        return ()
-    return tuple(
-        index
-        for index, value in enumerate(returned.inputs)
-        if value.node.kind in ("prim::GetAttr", "prim::Constant")
     )

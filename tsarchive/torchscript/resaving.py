@@ -11,11 +11,11 @@ import torch
 from tsarchive.archive import Archive
 from tsarchive.container import NewRecord, Packed
 from tsarchive.errors import SaveError
+from tsarchive.printer.getstate import held_by_native, held_elements
 from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.run.classes import ArchiveModule, get_slot
 from tsarchive.run.operators import native_class
 from tsarchive.torchscript.exporter import Code, Extras, archive_records
-from tsarchive.torchscript.pickling import held_elements
 
 _EXTRA = "extra/"
 _DEBUG = ".debug_pkl"
@@ -128,4 +128,4 @@ class _Objects:
             raise SaveError("a torchbind object without __getstate__ cannot be saved")
         state_type = class_.methods["__getstate__"].schema.return_type
         state = value._get_method("__getstate__")()  # type: ignore[attr-defined]
-        return ObjectValue(class_, state=TypedValue(self.value(state), state_type))
+        return ObjectValue(class_, state=TypedValue(self.value(state), state_type, held_by_native(state_type)))

@@ -17,7 +17,7 @@ from tsarchive.run.natives.narrowing import (
 )
 from tsarchive.run.natives.table import native
 
-__all__ = ["checked_int64"]
+__all__ = ["checked_int"]
 
 _SPACE = r"[ \t\n\v\f\r]*"
 _INTEGER = re.compile(_SPACE + r"([+-]?[0-9]+)")
@@ -38,18 +38,20 @@ native("aten::Bool.int", "aten::Bool.float")(bool)
 
 @native("aten::Int.Scalar")
 def int_of_scalar(a: complex) -> int:
-    return int(a) if isinstance(a, int) else checked_int64(a, "int")
+    """Ints pass; floats and complex numbers must fit into C's 32-bit int."""
+    return int(a) if isinstance(a, int) else checked_int(a, 32, "int")
 
 
-def checked_int64(value: complex, target: str) -> int:
+def checked_int(value: complex, bits: int, target: str) -> int:
     """``value`` towards zero, which must fit; ``target`` names the type in the message.
 
+    The bounds are those of the type as floats: 2**63 passes for 64 bits (and becomes -2**63).
     Raises ScriptError for nan, for infinities, for an imaginary part and for what is too large.
     """
-    real = value.real
-    if value.imag != 0 or not -(2.0**63) <= real < 2.0**63:
+    real, bound = value.real, 1 << (bits - 1)
+    if value.imag != 0 or not float(-bound) <= real <= float(bound - 1):
         raise ScriptError(f"value cannot be converted to type {target} without overflow")
-    return int(real)
+    return int64_of_float(real)
 
 
 @native("aten::Int.str")

@@ -106,25 +106,30 @@ def round_half_even(a: Number) -> float:
     return math.copysign(float(round(value)), value) if math.isfinite(value) else value
 
 
-@native("aten::floor.int", "aten::floor.float")
-def floor(a: Number) -> int:
-    value = float(a)
-    _check_in_range(value)
-    return int64_of_float(math.floor(value))
+@native("aten::floor.int", "aten::ceil.int")
+def through_float(a: int) -> int:
+    """An int is whole, but torch takes it through a float, which may round."""
+    return int64_of_float(float(a))
 
 
-@native("aten::ceil.int", "aten::ceil.float")
-def ceil(a: Number) -> int:
-    value = float(a)
-    _check_in_range(value)
-    return int64_of_float(math.ceil(value))
+@native("aten::floor.float")
+def floor(a: float) -> int:
+    truncated = _truncated(a)
+    return truncated - (truncated > a)
 
 
-def _check_in_range(value: float) -> None:
+@native("aten::ceil.float")
+def ceil(a: float) -> int:
+    truncated = _truncated(a)
+    return truncated + (truncated < a)
+
+
+def _truncated(value: float) -> int:
     """The bounds are those of int64 as floats, so 2**63 passes (and becomes -2**63)."""
     if not -(2.0**63) <= value <= 2.0**63:
         text = f"{value:f}" if value == value else "nan"
         raise ScriptError(f"Cannot convert float {text} to integer")
+    return int64_of_float(value)
 
 
 @native("aten::angle.int", "aten::angle.float")

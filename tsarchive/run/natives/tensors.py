@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.conversions import checked_int64
+from tsarchive.run.natives.conversions import checked_int
 from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS, NUMBERS, scalar_type_name, to_dtype
 from tsarchive.run.natives.table import native
 
@@ -92,7 +92,7 @@ def layout_number(tensor: torch.Tensor) -> int:
 def int_of_tensor(tensor: torch.Tensor) -> int:
     """The only element, towards zero; it must fit."""
     value = tensor.item()
-    return int(value) if isinstance(value, int) else checked_int64(value, "int64_t")
+    return int(value) if isinstance(value, int) else checked_int(value, 64, "int64_t")
 
 
 @native("aten::Float.Tensor")

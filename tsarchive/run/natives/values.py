@@ -58,7 +58,7 @@ def tuple_item(values: tuple[Any, ...], i: int) -> Any:
     try:
         return values[i]
     except IndexError:
-        raise index_fault("Tuple index out of range") from None
+        raise index_fault("Tuple list index out of range") from None
 
 
 @native("prim::id")

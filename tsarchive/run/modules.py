@@ -1,0 +1,97 @@
+"""The base classes of archive objects, and calls of submodules from archive code.
+
+Code of an archive calls the ``forward`` of a submodule directly. When Python code registered a
+hook on that submodule, or put another module in its place, the call goes through
+``torch.nn.Module.__call__`` instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch.nn.modules import module as torch_module
+
+__all__ = ["ArchiveModule", "ArchiveObject", "call_module", "is_plain", "takes_internal_call"]
+
+_GLOBAL_HOOKS: tuple[dict[int, Any], ...] = (
+    torch_module._global_forward_pre_hooks,
+    torch_module._global_forward_hooks,
+    torch_module._global_backward_pre_hooks,
+    torch_module._global_backward_hooks,
+)
+
+
+class _InternalCall(threading.local):
+    """The module whose next ``forward`` in this thread is called by archive code."""
+
+    module: Any = None
+
+
+_internal = _InternalCall()
+
+
+class ArchiveObject:
+    """An instance of a script class. Slots that were never set read as None."""
+
+
+class ArchiveModule(torch.nn.Module):
+    """A module of an archive.
+
+    ``module(...)`` runs the hooks that the archive defines for the class, then those registered
+    in Python; ``module.forward(...)`` runs neither, as in torch.
+    """
+
+    _archive_pre_hooks: ClassVar[tuple[Callable[..., Any], ...]] = ()
+    _archive_hooks: ClassVar[tuple[Callable[..., Any], ...]] = ()
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        for hook in self._archive_pre_hooks:
+            changed = hook(self, arguments)
+            if changed is not None:
+                arguments = changed if isinstance(changed, tuple) else (changed,)
+        result = super().__call__(*arguments, **keywords)
+        for hook in self._archive_hooks:
+            changed = hook(self, arguments, result)
+            if changed is not None:
+                result = changed
+        return result
+
+
+def is_plain(module: Any, class_: type) -> bool:
+    """Whether ``module`` is of this very class, and nobody has to be told of a call."""
+    if module.__class__ is not class_:
+        return False
+    members = module.__dict__
+    return not (
+        members["_forward_hooks"]
+        or members["_forward_pre_hooks"]
+        or members["_backward_hooks"]
+        or members["_backward_pre_hooks"]
+        or "forward" in members
+        or any(_GLOBAL_HOOKS)
+    )
+
+
+def call_module(module: Any, *arguments: Any) -> Any:
+    """Call a submodule with its Python hooks; archive code calls the archive's hooks itself."""
+    if not isinstance(module, ArchiveModule):
+        return module(*arguments)
+    _internal.module = module
+    try:
+        return torch.nn.Module.__call__(module, *arguments)
+    finally:
+        _internal.module = None
+
+
+def takes_internal_call(module: Any) -> bool:
+    """Whether archive code is calling ``module`` right now; true once for each such call.
+
+    Arguments of such a call need no conversion, and lists are shared with the caller.
+    """
+    if _internal.module is not module:
+        return False
+    _internal.module = None
+    return True

@@ -1,0 +1,119 @@
+"""Where the attributes ("slots") of archive objects are kept in Python objects.
+
+Parameters, buffers and submodules of a module stand in the tables of ``torch.nn.Module``, every
+other slot in the instance dictionary under its own name. Archives may use any text as a name, and
+``torch.nn.Module`` has members of its own. A slot whose name is no identifier or would hide a
+member is kept under ``"slot:" + name``: reach it with ``get_slot``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Final
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from tsarchive.printer.names import is_identifier
+from tsarchive.printer.types import (
+    NONE,
+    TENSOR,
+    Attribute,
+    ClassType,
+    InterfaceType,
+    OptionalType,
+    Type,
+)
+
+from .typecheck import type_of_class
+
+__all__ = ["SlotKind", "get_slot", "set_slot", "slot_key", "slot_kind"]
+
+_PREFIX: Final = "slot:"
+# Members of torch.nn.Module that are slots of every module saved by TorchScript.
+_SHARED = frozenset({"training", "_is_full_backward_hook"})
+_MEMBERS_OF_MODULES = (frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()) - _SHARED
+_MEMBERS_OF_OBJECTS = frozenset(dir(object))
+
+
+class SlotKind(enum.Enum):
+    """The table of a module that holds a slot; the value is the member's name."""
+
+    PARAMETER = "_parameters"
+    BUFFER = "_buffers"
+    MODULE = "_modules"
+    PLAIN = "__dict__"
+
+
+def slot_kind(owner: ClassType, attribute: Attribute) -> SlotKind:
+    if not owner.is_module:
+        return SlotKind.PLAIN
+    if _is_module_type(attribute.type):
+        return SlotKind.MODULE
+    if _holds_tensor(attribute.type):
+        if attribute.is_parameter:
+            return SlotKind.PARAMETER
+        if attribute.is_buffer:
+            return SlotKind.BUFFER
+    return SlotKind.PLAIN
+
+
+def _is_module_type(type_: Type) -> bool:
+    return isinstance(type_, ClassType | InterfaceType) and type_.is_module
+
+
+def _holds_tensor(type_: Type) -> bool:
+    return type_ in (TENSOR, NONE, OptionalType(TENSOR))
+
+
+def slot_key(owner: ClassType, name: str) -> str:
+    """The key of a plain slot in the instance dictionary."""
+    members = _MEMBERS_OF_MODULES if owner.is_module else _MEMBERS_OF_OBJECTS
+    is_special = name.startswith("__") and name.endswith("__")
+    if not is_identifier(name) or is_special or name in members or name in owner.methods:
+        return _PREFIX + name
+    return name
+
+
+def set_slot(target: Any, attribute: Attribute, value: Any) -> None:
+    """Put ``value`` into a slot; tensors of parameter slots become ``torch.nn.Parameter``."""
+    owner = _owner(target)
+    kind = slot_kind(owner, attribute)
+    if kind is SlotKind.PLAIN:
+        target.__dict__[slot_key(owner, attribute.name)] = value
+        return
+    if kind is SlotKind.PARAMETER and value is not None:
+        value = as_parameter(value)
+    getattr(target, kind.value)[attribute.name] = value
+
+
+def get_slot(target: Any, attribute: Attribute) -> Any:
+    """The value in a slot. Raises KeyError when the slot was never set."""
+    owner = _owner(target)
+    kind = slot_kind(owner, attribute)
+    if kind is SlotKind.PLAIN:
+        return target.__dict__[slot_key(owner, attribute.name)]
+    return getattr(target, kind.value)[attribute.name]
+
+
+def _owner(target: Any) -> ClassType:
+    owner = type_of_class(type(target))
+    assert isinstance(owner, ClassType)
+    return owner
+
+
+_parameters = WeakTensorKeyDictionary()
+
+
+def as_parameter(tensor: torch.Tensor) -> torch.nn.Parameter:
+    """The parameter on the memory of ``tensor``: the same one for the same tensor.
+
+    So a weight that two modules share stays shared. It requires gradients if ``tensor`` does.
+    """
+    if isinstance(tensor, torch.nn.Parameter):
+        return tensor
+    found: torch.nn.Parameter | None = _parameters.get(tensor)
+    if found is None:
+        found = torch.nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
+        _parameters[tensor] = found
+    return found

@@ -1,0 +1,137 @@
+"""Calls: operators by overload, functions, methods, and constructors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tsarchive.errors import SourceError, UnknownOperatorError
+from tsarchive.printer.graph import Function
+from tsarchive.printer.schema import Argument, FunctionSchema
+from tsarchive.printer.types import ClassType, InterfaceType, TupleType, Type
+
+from .casts import Casts
+from .environment import shown
+from .matching import Call, Match, Mismatch, explain, schema_text
+from .references import Reference, Results, Typed, typed
+from .upgraders import Candidate
+
+
+class Arguments(NamedTuple):
+    """The arguments of a call after evaluation."""
+
+    positional: Sequence[Typed]
+    keywords: Mapping[str, Typed]
+
+
+def positional(*given: Typed) -> Arguments:
+    return Arguments(given, {})
+
+
+class Calls(Casts):
+    def call_operator(
+        self, kind: str, arguments: Arguments, node: ast.AST, target: Typed | None = None
+    ) -> Reference:
+        """A node of the overload of ``kind`` that fits the arguments."""
+        candidates = self.importer.candidates(kind, self.frame.version)
+        if not candidates:
+            raise self._unknown_operator(kind, node)
+        call = Call(arguments.positional, arguments.keywords, target)
+        found = call.select(candidates)
+        if isinstance(found, list):
+            raise self._no_overload(kind, candidates, found, call, node)
+        candidate, match = found
+        inputs = [self.realise(input_) for input_ in match.inputs]
+        made = self.append(kind, inputs, *match.returns, schema=candidate.schema)
+        if candidate.upgrader is not None:
+            made.attributes["upgrader"] = candidate.upgrader
+        if len(made.outputs) == 1:
+            return typed(made.output)
+        names = tuple(result.name for result in candidate.schema.returns)
+        return Results(made.outputs, names if all(names) else ())
+
+    def operator_value(self, kind: str, arguments: Arguments, node: ast.AST) -> Typed:
+        return self.as_value(self.call_operator(kind, arguments, node), node)
+
+    def _unknown_operator(self, kind: str, node: ast.AST) -> SourceError:
+        return UnknownOperatorError(
+            f"the operator {kind} is not registered in this process",
+            record=self.record,
+            line=self.line_of(node),
+            hint="Import the library that registers it, or load the archive where it is known",
+        )
+
+    def _no_overload(
+        self,
+        kind: str,
+        candidates: Sequence[Candidate],
+        mismatches: Sequence[Mismatch],
+        call: Call,
+        node: ast.AST,
+    ) -> SourceError:
+        given = [shown(argument.type) for argument in call.positional]
+        if call.target is not None:
+            given.insert(0, shown(call.target.type))
+        given += [f"{name}={shown(value.type)}" for name, value in call.keywords.items()]
+        return UnknownOperatorError(
+            f"no overload of {kind} takes ({', '.join(given)}); "
+            f"considered:{explain(candidates, mismatches)}",
+            record=self.record,
+            line=self.line_of(node),
+        )
+
+    def match_schema(
+        self, schema: FunctionSchema, arguments: Arguments, node: ast.AST
+    ) -> tuple[list[Typed], Match]:
+        """The arguments of a function of the archive, converted and with defaults filled in."""
+        found = Call(arguments.positional, arguments.keywords).match(schema, convert=True)
+        if isinstance(found, Mismatch):
+            raise self.error(node, f"{schema_text(schema)} does not take this call: {found}")
+        return [typed(self.realise(input_)) for input_ in found.inputs], found
+
+    def call_function(self, function: Function, arguments: Arguments, node: ast.AST) -> Typed:
+        given, _ = self.match_schema(function.schema, arguments, node)
+        inputs = [self.function_value(function), *(argument.value for argument in given)]
+        made = self.append("prim::CallFunction", inputs, function.schema.return_type)
+        return typed(made.output)
+
+    def call_method(
+        self, target: Typed, name: str, arguments: Arguments, node: ast.AST
+    ) -> Typed:
+        schema = self.method_schema(target.type, name)
+        if schema is None:
+            raise self.error(node, f"{shown(target.type)} has no method {name!r}")
+        full = Arguments([target, *arguments.positional], arguments.keywords)
+        given, _ = self.match_schema(schema, full, node)
+        inputs = [argument.value for argument in given]
+        made = self.append("prim::CallMethod", inputs, schema.return_type, name=name)
+        return typed(made.output)
+
+    def method_schema(self, type_: Type, name: str) -> FunctionSchema | None:
+        match type_:
+            case ClassType():
+                method = type_.methods.get(name)
+                return method and method.schema
+            case InterfaceType():
+                return type_.methods.get(name)
+        return None
+
+    def construct(self, type_: Type, arguments: Arguments, node: ast.AST) -> Typed:
+        """``N(a, b)`` of a named tuple, or ``C(a)`` of a class with ``__init__``."""
+        if isinstance(type_, TupleType):
+            return self._named_tuple(type_, arguments, node)
+        if not isinstance(type_, ClassType) or type_.is_module:
+            raise self.error(node, f"{shown(type_)} cannot be created by a call")
+        made = typed(self.append("prim::CreateObject", (), type_).output)
+        if "__init__" in type_.methods:
+            self.call_method(made, "__init__", arguments, node)
+        return made
+
+    def _named_tuple(self, type_: TupleType, arguments: Arguments, node: ast.AST) -> Typed:
+        fields = zip(type_.fields, type_.elements, strict=True)
+        schema = FunctionSchema(
+            shown(type_), "", tuple(Argument(name, field) for name, field in fields), ()
+        )
+        given, _ = self.match_schema(schema, arguments, node)
+        return self.tuple_of(given, type_)

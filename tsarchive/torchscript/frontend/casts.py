@@ -1,0 +1,144 @@
+"""Conversions of values: the steps of a match as nodes, and of assigned and returned values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tsarchive.printer.graph import Value
+from tsarchive.printer.literals import type_of_constant
+from tsarchive.printer.schema import Argument
+from tsarchive.printer.subtyping import is_subtype
+from tsarchive.printer.types import DEVICE, STRING, ListType, OptionalType, TupleType, Type
+from tsarchive.printer.values import Device, EnumMember
+
+from .environment import Environment
+from .matching import Default, Input, Step, conversions
+from .references import Typed, typed
+
+_DEVICE = re.compile(r"[a-z][a-z_]*\d*(?::\d+)?")
+_FOLDED: dict[str, Any] = {"aten::Int": int, "aten::Float": float}
+
+
+class Casts(Environment):
+    def realise(self, input_: Input) -> Value:
+        """The node input that a matched argument becomes."""
+        source = input_.source
+        if isinstance(source, Default):
+            return self._default(source.argument)
+        if isinstance(source, Typed):
+            return self.apply(source, input_.steps).value
+        assert input_.element is not None
+        return self.list_of(input_.element, [self.realise(inner) for inner in source]).value
+
+    def _default(self, argument: Argument) -> Value:
+        value = argument.default
+        type_ = argument.type
+        if isinstance(type_, OptionalType):
+            type_ = type_.element
+        if not isinstance(value, list):
+            type_ = type_of_constant(value)
+        return self.frame.constant(value, type_)
+
+    def apply(self, given: Typed, steps: Sequence[Step]) -> Typed:
+        for step in steps:
+            given = self._step(given, step)
+        return given
+
+    def _step(self, given: Typed, step: Step) -> Typed:
+        match step.kind:
+            case "retype":
+                return self._retype(given, step.type)
+            case "repeat":
+                return self.list_of(given.type, [given.value] * step.count)
+            case "unpack":
+                return self._tuple_to_list(given, step.type)
+            case "elements":
+                return self._each_element(given, step)
+        return self._convert(given, step)
+
+    def _retype(self, given: Typed, type_: Type) -> Typed:
+        """An empty list literal is made anew, with the element type that is asked for."""
+        assert isinstance(type_, ListType)
+        self.drop_if_unused(given.value)
+        return self.list_of(type_.element, ())
+
+    def unpack(self, given: Typed) -> list[Typed]:
+        """The elements of a tuple."""
+        assert isinstance(given.type, TupleType)
+        node = given.value.node
+        if node.kind == "prim::TupleConstruct":
+            return [Typed(value, type_) for value, type_ in zip(node.inputs, given.type.elements)]
+        if node.is_constant:
+            elements = zip(node.attributes["value"], given.type.elements, strict=True)
+            return [self.constant(value, type_) for value, type_ in elements]
+        return [
+            typed(value)
+            for value in self.append(
+                "prim::TupleUnpack", [given.value], *given.type.elements
+            ).outputs
+        ]
+
+    def _tuple_to_list(self, given: Typed, type_: Type) -> Typed:
+        assert isinstance(type_, ListType)
+        elements = self.unpack(given)
+        self.drop_if_unused(given.value)
+        return self.list_of(type_.element, [element.value for element in elements])
+
+    def _each_element(self, given: Typed, step: Step) -> Typed:
+        pairs = zip(self.unpack(given), step.parts, strict=True)
+        elements = [self.apply(element, steps) for element, steps in pairs]
+        self.drop_if_unused(given.value)
+        return self.tuple_of(elements)
+
+    def drop_if_unused(self, value: Value) -> None:
+        """Remove a literal that was made to be taken apart, unless something else uses it."""
+        if value.node.kind in ("prim::TupleConstruct", "prim::ListConstruct"):
+            self.frame.temporary.append((self.scope.block, value.node))
+
+    def tuple_of(self, elements: Sequence[Typed], type_: TupleType | None = None) -> Typed:
+        """A tuple; one of constants that need no table is a constant itself."""
+        if type_ is None:
+            type_ = TupleType(tuple(element.value.type for element in elements))
+        nodes = [element.value.node for element in elements]
+        if all(node.is_constant and is_plain(node.attributes["value"]) for node in nodes):
+            return self.constant(tuple(node.attributes["value"] for node in nodes), type_)
+        values = [element.value for element in elements]
+        return typed(self.append("prim::TupleConstruct", values, type_).output)
+
+    def _convert(self, given: Typed, step: Step) -> Typed:
+        node = given.value.node
+        value = node.attributes["value"] if node.is_constant else None
+        if step.kind == "aten::device" and isinstance(value, str) and is_device(value):
+            return self.constant(Device(value), DEVICE)
+        if step.kind in _FOLDED and isinstance(value, bool | int | float):
+            return self.constant(_FOLDED[step.kind](value), step.type)
+        return self.emit_conversion(step.kind, given, step.type)
+
+    def emit_conversion(self, kind: str, given: Typed, type_: Type) -> Typed:
+        """A node that converts; its schema is the one whose argument has the given type."""
+        wanted = {"aten::device": STRING}.get(kind, given.type)
+        for schema in self.importer.operators(kind):
+            if len(schema.arguments) == 1 and is_subtype(wanted, schema.arguments[0].type):
+                return typed(self.append(kind, [given.value], type_, schema=schema).output)
+        return typed(self.append(kind, [given.value], type_).output)
+
+    def convert(self, given: Typed, wanted: Type) -> Typed | None:
+        """A value brought to ``wanted`` as on assignment and return; None where that fails."""
+        steps, reached = conversions(given.type, wanted, given.is_empty_list, convert=True)
+        return self.apply(given, steps) if is_subtype(reached, wanted) else None
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a constant may be part of a constant tuple: numbers, strings, enums and such."""
+    if isinstance(value, tuple):
+        return all(map(is_plain, value))
+    return value is None or isinstance(value, bool | int | float | complex | str | _PLAIN)
+
+
+_PLAIN = Device | EnumMember
+
+
+def is_device(text: str) -> bool:
+    return _DEVICE.fullmatch(text) is not None
