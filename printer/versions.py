@@ -14,15 +14,13 @@ HIGHEST_VERSION = 10
 # From this version on the record is called `.data/version`.
 FIRST_IN_DATA_FOLDER = 6
 
+_DIVISIONS = (
+    "aten::div.Tensor", "aten::div.Tensor_mode", "aten::div.Scalar", "aten::div.Scalar_mode",
+    "aten::div.out", "aten::div.out_mode", "aten::div_.Tensor", "aten::div_.Tensor_mode",
+    "aten::div_.Scalar", "aten::div_.Scalar_mode",
+)  # fmt: skip
 NEEDED = {
-    **dict.fromkeys(
-        (
-            "aten::div.Tensor", "aten::div.Tensor_mode", "aten::div.Scalar", "aten::div.Scalar_mode",
-            "aten::div.out", "aten::div.out_mode", "aten::div_.Tensor", "aten::div_.Tensor_mode",
-            "aten::div_.Scalar", "aten::div_.Scalar_mode",
-        ),
-        4,
-    ),
+    **dict.fromkeys(_DIVISIONS, 4),
     "aten::full": 5,
     "aten::full.out": 5,
     "aten::linspace": 8,
@@ -31,7 +29,7 @@ NEEDED = {
     "aten::logspace.out": 9,
     "aten::gelu": 10,
     "aten::gelu.out": 10,
-}  # fmt: skip
+}
 
 
 def needed_version(node: Node) -> int:

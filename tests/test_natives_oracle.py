@@ -178,8 +178,16 @@ def same(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, dict):
         return same(list(ours.items()), list(theirs.items()))
     if isinstance(ours, torch.Tensor):
-        return ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+        return same_tensors(ours, theirs)
     return ours == theirs
+
+
+def same_tensors(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
+        return False
+    if not (ours.is_floating_point() or ours.is_complex()):
+        return torch.equal(ours, theirs)
+    return bool(torch.isclose(ours, theirs, rtol=0, atol=0, equal_nan=True).all())
 
 
 def check_script(key, *arguments, **options):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, partial
+from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import Any, BinaryIO
 
 from tsarchive.container import Container, Record
-from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
+from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Object, loads
 from tsarchive.printer.types import ClassType, Type
+from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo, module_tree, named_tensors
-
-_VERSION_RECORDS = (".data/version", "version")
 
 
 class Archive:
@@ -40,15 +39,7 @@ class Archive:
 
         Raises MissingRecordError when there is none, FormatError when it is not a number.
         """
-        for name in _VERSION_RECORDS:
-            if name in self.records:
-                text = self.read(name)
-                if not text.strip().isdigit():
-                    raise FormatError(f"the version is {text[:20]!r}, not a number", record=name)
-                return int(text)
-        raise MissingRecordError(
-            "the archive has no version", record="version", hint="The file may be incomplete"
-        )
+        return format_version(self._container)
 
     @property
     def container(self) -> Container:
@@ -67,7 +58,7 @@ class Archive:
     @cached_property
     def code(self) -> Mapping[str, str]:
         """The text of each code record, read when it is looked at."""
-        return _CodeRecords(self._container)
+        return CodeRecords(self._container)
 
     @cached_property
     def classes(self) -> CodeImporter:
@@ -77,7 +68,7 @@ class Archive:
         """
         require_torchscript(self.kind, self.records)
         return CodeImporter(
-            _text_of(self.code),
+            self.code,
             operators=lambda name: (),
             constant=_no_constant,
             version=self.format_version,
@@ -122,41 +113,12 @@ class Archive:
         self.close()
 
 
-class _CodeRecords(Mapping[str, str]):
-    """The code records of a container as text."""
-
-    def __init__(self, container: Container) -> None:
-        self._container = container
-        self._names = [
-            name for name in container.records if name.startswith("code/") and name.endswith(".py")
-        ]
-        self._known = frozenset(self._names)
-
-    def __getitem__(self, name: str) -> str:
-        if name not in self._known:
-            raise KeyError(name)
-        return self._container.read(name).decode("utf-8", "surrogateescape")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._known
-
-
 def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the public interface
     """Open an archive (a path or a binary file object) for looking at; torch is not imported.
 
     Raises FormatError when the file is not a sound zip archive, OSError when it cannot be read.
     """
     return Archive(Container.open(source))
-
-
-def _text_of(code: Mapping[str, str]) -> dict[str, Callable[[], str]]:
-    return {name: partial(code.__getitem__, name) for name in code}
 
 
 def _no_constant(index: int) -> tuple[Any, Type]:

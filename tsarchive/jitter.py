@@ -81,6 +81,7 @@ def differences(first: bytes, second: bytes) -> Iterator[RecordDifference]:
 def _difference(name: str, left: bytes | None, right: bytes | None) -> RecordDifference:
     if left is None or right is None:
         return RecordDifference(name, 0, left and left[:_SHOWN], right and right[:_SHOWN])
-    shared = os.path.commonprefix([left, right])
-    at = len(shared)
+    pairs = enumerate(zip(left, right, strict=False))
+    shorter = min(len(left), len(right))
+    at = next((index for index, (a, b) in pairs if a != b), shorter)
     return RecordDifference(name, at, left[at : at + _SHOWN], right[at : at + _SHOWN])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import torch
 
-from tsarchive.archive import open as open_archive
+from tsarchive.container import Container
 from tsarchive.errors import CallError
 from tsarchive.torchscript.importer import Importer
 
@@ -30,7 +30,7 @@ def load(
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read.
     """
-    return Importer(open_archive(f), _device(map_location)).load()
+    return Importer(Container.open(f), _device(map_location)).load()
 
 
 def _device(map_location: str | torch.device | None) -> torch.device | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.container import NewRecord, write_container
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def save(
-    module: torch.nn.Module | torch.jit.ScriptFunction[..., Any],
+    module: torch.nn.Module | Callable[..., Any],
     f: str | os.PathLike[str] | BinaryIO,
     *,
     extra_files: Mapping[str, str | bytes] | None = None,

@@ -14,7 +14,14 @@ from typing import Any, ClassVar
 import torch
 from torch.nn.modules import module as torch_module
 
-__all__ = ["ArchiveModule", "ArchiveObject", "call_module", "is_plain", "takes_internal_call"]
+__all__ = [
+    "ArchiveModule",
+    "ArchiveObject",
+    "HookedArchiveModule",
+    "call_module",
+    "is_plain",
+    "takes_internal_call",
+]
 
 _GLOBAL_HOOKS: tuple[dict[int, Any], ...] = (
     torch_module._global_forward_pre_hooks,
@@ -38,22 +45,26 @@ class ArchiveObject:
 
 
 class ArchiveModule(torch.nn.Module):
-    """A module of an archive.
+    """A module of an archive."""
 
-    ``module(...)`` runs the hooks that the archive defines for the class, then those registered
-    in Python; ``module.forward(...)`` runs neither, as in torch.
+
+class HookedArchiveModule(ArchiveModule):
+    """A module whose archive class has hooks of its own.
+
+    ``module(...)`` runs them around those registered in Python; ``module.forward(...)`` runs
+    neither, as in torch.
     """
 
-    _archive_pre_hooks: ClassVar[tuple[Callable[..., Any], ...]] = ()
-    _archive_hooks: ClassVar[tuple[Callable[..., Any], ...]] = ()
+    archive_pre_hooks: ClassVar[tuple[Callable[..., Any], ...]] = ()
+    archive_hooks: ClassVar[tuple[Callable[..., Any], ...]] = ()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        for hook in self._archive_pre_hooks:
+        for hook in type(self).archive_pre_hooks:
             changed = hook(self, arguments)
             if changed is not None:
                 arguments = changed if isinstance(changed, tuple) else (changed,)
         result = super().__call__(*arguments, **keywords)
-        for hook in self._archive_hooks:
+        for hook in type(self).archive_hooks:
             changed = hook(self, arguments, result)
             if changed is not None:
                 result = changed

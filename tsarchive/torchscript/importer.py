@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tsarchive.archive import Archive
+from tsarchive.container import Container
 from tsarchive.errors import MissingRecordError, PickleError, UnknownClassError
-from tsarchive.kinds import require_torchscript
+from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Global, Object, Reduce, loads
 from tsarchive.printer.types import TENSOR, ClassType, EnumType, Type
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import Classes, new_object, set_slot
 from tsarchive.run.operators import native_class, native_object, operator_schemas
+from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.pickling import run_time_type
 from tsarchive.torchscript.tensors import TensorReader
@@ -31,21 +31,21 @@ _LIST_BUILDERS = frozenset(
 
 
 class Importer:
-    """Loads the root object of one archive. The archive stays open as long as its tensors live."""
+    """Loads the root object of one archive; its container stays open while tensors live."""
 
-    def __init__(self, archive: Archive, device: torch.device | None) -> None:
-        require_torchscript(archive.kind, archive.records)
-        self.archive = archive
+    def __init__(self, container: Container, device: torch.device | None) -> None:
+        require_torchscript(kind_of(container.records), container.records)
+        self.container = container
         self.device = device
         self._constants: tuple[Any, ...] | None = None
         self.code = CodeImporter(
-            {name: partial(archive.code.__getitem__, name) for name in archive.code},
+            CodeRecords(container),
             operators=operator_schemas,
             constant=self.constant,
-            version=archive.format_version,
+            version=format_version(container),
             native_class=native_class,
         )
-        self.classes = Classes(archive)
+        self.classes = Classes(container)
 
     def load(self) -> ArchiveModule:
         """The root module. Raises ArchiveError where a record breaks a rule of the format."""
@@ -72,8 +72,8 @@ class Importer:
         return (TableConstant(value), found) if found else (value, run_time_type(value))
 
     def _read(self, record: str, folder: str) -> Any:
-        value = loads(self.archive.container.view(record), record=record)
-        view = self.archive.container.view
+        value = loads(self.container.view(record), record=record)
+        view = self.container.view
         tensors = TensorReader(lambda key: view(f"{folder}/{key}"), self.device, record)
         return _Unpickling(self, tensors, record).value(value)
 
@@ -186,7 +186,9 @@ class _Unpickling:
         built = new_object(self.importer.classes.python_class(class_))
         self._built[id(value)] = built
         if {"__getstate__", "__setstate__"} <= class_.methods.keys():
-            self.importer.classes.call(class_.methods["__setstate__"], built, self.value(value.state))
+            self.importer.classes.call(
+                class_.methods["__setstate__"], built, self.value(value.state)
+            )
             return built
         if not isinstance(value.state, dict):
             raise self.error(f"the state of {value.cls.qualified_name} is not a dict")
@@ -211,4 +213,3 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": _Unpickling._no_hooks,
     "torch._tensor._rebuild_from_type_v2": _Unpickling._from_type,
 }
-

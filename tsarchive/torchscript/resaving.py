@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from tsarchive.archive import Archive
-from tsarchive.container import NewRecord, Packed
+from tsarchive.container import Container, NewRecord, Packed
 from tsarchive.errors import SaveError
 from tsarchive.printer.getstate import held_by_native, held_elements
 from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.run.classes import ArchiveModule, get_slot
 from tsarchive.run.operators import native_class
+from tsarchive.torchscript.code_records import format_version
 from tsarchive.torchscript.exporter import Code, Extras, archive_records
 
 _EXTRA = "extra/"
@@ -25,36 +25,36 @@ def loaded_records(
     module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool
 ) -> list[NewRecord]:
     """The records of a loaded module. Extra files of the archive are kept unless replaced."""
-    archive = module.tsarchive_classes.archive
+    container = module.tsarchive_classes.container
     kept = {
-        name.removeprefix(_EXTRA): archive.read(name)
-        for name in archive.records
+        name.removeprefix(_EXTRA): container.read(name)
+        for name in container.records
         if name.startswith(_EXTRA)
     }
-    traced = tuple(_as_read(archive, _names(archive, "traced_inputs")))
+    traced = tuple(_as_read(container, _names(container, "traced_inputs")))
     return archive_records(
-        _Objects(archive).object(module),
-        code=_code(archive, debug=debug),
+        _Objects(container).object(module),
+        code=_code(container, debug=debug),
         extras=Extras({**kept, **files}, traced),
         debug=debug,
     )
 
 
-def _code(archive: Archive, *, debug: bool) -> Code:
-    names = [name for name in _names(archive, "code/") if debug or not name.endswith(_DEBUG)]
-    constants = _names(archive, "constants")
-    return Code(tuple(_as_read(archive, [*names, *constants])), archive.format_version)
+def _code(container: Container, *, debug: bool) -> Code:
+    names = [name for name in _names(container, "code/") if debug or not name.endswith(_DEBUG)]
+    constants = _names(container, "constants")
+    return Code(tuple(_as_read(container, [*names, *constants])), format_version(container))
 
 
-def _names(archive: Archive, prefix: str) -> list[str]:
-    return [name for name in archive.records if name.startswith(prefix)]
+def _names(container: Container, prefix: str) -> list[str]:
+    return [name for name in container.records if name.startswith(prefix)]
 
 
-def _as_read(archive: Archive, names: list[str]) -> Iterator[NewRecord]:
+def _as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
     """Records copied without inflating them."""
     for name in names:
-        record = archive.records[name]
-        payload = archive.container.payload(name)
+        record = container.records[name]
+        payload = container.payload(name)
         if record.method == 0:
             yield NewRecord(name, payload)
         else:
@@ -65,13 +65,13 @@ def _as_read(archive: Archive, names: list[str]) -> Iterator[NewRecord]:
 class _Objects:
     """Describes the objects of a loaded module for writing; identity is kept."""
 
-    def __init__(self, archive: Archive) -> None:
-        self.archive = archive
+    def __init__(self, container: Container) -> None:
+        self.container = container
         self._known: dict[int, tuple[Any, Any]] = {}
 
     def object(self, value: Any) -> ObjectValue:
         classes = value.tsarchive_classes
-        if classes.archive is not self.archive:
+        if classes.container is not self.container:
             raise SaveError(
                 f"{type(value).__name__} was loaded from another archive than the root module",
                 hint="Save the modules one by one",
@@ -121,11 +121,12 @@ class _Objects:
             hint="Set attributes of a loaded module to values of their declared types",
         )
 
-
     def _native(self, value: torch.ScriptObject) -> ObjectValue:
         class_ = native_class(value._type().qualified_name())  # type: ignore[attr-defined]
         if class_ is None or "__getstate__" not in class_.methods:
             raise SaveError("a torchbind object without __getstate__ cannot be saved")
         state_type = class_.methods["__getstate__"].schema.return_type
         state = value._get_method("__getstate__")()  # type: ignore[attr-defined]
-        return ObjectValue(class_, state=TypedValue(self.value(state), state_type, held_by_native(state_type)))
+        return ObjectValue(
+            class_, state=TypedValue(self.value(state), state_type, held_by_native(state_type))
+        )

@@ -60,7 +60,8 @@ def int_of_string(a: str) -> int:
     match = _INTEGER.match(a)
     if match is None:
         raise value_fault("stoll")
-    value = int(match[1])
+    digits = match[1].lstrip("+-").lstrip("0")
+    value = int(match[1]) if len(digits) < 20 else math.inf
     if not INT64_MIN <= value <= INT64_MAX:
         raise index_fault("stoll")
     if match.end() != len(a):

@@ -1,0 +1,122 @@
+"""The rooms and their arrows: who may import whom, held by reading the imports of every file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = {
+    "tsarchive": ROOT / "tsarchive",
+    "printer": ROOT / "printer",
+    "pickler": ROOT / "pickler",
+}
+BRIDGE = "tsarchive.printer.adopt"
+
+# Room -> rooms it may import besides itself. Every room may import tsarchive.errors.
+MAY_IMPORT = {
+    "tsarchive.errors": set(),
+    "tsarchive.pickler": set(),
+    "tsarchive.printer": set(),
+    "tsarchive.container": set(),
+    "tsarchive.kinds": set(),
+    "tsarchive.models": set(),
+    "tsarchive.run": {"tsarchive.printer"},
+    "tsarchive.torchscript": {
+        "tsarchive.pickler", "tsarchive.printer", "tsarchive.container", "tsarchive.kinds",
+        "tsarchive.run",
+    },
+    "tsarchive.archive": {
+        "tsarchive.container", "tsarchive.kinds", "tsarchive.pickler", "tsarchive.printer",
+        "tsarchive.torchscript",
+    },
+    "tsarchive.loading": {"tsarchive.container", "tsarchive.run", "tsarchive.torchscript"},
+    "tsarchive.saving": {
+        "tsarchive.container", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
+    },
+    "tsarchive.jitter": {"tsarchive.container", "tsarchive.loading", "tsarchive.saving"},
+}  # fmt: skip
+
+# Files that must work without torch installed: opening, listing and checking a file use them.
+WITHOUT_TORCH = (
+    "tsarchive", "tsarchive.errors", "tsarchive.kinds", "tsarchive.archive", "tsarchive.jitter",
+    "tsarchive.container", "tsarchive.pickler", "tsarchive.printer",
+    "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection", "tsarchive.torchscript.storages",
+    "tsarchive.torchscript.frontend",
+)  # fmt: skip
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for name, folder in FOLDERS.items():
+        prefix = "tsarchive" if name == "tsarchive" else f"tsarchive.{name}"
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            yield ".".join((prefix, *(part for part in parts if part != "__init__"))), path
+
+
+def imports(module: str, path: Path, *, at_run_time: bool = False) -> set[str]:
+    """Every module that ``path`` imports; typing-only imports count unless ``at_run_time``."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(tree):
+        if at_run_time and node in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            found.add(".".join(filter(None, (base, node.module))))
+    return found
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    return ".".join(parts[:2])
+
+
+MODULES = dict(modules())
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_arrows_point_one_way(module):
+    own = room(module)
+    if own in ("tsarchive", "tsarchive.cli", "tsarchive.__main__"):
+        return  # the public face and the command line may use every room
+    allowed = MAY_IMPORT[own] | {own, "tsarchive.errors"}
+    ours = {room(name) for name in imports(module, MODULES[module]) if name.startswith("tsarchive")}
+    assert ours <= allowed
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_torch_stays_in_its_rooms(module):
+    if not module.startswith(WITHOUT_TORCH[1:]) and module != "tsarchive":
+        return
+    if module == BRIDGE:
+        return
+    used = {name.partition(".")[0] for name in imports(module, MODULES[module], at_run_time=True)}
+    assert "torch" not in used
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - {BRIDGE}))
+def test_only_the_bridge_touches_torch_jit(module):
+    tree = ast.parse(MODULES[module].read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            touched = node.value.id == "torch" and node.attr == "jit"
+            assert not touched, f"{module}:{node.lineno}"
+    assert not {name for name in imports(module, MODULES[module]) if name.startswith("torch.jit")}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_files_stay_short(module):
+    assert MODULES[module].read_text().count("\n") <= 500

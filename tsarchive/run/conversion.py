@@ -1,0 +1,269 @@
+"""Values at the boundary between Python and archive code, converted by their declared type."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+
+from tsarchive.printer.types import (
+    ANY,
+    ANY_LIST,
+    ANY_TUPLE,
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    ClassType,
+    DictType,
+    EnumType,
+    InterfaceType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+)
+
+from .natives.bytestrings import decode
+from .natives.dtypes import LAYOUTS, NUMBERS
+from .natives.narrowing import INT64_MAX, INT64_MIN
+from .typecheck import TypedDict, TypedList, is_instance, type_of
+
+__all__ = ["Mismatch", "converter", "export", "holds_containers"]
+
+Converter = Callable[[Any], Any]
+
+
+class Mismatch(Exception):
+    """The value cannot be given for the declared type."""
+
+
+# What torch's own casts take: what has the method of a number.
+_INT_METHODS = ("__index__", "__int__")
+_FLOAT_METHODS = ("__float__", "__index__")
+_COMPLEX_METHODS = ("__complex__", "__float__", "__index__")
+_NO_NUMBERS = (str, bytes, Mapping, torch.Tensor)
+
+
+def _has_any(value: Any, methods: Iterable[str]) -> bool:
+    return any(hasattr(type(value), method) for method in methods)
+
+
+def _item(tensor: torch.Tensor) -> Any:
+    if tensor.numel() != 1:
+        raise Mismatch
+    return tensor.item()
+
+
+def _to_tensor(value: Any) -> Any:
+    if value is None or isinstance(value, torch.Tensor):
+        return value
+    raise Mismatch
+
+
+def _to_int(value: Any) -> int:
+    if type(value) is int:
+        found = value
+    elif isinstance(value, torch.Tensor):
+        found = int(_item(value))
+    elif isinstance(value, torch.dtype):
+        found = NUMBERS[value]
+    elif isinstance(value, torch.layout):
+        found = LAYOUTS[value]
+    elif isinstance(value, torch.memory_format):
+        found = _MEMORY_FORMATS[value]
+    elif not isinstance(value, float) and _has_any(value, _INT_METHODS):
+        found = int(value)
+    else:
+        raise Mismatch
+    if not INT64_MIN <= found <= INT64_MAX:
+        raise Mismatch
+    return found
+
+
+_MEMORY_FORMATS = {
+    torch.contiguous_format: 0,
+    torch.preserve_format: 1,
+    torch.channels_last: 2,
+    torch.channels_last_3d: 3,
+}
+
+
+def _to_float(value: Any) -> float:
+    if isinstance(value, torch.Tensor):
+        return float(_item(value))
+    if _has_any(value, _FLOAT_METHODS):
+        return float(value)
+    raise Mismatch
+
+
+def _to_complex(value: Any) -> complex:
+    if isinstance(value, torch.Tensor):
+        return complex(_item(value))
+    if _has_any(value, _COMPLEX_METHODS):
+        return complex(value)
+    raise Mismatch
+
+
+def _to_bool(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return bool(_item(value))
+    if value is None or _has_any(value, ("__bool__",)):
+        return bool(value)
+    raise Mismatch
+
+
+def _to_number(value: Any) -> int | float | complex:
+    if isinstance(value, torch.Tensor):
+        value = _item(value)
+    if isinstance(value, int):
+        return _to_int(value)
+    if isinstance(value, float | complex):
+        return value
+    raise Mismatch
+
+
+def _to_string(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return decode(value)
+    raise Mismatch
+
+
+def _to_device(value: Any) -> torch.device:
+    if isinstance(value, torch.device):
+        return value
+    if isinstance(value, str):
+        try:
+            return torch.device(value)
+        except RuntimeError:
+            raise Mismatch from None
+    raise Mismatch
+
+
+def _to_none(value: Any) -> None:
+    if value is not None:
+        raise Mismatch
+
+
+def infer(value: Any) -> Any:
+    """A value for ``Any``: its own type decides, and it must be one that TorchScript has."""
+    if isinstance(value, torch.dtype | torch.layout):
+        return _to_int(value)
+    if isinstance(value, int) and not isinstance(value, bool | enum.Enum):
+        return _to_int(value)
+    if isinstance(value, bytes):
+        return decode(value)
+    if isinstance(value, list):
+        return _infer_list(value)
+    if isinstance(value, Mapping):
+        return _infer_dict(value)
+    if isinstance(value, tuple):
+        return tuple(map(infer, value))
+    if type_of(value) == ANY:
+        raise Mismatch
+    return value
+
+
+def _infer_list(value: list[Any]) -> list[Any]:
+    items = [infer(item) for item in value]
+    return TypedList(ListType(_common_type(items)), items)
+
+
+def _infer_dict(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    pairs = [(infer(key), infer(item)) for key, item in value.items()]
+    key_type = _common_type([key for key, _ in pairs])
+    return TypedDict(DictType(key_type, _common_type([item for _, item in pairs])), pairs)
+
+
+def _common_type(items: list[Any]) -> Type:
+    """The type of all items, Optional when some are None. An empty list has none."""
+    types = dict.fromkeys(map(type_of, items))
+    if not types:
+        raise Mismatch
+    has_none = types.keys() > {NONE}
+    if has_none:
+        del types[NONE]
+    if len(types) > 1:
+        raise Mismatch
+    (found,) = types
+    return OptionalType(found) if has_none else found
+
+
+_SIMPLE: dict[Type, Converter] = {
+    TENSOR: _to_tensor,
+    INT: _to_int,
+    FLOAT: _to_float,
+    COMPLEX: _to_complex,
+    BOOL: _to_bool,
+    NUMBER: _to_number,
+    STRING: _to_string,
+    DEVICE: _to_device,
+    NONE: _to_none,
+    ANY: infer,
+    ANY_LIST: infer,
+    ANY_TUPLE: infer,
+}
+
+
+@cache
+def converter(type_: Type) -> Converter:
+    """The function that makes a value of ``type_`` of a Python value, or raises Mismatch."""
+    if type_ in _SIMPLE:
+        return _SIMPLE[type_]
+    match type_:
+        case OptionalType(element):
+            return _optional(converter(element))
+        case ListType(element):
+            return _list(element)
+        case DictType(key, item):
+            return _dict(converter(key), converter(item))
+        case TupleType():
+            return _tuple(type_)
+        case UnionType():
+            return lambda value: _checked(infer(value), type_)
+        case EnumType():
+            return lambda value: _member(value, type_)
+    return lambda value: _checked(value, type_)
+
+
+def _checked(value: Any, type_: Type) -> Any:
+    if is_instance(value, type_):
+        return value
+    raise Mismatch
+
+
+def _optional(convert: Converter) -> Converter:
+    return lambda value: None if value is None else convert(value)
+
+
+def _list(element: Type) -> Converter:
+    convert = converter(element)
+    refused = _NO_NUMBERS if element in (INT, FLOAT, BOOL, TENSOR) else ()
+
+    def to_list(value: Any) -> list[Any]:
+        if isinstance(value, refused) or not _has_any(value, ("__iter__",)):
+            raise Mismatch
+        return [convert(item) for item in value]
+
+    return to_list
+
+
+def _dict(convert_key: Converter, convert_item: Converter) -> Converter:
+    def to_dict(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, Mapping):
+            raise Mismatch
+        return {convert_key(key): convert_item(item) for key, item in value.items()}
+
+    return to_dict

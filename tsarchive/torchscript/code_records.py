@@ -1,0 +1,52 @@
+"""The code records of a container, and the version that their meaning depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tsarchive.container import Container
+from tsarchive.errors import FormatError, MissingRecordError
+
+# Where both are present, the first counts.
+_VERSION_RECORDS = (".data/version", "version")
+
+
+def format_version(container: Container) -> int:
+    """The number in the version record.
+
+    Raises MissingRecordError when there is none, FormatError when it is not a number.
+    """
+    name = next((name for name in _VERSION_RECORDS if name in container.records), None)
+    if name is None:
+        raise MissingRecordError(
+            "the archive has no version", record="version", hint="The file may be incomplete"
+        )
+    text = container.read(name).strip()
+    if not (text.isdigit() and len(text) < 10):
+        raise FormatError(f"the version is {text[:20]!r}, not a number", record=name)
+    return int(text)
+
+
+class CodeRecords(Mapping[str, str]):
+    """The code records of a container as text."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._names = [
+            name for name in container.records if name.startswith("code/") and name.endswith(".py")
+        ]
+        self._known = frozenset(self._names)
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._known:
+            raise KeyError(name)
+        return self._container.read(name).decode("utf-8", "surrogateescape")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
