@@ -193,6 +193,7 @@ INT = SimpleType("int")
 NONE = SimpleType("NoneType")
 NUMBER = SimpleType("number")
 PYOBJECT = SimpleType("PyObject")
+QSCHEME = SimpleType("QScheme")
 QUANTIZER = SimpleType("Quantizer")
 STORAGE = SimpleType("Storage")
 STREAM = SimpleType("Stream")
@@ -203,7 +204,7 @@ SIMPLE_TYPES = {
     simple.name: simple
     for simple in (
         ANY, ANY_CLASS, ANY_ENUM, ANY_LIST, ANY_TUPLE, BOOL, CAPSULE, COMPLEX, DEVICE, FLOAT,
-        GENERATOR, INT, NONE, NUMBER, PYOBJECT, QUANTIZER, STORAGE, STREAM, STRING, TENSOR,
+        GENERATOR, INT, NONE, NUMBER, PYOBJECT, QSCHEME, QUANTIZER, STORAGE, STREAM, STRING, TENSOR,
     )
 }  # fmt: skip
 HANDLE_KINDS = ("Future", "Await", "RRef")

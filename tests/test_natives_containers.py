@@ -41,6 +41,7 @@ def each(values, *pools):
 
 LIST_CALLS = {
     "aten::len.t": each(LISTS),
+    "aten::any.str": [(["", ""],), (["", "a"],)],
     "aten::list.t": each(LISTS),
     "aten::copy.t": each(LISTS),
     "aten::reverse.t": each(LISTS),
@@ -135,12 +136,13 @@ def dict_calls(name, key_type):
 
 
 DICT_OPERATORS = sorted(
-    {
-        key
-        for key in NATIVES
-        if "Dict(" in str(schemas().get(key)) and not key.endswith("::dict")
-    }
+    {key for key in NATIVES if "Dict(" in str(schemas().get(key)) and not key.endswith("::dict")}
 )
+
+
+def test_dict_without_arguments():
+    assert NATIVES["aten::dict"]() == {}
+    assert NATIVES["aten::len.any"]([1, "a"]) == 2
 
 
 @pytest.mark.parametrize("key", DICT_OPERATORS)
@@ -150,6 +152,7 @@ def test_dict_operators(key):
         check_script(key, *call)
 
 
+TENSORS_TO_SORT = [torch.tensor(2.5), torch.tensor(-1), torch.tensor(2)]
 SORTED_LISTS = {
     "int": [[3, -1, 3, INT_MIN, INT_MAX]],
     "bool": [[True, False, True]],
@@ -160,6 +163,7 @@ SORTED_LISTS = {
         [1.0, math.nan, 0.0, 2.0, math.nan, -1.0],
         [0.0, -0.0, 1.0, -0.0, 0.0],
     ],
+    "Tensor": [TENSORS_TO_SORT],
     "any": [[(2, "b"), (1, "z"), (2, "a")], [(1.0, (True, 3)), (1.0, (False, 4))]],
 }
 
@@ -187,8 +191,6 @@ def test_equal_tensors_end_where_torch_puts_them(numbers, reverse):
     NATIVES["aten::sort.Tensor"](ours, reverse)
     _, theirs = by_script("aten::sort.Tensor", tensors, reverse, types=("List[Tensor]",))
     assert list(map(id, ours)) == list(map(id, theirs))
-
-
 
 
 @torch.jit.script

@@ -38,6 +38,10 @@ PROPERTIES = sorted(
     and [str(a.type) for a in schema.arguments] == ["Tensor"]
     and not str(schema.returns[0].type).startswith(("Tensor", "t"))
 )
+SHAPE_QUERIES = (
+    *("size", "stride", "dim", "numel", "element_size", "storage_offset", "is_contiguous"),
+    *("is_floating_point", "is_complex", "len.Tensor"),
+)
 
 
 @pytest.mark.parametrize("name", TENSORS)
@@ -53,16 +57,9 @@ def test_name():
 
 
 @pytest.mark.parametrize("name", DENSE)
-@pytest.mark.parametrize(
-    "key",
-    [
-        *(f"aten::{name}" for name in ("size", "stride", "dim", "numel", "element_size")),
-        *("aten::storage_offset", "aten::is_contiguous", "aten::is_floating_point"),
-        *("aten::is_complex", "aten::len.Tensor"),
-    ],
-)
-def test_shape_queries(key, name):
-    check_script(key, TENSORS[name])
+@pytest.mark.parametrize("query", SHAPE_QUERIES)
+def test_shape_queries(query, name):
+    check_script(f"aten::{query}", TENSORS[name])
 
 
 @pytest.mark.parametrize("key", ["aten::size.int", "aten::stride.int"])
@@ -92,7 +89,10 @@ def test_dtype_numbers():
 
 @pytest.mark.parametrize("number", [5, 6, 7, 9, 10, 11, 15])
 def test_dtype_numbers_convert(number):
-    assert torch.ones(1).to(DTYPES[number]).dtype == torch.ops.aten.to.dtype(torch.ones(1), number).dtype
+    assert (
+        torch.ones(1).to(DTYPES[number]).dtype
+        == torch.ops.aten.to.dtype(torch.ones(1), number).dtype
+    )
 
 
 SCALARS = [
@@ -101,7 +101,12 @@ SCALARS = [
         *((v, torch.float32) for v in (1.75, -1.75, NAN, INF, 1e30, -0.0)),
         *((v, torch.float64) for v in (0.1, 2.0**63, -(2.0**63))),
         *((v, torch.int64) for v in (5, 2**63 - 1)),
-        *((True, torch.bool), (3, torch.uint8), (1 + 0j, torch.complex64), (1 + 2j, torch.complex128)),
+        *(
+            (True, torch.bool),
+            (3, torch.uint8),
+            (1 + 0j, torch.complex64),
+            (1 + 2j, torch.complex128),
+        ),
     )
 ]
 NOT_SCALARS = [torch.tensor([1.5]), torch.tensor([[2]]), torch.tensor(1.0, requires_grad=True)]

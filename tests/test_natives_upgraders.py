@@ -28,7 +28,9 @@ def with_options(calls, *options):
 MODES = ({"rounding_mode": "trunc"}, {"rounding_mode": "floor"}, {"rounding_mode": None})
 OUTS = ({"out": torch.empty(3)}, {"out": torch.empty(3, dtype=torch.int64)})
 NUMBERS = (2, -2.0, 3, 1j)
-FILLS = [(([2], value), {**FACTORY, "dtype": dtype}) for value in (1, 1.5) for dtype in (None, 4, 6)]
+FILLS = [
+    (([2], value), {**FACTORY, "dtype": dtype}) for value in (1, 1.5) for dtype in (None, 4, 6)
+]
 SPACES = [((0, 1.0, steps), FACTORY) for steps in (None, 3)]
 LOGSPACES = [((0, 2, steps, base), FACTORY) for steps in (None, 3) for base in (10.0, 2.0)]
 

@@ -1,0 +1,43 @@
+"""The ``tsarchive`` command. Each command has a module of its own, imported when it is used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+import tsarchive
+
+_COMMANDS = ("demo", "info", "tree", "code", "tensors", "run", "jitter")
+
+
+class _LazyGroup(click.Group):
+    """Imports the module of a command when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        found: click.Command = import_module(f"tsarchive.cli.{cmd_name}").command
+        return found
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tsarchive.__version__, prog_name="tsarchive")
+@click.option("--traceback", is_flag=True, help="Let errors end in a Python traceback.")
+@click.pass_context
+def main(ctx: click.Context, *, traceback: bool) -> None:
+    """Look into, run and compare TorchScript archives, without torch.jit.
+
+    \b
+    Examples:
+      tsarchive demo
+      tsarchive info model.pt
+      tsarchive run model.pt --random 1x3x224x224
+
+    Exit codes: 0 fine; 1 findings (bytes that change, outputs that differ); 2 unusable input or
+    arguments; 3 a defect of tsarchive itself.
+    """
+    ctx.obj = traceback

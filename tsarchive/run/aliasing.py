@@ -279,9 +279,7 @@ def _look_up(schema: FunctionSchema) -> OperatorAliases | None:
             )
     # Functions of TorchScript's own library write nothing, and may return what they are given.
     passed_on = _Role(frozenset("a"))
-    return OperatorAliases(
-        (passed_on,) * len(schema.arguments), (passed_on,) * len(schema.returns)
-    )
+    return OperatorAliases((passed_on,) * len(schema.arguments), (passed_on,) * len(schema.returns))
 
 
 def _is_conservative(schema: FunctionSchema) -> bool:

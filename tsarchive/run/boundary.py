@@ -7,18 +7,25 @@ copied on the way in and out, so neither side sees what the other does to them.
 
 from __future__ import annotations
 
-import copy
+import functools
 import inspect
+import keyword
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.errors import CallError
-from tsarchive.printer.schema import Argument, FunctionSchema
+from tsarchive.printer.graph import Function
+from tsarchive.printer.names import to_identifier
+from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import annotation
 
-from .conversion import Mismatch, converter, exporter
+from .conversion import Mismatch, export, holds_containers
+from .modules import takes_internal_call
 
-__all__ = ["Signature", "public_function"]
+if TYPE_CHECKING:
+    from .context import RunContext
+
+__all__ = ["Signature", "public_forward", "public_function", "public_method"]
 
 _MISSING: Final = object()
 
@@ -26,10 +33,17 @@ _MISSING: Final = object()
 class Signature:
     """The parameters of a function as Python callers see them, ``self`` left out."""
 
-    def __init__(self, name: str, schema: FunctionSchema, *, is_method: bool) -> None:
+    def __init__(
+        self, name: str, schema: FunctionSchema, context: RunContext, *, is_method: bool
+    ) -> None:
         self.name = name
+        self.is_method = is_method
         self.arguments = schema.arguments[1:] if is_method else schema.arguments
-        self._converters = [converter(argument.type) for argument in self.arguments]
+        self._converters = [context.converter(argument.type) for argument in self.arguments]
+        self._defaults = [
+            context.materialize(argument.default) if argument.has_default else _MISSING
+            for argument in self.arguments
+        ]
         self._positions = {argument.name: i for i, argument in enumerate(self.arguments)}
 
     def bind(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
@@ -60,10 +74,11 @@ class Signature:
         return found
 
     def _default(self, position: int) -> Any:
-        argument = self.arguments[position]
-        if not argument.has_default:
-            raise CallError(f"{self.name}() misses the argument {argument.name!r}")
-        return copy.deepcopy(argument.default)
+        default = self._defaults[position]
+        if default is _MISSING:
+            name = self.arguments[position].name
+            raise CallError(f"{self.name}() misses the argument {name!r}")
+        return export(default)
 
     def _convert(self, position: int, value: Any) -> Any:
         try:
@@ -75,18 +90,69 @@ class Signature:
                 f"argument {argument.name!r}, not {type(value).__name__!r}"
             ) from None
 
-    def shown(self, *, is_method: bool) -> inspect.Signature:
+    def shown(self) -> inspect.Signature:
         """The signature as ``inspect`` and ``help`` show it."""
-        own = [_parameter("self", inspect.Parameter.empty)] if is_method else []
-        shown = (
-            _parameter(
-                argument.name,
-                argument.default if argument.has_default else inspect.Parameter.empty,
-            )
-            for argument in self.arguments
-        )
-        return inspect.Signature([*own, *shown])
+        own = [_parameter("self", _MISSING)] if self.is_method else []
+        names = (argument.name for argument in self.arguments)
+        return inspect.Signature([*own, *map(_parameter, names, self._defaults)])
 
 
 def _parameter(name: str, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+    shown = f"{name}_" if keyword.iskeyword(name) else to_identifier(name)
+    return inspect.Parameter(
+        shown,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=inspect.Parameter.empty if default is _MISSING else default,
+    )
+
+
+def public_function(function: Function, raw: Callable[..., Any], context: RunContext) -> Any:
+    """``function`` for callers in Python; ``raw`` runs it without any conversion."""
+    signature = Signature(function.name, function.schema, context, is_method=False)
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return finish(raw(*signature.bind(arguments, keywords)))
+
+    finish = _export_of(function.schema)
+    return _described(call, function, signature)
+
+
+def public_method(function: Function, raw: Callable[..., Any], context: RunContext) -> Any:
+    """Like ``public_function``, as an attribute of the class."""
+    signature = Signature(function.name, function.schema, context, is_method=True)
+
+    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        return finish(raw(self, *signature.bind(arguments, keywords)))
+
+    finish = _export_of(function.schema)
+    return _described(call, function, signature)
+
+
+def public_forward(function: Function, raw: Callable[..., Any], context: RunContext) -> Any:
+    """Like ``public_method``, for the method that ``torch.nn.Module.__call__`` reaches."""
+    convert = public_method(function, raw, context)
+
+    @functools.wraps(convert)
+    def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        if takes_internal_call(self):
+            return raw(self, *arguments)
+        return convert(self, *arguments, **keywords)
+
+    return forward
+
+
+def _export_of(schema: FunctionSchema) -> Callable[[Any], Any]:
+    return export if holds_containers(schema.return_type) else _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _described(call: Any, function: Function, signature: Signature) -> Any:
+    module, _, name = function.qualified_name.rpartition(".")
+    call.__name__ = name
+    call.__qualname__ = name
+    call.__module__ = module
+    call.__signature__ = signature.shown()
+    return call

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-import operator
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from typing import Any
 
 import torch
 
+from tsarchive.printer.literals import can_be_inferred
+from tsarchive.printer.subtyping import unify_all
 from tsarchive.printer.types import (
     ANY,
     ANY_LIST,
@@ -26,7 +26,6 @@ from tsarchive.printer.types import (
     ClassType,
     DictType,
     EnumType,
-    InterfaceType,
     ListType,
     OptionalType,
     TupleType,
@@ -39,7 +38,7 @@ from .natives.dtypes import LAYOUTS, NUMBERS
 from .natives.narrowing import INT64_MAX, INT64_MIN
 from .typecheck import TypedDict, TypedList, is_instance, type_of
 
-__all__ = ["Mismatch", "converter", "export", "holds_containers"]
+__all__ = ["Converter", "Converters", "Mismatch", "export", "holds_containers"]
 
 Converter = Callable[[Any], Any]
 
@@ -52,7 +51,9 @@ class Mismatch(Exception):
 _INT_METHODS = ("__index__", "__int__")
 _FLOAT_METHODS = ("__float__", "__index__")
 _COMPLEX_METHODS = ("__complex__", "__float__", "__index__")
-_NO_NUMBERS = (str, bytes, Mapping, torch.Tensor)
+# Lists of these are not made of strings, dicts and tensors, though they can be iterated.
+_NUMBERS = frozenset({INT, FLOAT, BOOL, TENSOR})
+_NO_NUMBERS: tuple[type, ...] = (str, bytes, Mapping, torch.Tensor)
 
 
 def _has_any(value: Any, methods: Iterable[str]) -> bool:
@@ -188,17 +189,11 @@ def _infer_dict(value: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _common_type(items: list[Any]) -> Type:
-    """The type of all items, Optional when some are None. An empty list has none."""
-    types = dict.fromkeys(map(type_of, items))
-    if not types:
+    """The type that the items have in common. An empty list has none."""
+    found = unify_all(map(type_of, items)) if items else None
+    if found is None:
         raise Mismatch
-    has_none = types.keys() > {NONE}
-    if has_none:
-        del types[NONE]
-    if len(types) > 1:
-        raise Mismatch
-    (found,) = types
-    return OptionalType(found) if has_none else found
+    return found
 
 
 _SIMPLE: dict[Type, Converter] = {
@@ -217,25 +212,80 @@ _SIMPLE: dict[Type, Converter] = {
 }
 
 
-@cache
-def converter(type_: Type) -> Converter:
-    """The function that makes a value of ``type_`` of a Python value, or raises Mismatch."""
-    if type_ in _SIMPLE:
-        return _SIMPLE[type_]
-    match type_:
-        case OptionalType(element):
-            return _optional(converter(element))
-        case ListType(element):
-            return _list(element)
-        case DictType(key, item):
-            return _dict(converter(key), converter(item))
-        case TupleType():
-            return _tuple(type_)
-        case UnionType():
-            return lambda value: _checked(infer(value), type_)
-        case EnumType():
-            return lambda value: _member(value, type_)
-    return lambda value: _checked(value, type_)
+class Converters:
+    """Makes converters; ``python_class`` gives the classes of enums and named tuples."""
+
+    def __init__(self, python_class: Callable[[Type], type]) -> None:
+        self._python_class = python_class
+
+    def converter(self, type_: Type) -> Converter:
+        """The function that makes a value of ``type_`` of a Python value, or raises Mismatch."""
+        if type_ in _SIMPLE:
+            return _SIMPLE[type_]
+        match type_:
+            case OptionalType(element):
+                return _optional(self.converter(element))
+            case ListType():
+                return self._list(type_)
+            case DictType():
+                return self._dict(type_)
+            case TupleType():
+                return self._tuple(type_)
+            case EnumType():
+                return self._enum(type_)
+            case UnionType():
+                return lambda value: _checked(infer(value), type_)
+        return lambda value: _checked(value, type_)
+
+    def _list(self, type_: ListType) -> Converter:
+        convert = self.converter(type_.element)
+        refused = _NO_NUMBERS if type_.element in _NUMBERS else ()
+        is_telling = can_be_inferred(type_.element)
+
+        def to_list(value: Any) -> list[Any]:
+            if isinstance(value, refused) or not _has_any(value, ("__iter__",)):
+                raise Mismatch
+            items = [convert(item) for item in value]
+            return items if items and is_telling else TypedList(type_, items)
+
+        return to_list
+
+    def _dict(self, type_: DictType) -> Converter:
+        convert_key, convert_item = self.converter(type_.key), self.converter(type_.value)
+        is_telling = can_be_inferred(type_.value)
+
+        def to_dict(value: Any) -> dict[Any, Any]:
+            if not isinstance(value, Mapping):
+                raise Mismatch
+            items = {convert_key(key): convert_item(item) for key, item in value.items()}
+            return items if items and is_telling else TypedDict(type_, items)
+
+        return to_dict
+
+    def _tuple(self, type_: TupleType) -> Converter:
+        converters = tuple(map(self.converter, type_.elements))
+        make = self._python_class(type_)._make if type_.qualified_name else tuple
+
+        def to_tuple(value: Any) -> tuple[Any, ...]:
+            items = tuple(value) if _has_any(value, ("__iter__",)) else ()
+            if len(items) != len(converters):
+                raise Mismatch
+            return make(convert(item) for convert, item in zip(converters, items, strict=True))
+
+        return to_tuple
+
+    def _enum(self, type_: EnumType) -> Converter:
+        class_ = self._python_class(type_)
+
+        def to_member(value: Any) -> enum.Enum:
+            """A member of another class counts when name and value agree."""
+            if isinstance(value, class_):
+                return value
+            if not isinstance(value, enum.Enum) or type_.members.get(value.name) != value.value:
+                raise Mismatch
+            return class_[value.name]
+
+        return to_member
 
 
 def _checked(value: Any, type_: Type) -> Any:
@@ -248,22 +298,20 @@ def _optional(convert: Converter) -> Converter:
     return lambda value: None if value is None else convert(value)
 
 
-def _list(element: Type) -> Converter:
-    convert = converter(element)
-    refused = _NO_NUMBERS if element in (INT, FLOAT, BOOL, TENSOR) else ()
-
-    def to_list(value: Any) -> list[Any]:
-        if isinstance(value, refused) or not _has_any(value, ("__iter__",)):
-            raise Mismatch
-        return [convert(item) for item in value]
-
-    return to_list
+def holds_containers(type_: Type) -> bool:
+    """Whether a value of this type is, or holds, a list or dict that is copied on the way out."""
+    if type_ == ANY or isinstance(type_, ListType | DictType):
+        return True
+    return any(map(holds_containers, type_.parts())) and not isinstance(type_, ClassType)
 
 
-def _dict(convert_key: Converter, convert_item: Converter) -> Converter:
-    def to_dict(value: Any) -> dict[Any, Any]:
-        if not isinstance(value, Mapping):
-            raise Mismatch
-        return {convert_key(key): convert_item(item) for key, item in value.items()}
-
-    return to_dict
+def export(value: Any) -> Any:
+    """A copy of lists, dicts and tuples, at every depth; other values as they are."""
+    if isinstance(value, list):
+        return [export(item) for item in value]
+    if isinstance(value, dict):
+        return {key: export(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        items = map(export, value)
+        return tuple(items) if type(value) is tuple else type(value)(*items)
+    return value

@@ -32,7 +32,9 @@ __all__ = ["SlotKind", "get_slot", "set_slot", "slot_key", "slot_kind"]
 _PREFIX: Final = "slot:"
 # Members of torch.nn.Module that are slots of every module saved by TorchScript.
 _SHARED = frozenset({"training", "_is_full_backward_hook"})
-_MEMBERS_OF_MODULES = (frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()) - _SHARED
+_MEMBERS_OF_MODULES = (
+    frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()
+) - _SHARED
 _MEMBERS_OF_OBJECTS = frozenset(dir(object))
 
 

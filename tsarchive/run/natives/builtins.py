@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from tsarchive.errors import ScriptError
+from tsarchive.run.natives.bytestrings import encode
 from tsarchive.run.natives.searching import find
-from tsarchive.run.natives.strings import encode
 from tsarchive.run.natives.tensors import device, size
 from tsarchive.run.natives.values import identity
 

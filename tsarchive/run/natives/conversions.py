@@ -61,7 +61,7 @@ def int_of_string(a: str) -> int:
     if match is None:
         raise value_fault("stoll")
     digits = match[1].lstrip("+-").lstrip("0")
-    value = int(match[1]) if len(digits) < 20 else math.inf
+    value = int(match[1]) if len(digits) < 20 else INT64_MAX + 1
     if not INT64_MIN <= value <= INT64_MAX:
         raise index_fault("stoll")
     if match.end() != len(a):
@@ -123,4 +123,3 @@ def _complex(x: float, y: float) -> complex:
 for _real in ("int", "float", "bool"):
     for _imaginary in ("int", "float", "bool"):
         native(f"aten::Complex.{_real}_{_imaginary}")(_complex)
-

@@ -171,4 +171,3 @@ _KINDS: tuple[tuple[type, str], ...] = (
 def _kind(value: Any) -> str:
     """torch's name for the kind of a value."""
     return next((name for kind, name in _KINDS if isinstance(value, kind)), "Object")
-

@@ -60,11 +60,9 @@ def _median_to_first(items: list[T], first: int, last: int, less: Less[T]) -> No
     a, b, c = first + 1, first + (last - first) // 2, last - 1
     if not less(items[a], items[b]):
         a, b = b, a
-    if less(items[b], items[c]):
-        median = b
-    else:
-        median = c if less(items[a], items[c]) else a
-    items[first], items[median] = items[median], items[first]
+    if not less(items[b], items[c]):
+        b = c if less(items[a], items[c]) else a
+    items[first], items[b] = items[b], items[first]
 
 
 def _insertion_sort(items: list[T], less: Less[T]) -> None:

@@ -194,10 +194,12 @@ def total_of_complex(values: list[complex]) -> complex:
     return total
 
 
-def _enter_extremes(name: str, of_two: Callable[[Any, Any], bool], of_one: Callable[..., T]) -> None:
+def _enter_extremes(
+    name: str, of_two: Callable[[Any, Any], bool], of_one: Callable[..., T]
+) -> None:
     """min or max of one list, and of two lists, which are compared item by item."""
 
-    def of_list(values: list[T]) -> T:
+    def of_list(values: list[Any]) -> Any:
         if not values:
             raise ScriptError(f"{name}() arg is an empty sequence")
         return of_one(values)

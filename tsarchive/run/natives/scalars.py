@@ -159,9 +159,7 @@ def divide_with_remainder(x: float, y: float) -> tuple[float, float]:
 
 
 def _float_division_by_zero() -> ScriptError:
-    return ScriptError(
-        "ZeroDivisionError: float divmod()", exception="builtins.ZeroDivisionError"
-    )
+    return ScriptError("ZeroDivisionError: float divmod()", exception="builtins.ZeroDivisionError")
 
 
 def _finite_divmod(x: float, y: float) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from tsarchive.errors import ScriptError
 from tsarchive.run.natives.bytestrings import decode, encode, normalized, on_bytes
 from tsarchive.run.natives.faults import index_fault, type_fault
 from tsarchive.run.natives.slices import python_slice
-from tsarchive.run.natives.table import native
+from tsarchive.run.natives.table import N, native
 
 __all__ = ["byte_native"]
 
@@ -39,10 +39,10 @@ _AS_PYTHON_BYTES: dict[str, Callable[..., Any]] = {
 }
 
 
-def byte_native(*keys: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def byte_native(*keys: str) -> Callable[[N], N]:
     """Enter a function of bytes as a native of str."""
 
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(function: N) -> N:
         native(*keys)(on_bytes(function))
         return function
 
@@ -173,5 +173,3 @@ def replace(string: bytes, old: bytes, new: bytes, maximum: int) -> bytes:
     if maximum < 0:
         raise ScriptError("replacing the empty string needs a maximum count")
     return new * maximum + string
-
-

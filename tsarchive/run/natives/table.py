@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from tsarchive.errors import ArchiveError
 
 __all__ = ["NATIVES", "Native", "native"]
 
 Native = Callable[..., Any]
+N = TypeVar("N", bound=Native)
 
 _TABLE: dict[str, Native] = {}
 
@@ -24,10 +25,10 @@ plain ints of the archive. An operator that mutates a list or a dict mutates the
 """
 
 
-def native(*keys: str) -> Callable[[Native], Native]:
+def native(*keys: str) -> Callable[[N], N]:
     """Enter the decorated function into the table under every one of ``keys``."""
 
-    def enter(function: Native) -> Native:
+    def enter(function: N) -> N:
         for key in keys:
             if key in _TABLE:
                 raise ArchiveError(f"the native operator {key} is defined twice")

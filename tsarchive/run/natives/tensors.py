@@ -107,9 +107,7 @@ def _check_implicit(tensor: torch.Tensor) -> None:
     if tensor.requires_grad:
         raise ScriptError("Cannot input a tensor that requires grad as a scalar argument")
     if tensor.dim() != 0:
-        raise ScriptError(
-            "Cannot input a tensor of dimension other than 0 as a scalar argument"
-        )
+        raise ScriptError("Cannot input a tensor of dimension other than 0 as a scalar argument")
 
 
 @native("aten::IntImplicit")
@@ -308,7 +306,8 @@ def result_type(a: complex, b: complex) -> int:
 
 @native("aten::broadcast_shapes")
 def broadcast_shapes(a: list[int], b: list[int]) -> list[int]:
-    return list(torch.broadcast_shapes(a, b))
+    shape: torch.Size = torch.broadcast_shapes(a, b)  # type: ignore[no-untyped-call]
+    return list(shape)
 
 
 @native("aten::device")

@@ -1,0 +1,131 @@
+"""What we save of a live module, record by record, against what torch saves of it.
+
+Code and the order of records are those of torch's first save; pickles and storages those of its
+second save, which no longer depend on reference counts.
+"""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from conftest import records_of, torch_loaded, torch_saved
+
+import tsarchive
+
+
+def saved(module, **options) -> bytes:
+    buffer = io.BytesIO()
+    tsarchive.save(module, buffer, **options)
+    return buffer.getvalue()
+
+
+def is_settled_in_second_save(name: str) -> bool:
+    return name in ("data.pkl", "constants.pkl") or name.startswith(("data/", "constants/"))
+
+
+def expected_records(module) -> dict[str, bytes]:
+    first = torch_saved(module)
+    second = records_of(torch_saved(torch_loaded(first)))
+    return {
+        name: second[name] if is_settled_in_second_save(name) else content
+        for name, content in records_of(first).items()
+    }
+
+
+def comparable(records: dict[str, bytes]) -> dict[str, bytes]:
+    """Debug records and the id, which hashes them, are compared elsewhere."""
+    return {
+        name: content
+        for name, content in records.items()
+        if not name.endswith(".debug_pkl") and name != ".data/serialization_id"
+    }
+
+
+def test_records_equal_those_of_torch(case):
+    module = case.build()
+    assert comparable(records_of(saved(module))) == comparable(expected_records(module))
+
+
+def test_record_order_equals_that_of_torch(case):
+    module = case.build()
+    assert list(records_of(saved(module))) == list(records_of(torch_saved(module)))
+
+
+def test_saving_twice_gives_the_same_bytes(case):
+    module = case.build()
+    assert saved(module) == saved(module)
+
+
+NETWORKS = {
+    "lstm": (lambda: torch.nn.LSTM(3, 4, 2, bidirectional=True), [(5, 2, 3)]),
+    "gru": (lambda: torch.nn.GRU(3, 4), [(5, 2, 3)]),
+    "attention": (lambda: torch.nn.MultiheadAttention(8, 2), [(5, 2, 8), (5, 2, 8), (5, 2, 8)]),
+    "encoder": (
+        lambda: torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16), 2),
+        [(5, 2, 8)],
+    ),
+    "transformer": (lambda: torch.nn.Transformer(8, 2, 1, 1, 16), [(5, 2, 8), (5, 2, 8)]),
+    "convolution": (
+        lambda: torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3, padding="same", padding_mode="reflect"),
+            torch.nn.BatchNorm2d(4),
+            torch.nn.ReLU6(),
+            torch.nn.AdaptiveAvgPool2d(1),
+            torch.nn.Flatten(),
+            torch.nn.Dropout(0.3),
+        ),
+        [(1, 3, 8, 8)],
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*enable_nested_tensor.*:UserWarning")
+@pytest.mark.parametrize("kind", ["script", "trace"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_torch_networks(name, kind):
+    make, shapes = NETWORKS[name]
+    network = make().eval()
+    inputs = tuple(torch.randn(shape) for shape in shapes)
+    module = torch.jit.script(network) if kind == "script" else torch.jit.trace(network, inputs)
+    ours = saved(module)
+    assert comparable(records_of(ours)) == comparable(expected_records(module))
+    assert torch.equal(first(torch_loaded(ours)(*inputs)), first(module(*inputs)))
+
+
+def first(result):
+    return result if isinstance(result, torch.Tensor) else first(result[0])
+
+
+def test_debug_records_can_be_left_out(case):
+    names = records_of(saved(case.build(), debug=False))
+    assert not [name for name in names if name.endswith(".debug_pkl")]
+    assert "data.pkl" in names
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 12])
+def test_extra_files(count):
+    module = torch.jit.script(torch.nn.ReLU())
+    files = {f"notes/{number}.txt": f"text {number}" for number in range(count)}
+    theirs = io.BytesIO()
+    torch.jit.save(module, theirs, _extra_files=files)
+    ours = saved(module, extra_files=files)
+    assert list(records_of(ours)) == list(records_of(theirs.getvalue()))
+    read = dict.fromkeys(files, "")
+    torch.jit.load(io.BytesIO(ours), _extra_files=read)
+    assert {name: bytes(text, "utf-8") for name, text in files.items()} == read
+
+
+def test_a_plain_module_is_refused():
+    with pytest.raises(tsarchive.SaveError, match="has no TorchScript code"):
+        saved(torch.nn.ReLU())
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(b"old")
+    with pytest.raises(tsarchive.SaveError):
+        tsarchive.save(torch.nn.ReLU(), path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,59 @@
+"""The grammar of operator schemas, against every schema that torch has."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tsarchive.errors import FormatError
+from tsarchive.printer.schema import FunctionSchema, parse_schema, parse_schema_with
+from tsarchive.printer.types import ClassType, annotation
+
+
+def parsed(schema) -> FunctionSchema:
+    return parse_schema_with(str(schema), lambda name: ClassType(name, is_native=True))
+
+
+def facts(schema: FunctionSchema) -> list[tuple]:
+    return [
+        (a.name, annotation(a.type), a.kwarg_only, a.repeat, a.is_out, a.is_write, a.has_default)
+        for a in schema.arguments
+    ]
+
+
+def test_every_schema_of_torch():
+    for schema in torch._C._jit_get_all_schemas():
+        ours = parsed(schema)
+        assert (ours.name, ours.overload) == (schema.name, schema.overload_name)
+        assert facts(ours) == [
+            (
+                a.name, a.type.annotation_str, a.kwarg_only, a.N, a.is_out, a.is_write,
+                a.has_default_value(),
+            )
+            for a in schema.arguments
+        ], str(schema)  # fmt: skip
+        assert [annotation(r.type) for r in ours.returns] == [
+            r.type.annotation_str for r in schema.returns
+        ]
+
+
+def same(ours, theirs) -> bool:
+    both_nan = ours != ours and theirs != theirs
+    return both_nan or (type(ours) is type(theirs) and ours == theirs)
+
+
+def test_every_default_of_torch():
+    for schema in torch._C._jit_get_all_schemas():
+        for ours, theirs in zip(parsed(schema).arguments, schema.arguments, strict=True):
+            if theirs.has_default_value():
+                assert same(ours.default, theirs.default_value), str(schema)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "f(", "f(Tensor x) ->", "f(Tensor x -> Tensor", "f(Tensor x=) -> Tensor",
+     "f(Odd x) -> int", "f(Tensor x) -> Tensor Tensor Tensor", "f(int x=@) -> int"],
+)  # fmt: skip
+def test_text_outside_the_grammar(text):
+    with pytest.raises(FormatError, match="schema"):
+        parse_schema(text)

@@ -1,0 +1,121 @@
+"""``tsarchive code``: the source that an archive holds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from difflib import get_close_matches
+from textwrap import dedent
+
+import click
+
+from tsarchive.archive import Archive
+from tsarchive.cli.command import Command, file_argument, json_option
+from tsarchive.cli.definitions import Definition, all_definitions, matching
+from tsarchive.cli.output import console, print_json, table
+from tsarchive.cli.text import visible
+from tsarchive.kinds import require_torchscript
+
+_CANDIDATES_SHOWN = 10
+
+
+@click.command(cls=Command)
+@file_argument
+@click.argument("name", required=False)
+@click.option("--list", "only_list", is_flag=True, help="List the names in place of the source.")
+@json_option
+def command(file: str, name: str | None, *, only_list: bool, as_json: bool) -> None:
+    """Show the source in FILE: all of it or, with NAME, a record, class, function or method.
+
+    NAME may be the end of a name when only one name ends so. In a pipe the source comes out
+    byte for byte as it is in the archive. Does not import torch.
+
+    \b
+    Examples:
+      tsarchive code model.pt
+      tsarchive code model.pt --list
+      tsarchive code model.pt __torch__.models.Net.forward
+      tsarchive code model.pt Net.forward
+    """
+    import tsarchive
+
+    with tsarchive.open(file) as archive:
+        candidates = _candidates(archive)
+    if name is not None:
+        chosen = [_one(name, candidates)]
+    else:
+        chosen = [found for found in candidates if only_list or found.kind == "record"]
+    if as_json:
+        print_json({"file": file, "code": [_document(found, only_list) for found in chosen]})
+    elif only_list:
+        _show_names(chosen)
+    else:
+        _show_source(chosen)
+
+
+def _candidates(archive: Archive) -> list[Definition]:
+    if not archive.code:
+        require_torchscript(archive.kind, archive.records)
+    return list(all_definitions(archive.code))
+
+
+def _one(name: str, candidates: list[Definition]) -> Definition:
+    found = matching(name, candidates)
+    if len(found) == 1:
+        return found[0]
+    names = [candidate.qualified_name for candidate in found or candidates]
+    if found:
+        problem = f"{len(found)} names end with {name!r}: {_listed(names)}. Give more of the name."
+    else:
+        near = get_close_matches(name, names, n=3, cutoff=0.5)
+        problem = f"the archive defines no {name!r}. " + (
+            f"Similar: {_listed(near)}." if near else "'--list' lists the names."
+        )
+    raise click.BadParameter(visible(problem), param_hint="NAME")
+
+
+def _listed(names: list[str]) -> str:
+    left = len(names) - _CANDIDATES_SHOWN
+    return ", ".join(names[:_CANDIDATES_SHOWN]) + (f" and {left} more" if left > 0 else "")
+
+
+def _document(found: Definition, only_list: bool) -> dict[str, object]:
+    """One piece of source as JSON. The text is left out of lists."""
+    document = asdict(found)
+    document["name"] = document.pop("qualified_name")
+    if only_list:
+        del document["text"]
+    return document
+
+
+def _show_names(chosen: Iterable[Definition]) -> None:
+    names = table("kind", "name", "record", "line", right=("line",))
+    for found in chosen:
+        if found.kind != "record":
+            names.add_row(
+                found.kind, visible(found.qualified_name), visible(found.record), str(found.line)
+            )
+    console().print(names)
+
+
+def _show_source(chosen: list[Definition]) -> None:
+    if not sys.stdout.isatty():
+        click.echo(b"\n".join(_source_bytes(found) for found in chosen), nl=False)
+        return
+    for found in chosen:
+        _highlight(found)
+
+
+def _source_bytes(found: Definition) -> bytes:
+    text = found.text if found.text.endswith("\n") else f"{found.text}\n"
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _highlight(found: Definition) -> None:
+    from rich.syntax import Syntax
+
+    out = console()
+    out.print(f"# {visible(found.record)}, line {found.line}", style="dim")
+    text = visible(dedent(found.text).rstrip("\n"))
+    out.print(Syntax(text, "python", theme="ansi_dark", background_color="default"))

@@ -1,0 +1,72 @@
+"""What all commands share: exit codes, the FILE argument, --json, and how errors end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from tsarchive.cli.failures import describe, report
+from tsarchive.errors import ArchiveError
+
+FINDINGS = 1
+UNUSABLE = 2
+DEFECT = 3
+INTERRUPTED = 130
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Command(click.Command):
+    """Reports errors in a few lines on stderr or, with --json, as a document on stdout."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        as_json = "--json" in args
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            if not as_json:
+                raise
+            report(describe(error), as_json=True)
+            raise click.exceptions.Exit(UNUSABLE) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except Exception as error:
+            _end(ctx, error)
+
+
+def _end(ctx: click.Context, error: Exception) -> NoReturn:
+    if ctx.obj:
+        raise error
+    as_json = bool(ctx.params.get("as_json"))
+    if isinstance(error, click.UsageError) and not as_json:
+        raise error
+    facts = describe(error)
+    file = ctx.params.get("file")
+    report(facts, as_json=as_json, file=str(file) if file else None)
+    expected = isinstance(error, (ArchiveError, OSError, click.ClickException))
+    ctx.exit(UNUSABLE if expected else DEFECT)
+
+
+def file_argument(function: _F) -> _F:
+    """The archive that a command is about."""
+    return click.argument("file", type=click.Path())(function)
+
+
+def json_option(function: _F) -> _F:
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
+    )(function)

@@ -1,0 +1,161 @@
+"""What ``tsarchive info`` reports, collected without torch and without running anything."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import tsarchive
+from tsarchive.archive import Archive
+from tsarchive.cli.definitions import CLASS, FUNCTION, METHOD, definitions
+from tsarchive.cli.objects import NATIVE_PREFIX, objects_of, storages_of
+from tsarchive.cli.operators import native_classes_in, operators_in
+from tsarchive.cli.records import GROUPS, group_of, method_name
+from tsarchive.container import Record
+from tsarchive.errors import MissingRecordError
+from tsarchive.kinds import TORCHSCRIPT
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """Records of one purpose: their number, their bytes, and their bytes in the file."""
+
+    records: int
+    bytes: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFacts:
+    """What the code says. ``operators`` counts the places that name an operator.
+
+    ``has_traced_inputs``: torch.jit.trace made the module and left its example inputs. A traced
+    module that was loaded and saved again has lost them.
+    """
+
+    main_class: str
+    has_traced_inputs: bool
+    modules: int
+    classes: int
+    methods: int
+    functions: int
+    native_classes: tuple[str, ...]
+    operators: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """Tensors that attributes hold. ``bytes`` counts shared storages once; ``dtypes`` counts
+    tensors, ``devices`` storages."""
+
+    count: int
+    parameters: int
+    parameter_elements: int
+    bytes: int
+    dtypes: Mapping[str, int]
+    devices: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything; ``program`` and ``tensors`` are None unless ``kind`` is torchscript."""
+
+    file: str
+    bytes: int
+    kind: str
+    format_version: int | None
+    root: str
+    byte_order: str | None
+    serialization_id: str | None
+    compression: Mapping[str, int]
+    groups: Mapping[str, GroupFacts]
+    program: ProgramFacts | None
+    tensors: TensorFacts | None
+
+
+def facts_of_file(file: str) -> Facts:
+    """Open the file and collect. Raises ArchiveError and OSError."""
+    with tsarchive.open(file) as archive:
+        records = archive.records.values()
+        is_torchscript = archive.kind == TORCHSCRIPT
+        return Facts(
+            file=file,
+            bytes=os.path.getsize(file),
+            kind=archive.kind,
+            format_version=_version(archive),
+            root=archive.container.root,
+            byte_order=_text(archive, "byteorder"),
+            serialization_id=_text(archive, ".data/serialization_id"),
+            compression=dict(Counter(method_name(record.method) for record in records)),
+            groups=_groups(records),
+            program=_program(archive) if is_torchscript else None,
+            tensors=_tensors(archive) if is_torchscript else None,
+        )
+
+
+def _version(archive: Archive) -> int | None:
+    try:
+        return archive.format_version
+    except MissingRecordError:
+        return None
+
+
+def _text(archive: Archive, name: str) -> str | None:
+    if name not in archive.records:
+        return None
+    return archive.read(name).decode("ascii", "backslashreplace").strip()
+
+
+def _groups(records: Iterable[Record]) -> dict[str, GroupFacts]:
+    members: dict[str, list[Record]] = {name: [] for name in GROUPS}
+    for record in records:
+        members[group_of(record.name)].append(record)
+    return {
+        name: GroupFacts(
+            len(found),
+            sum(record.size for record in found),
+            sum(record.stored_size for record in found),
+        )
+        for name, found in members.items()
+        if found
+    }
+
+
+def _program(archive: Archive) -> ProgramFacts:
+    objects = list(objects_of(archive.root))
+    native = {name for o in objects if (name := o.cls.qualified_name).startswith(NATIVE_PREFIX)}
+    kinds: Counter[str] = Counter()
+    operators: Counter[str] = Counter()
+    for record, text in archive.code.items():
+        kinds.update(found.kind for found in definitions(record, text))
+        operators.update(operators_in(text))
+        native |= native_classes_in(text)
+    return ProgramFacts(
+        main_class=archive.root.cls.qualified_name,
+        has_traced_inputs="traced_inputs.pkl" in archive.records,
+        modules=sum(archive.class_of(o).is_module for o in objects),
+        classes=kinds[CLASS],
+        methods=kinds[METHOD],
+        functions=kinds[FUNCTION],
+        native_classes=tuple(sorted(name.removeprefix(NATIVE_PREFIX) for name in native)),
+        operators=dict(operators),
+    )
+
+
+def _tensors(archive: Archive) -> TensorFacts:
+    infos = archive.tensors.values()
+    parameters = [info for info in infos if info.is_parameter]
+    storages = storages_of(archive.root)
+    return TensorFacts(
+        count=len(infos),
+        parameters=len(parameters),
+        parameter_elements=sum(math.prod(info.shape) for info in parameters),
+        bytes=sum(
+            record.size for name, record in archive.records.items() if name.startswith("data/")
+        ),
+        dtypes=dict(Counter(info.dtype for info in infos)),
+        devices=dict(Counter(storages.values())),
+    )

@@ -1,0 +1,83 @@
+"""Errors for people and for programs: what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import click
+
+from tsarchive.cli.output import console, print_json
+from tsarchive.cli.text import visible
+from tsarchive.errors import ArchiveError
+
+
+class Failure(TypedDict):
+    """An error as the value of ``error`` in a JSON document."""
+
+    type: str
+    message: str
+    record: str | None
+    line: int | None
+    offset: int | None
+    limit: int | None
+    hint: str | None
+
+
+def describe(error: Exception) -> Failure:
+    """The parts of an error; a defect, which is neither of the known ones, says what it is."""
+    name = type(error).__name__
+    if isinstance(error, ArchiveError):
+        return Failure(
+            type=name,
+            message=error.message,
+            record=error.record,
+            line=getattr(error, "line", None),
+            offset=error.offset,
+            limit=error.limit,
+            hint=error.hint,
+        )
+    if isinstance(error, click.ClickException):
+        return failure(name, error.format_message())
+    if isinstance(error, OSError):
+        return failure(name, _system_message(error))
+    hint = "This is a defect of tsarchive: 'tsarchive --traceback COMMAND ...' shows where"
+    return failure(name, f"unexpected {name}: {error}", hint)
+
+
+def failure(type_: str, message: str, hint: str | None = None) -> Failure:
+    """A failure that concerns no place in an archive."""
+    return Failure(
+        type=type_, message=message, record=None, line=None, offset=None, limit=None, hint=hint
+    )
+
+
+def _system_message(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def report(facts: Failure, *, as_json: bool, file: str | None = None) -> None:
+    """Print to stdout as JSON, or to stderr as a few lines."""
+    if as_json:
+        print_json({"error": {**facts, "file": file}})
+        return
+    message = facts["message"]
+    named = f"{file}: {message}" if file and not message.startswith(file) else message
+    err = console(stderr=True)
+    err.print(f"error: {visible(named)}", style="bold red", soft_wrap=True)
+    where = place(facts)
+    if where:
+        err.print(f"  where: {visible(where)}", soft_wrap=True)
+    if facts["hint"]:
+        err.print(f"  hint:  {visible(facts['hint'])}", soft_wrap=True)
+
+
+def place(facts: Failure) -> str:
+    """``record data.pkl, line 3``; empty when the error is about no place."""
+    parts = (
+        ("record", facts["record"]),
+        ("line", facts["line"]),
+        ("offset", facts["offset"]),
+        ("limit", facts["limit"]),
+    )
+    return ", ".join(f"{label} {value}" for label, value in parts if value is not None)

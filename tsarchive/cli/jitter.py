@@ -1,0 +1,98 @@
+"""``tsarchive jitter``: does saving, loading and saving again give the same bytes?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tsarchive.cli.command import FINDINGS, UNUSABLE, Command, json_option
+from tsarchive.cli.failures import describe, report
+from tsarchive.cli.output import console, print_json
+from tsarchive.cli.text import first_bytes, size, visible
+from tsarchive.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from tsarchive import JitterReport, RecordDifference
+
+
+@click.command(cls=Command)
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool) -> None:
+    """Load each FILE, save it, load that and save it again; compare the two saves.
+
+    Nothing is written to disk and torch.jit loads nothing. The exit code is 1 when a byte
+    changes, 2 when a file cannot be loaded.
+
+    \b
+    Examples:
+      tsarchive jitter model.pt
+      tsarchive jitter models/*.pt --json
+    """
+    results = [_check(file, as_json=as_json) for file in files]
+    if as_json:
+        print_json({"files": results})
+    if any("error" in result for result in results):
+        ctx.exit(UNUSABLE)
+    if not all(result["stable"] for result in results):
+        ctx.exit(FINDINGS)
+
+
+def _check(file: str, *, as_json: bool) -> dict[str, Any]:
+    import tsarchive
+
+    try:
+        found = tsarchive.check_jitter(file)
+    except (ArchiveError, OSError) as error:
+        facts = describe(error)
+        if not as_json:
+            report(facts, as_json=False, file=file)
+        return {"file": file, "error": facts}
+    if not as_json:
+        _show(file, found)
+    return {"file": file, **document(found.stable, found.nbytes, found.records)}
+
+
+def document(
+    stable: bool, nbytes: int, records: tuple[RecordDifference, ...]
+) -> dict[str, Any]:
+    """A comparison of two saves as JSON; bytes are ASCII text with escapes."""
+    return {
+        "stable": stable,
+        "bytes": nbytes,
+        "records": [
+            {
+                "record": difference.record,
+                "offset": difference.offset,
+                "first": first_bytes(difference.first),
+                "second": first_bytes(difference.second),
+            }
+            for difference in records
+        ],
+    }
+
+
+def _show(file: str, found: JitterReport) -> None:
+    out = console()
+    if found.stable:
+        out.print(f"{visible(file)}: stable, {size(found.nbytes)}", style="green")
+        return
+    out.print(f"{visible(file)}: the second save differs", style="bold red")
+    if not found.records:
+        out.print("  no record differs: headers, padding or the order of records do")
+        return
+    for line in difference_lines(found.records[0]):
+        out.print(f"  {line}")
+    if len(found.records) > 1:
+        out.print(f"  and {len(found.records) - 1:,} more; --json lists them")
+
+
+def difference_lines(difference: RecordDifference) -> list[str]:
+    """Where two saves part, and what each has there."""
+    sides = (("first save: ", difference.first), ("second save:", difference.second))
+    return [
+        f"record {visible(difference.record)}, offset {difference.offset}",
+        *(f"{label} {first_bytes(side) or 'no such record'}" for label, side in sides),
+    ]

@@ -1,0 +1,100 @@
+"""``tsarchive tensors``: the tensors that modules of an archive hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tsarchive.cli.command import Command, file_argument, json_option
+from tsarchive.cli.output import console, print_json, table
+from tsarchive.cli.text import plural, shape, size, visible
+
+if TYPE_CHECKING:
+    from tsarchive import TensorInfo
+
+    Named = tuple[str, TensorInfo]
+
+_ORDERS: dict[str, Callable[[Named], Any]] = {
+    "size": lambda named: (-named[1].nbytes, named[0]),
+    "name": lambda named: named[0],
+}
+
+
+@click.command(cls=Command)
+@file_argument
+@click.option(
+    "--sort", type=click.Choice([*_ORDERS]), help="Largest first, or by name.  [default: as in FILE]"
+)
+@click.option("--match", metavar="GLOB", help="Only names that fit, such as 'layer1.*.weight'.")
+@json_option
+def command(file: str, *, sort: str | None, match: str | None, as_json: bool) -> None:
+    """List the tensors in FILE: name, dtype, shape, bytes, record, parameter or buffer.
+
+    A tensor that is not a parameter counts as buffer. Does not import torch.
+
+    \b
+    Examples:
+      tsarchive tensors model.pt --sort size
+      tsarchive tensors model.pt --match '*.weight'
+    """
+    import tsarchive
+
+    with tsarchive.open(file) as archive:
+        found = list(archive.tensors.items())
+    if match is not None:
+        found = [named for named in found if fnmatchcase(named[0], match)]
+    if sort is not None:
+        found.sort(key=_ORDERS[sort])
+    if as_json:
+        print_json({"file": file, "tensors": [_document(*n) for n in found], "total": _total(found)})
+    else:
+        _show(found)
+
+
+def _role(info: TensorInfo) -> str:
+    return "parameter" if info.is_parameter else "buffer"
+
+
+def _document(name: str, info: TensorInfo) -> dict[str, Any]:
+    return {
+        "name": name,
+        "dtype": info.dtype,
+        "shape": info.shape,
+        "strides": info.strides,
+        "bytes": info.nbytes,
+        "record": info.storage,
+        "role": _role(info),
+    }
+
+
+def _total(found: list[Named]) -> dict[str, int]:
+    return {
+        "tensors": len(found),
+        "elements": sum(math.prod(info.shape) for _, info in found),
+        "bytes": sum(info.nbytes for _, info in found),
+    }
+
+
+def _show(found: list[Named]) -> None:
+    rows = table("name", "dtype", "shape", "bytes", "record", "role", right=("bytes",))
+    for name, info in found:
+        rows.add_row(
+            visible(name),
+            info.dtype,
+            shape(info.shape),
+            f"{info.nbytes:,}",
+            info.storage or "several",
+            _role(info),
+        )
+    total = _total(found)
+    out = console()
+    out.print(rows)
+    out.print(
+        f"total: {plural(total['tensors'], 'tensor')}, {plural(total['elements'], 'element')}, "
+        f"{size(total['bytes'])}",
+        style="bold",
+    )

@@ -1,0 +1,46 @@
+"""Numbers and names as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def size(nbytes: int) -> str:
+    """``1.4 MiB``; exact below 1 KiB."""
+    amount, unit = float(nbytes), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.1f} {_UNITS[unit]}" if unit else f"{nbytes} bytes"
+
+
+def duration(seconds: float) -> str:
+    """Milliseconds below one second."""
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
+
+
+def shape(sizes: Sequence[int]) -> str:
+    """``1x3x64x64``; ``scalar`` for a tensor without dimensions."""
+    return "x".join(map(str, sizes)) or "scalar"
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 class``, ``2 classes``."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"
+
+
+def visible(text: str, *, keep: str = "\n") -> str:
+    """The text with escapes in place of what a terminal would act on.
+
+    Names and source come from the file, which may not be friendly.
+    """
+    return "".join(
+        char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text
+    )
+
+
+def first_bytes(data: bytes | None) -> str | None:
+    """Bytes as ASCII with escapes; None stays None."""
+    return None if data is None else ascii(data)[2:-1]

@@ -1,0 +1,102 @@
+"""``tsarchive tree``: the modules of an archive as a tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tsarchive.cli.command import Command, file_argument, json_option
+from tsarchive.cli.output import console, print_json
+from tsarchive.cli.text import plural, size, visible
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tsarchive import ModuleInfo
+
+
+@click.command(cls=Command)
+@file_argument
+@click.option(
+    "--depth", type=click.IntRange(min=0), metavar="N", help="Show N levels below the root."
+)
+@json_option
+def command(file: str, *, depth: int | None, as_json: bool) -> None:
+    """Show the modules of FILE: name, class, methods, parameters and bytes.
+
+    Figures count the module and everything below it; a module that is used in two places
+    appears, and counts, twice. Does not import torch.
+
+    \b
+    Examples:
+      tsarchive tree model.pt
+      tsarchive tree model.pt --depth 1
+    """
+    import tsarchive
+
+    with tsarchive.open(file) as archive:
+        root = archive.tree()
+    if as_json:
+        print_json({"file": file, "root": document(root, depth)})
+    else:
+        _show(root, depth)
+
+
+def totals(module: ModuleInfo) -> tuple[int, int]:
+    """Parameter elements and bytes of a module with everything below it."""
+    parameters, nbytes = module.parameters, module.nbytes
+    for child in module.children:
+        more_parameters, more_bytes = totals(child)
+        parameters, nbytes = parameters + more_parameters, nbytes + more_bytes
+    return parameters, nbytes
+
+
+def document(module: ModuleInfo, depth: int | None) -> dict[str, Any]:
+    """The JSON form. ``parameters`` and ``bytes`` are the module's own, ``total_*`` are not.
+
+    ``children`` is null where the depth ends the listing.
+    """
+    total_parameters, total_bytes = totals(module)
+    return {
+        "name": module.name,
+        "class": module.qualified_class,
+        "methods": list(module.methods),
+        "parameters": module.parameters,
+        "bytes": module.nbytes,
+        "total_parameters": total_parameters,
+        "total_bytes": total_bytes,
+        "children": None
+        if depth == 0
+        else [document(child, _below(depth)) for child in module.children],
+    }
+
+
+def _below(depth: int | None) -> int | None:
+    return None if depth is None else depth - 1
+
+
+def _show(root: ModuleInfo, depth: int | None) -> None:
+    from rich.tree import Tree
+
+    shown = Tree(_label(root), guide_style="dim")
+    pending = [(shown, root, depth)]
+    while pending:
+        branch, module, left = pending.pop()
+        if left == 0:
+            continue
+        for child in module.children:
+            pending.append((branch.add(_label(child)), child, _below(left)))
+    console().print(shown)
+
+
+def _label(module: ModuleInfo) -> Text:
+    from rich.text import Text
+
+    parameters, nbytes = totals(module)
+    label = Text(visible(module.name or "(root)"), style="bold")
+    label.append(f"  {visible(module.qualified_class)}", style="cyan")
+    label.append(f"  {plural(parameters, 'parameter')}, {size(nbytes)}", style="default")
+    if module.methods:
+        label.append(f"  {visible(', '.join(module.methods))}", style="dim")
+    return label

@@ -1,0 +1,240 @@
+"""Statements without blocks: assignments, returns, expressions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from tsarchive.printer.graph import Node, Value
+from tsarchive.printer.subtyping import is_subtype
+from tsarchive.printer.types import NONE, ClassType, ListType, TupleType, Type
+
+from .arithmetic import BINARY
+from .calls import positional
+from .environment import shown
+from .expressions import Expressions
+from .references import Reference, Results, Typed, typed
+
+StatementHandler = Callable[["Statements", ast.stmt], None]
+
+
+def has_meaning(name: str) -> bool:
+    """Whether a name tells something; ``_0`` and such only number values."""
+    return not (name.startswith("_") and (len(name) == 1 or name[1:].isdigit()))
+
+
+class Statements(Expressions):
+    """Compiles the statements of one function.
+
+    ``handlers`` says how; ``returned`` is the value of the return statement, once it was met.
+    """
+
+    handlers: dict[type[ast.stmt], StatementHandler]
+
+    def block(self, body: Sequence[ast.stmt]) -> None:
+        for statement in body:
+            handler = self.handlers.get(type(statement))
+            if handler is None:
+                self.refuse(statement, f"a statement {type(statement).__name__}")
+            handler(self, statement)
+
+    def bind(self, name: str, reference: Reference, node: ast.AST) -> None:
+        """Assign without annotation."""
+        outer = self.scope.find_outside(name)
+        if outer is not None:
+            reference = self._reassigned(name, outer, reference, node)
+        self.scope.bind(name, reference)
+
+    def _reassigned(
+        self, name: str, outer: Reference, reference: Reference, node: ast.AST
+    ) -> Reference:
+        """A name of an outer block keeps its type there: the value must fit it."""
+        if not isinstance(outer, Typed) or not isinstance(reference, Typed | Results):
+            raise self.error(node, f"{name!r} cannot be assigned again inside a block")
+        given = self.as_value(reference, node)
+        converted = self.convert(given, outer.type)
+        if converted is None:
+            raise self.error(
+                node,
+                f"{name!r} was of type {shown(outer.type)}, "
+                f"but is assigned a value of type {shown(given.type)}",
+            )
+        return converted
+
+    def declare(self, name: str, given: Typed, type_: Type, node: ast.AST) -> None:
+        """Assign with annotation."""
+        if self.scope.find_outside(name) is not None:
+            raise self.error(node, f"{name!r} is defined in an outer block: it has a type already")
+        if given.is_empty_list and isinstance(type_, ListType):
+            given = self.list_of(type_.element, ())
+        if not is_subtype(given.type, type_):
+            raise self.error(
+                node,
+                f"{name!r} is annotated with {shown(type_)}, "
+                f"but is assigned a value of type {shown(given.type)}",
+            )
+        self.scope.bind(name, given._replace(type=type_))
+
+    def fresh_name(self, value: Value, name: str, since: int) -> None:
+        """Name a value after the variable that holds it first.
+
+        ``since`` is the number of nodes in the block before the value was computed: older
+        values, and those of other blocks, are only aliases.
+        """
+        if not has_meaning(name) or value.node not in self.scope.block.nodes[since:]:
+            return
+        # The variable's name is what was printed; that of the attribute is only a proposal.
+        if value.name is None or value.node.kind == "prim::GetAttr":
+            value.name = name
+
+    def _assign(self, node: ast.Assign) -> None:
+        if len(node.targets) == 1:
+            self._assign_to(node.targets[0], node.value)
+            return
+        reference = self.expression(node.value)
+        for target in node.targets:
+            self._store(target, reference, len(self.scope.block.nodes))
+
+    def _assign_to(self, target: ast.expr, value: ast.expr) -> None:
+        since = len(self.scope.block.nodes)
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            self._assign_pairwise(target, value)
+            return
+        if isinstance(target, ast.Attribute):
+            base = self.expression(target.value)
+            self._set_attribute(target, base, self.value(value, self._slot_type(target, base)))
+            return
+        constants = len(self.frame.constants)
+        reference = self.expression(value)
+        self._store(target, reference, since)
+        if isinstance(target, ast.Name) and isinstance(reference, Typed):
+            self._name_constant(reference.value, target.id, constants)
+
+    def _name_constant(self, value: Value, name: str, before: int) -> None:
+        is_new = len(self.frame.constants) > before and value.node.is_constant
+        if is_new and value.name is None and has_meaning(name) and self._at_top():
+            value.name = name
+
+    def _at_top(self) -> bool:
+        return self.scope.block is self.frame.body
+
+    def _assign_pairwise(self, target: ast.Tuple, value: ast.Tuple) -> None:
+        """``a, b = x, y``: no tuple is made."""
+        if len(target.elts) != len(value.elts):
+            raise self.error(target, f"{len(value.elts)} values for {len(target.elts)} names")
+        references = [self.expression(element) for element in value.elts]
+        for element, reference in zip(target.elts, references, strict=True):
+            self._store(element, reference, len(self.scope.block.nodes))
+
+    def _store(self, target: ast.expr, reference: Reference, since: int) -> None:
+        match target:
+            case ast.Name(name):
+                if isinstance(reference, Typed):
+                    self.fresh_name(reference.value, name, since)
+                self.bind(name, reference, target)
+            case ast.Tuple(elements):
+                self._unpack(elements, reference, target, since)
+            case ast.Attribute():
+                base = self.expression(target.value)
+                self._set_attribute(target, base, self.as_value(reference, target))
+            case ast.Subscript():
+                self._set_element(target, self.as_value(reference, target))
+            case _:
+                self.refuse(target, "an assignment to this")
+
+    def _unpack(
+        self, targets: Sequence[ast.expr], reference: Reference, node: ast.AST, since: int
+    ) -> None:
+        if isinstance(reference, Results):
+            parts = [typed(value) for value in reference.values]
+        else:
+            parts = self._parts(self.as_value(reference, node), len(targets), node)
+        if len(parts) != len(targets):
+            raise self.error(node, f"{len(parts)} values to unpack into {len(targets)} names")
+        for target, part in zip(targets, parts, strict=True):
+            self._store(target, part, since)
+
+    def _parts(self, given: Typed, count: int, node: ast.AST) -> list[Typed]:
+        if isinstance(given.type, TupleType):
+            return self.unpack(given)
+        if isinstance(given.type, ListType):
+            types = [given.type.element] * count
+            made = self.append("prim::ListUnpack", [given.value], *types)
+            return [typed(value) for value in made.outputs]
+        raise self.error(node, f"a value of type {shown(given.type)} cannot be unpacked")
+
+    def _slot_type(self, target: ast.Attribute, base: Reference) -> Type | None:
+        if isinstance(base, Typed) and isinstance(base.type, ClassType):
+            slot = base.type.attributes.get(target.attr)
+            return slot and slot.type
+        return None
+
+    def _set_attribute(self, target: ast.Attribute, base: Reference, given: Typed) -> None:
+        object_ = self.as_value(base, target)
+        wanted = self._slot_type(target, object_)
+        if wanted is None:
+            raise self.error(target, f"{shown(object_.type)} has no attribute {target.attr!r}")
+        converted = self.convert(given, wanted)
+        if converted is None:
+            raise self.error(
+                target,
+                f"attribute {target.attr!r} is of type {shown(wanted)}, not {shown(given.type)}",
+            )
+        self.append("prim::SetAttr", [object_.value, converted.value], name=target.attr)
+
+    def _set_element(self, target: ast.Subscript, given: Typed) -> None:
+        base = self.value(target.value)
+        arguments = positional(base, self.value(target.slice), given)
+        self.call_operator("aten::_set_item", arguments, target)
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is None:
+            self.refuse(node, "a declaration without value")
+        type_ = self.type_of(node.annotation)
+        since = len(self.scope.block.nodes)
+        if isinstance(node.target, ast.Attribute):
+            base = self.expression(node.target.value)
+            self._set_attribute(node.target, base, self.value(node.value, type_))
+            return
+        if not isinstance(node.target, ast.Name):
+            self.refuse(node, "an annotation of this")
+        given = self.value(node.value, type_)
+        self.fresh_name(given.value, node.target.id, since)
+        self.declare(node.target.id, given, type_, node)
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        """``x += y`` is ``x = x.add_(y)`` for tensors and lists, ``x = x + y`` for others."""
+        kind = BINARY[type(node.op)]
+        load = ast.copy_location(_as_load(node.target), node.target)
+        left, right = self.value(load), self.value(node.value)
+        if left.type == _TENSOR or isinstance(left.type, ListType):
+            kind = _IN_PLACE.get(kind, kind)
+        result = self.operator_value(kind, positional(left, right), node)
+        self._store(node.target, result, len(self.scope.block.nodes))
+
+    def _expression_statement(self, node: ast.Expr) -> None:
+        self.expression(node.value)
+
+    def _pass(self, node: ast.Pass) -> None:
+        pass
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(target), mode="eval").body
+
+
+from tsarchive.printer.types import TENSOR as _TENSOR  # noqa: E402
+
+_IN_PLACE = {
+    "aten::add": "aten::add_", "aten::sub": "aten::sub_", "aten::mul": "aten::mul_",
+    "aten::div": "aten::div_", "aten::remainder": "aten::fmod_",
+}  # fmt: skip
+
+PLAIN_STATEMENTS: dict[type[ast.stmt], StatementHandler] = {
+    ast.Assign: Statements._assign,
+    ast.AnnAssign: Statements._annotated,
+    ast.AugAssign: Statements._augmented,
+    ast.Expr: Statements._expression_statement,
+    ast.Pass: Statements._pass,
+}  # type: ignore[dict-item]
+_ = (Node, NONE)
