@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .graph import Block, Value
-from .types import TENSOR, OptionalType, TupleType, Type
+from .types import TENSOR, ClassType, OptionalType, TupleType, Type
 
 _BIAS_OUTPUT = 1
 
@@ -30,9 +30,12 @@ def _is_held(value: Value) -> bool:
 def _is_unpacking(value: Value) -> bool:
     """``conv2d_unpack(packed)`` and ``packed.unpack()`` give a fresh weight and the own bias."""
     node = value.node
-    if node.kind == "prim::CallMethod":
-        return node.name == "unpack"
-    return node.kind.startswith("quantized::") and node.kind.endswith("_unpack")
+    if node.kind != "prim::CallMethod":
+        return node.kind.startswith("quantized::") and node.kind.endswith("_unpack")
+    owner = node.input.type
+    if isinstance(owner, ClassType) and not owner.is_native and node.name in owner.methods:
+        return _is_unpacking(owner.methods[node.name].graph.returns[0])
+    return node.name == "unpack"
 
 
 def held_by_native(state: Type) -> tuple[int, ...]:

@@ -151,4 +151,4 @@ def _normalized(lines: list[str]) -> str:
     indent = definition[: len(definition) - len(definition.lstrip())]
     if not indent:
         return "".join(lines)
-    return "".join(line if line.startswith(indent) else indent + line.lstrip() for line in lines)
+    return "".join(line if line.startswith(indent) else indent + line for line in lines)

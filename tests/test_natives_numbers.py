@@ -2,9 +2,10 @@
 
 import itertools
 import math
+import re
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_natives_oracle import (
     FLOATS,
@@ -20,6 +21,7 @@ from test_natives_oracle import (
     schemas,
 )
 
+from tsarchive.errors import ScriptError
 from tsarchive.run.natives import NATIVES
 
 VALUES = {
@@ -62,16 +64,12 @@ def calls(key):
     return [call for call in itertools.product(*pools) if not kills_the_process(key, call)]
 
 
+# Operators that change the list given, or have a result of another kind: other tests compare them.
+ELSEWHERE = re.compile(r"aten::(sort\.|remove\.|set_grad_enabled|Size)|prim::NumToTensor")
 NUMERIC = sorted(
     key
     for key in NATIVES
-    if key.startswith(("aten::", "prim::"))
-    and "_tensor" not in key
-    and schemas()[key].arguments
-    and {str(a.type) for a in schemas()[key].arguments} <= set(VALUES)
-    and not key.startswith(("aten::sort.", "aten::remove.int", "aten::set_grad", "aten::Size"))
-    and key not in ("aten::remove.float", "aten::remove.bool", "prim::NumToTensor.Scalar")
-    and key != "prim::NumToTensor.bool"
+    if {*argument_types(key)} <= {*VALUES} and argument_types(key) and not ELSEWHERE.match(key)
 )
 
 
@@ -80,3 +78,64 @@ def test_equals_torch_on_edge_values(key):
     for call in calls(key):
         ours, theirs = by_native(key, *map(copied, call)), by_operator(key, *call)
         assert same(ours, theirs), (key, call, ours, theirs)
+
+
+ANY_INT = st.integers(INT_MIN, INT_MAX)
+OF_TWO_INTS = sorted(
+    key
+    for key in NUMERIC
+    if argument_types(key) == ["int", "int"] and key not in OWN_VALUES
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(OF_TWO_INTS), ANY_INT, ANY_INT)
+def test_equals_torch_on_any_ints(key, a, b):
+    assume(not kills_the_process(key, (a, b)))
+    ours, theirs = by_native(key, a, b), by_operator(key, a, b)
+    assert same(ours, theirs), (ours, theirs)
+
+
+OF_FLOATS = sorted(
+    key for key in NUMERIC if set(argument_types(key)) == {"float"} and key not in OWN_VALUES
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from(OF_FLOATS), st.data())
+def test_equals_torch_on_any_floats(key, data):
+    arguments = [data.draw(st.floats(width=64)) for _ in argument_types(key)]
+    ours, theirs = by_native(key, *arguments), by_operator(key, *arguments)
+    assert same(ours, theirs), (arguments, ours, theirs)
+
+
+@given(ANY_INT)
+def test_ints_become_floats_as_in_torch(value):
+    assert same(by_native("aten::Float.int", value), by_operator("aten::Float.int", value))
+
+
+@pytest.mark.parametrize(
+    ("key", "arguments", "message"),
+    [
+        ("aten::remainder.int", (1, 0), "integer modulo by zero"),
+        ("aten::remainder", (1, 0), "integer modulo by zero"),
+        ("aten::__round_to_zero_floordiv.int", (1, 0), "division by 0"),
+        ("aten::floordiv.int", (INT_MIN, -1), "does not fit in 64 bits"),
+        ("aten::divmod.int", (INT_MIN, -1), "does not fit in 64 bits"),
+    ],
+)
+def test_divisions_that_end_torchs_process_raise(key, arguments, message):
+    with pytest.raises(ScriptError, match=message):
+        NATIVES[key](*arguments)
+
+
+@pytest.mark.parametrize("a", [1j, 2 + 1j])
+def test_scalars_may_be_complex(a):
+    for key in COMPLEX_SCALARS:
+        for b in (1j, 2, 0.5):
+            assert same(by_native(key, a, b), by_operator(key, a, b))
+
+
+def test_very_long_strings_of_digits():
+    assert by_native("aten::Int.str", "0" * 5000 + "7") == 7
+    assert by_native("aten::Int.str", "9" * 5000) == Failed("stoll")

@@ -5,8 +5,9 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_natives_oracle import Failed, argument_types, by_native, check_script, schemas
+from test_natives_oracle import argument_types, check_script, schemas
 
+from tsarchive.errors import ScriptError
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.bytestrings import decode, encode, normalized
 
@@ -100,3 +101,49 @@ def result_type(key):
 def test_equals_torch(key):
     for call in OWN_CALLS.get(key) or itertools.product(*pools(key)):
         check_script(key, *call, result=result_type(key))
+
+
+@given(st.binary())
+def test_every_byte_string_has_one_text(data):
+    text = decode(data)
+    assert encode(text) == data
+    assert normalized(text) == text
+
+
+@given(st.binary(max_size=6), st.binary(max_size=6))
+def test_joined_bytes_have_the_same_text_as_whole_ones(a, b):
+    assert NATIVES["aten::add.str"](decode(a), decode(b)) == decode(a + b)
+    assert NATIVES["aten::join"]("", [decode(a), decode(b)]) == decode(a + b)
+
+
+BYTES = st.text(st.sampled_from("aAbé \t\n-9\udcff"), max_size=8)
+POSITION = st.integers(-12, 12)
+OF_TEXTS = sorted(set(STRING_OPERATORS) - set(OWN_CALLS))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(OF_TEXTS), BYTES, BYTES, POSITION, POSITION)
+def test_equals_torch_on_any_text(key, text, part, first, second):
+    kinds = argument_types(key)
+    texts, positions = iter((text, part)), iter((first, second))
+    call = [next(texts if kind == "str" else positions) for kind in kinds]
+    call = [bool(v) if kind == "bool" else v for v, kind in zip(call, kinds, strict=True)]
+    check_script(key, *call, result=result_type(key))
+
+
+@pytest.mark.parametrize(
+    ("key", "arguments", "message"),
+    [
+        ("aten::count", ("ab", "", 0, -1), "the empty string cannot be counted"),
+        ("aten::replace", ("ab", "", "x", -1), "needs a maximum count"),
+        ("aten::rsplit", ("ab", "", -1), "ValueError: empty separator"),
+    ],
+)
+def test_searches_that_torch_never_ends_raise(key, arguments, message):
+    with pytest.raises(ScriptError, match=message):
+        NATIVES[key](*arguments)
+
+
+def test_padding_to_less_than_nothing():
+    """torch asks for 2**64 bytes of memory here."""
+    assert NATIVES["aten::center"]("ab", -1, " ") == "ab"

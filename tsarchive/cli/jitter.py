@@ -9,7 +9,7 @@ import click
 from tsarchive.cli.command import FINDINGS, UNUSABLE, Command, json_option
 from tsarchive.cli.failures import describe, report
 from tsarchive.cli.output import console, print_json
-from tsarchive.cli.text import first_bytes, size, visible
+from tsarchive.cli.text import escaped, size, visible
 from tsarchive.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -66,12 +66,16 @@ def document(
             {
                 "record": difference.record,
                 "offset": difference.offset,
-                "first": first_bytes(difference.first),
-                "second": first_bytes(difference.second),
+                "first": _escaped(difference.first),
+                "second": _escaped(difference.second),
             }
             for difference in records
         ],
     }
+
+
+def _escaped(data: bytes | None) -> str | None:
+    return None if data is None else escaped(data)
 
 
 def _show(file: str, found: JitterReport) -> None:
@@ -94,5 +98,11 @@ def difference_lines(difference: RecordDifference) -> list[str]:
     sides = (("first save: ", difference.first), ("second save:", difference.second))
     return [
         f"record {visible(difference.record)}, offset {difference.offset}",
-        *(f"{label} {first_bytes(side) or 'no such record'}" for label, side in sides),
+        *(f"{label} {_side(side)}" for label, side in sides),
     ]
+
+
+def _side(data: bytes | None) -> str:
+    if data is None:
+        return "no such record"
+    return escaped(data) or "the end of the record"

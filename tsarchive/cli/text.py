@@ -41,6 +41,6 @@ def visible(text: str, *, keep: str = "\n") -> str:
     )
 
 
-def first_bytes(data: bytes | None) -> str | None:
-    """Bytes as ASCII with escapes; None stays None."""
-    return None if data is None else ascii(data)[2:-1]
+def escaped(data: bytes) -> str:
+    """Bytes as ASCII text with escapes."""
+    return ascii(data)[2:-1]

@@ -20,7 +20,7 @@ from tsarchive.run.natives.table import native
 __all__ = ["checked_int"]
 
 _SPACE = r"[ \t\n\v\f\r]*"
-_INTEGER = re.compile(_SPACE + r"([+-]?[0-9]+)")
+_INTEGER = re.compile(_SPACE + r"([+-]?)(?=[0-9])0*([0-9]*)")
 _FLOAT = re.compile(
     _SPACE + r"([+-]?)(?:"
     r"(?P<word>inf(?:inity)?|nan)(?:(?<=nan)\([A-Za-z0-9_]*\))?"
@@ -28,6 +28,7 @@ _FLOAT = re.compile(
     r"|(?P<decimal>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?))",
     re.IGNORECASE | re.ASCII,
 )
+_TOO_MANY_DIGITS = 20
 _SMALLEST_NORMAL = sys.float_info.min
 
 native("aten::Int.bool")(int)
@@ -60,8 +61,8 @@ def int_of_string(a: str) -> int:
     match = _INTEGER.match(a)
     if match is None:
         raise value_fault("stoll")
-    digits = match[1].lstrip("+-").lstrip("0")
-    value = int(match[1]) if len(digits) < 20 else INT64_MAX + 1
+    sign, digits = match.groups()
+    value = int(f"{sign}0{digits}") if len(digits) < _TOO_MANY_DIGITS else INT64_MAX + 1
     if not INT64_MIN <= value <= INT64_MAX:
         raise index_fault("stoll")
     if match.end() != len(a):

@@ -11,8 +11,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tsarchive.errors import ScriptError
 from tsarchive.run.natives.delegation import guarded, overload
+from tsarchive.run.natives.faults import division_fault
 from tsarchive.run.natives.integers import floor_divide, remainder, wrapping
 from tsarchive.run.natives.table import Native, native
 
@@ -154,12 +154,9 @@ def absolute(a: float) -> float:
 @native("aten::divmod.float")
 def divide_with_remainder(x: float, y: float) -> tuple[float, float]:
     if y == 0:
-        raise _float_division_by_zero()
-    return _divmod(x, y)
-
-
-def _float_division_by_zero() -> ScriptError:
-    return ScriptError("ZeroDivisionError: float divmod()", exception="builtins.ZeroDivisionError")
+        raise division_fault("ZeroDivisionError: float divmod()")
+    result: tuple[float, float] = _divmod(x, y)
+    return result
 
 
 def _finite_divmod(x: float, y: float) -> tuple[float, float]:

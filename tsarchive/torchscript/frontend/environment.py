@@ -31,7 +31,7 @@ class Frame:
         self.constants: dict[Any, Value] = {}
         self.captured: dict[Value, Value] = {}
         self.temporary: list[tuple[Block, Node]] = []
-        self.conditions: list[Node] = []
+        self.conditions: list[tuple[Node, Value]] = []
 
     def constant(self, value: Any, type_: Type) -> Value:
         key = (constant_key(value), type_)
@@ -51,8 +51,8 @@ class Frame:
 
     def finish(self) -> Block:
         """The body, after what turned out to be unused is removed."""
-        for loop in reversed(self.conditions):
-            drop_condition_variable(loop)
+        for loop, param in reversed(self.conditions):
+            drop_condition_variable(loop, param)
         for block, node in reversed(self.temporary):
             if node in block.nodes and not any(value.uses for value in node.outputs):
                 node.drop_inputs()
@@ -61,22 +61,19 @@ class Frame:
         return self.body
 
 
-def drop_condition_variable(loop: Node) -> None:
-    """Stop carrying the variable of ``while c``, when nothing but the loop itself reads it.
-
-    Its slot is the first carried one.
-    """
+def drop_condition_variable(loop: Node, param: Value) -> None:
+    """Stop carrying the variable of ``while c``, when nothing but the loop itself reads it."""
     (body,) = loop.blocks
-    param, output = body.params[1], loop.outputs[0]
-    if param.uses or output.uses:
+    position = body.params.index(param)
+    if param.uses or loop.outputs[position - 1].uses:
         return
-    for node, offset in ((loop, 2), (body.return_node, 1)):
+    # Before the carried values come the trip count and the condition, and the condition.
+    for node, offset in ((loop, position + 1), (body.return_node, position)):
         kept = [value for index, value in enumerate(node.inputs) if index != offset]
         node.drop_inputs()
         for value in kept:
             node.add_input(value)
-    body.params.remove(param)
-    loop.outputs.remove(output)
+    del body.params[position], loop.outputs[position - 1]
 
 
 def constant_key(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from typing import ClassVar
 
 from tsarchive.errors import SourceError
 from tsarchive.printer.schema import NO_DEFAULT
@@ -59,13 +60,18 @@ _ROOTS: dict[str, Reference] = {
     "__torch__": Namespace("__torch__"),
 }
 _NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
+_Handler = Callable[["Expressions", ast.expr, Type | None], Reference]
 _CLOSURE_TYPES = {Special.FORK: "Future", Special.AWAITABLE: "Await"}
 
 
 class Expressions(Attributes, Builtins):
+    """Compiles expressions; ``expression_handlers`` says how."""
+
+    expression_handlers: ClassVar[dict[type[ast.expr], _Handler]]
+
     def expression(self, node: ast.expr, hint: Type | None = None) -> Reference:
         """What an expression denotes; ``hint`` is the type that literals should take."""
-        handler = _HANDLERS.get(type(node))
+        handler = self.expression_handlers.get(type(node))
         if handler is None:
             self.refuse(node, f"a {type(node).__name__}")
         return handler(self, node, hint)
@@ -319,8 +325,7 @@ def decide_isinstance(actual: Type, types: tuple[Type, ...]) -> bool | None:
     return False
 
 
-_Handler = Callable[[Expressions, ast.expr, Type | None], Reference]
-_HANDLERS: dict[type[ast.expr], _Handler] = {
+Expressions.expression_handlers = {
     ast.Name: Expressions._name,
     ast.Attribute: Expressions._attribute,
     ast.Constant: Expressions._constant,

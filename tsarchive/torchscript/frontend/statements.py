@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from tsarchive.printer.graph import Node, Value
 from tsarchive.printer.subtyping import is_subtype
@@ -29,7 +30,7 @@ class Statements(Expressions):
     ``handlers`` says how; ``returned`` is the value of the return statement, once it was met.
     """
 
-    handlers: dict[type[ast.stmt], StatementHandler]
+    handlers: ClassVar[dict[type[ast.stmt], StatementHandler]]
 
     def block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -129,6 +130,8 @@ class Statements(Expressions):
     def _store(self, target: ast.expr, reference: Reference, since: int) -> None:
         match target:
             case ast.Name(name):
+                if isinstance(reference, Results):
+                    reference = self.as_value(reference, target)
                 if isinstance(reference, Typed):
                     self.fresh_name(reference.value, name, since)
                 self.bind(name, reference, target)

@@ -1,0 +1,48 @@
+"""Names in generated Python source. Nothing else of an archive reaches that source as code."""
+
+from __future__ import annotations
+
+import keyword
+from collections import defaultdict
+from typing import Any
+
+from tsarchive.printer.names import to_identifier
+
+__all__ = ["Globals", "LocalNames"]
+
+_LONGEST = 60
+
+
+class LocalNames:
+    """Makes identifiers unique within one generated source."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set(keyword.kwlist)
+        self._next: defaultdict[str, int] = defaultdict(lambda: 1)
+
+    def unique(self, candidate: str) -> str:
+        """An identifier like ``candidate``, whatever text that is, which nothing else has."""
+        base = to_identifier(candidate)[:_LONGEST]
+        name = base
+        while name in self._used:
+            name = f"{base}_{self._next[base]}"
+            self._next[base] += 1
+        self._used.add(name)
+        return name
+
+
+class Globals:
+    """The objects that a generated source refers to, by name."""
+
+    def __init__(self, names: LocalNames) -> None:
+        self.values: dict[str, Any] = {}
+        self._names = names
+        self._known: dict[int, str] = {}
+
+    def name(self, candidate: str, value: Any) -> str:
+        """The name of ``value``; the same object gets one name."""
+        found = self._known.get(id(value))
+        if found is None:
+            found = self._known[id(value)] = self._names.unique(candidate)
+            self.values[found] = value
+        return found
