@@ -97,9 +97,9 @@ class Adopter:
         if kind == "TupleType" and name.startswith("Tuple["):
             return TupleType(tuple(map(self.type, type_.elements())))
         known = self._named.setdefault(name, [])
-        for theirs, ours in known:
+        for theirs, adopted in known:
             if theirs == type_:
-                return ours
+                return adopted
         if kind == "FunctionType":
             ours: Type = self._free_function(name).type
             known.append((type_, ours))
@@ -332,12 +332,10 @@ class Adopter:
             return found
         for name, slot in class_.attributes.items():
             inner = place.then(Attr(name))
-            is_object = isinstance(slot.type, ClassType) and not slot.type.is_native
-            found.slots[name] = (
-                self._object_at(inner, slot.type)
-                if is_object
-                else self.value(self._probe.read(inner), slot.type)
-            )
+            if isinstance(slot.type, ClassType) and not slot.type.is_native:
+                found.slots[name] = self._object_at(inner, slot.type)
+            else:
+                found.slots[name] = self.value(self._probe.read(inner), slot.type)
             self._sharing.note(found.slots, name, slot.type, inner)
         return found
 
@@ -347,7 +345,7 @@ class Adopter:
     @cached_property
     def _probe(self) -> Probe:
         first_same = torch.jit.CompilationUnit(FIRST_SAME).first_same
-        return Probe(torch._C, lambda type_: list(self.type(type_).attributes), first_same)  # type: ignore[attr-defined]
+        return Probe(torch._C, lambda type_: list(self.type(type_).attributes), first_same)
 
 
 _TYPE_BUILDERS: dict[str, Callable[..., Type]] = {
@@ -390,17 +388,17 @@ def _python_enum(qualified_name: str) -> type[enum.Enum]:
     return found  # type: ignore[no-any-return]
 
 
-def adopt_module(module: torch.jit.ScriptModule) -> ObjectValue:
+def adopt_module(module: Any) -> ObjectValue:
     """Adopt a scripted or traced module: its object graph, with classes and code attached."""
     return Adopter().root(module._c)
 
 
-def adopt_function(function: torch.jit.ScriptFunction[..., Any]) -> Function:
+def adopt_function(function: Any) -> Function:
     """Adopt a scripted or traced function."""
     return Adopter().function(function, function.qualified_name)
 
 
-def adopt_placeholder(function: torch.jit.ScriptFunction[..., Any]) -> ObjectValue:
+def adopt_placeholder(function: Any) -> ObjectValue:
     """A function as the ``forward`` of a module without state, the form in which it is saved.
 
     The schema is made anew from the graph, so defaults are lost, as they are in torch.
@@ -429,7 +427,7 @@ def is_script_function(value: Any) -> bool:
     return isinstance(value, torch.jit.ScriptFunction)
 
 
-def adopt_traced(module: torch.jit.ScriptModule) -> dict[str, list[Any]]:
+def adopt_traced(module: Any) -> dict[str, list[Any]]:
     """The example inputs that tracing stored, by method name; empty for other modules."""
     adopter = Adopter()
     stored = module._c._retrieve_traced_inputs()
@@ -445,19 +443,19 @@ _ENTRY_POINTS = (
 )  # fmt: skip
 
 
-def script(module: torch.nn.Module) -> torch.jit.ScriptModule:
+def script(module: torch.nn.Module) -> Any:
     """Compile ``module`` with torch.jit, so that there is something to save."""
-    return torch.jit.script(module)  # type: ignore[no-any-return]
+    return torch.jit.script(module)
 
 
-def peer_save(module: torch.jit.ScriptModule, path: str) -> None:
+def peer_save(module: Any, path: str) -> None:
     """Save with torch.jit itself."""
     torch.jit.save(module, path)
 
 
-def peer_load(path: str) -> torch.jit.ScriptModule:
+def peer_load(path: str) -> Any:
     """Load with torch.jit itself."""
-    return torch.jit.load(path)  # type: ignore[no-any-return]
+    return torch.jit.load(path)  # type: ignore[no-untyped-call]
 
 
 def forbid_torch_jit() -> None:

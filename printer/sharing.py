@@ -33,7 +33,7 @@ class Sharing:
 
         Only values that look the same can be the same, so those are compared.
         """
-        value = holder[key]  # type: ignore[index]
+        value = holder[key]
         match type_, value:
             case ListType(element), list() if value:
                 self._group("list", value).append(_Held(holder, key, place))

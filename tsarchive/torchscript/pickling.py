@@ -32,7 +32,7 @@ from tsarchive.torchscript.tensors import TensorWriter
 
 _JIT = "torch.jit._pickle"
 _TAG = Global(_JIT, "restore_type_tag")
-_LIST_BUILDERS = {
+_LIST_BUILDERS: dict[Type, Global] = {
     INT: Global(_JIT, "build_intlist"),
     FLOAT: Global(_JIT, "build_doublelist"),
     BOOL: Global(_JIT, "build_boollist"),

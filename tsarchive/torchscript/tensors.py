@@ -64,7 +64,7 @@ class TensorWriter:
     def _view(self, tensor: torch.Tensor) -> list[Value]:
         return [
             self._storage(tensor),
-            tensor.storage_offset(),
+            int(tensor.storage_offset()),
             MarkedTuple(tensor.size()),
             MarkedTuple(tensor.stride()),
         ]
@@ -112,11 +112,11 @@ class TensorWriter:
 
     def _sparse(self, tensor: torch.Tensor) -> Reduce:
         if tensor.layout == torch.sparse_coo:
-            kind, parts = _SPARSE_COO, (tensor._indices(), tensor._values())
+            kind, parts = _SPARSE_COO, [tensor._indices(), tensor._values()]
         else:
             kind = _SPARSE_CSR
-            parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
-        arguments = [
+            parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+        arguments: list[Value] = [
             kind,
             MarkedTuple(tensor.size()),
             tensor.requires_grad,
@@ -132,7 +132,7 @@ def storage_bytes(tensor: torch.Tensor) -> memoryview:
         return memoryview(b"")
     storage = tensor.untyped_storage()
     if storage.device.type != "cpu":
-        storage = storage.cpu()
+        storage = storage.cpu()  # type: ignore[no-untyped-call]
     size = storage.nbytes()
     if size == 0:
         return memoryview(b"")
@@ -220,9 +220,9 @@ class TensorReader:
         storage, dtype = self.storage(storage_id)
         self._check_view(storage.nbytes() // dtype.itemsize, offset, size, stride)
         tensor = torch.empty(0, dtype=dtype, device=storage.device)
-        tensor.set_(storage, offset, size, stride)  # type: ignore[call-overload]
+        tensor.set_(storage, offset, size, stride)
         if flags:
-            torch._utils.set_tensor_metadata(tensor, dict(flags))
+            torch._utils.set_tensor_metadata(tensor, dict(flags))  # type: ignore[no-untyped-call]
         tensor.requires_grad_(requires_grad)
         return tensor
 
@@ -276,15 +276,19 @@ class TensorReader:
                 )
             case _:
                 raise self._error("a quantizer is malformed")
-        tensor.set_(storage, offset, size, stride)  # type: ignore[call-overload]
+        tensor.set_(storage, offset, size, stride)
         return tensor.requires_grad_(requires_grad)
 
     def sparse(self, kind: int, size: tuple[int, ...], grad: bool, *parts: Any) -> torch.Tensor:
         *tensors, _hooks = parts
         if kind == _SPARSE_COO and len(tensors) == 2:
-            tensor = torch.sparse_coo_tensor(*tensors, size, check_invariants=True)
+            tensor = torch.sparse_coo_tensor(
+                tensors[0], tensors[1], size=size, check_invariants=True
+            )
         elif kind == _SPARSE_CSR and len(tensors) == 3:
-            tensor = torch.sparse_csr_tensor(*tensors, size, check_invariants=True)
+            tensor = torch.sparse_csr_tensor(
+                tensors[0], tensors[1], tensors[2], size=size, check_invariants=True
+            )
         else:
             raise self._error(f"a sparse tensor of unknown layout {kind}")
         return tensor.requires_grad_(grad)
@@ -304,10 +308,10 @@ _BUILDERS: dict[str, Callable[..., torch.Tensor]] = {
 def storage_over(data: Any, size: int, dtype: torch.dtype) -> torch.UntypedStorage:
     """A storage over the first ``size`` bytes of a buffer: a view when it is aligned."""
     if size == 0:
-        return torch.UntypedStorage(0)
+        return torch.UntypedStorage(0)  # type: ignore[no-untyped-call]
     storage = torch.frombuffer(data, dtype=torch.uint8, count=size).untyped_storage()
     aligned = storage.data_ptr() % max(dtype.itemsize, 1) == 0
-    return storage if aligned else storage.clone()
+    return storage if aligned else storage.clone()  # type: ignore[no-untyped-call]
 
 
 def parse_device(text: str) -> torch.device | None:
