@@ -10,7 +10,7 @@ from tsarchive.errors import SaveError
 from .graph import Node, Value, must_be_none
 from .literals import Literals, can_be_inferred, string_text
 from .names import is_identifier
-from .ranges import Range, TaggedText
+from .ranges import TaggedText
 from .schema import FunctionSchema
 from .types import (
     NONE,
@@ -29,7 +29,7 @@ Part = str | TaggedText
 
 
 class Expressions:
-    """Prints expressions of one code record; ``range`` is where the current node came from."""
+    """Prints expressions of one code record; ``owner`` is the node that is being printed."""
 
     def __init__(
         self, literals: Literals, rename: Rename, depend: Callable[[NamedType], None]
@@ -37,7 +37,7 @@ class Expressions:
         self.literals = literals
         self.rename = rename
         self.depend = depend
-        self.range: Range | None = None
+        self.owner: Node | None = None
         self.identifiers: dict[Value, str] = {}
         self.stored: dict[Value, TaggedText] = {}
 
@@ -45,7 +45,7 @@ class Expressions:
         text = TaggedText()
         for part in parts:
             if isinstance(part, str):
-                text.write(part, self.range)
+                text.write(part, self.owner)
             else:
                 text.append(part)
         return text
@@ -67,8 +67,10 @@ class Expressions:
         return annotation(type_, self.rename)
 
     def expression(self, node: Node) -> TaggedText:
-        handler = _BY_KIND.get(node.kind, Expressions._operator)
-        return handler(self, node)
+        text = _BY_KIND.get(node.kind, Expressions._operator)(self, node)
+        if node.kind not in _WITHOUT_LOCATION:
+            text.mark(_location(node, str(text)), node)
+        return text
 
     def _constant(self, node: Node) -> TaggedText:
         type_ = node.output.type
@@ -93,9 +95,9 @@ class Expressions:
         return self.build(f"{name}(", *self.list_of(node.inputs), ")")
 
     def _get_item(self, node: Node) -> TaggedText:
-        base = str(self.use(node.inputs[0]))
-        shown = base if is_identifier(base) else f"({base})"
-        return self.build(shown, "[", self.use(node.inputs[1]), "]")
+        base = self.use(node.inputs[0]).owned_by(self.owner)
+        shown: list[Part] = [base] if is_identifier(str(base)) else ["(", base, ")"]
+        return self.build(*shown, "[", self.use(node.inputs[1]), "]")
 
     def _tuple(self, node: Node) -> TaggedText:
         type_ = node.output.type
@@ -198,7 +200,10 @@ class Expressions:
         for offset in range(len(node.inputs) - out_count, len(node.inputs)):
             name = node.schema.arguments[offset].name
             arguments += [", ", f"{name}=", self.use(node.inputs[offset])]
-        return self.build(operator_name(node.kind), "(", *arguments[1:], ")")
+        text = self.build(operator_name(node.kind), "(", *arguments[1:], ")")
+        for value in node.inputs[needed : len(node.inputs) - out_count]:
+            text.mark(text.length, value.node, is_text=False)
+        return text
 
     def _argument(self, schema: FunctionSchema, value: Value, offset: int) -> list[Part]:
         if offset < len(schema.arguments) and schema.arguments[offset].kwarg_only:
@@ -246,6 +251,25 @@ def _is_default(default: Any, value: Value) -> bool:
         return False
     # 1, 1.0 and True are different values to torch.
     return type(actual) is type(default) and bool(actual == default)
+
+
+# Reading these back gives nodes without a place in the source.
+_WITHOUT_LOCATION = frozenset(
+    {
+        "prim::GetAttr", "prim::TupleConstruct", "prim::TupleIndex", "prim::TupleSlice",
+        "prim::ListConstruct", "prim::DictConstruct", "prim::isinstance", "prim::tolist",
+        "prim::unchecked_cast", "prim::EnumName", "prim::EnumValue",
+    }
+)  # fmt: skip
+# The place of these is the expression they begin with, inside its parentheses.
+_AT_OPERAND = frozenset({"prim::CallMethod", "aten::__getitem__"})
+
+
+def _location(node: Node, text: str) -> int:
+    """Where in its text a node has its place; a number literal begins behind its sign."""
+    if node.kind in _AT_OPERAND or node.is_constant:
+        return 1 if text[0] in "(-" else 0
+    return 0
 
 
 _BY_KIND: dict[str, Callable[[Expressions, Node], TaggedText]] = {

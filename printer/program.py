@@ -8,18 +8,25 @@ from dataclasses import dataclass
 from .definitions import Definitions
 from .literals import ConstantTable, Literals
 from .names import TypeNames
-from .ranges import TaggedRange
+from .ranges import TaggedRange, TaggedText, range_records
 from .types import ClassType, NamedType
 from .versions import LOWEST_WRITTEN
 
 
 @dataclass(frozen=True, slots=True)
 class CodeFile:
-    """One code record: ``name`` without the `code/` folder, its text and its source ranges."""
+    """One code record: ``name`` without the `code/` folder, and its text."""
 
     name: str
-    text: str
-    ranges: tuple[TaggedRange, ...]
+    body: TaggedText
+
+    @property
+    def text(self) -> str:
+        return str(self.body)
+
+    def ranges(self) -> list[TaggedRange]:
+        """The source ranges of the text, as the graph's nodes have them."""
+        return range_records(self.body.owners, lambda node: node.range)  # type: ignore[no-any-return]
 
 
 class Program:
@@ -45,7 +52,7 @@ class Program:
     def files(self) -> list[CodeFile]:
         """The records in creation order."""
         return [
-            CodeFile(f"{name.replace('.', '/')}.py", str(file.body), tuple(file.body.records))
+            CodeFile(f"{name.replace('.', '/')}.py", file.body)
             for name, file in self._files.items()
         ]
 

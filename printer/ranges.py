@@ -1,13 +1,10 @@
-"""Where code came from: sources, ranges in them, and text that remembers the range of each part.
-
-Records are made by the rules of torch's printer: writing text adds a record at the current byte
-offset when the range differs from that of the last record.
-"""
+"""Where code came from: sources, ranges in them, and text that remembers who wrote each part."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -35,36 +32,75 @@ class TaggedRange(NamedTuple):
     range: Range | None
 
 
+class Mark(NamedTuple):
+    """At ``offset`` stands the byte that becomes the place of ``node`` when the text is read back.
+
+    ``is_text`` is False where reading back makes the node without any text: a default argument.
+    """
+
+    offset: int
+    node: Any
+    is_text: bool = True
+
+
 def byte_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
 class TaggedText:
-    """Text under construction, with range records."""
+    """Text under construction. ``owners`` says from which offset on which node wrote the text.
 
-    __slots__ = ("length", "parts", "records")
+    An owner is a graph node, or None for text that stands for no node.
+    """
+
+    __slots__ = ("length", "marks", "owners", "parts")
 
     def __init__(self) -> None:
         self.parts: list[str] = []
-        self.records: list[TaggedRange] = []
+        self.owners: list[tuple[int, Any]] = []
+        self.marks: list[Mark] = []
         self.length = 0
 
-    def write(self, text: str, range_: Range | None) -> None:
+    def write(self, text: str, owner: Any) -> None:
         if not text:
             return
-        if not self.records or self.records[-1].range != range_:
-            self.records.append(TaggedRange(self.length, range_))
+        if not self.owners or self.owners[-1][1] is not owner:
+            self.owners.append((self.length, owner))
         self.parts.append(text)
         self.length += byte_length(text)
 
     def append(self, other: TaggedText) -> None:
-        for offset, range_ in other.records:
-            if not self.records or self.records[-1].range != range_:
-                self.records.append(TaggedRange(self.length + offset, range_))
+        for offset, owner in other.owners:
+            if not self.owners or self.owners[-1][1] is not owner:
+                self.owners.append((self.length + offset, owner))
+        for offset, node, is_text in other.marks:
+            self.marks.append(Mark(self.length + offset, node, is_text))
         self.parts.extend(other.parts)
         self.length += other.length
+
+    def owned_by(self, owner: Any) -> TaggedText:
+        """The same text, all of it written by ``owner``."""
+        text = TaggedText()
+        text.write(str(self), owner)
+        text.marks = self.marks
+        return text
+
+    def mark(self, offset: int, node: Any, *, is_text: bool = True) -> None:
+        self.marks.append(Mark(offset, node, is_text))
 
     def __str__(self) -> str:
         if len(self.parts) > 1:
             self.parts = ["".join(self.parts)]
         return self.parts[0] if self.parts else ""
+
+
+def range_records(
+    owners: Iterable[tuple[int, Any]], range_of: Callable[[Any], Range | None]
+) -> list[TaggedRange]:
+    """One record wherever the range changes, as torch's printer makes them."""
+    found: list[TaggedRange] = []
+    for offset, owner in owners:
+        range_ = None if owner is None else range_of(owner)
+        if not found or found[-1].range != range_:
+            found.append(TaggedRange(offset, range_))
+    return found

@@ -62,7 +62,7 @@ class Statements(Expressions):
 
     def put(self, part: Part) -> None:
         if isinstance(part, str):
-            self.body.write(part, self.range)
+            self.body.write(part, self.owner)
         else:
             self.body.append(part)
 
@@ -74,11 +74,11 @@ class Statements(Expressions):
 
     @contextmanager
     def at(self, node: Node) -> Iterator[None]:
-        """Text written inside belongs to the range of ``node``."""
-        outer = self.range
-        self.range = node.range
+        """Text written inside belongs to ``node``."""
+        outer = self.owner
+        self.owner = node
         yield
-        self.range = outer
+        self.owner = outer
 
     def register(self, type_: Type) -> None:
         """Note every named type inside ``type_`` as a definition that the code needs."""
@@ -204,7 +204,11 @@ class Statements(Expressions):
 
     def _if(self, node: Node) -> None:
         self.assign_names(node.outputs)
-        self.line("if ", self.use(node.input), ":")
+        self.open_line()
+        self.body.mark(self.body.length, node)
+        self.put("if ")
+        self.put(self.use(node.input))
+        self.put(":\n")
         self._branch(node, node.blocks[0])
         self.line("else:")
         self._branch(node, node.blocks[1])
@@ -226,15 +230,23 @@ class Statements(Expressions):
         self.assign_names(body.params[:1])
         if counted:
             counter, bound = self.use(body.params[0]), self.use(node.inputs[0])
-            self.line("for ", counter, " in range(", bound, "):")
+            self._loop_header(node, node.inputs[1], "for ", counter, " in range(", bound, "):\n")
         else:
             self._assign(body.params[:1], [condition])
-            self.line("while ", self.use(body.params[0]), ":")
+            self._loop_header(node, node.inputs[0], "while ", self.use(body.params[0]), ":\n")
         first_kept = 1 if counted else 0
         targets = body.params[first_kept:]
         with self.indented():
             self._print_block(body, has_more=bool(targets))
             self._assign(targets, body.returns[first_kept:])
+
+    def _loop_header(self, node: Node, implicit: Value, *parts: Part) -> None:
+        """``implicit`` is the condition or trip count that the text leaves out."""
+        self.open_line()
+        self.body.mark(self.body.length, node)
+        self.body.mark(self.body.length, implicit.node)
+        for part in parts:
+            self.put(part)
 
     def _unpack(self, node: Node) -> None:
         self.assign_names(node.outputs)

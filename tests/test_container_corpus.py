@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from tsarchive.container import Container, NewRecord, Packed, write_container
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
 from tsarchive.errors import FormatError, UnsupportedError
 
-CORPUS = Path(__file__).parents[2] / "shared" / "corpus"
 FOLDERS = ("torchscript", "pt2", "other", "generated", "hostile")
 
 # What is wrong with the archives that do not open, or have a record that does not read.
@@ -33,10 +31,8 @@ OTHER_NAME_HASH = {
 }
 
 
-def zips(folder):
-    if not CORPUS.is_dir():
-        pytest.skip("the corpus of real archives is not beside the repository")
-    found = [path for path in sorted((CORPUS / folder).rglob("*")) if path.is_file()]
+def zips(corpus, folder):
+    found = [path for path in sorted((corpus / folder).rglob("*")) if path.is_file()]
     return [path for path in found if begins_as_zip(path)]
 
 
@@ -46,8 +42,8 @@ def begins_as_zip(path):
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_every_record_reads_as_zipfile_reads_it(folder):
-    paths = [path for path in zips(folder) if path.name not in REFUSED]
+def test_every_record_reads_as_zipfile_reads_it(corpus, folder):
+    paths = [path for path in zips(corpus, folder) if path.name not in REFUSED]
     assert paths
     for path in paths:
         with Container.open(path) as container, zipfile.ZipFile(path) as expected:
@@ -65,17 +61,17 @@ def read_all(path):
             container.read(name)
 
 
-def test_refused_archives():
-    paths = {path.name: path for path in zips("hostile")}
+def test_refused_archives(corpus):
+    paths = {path.name: path for path in zips(corpus, "hostile")}
     for name, (kind, message) in REFUSED.items():
         with pytest.raises(kind, match=message):
             read_all(paths[name])
 
 
 @pytest.mark.parametrize("folder", ["torchscript", "other", "generated"])
-def test_serialization_ids_are_those_that_torch_wrote(folder):
+def test_serialization_ids_are_those_that_torch_wrote(corpus, folder):
     checked = 0
-    for path in zips(folder):
+    for path in zips(corpus, folder):
         with Container.open(path) as container:
             if RECORD_NAME not in container.records:
                 continue
@@ -100,9 +96,9 @@ def copied(container):
 
 
 @pytest.mark.parametrize("folder", ["torchscript", "other", "generated"])
-def test_copying_an_archive_record_by_record_gives_the_same_file(folder):
+def test_copying_an_archive_record_by_record_gives_the_same_file(corpus, folder):
     copies = 0
-    for path in zips(folder):
+    for path in zips(corpus, folder):
         with Container.open(path) as container:
             if RECORD_NAME not in container.records or path.name in OTHER_NAME_HASH:
                 continue

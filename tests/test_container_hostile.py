@@ -142,9 +142,9 @@ ACCEPTED = {
 }
 
 
-@pytest.mark.parametrize("case", ACCEPTED)
-def test_unusual_but_sound_archives_are_read(case):
-    assert set(read_all(ACCEPTED[case]).values()) == {b"hello"}
+@pytest.mark.parametrize("form", ACCEPTED)
+def test_unusual_but_sound_archives_are_read(form):
+    assert set(read_all(ACCEPTED[form]).values()) == {b"hello"}
 
 
 # The archive, the error, a part of its message.
@@ -341,6 +341,7 @@ REFUSED = {
     ),
     # The end.
     "bytes behind": (forge(member()) + b"junk", FormatError, "4 bytes follow the end record"),
+    "a byte behind": (forge(member()) + b"\n", FormatError, "1 bytes follow the end record"),
     "zeros behind": (forge(member()) + bytes(600), FormatError, "600 bytes follow"),
     "short comment": (
         forge(member(), comment=b"packed by hand")[:-4],
@@ -386,9 +387,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_contradictions_are_refused(case):
-    data, kind, message = REFUSED[case]
+@pytest.mark.parametrize("fault", REFUSED)
+def test_contradictions_are_refused(fault):
+    data, kind, message = REFUSED[fault]
     with pytest.raises(kind) as caught:
         read_all(data)
     assert message in str(caught.value)
@@ -416,3 +417,9 @@ def test_a_refusal_says_where():
     with pytest.raises(FormatError) as caught:
         read_all(forge(member(), member("root/b", central={"sig": b"what"})))
     assert caught.value.offset == 41 + 41 + 52
+    with pytest.raises(FormatError) as caught:
+        read_all(forge(member(), end={"here": 0, "entries": 0}))
+    assert caught.value.offset == 41
+    with pytest.raises(FormatError) as caught:
+        read_all(forge(member(data=bytes(100_000))) + b"junk")
+    assert caught.value.offset == 36 + 100_000 + 52

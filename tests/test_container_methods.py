@@ -200,6 +200,12 @@ def test_lzma_stops_at_the_size_and_ignores_a_huge_window():
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("start", [b"", b"\x09\x04\x05\0]\0\0\1", b"\x09\x04\x06\0]" + bytes(20)])
+def test_lzma_data_needs_its_properties(start):
+    with pytest.raises(FormatError, match="no LZMA properties"):
+        inflate(14, memoryview(start), 5, "r")
+
+
 def test_an_impossible_size_is_an_error():
     with pytest.raises(FormatError, match="larger than any memory"):
         inflate(8, memoryview(deflate(b"x")), 2**63, "r")
@@ -218,8 +224,9 @@ def test_other_methods_are_named(method, name):
 )
 def test_a_missing_decoder_module_is_named(monkeypatch, method, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UnsupportedError, match=module):
+    with pytest.raises(UnsupportedError, match=module) as caught:
         inflate(method, memoryview(ENCODERS[method](b"x")), 1, "r")
+    assert ("zipfile-deflate64" in caught.value.hint) == (method == 9)
 
 
 def test_every_method_that_is_written_has_a_name_and_is_read():

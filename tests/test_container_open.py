@@ -217,9 +217,9 @@ ROOTS = {
 }
 
 
-@pytest.mark.parametrize("case", ROOTS)
-def test_root_and_names(case):
-    members, root, names = ROOTS[case]
+@pytest.mark.parametrize("layout", ROOTS)
+def test_root_and_names(layout):
+    members, root, names = ROOTS[layout]
     with Container.open(plain_zip(members)) as container:
         assert container.root == root
         assert list(container.records) == names

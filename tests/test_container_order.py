@@ -86,6 +86,10 @@ def test_a_repeated_key_counts_once():
     assert unordered_map_order([], 0) == []
 
 
+def test_a_key_that_is_no_text_is_left_to_the_writer():
+    assert sorted(unordered_map_order(["\ud800", "a"], 2)) == ["a", "\ud800"]
+
+
 def walked_by_hand(hashes, reserve):
     """The same order from one plain list, searched for the place of each element."""
     order, count, room = (

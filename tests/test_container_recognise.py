@@ -43,9 +43,9 @@ NOT_ZIPS = {
 }
 
 
-@pytest.mark.parametrize("case", NOT_ZIPS)
-def test_a_file_that_is_no_zip_archive_is_named(case, tmp_path):
-    data, hint = NOT_ZIPS[case]
+@pytest.mark.parametrize("kind", NOT_ZIPS)
+def test_a_file_that_is_no_zip_archive_is_named(kind, tmp_path):
+    data, hint = NOT_ZIPS[kind]
     (tmp_path / "net.pt").write_bytes(data)
     with pytest.raises(FormatError, match="not a zip archive") as caught:
         Container.open(tmp_path / "net.pt")

@@ -54,10 +54,10 @@ RECORD_SETS = {
 }
 
 
-@pytest.mark.parametrize("case", RECORD_SETS)
+@pytest.mark.parametrize("record_set", RECORD_SETS)
 @pytest.mark.parametrize("count", [0, 1, 17])
-def test_stored_records_give_the_bytes_of_torch(case, count):
-    records = RECORD_SETS[case] + [(f"more/{index}", b"m") for index in range(count)]
+def test_stored_records_give_the_bytes_of_torch(record_set, count):
+    records = RECORD_SETS[record_set] + [(f"more/{index}", b"m") for index in range(count)]
     expected = io.BytesIO()
     written_by_torch(expected, records)
     assert written(records + TAIL) == expected.getvalue()
@@ -235,9 +235,9 @@ PACKED_REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", PACKED_REFUSED)
-def test_packed_data_that_contradicts_itself_is_refused(case):
-    packed, message = PACKED_REFUSED[case]
+@pytest.mark.parametrize("fault", PACKED_REFUSED)
+def test_packed_data_that_contradicts_itself_is_refused(fault):
+    packed, message = PACKED_REFUSED[fault]
     with pytest.raises(SaveError, match=message) as caught:
         write_container(io.BytesIO(), [NewRecord("r", b"", packed=packed)])
     assert caught.value.record == "r"

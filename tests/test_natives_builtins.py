@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_natives_oracle import Failed, by_native, same, schemas
+from test_natives_oracle import Failed, same, schemas
 
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives import BUILTIN_SCHEMAS

@@ -8,14 +8,8 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_natives_oracle import (
-    Failed,
-    argument_types,
-    by_native,
-    by_operator,
     by_script,
     check_script,
-    copied,
-    same,
     schemas,
 )
 

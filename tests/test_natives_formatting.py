@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_natives_oracle import Failed, by_native, by_script, check_script, to_border
+from test_natives_oracle import Failed, by_native, by_script, check_script
 
 from tsarchive.run.natives import Awaitable, Future, format_value
 from tsarchive.run.natives.tensor_format import format_tensor

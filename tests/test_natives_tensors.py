@@ -16,7 +16,7 @@ from test_natives_oracle import (
 
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS, scalar_type_name
-from tsarchive.run.natives.tensors import tensor_of_list
+from tsarchive.run.natives.tensor_lists import tensor_of_list
 
 INF, NAN = math.inf, math.nan
 TENSORS = {
@@ -171,6 +171,14 @@ def test_tensor_of_empty_list(element):
 def test_lists_without_elements_are_float_when_nothing_is_known():
     assert tensor_of_list([], None, None).dtype == torch.float32
     assert tensor_of_list([[]], None, None).shape == (1, 0)
+
+
+@pytest.mark.parametrize("element", ["Tensor", "str"])
+def test_empty_lists_of_other_types_are_refused(element):
+    options = ["dtype=None", "requires_grad=False"]
+    theirs = by_script("aten::tensor", [], types=(f"List[{element}]",), options=options)
+    arguments = {"dtype": None, "device": None, "requires_grad": False, "element": element}
+    assert same(by_native("aten::tensor", [], **arguments), theirs)
 
 
 def test_new_tensors_take_device_and_gradient():

@@ -26,10 +26,11 @@ _CANDIDATES_SHOWN = 10
 @click.option("--list", "only_list", is_flag=True, help="List the names in place of the source.")
 @json_option
 def command(file: str, name: str | None, *, only_list: bool, as_json: bool) -> None:
-    """Show the source in FILE: all of it or, with NAME, a record, class, function or method.
+    """Show the source in a file, or a part of it.
 
-    NAME may be the end of a name when only one name ends so. In a pipe the source comes out
-    byte for byte as it is in the archive. Does not import torch.
+    NAME is that of a record, class, function or method, or the end of it when only one name
+    ends so; without NAME everything is shown. In a pipe the source comes out byte for byte as
+    it is in the archive. Does not import torch.
 
     \b
     Examples:

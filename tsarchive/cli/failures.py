@@ -23,6 +23,14 @@ class Failure(TypedDict):
     hint: str | None
 
 
+class ReportedFailure(click.ClickException):
+    """A failure that another process has reported."""
+
+    def __init__(self, facts: Failure) -> None:
+        super().__init__(facts["message"])
+        self.facts = facts
+
+
 def describe(error: Exception) -> Failure:
     """The parts of an error; a defect, which is neither of the known ones, says what it is."""
     name = type(error).__name__
@@ -36,6 +44,8 @@ def describe(error: Exception) -> Failure:
             limit=error.limit,
             hint=error.hint,
         )
+    if isinstance(error, ReportedFailure):
+        return error.facts
     if isinstance(error, click.ClickException):
         return failure(name, error.format_message())
     if isinstance(error, OSError):

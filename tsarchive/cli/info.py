@@ -25,7 +25,9 @@ _OPERATORS_SHOWN = 12
 @file_argument
 @json_option
 def command(file: str, *, as_json: bool) -> None:
-    """Show what FILE is and what it holds. Runs nothing and does not import torch.
+    """Show what a file is and what it holds.
+
+    Runs nothing and does not import torch.
 
     \b
     Examples:
@@ -106,7 +108,8 @@ def _counts(counts: Mapping[str, int], shown: int | None = None) -> str:
 
 
 def _groups(facts: Facts) -> Table:
-    made = table("records", "count", "bytes", "in the file", right=("count", "bytes", "in the file"))
+    figures = ("count", "bytes", "in the file")
+    made = table("records", *figures, right=figures)
     for name, group in facts.groups.items():
         made.add_row(name, f"{group.records:,}", f"{group.bytes:,}", f"{group.stored_bytes:,}")
     return made

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool) -> None:
-    """Load each FILE, save it, load that and save it again; compare the two saves.
+    """Check that saving again gives the same bytes.
 
-    Nothing is written to disk and torch.jit loads nothing. The exit code is 1 when a byte
-    changes, 2 when a file cannot be loaded.
+    Each FILE is loaded and saved, and that loaded and saved again. Nothing is written to disk
+    and torch.jit loads nothing. The exit code is 1 when a byte changes, 2 when a file cannot be
+    loaded.
 
     \b
     Examples:
@@ -55,22 +56,22 @@ def _check(file: str, *, as_json: bool) -> dict[str, Any]:
     return {"file": file, **document(found.stable, found.nbytes, found.records)}
 
 
-def document(
-    stable: bool, nbytes: int, records: tuple[RecordDifference, ...]
-) -> dict[str, Any]:
-    """A comparison of two saves as JSON; bytes are ASCII text with escapes."""
+def document(stable: bool, nbytes: int, records: tuple[RecordDifference, ...]) -> dict[str, Any]:
+    """A comparison of two saves as JSON."""
     return {
         "stable": stable,
         "bytes": nbytes,
-        "records": [
-            {
-                "record": difference.record,
-                "offset": difference.offset,
-                "first": _escaped(difference.first),
-                "second": _escaped(difference.second),
-            }
-            for difference in records
-        ],
+        "records": [difference_document(difference) for difference in records],
+    }
+
+
+def difference_document(difference: RecordDifference) -> dict[str, Any]:
+    """Where two saves part as JSON; bytes are ASCII text with escapes, null without record."""
+    return {
+        "record": difference.record,
+        "offset": difference.offset,
+        "first": _escaped(difference.first),
+        "second": _escaped(difference.second),
     }
 
 

@@ -27,14 +27,17 @@ _ORDERS: dict[str, Callable[[Named], Any]] = {
 @click.command(cls=Command)
 @file_argument
 @click.option(
-    "--sort", type=click.Choice([*_ORDERS]), help="Largest first, or by name.  [default: as in FILE]"
+    "--sort",
+    type=click.Choice([*_ORDERS]),
+    help="By bytes, largest first, or by name.",
 )
 @click.option("--match", metavar="GLOB", help="Only names that fit, such as 'layer1.*.weight'.")
 @json_option
 def command(file: str, *, sort: str | None, match: str | None, as_json: bool) -> None:
-    """List the tensors in FILE: name, dtype, shape, bytes, record, parameter or buffer.
+    """List the tensors in a file.
 
-    A tensor that is not a parameter counts as buffer. Does not import torch.
+    Name, dtype, shape, bytes, record, and whether it is a parameter; every other tensor counts
+    as buffer. Does not import torch.
 
     \b
     Examples:
@@ -50,7 +53,8 @@ def command(file: str, *, sort: str | None, match: str | None, as_json: bool) ->
     if sort is not None:
         found.sort(key=_ORDERS[sort])
     if as_json:
-        print_json({"file": file, "tensors": [_document(*n) for n in found], "total": _total(found)})
+        rows = [_document(name, info) for name, info in found]
+        print_json({"file": file, "tensors": rows, "total": _total(found)})
     else:
         _show(found)
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(file: str, *, depth: int | None, as_json: bool) -> None:
-    """Show the modules of FILE: name, class, methods, parameters and bytes.
+    """Show the modules of a file as a tree.
 
-    Figures count the module and everything below it; a module that is used in two places
-    appears, and counts, twice. Does not import torch.
+    Each with its class, its size and its methods. Sizes count the module and everything below
+    it; a module that is used in two places appears, and counts, twice. Does not import torch.
 
     \b
     Examples:

@@ -48,8 +48,8 @@ _COUNTS = (
 )
 # fmt: on
 
-# The least number of buckets that the first insertion into an empty table asks for.
-_FIRST_BUCKETS = 11
+# How many buckets the first insertion into a table without reserved room asks for.
+_FIRST_REQUEST = 12
 
 
 def string_hash(data: bytes) -> int:
@@ -83,7 +83,8 @@ def unordered_map_order(keys: Sequence[str], reserve: int) -> list[str]:
     occurs again is not inserted again.
     """
     unique = list(dict.fromkeys(keys))
-    hashes = [string_hash(key.encode()) for key in unique]
+    # A lone surrogate has no place in an archive; saying so is the writer's part.
+    hashes = [string_hash(key.encode("utf-8", "surrogatepass")) for key in unique]
     return [unique[index] for index in iteration_order(hashes, reserve)]
 
 
@@ -105,13 +106,11 @@ class _Table:
     def __init__(self, hashes: Sequence[int], reserve: int) -> None:
         self.hashes = hashes
         self.size = 0
-        self.count = bucket_count(reserve) if reserve else 1
-        # Growth is looked at when the size goes beyond this; a new table has room for nothing.
-        self.threshold = self.count if reserve else 0
+        self.count = bucket_count(reserve) if reserve else 0
         self.buckets: dict[int, list[int]] = {}
 
     def insert(self, index: int) -> None:
-        if self.size >= self.threshold:
+        if self.size == self.count:
             self._grow()
         self._link(index)
         self.size += 1
@@ -124,9 +123,8 @@ class _Table:
         self.buckets.setdefault(self.hashes[index] % self.count, []).append(index)
 
     def _grow(self) -> None:
-        wanted = max(self.size + 1, 0 if self.threshold else _FIRST_BUCKETS)
         nodes = self.walk()
-        self.count = self.threshold = bucket_count(max(wanted + 1, 2 * self.count))
+        self.count = bucket_count(2 * self.count or _FIRST_REQUEST)
         self.buckets = {}
         for index in nodes:
             self._link(index)

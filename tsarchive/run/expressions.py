@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import keyword
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tsarchive.errors import UnknownOperatorError, UnsupportedError
+from tsarchive.errors import UnknownOperatorError
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.graph import Function, Node, Value, must_be_none
 from tsarchive.printer.literals import can_be_inferred
 from tsarchive.printer.names import is_identifier
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import (
+    BOOL,
     FLOAT,
+    INT,
     ClassType,
     DictType,
     FunctionType,
     ListType,
+    OptionalType,
     TupleType,
     Type,
     annotation,
@@ -28,10 +31,11 @@ from tsarchive.printer.values import TableConstant
 from .modules import call_module, is_plain
 from .names import Globals, LocalNames
 from .natives import UPGRADERS
-from .operators import find_native, implementation
+from .natives.tensors import to_list
+from .natives.values import submodule
+from .operators import find_native, implementation, operator_schemas
 from .passes import SCALAR_FORMS, as_number, called_function
 from .slots import SlotKind, slot_key, slot_kind
-from .support import DynamicCall, call_native
 from .typecheck import TypedDict, TypedList, predicate
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ Bound = tuple[tuple[int, Any], ...]
 
 # These look at the static element type of a list that may be empty.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
+_LONG_TUPLE = 20
 _NAME_OF_KIND = {
     "prim::ListConstruct": "items",
     "prim::DictConstruct": "mapping",
@@ -161,7 +166,7 @@ class Expressions:
         """Whether a later isinstance may ask for a type that the elements do not tell."""
         if node.inputs and can_be_inferred(element):
             return False
-        return not all(_keeps_type(user, node.output) for user, _ in node.output.uses)
+        return not all(_keeps_type(user, offset, node.output) for user, offset in node.output.uses)
 
     def _typed(self, class_: Callable[..., Any], type_: Type) -> str:
         name = f"new_{annotation(type_)}"
@@ -172,16 +177,17 @@ class Expressions:
         return f"{name}.__new__({name})"
 
     def _get_attr(self, node: Node) -> str:
-        owner = node.input.type
+        kind, key = self._slot(node)
+        if kind is SlotKind.PLAIN and is_identifier(key) and not keyword.iskeyword(key):
+            return f"{self.use(node.input)}.{key}"
+        return f"{self.use(node.input)}.{kind.value}[{ascii(key)}]"
+
+    def _slot(self, node: Node) -> tuple[SlotKind, str]:
+        """The table and the key of the slot that a GetAttr or SetAttr names."""
+        owner = node.inputs[0].type
         assert isinstance(owner, ClassType)
-        target, name = self.use(node.input), node.name
-        kind = slot_kind(owner, owner.attributes[name])
-        if kind is not SlotKind.PLAIN:
-            return f"{target}.{kind.value}[{ascii(name)}]"
-        key = slot_key(owner, name)
-        if is_identifier(key) and key not in _KEYWORDS:
-            return f"{target}.{key}"
-        return f"{self.globals.name('getattr', getattr)}({target}, {ascii(key)})"
+        kind = slot_kind(owner, owner.attributes[node.name])
+        return kind, slot_key(owner, node.name) if kind is SlotKind.PLAIN else node.name
 
     def _call_function(self, node: Node) -> str:
         callee, *arguments = node.inputs
@@ -190,35 +196,36 @@ class Expressions:
         return f"{name}({self.uses(arguments)})"
 
     def _call_method(self, node: Node) -> str:
-        receiver, *arguments = node.inputs
-        function = called_function(node)
-        if function is None:
-            return self._dynamic_call(node)
-        name = self.function_name(function, self._bound(node.inputs))
-        if node.name == "forward" and isinstance(receiver.type, ClassType):
-            if receiver.type.is_module:
-                name = self._unless_hooked(name, receiver)
-        return f"{name}({self.uses([receiver, *arguments])})"
+        receiver = node.input
+        name = self.method_name(receiver, node.name, self._bound(node.inputs))
+        type_ = receiver.type
+        if node.name == "forward" and isinstance(type_, ClassType) and type_.is_module:
+            name = self._unless_hooked(name, receiver)
+        return f"{name}({self.uses(node.inputs)})"
+
+    def method_name(self, receiver: Value, name: str, bound: Bound = ()) -> str:
+        """The function that a method of a class, known or found at run time, is called by."""
+        type_ = receiver.type
+        if isinstance(type_, ClassType) and not type_.is_native:
+            return self.function_name(type_.methods[name], bound)
+        call = self.classes.dynamic_call(name, is_native=isinstance(type_, ClassType))
+        return self.globals.name(f"call_{name}", call)
 
     def _unless_hooked(self, name: str, receiver: Value) -> str:
         """The compiled function, or a call that Python code takes part in."""
         check = self.globals.name("is_plain", is_plain)
         call = self.globals.name("call_module", call_module)
-        return f"({name} if {check}({self.use(receiver)}, {self.class_name(receiver.type)}) else {call})"
+        class_ = self.class_name(receiver.type)
+        return f"({name} if {check}({self.use(receiver)}, {class_}) else {call})"
 
-    def _dynamic_call(self, node: Node) -> str:
-        """A method of an interface, or of a class bound from C++: found by the object."""
-        receiver, *arguments = node.inputs
-        if isinstance(receiver.type, ClassType):
-            call = self.globals.name("call_native", call_native)
-            return f"{call}({self.use(receiver)}, {ascii(node.name)}, {self.uses(arguments)})"
-        method = DynamicCall(node.name, self.classes)
-        return f"{self.globals.name(node.name, method)}({self.uses(node.inputs)})"
+    def _container_item(self, node: Node) -> str:
+        container, key = node.inputs
+        return f"{self.globals.name('submodule', submodule)}({self.use(container)}, {self.use(key)})"
 
     def _isinstance(self, node: Node) -> str:
         types = node.attributes["types"]
         name = "is_" + "_or_".join(map(annotation, types))
-        return f"{self.globals.name(name, self.classes.predicate(types))}({self.use(node.input)})"
+        return f"{self.globals.name(name, predicate(types))}({self.use(node.input)})"
 
     def _enum_value(self, node: Node) -> str:
         return f"{self.use(node.input)}.value"
@@ -226,45 +233,134 @@ class Expressions:
     def _enum_name(self, node: Node) -> str:
         return f"{self.use(node.input)}.name"
 
+    def _same(self, node: Node) -> str:
+        return self.use(node.input)
+
+    def _none(self, node: Node) -> str:
+        return "None"
+
+    def _to_list(self, node: Node) -> str:
+        return f"{self.globals.name('tolist', to_list)}({self.uses(node.inputs)})"
+
     def _operator(self, node: Node) -> str:
-        upgrader = node.attributes.get("upgrader")
-        if upgrader is not None:
-            name = self.globals.name(str(upgrader), UPGRADERS[upgrader])
-            return f"{name}({self._arguments(_schema(node), node)})"
+        schema = node.schema or _schema_without_text(node)
+        texts = [self.use(value) for value in node.inputs]
+        self.classes.allow(schema, self.function)
+        if "upgrader" in node.attributes:
+            name = node.attributes["upgrader"]
+            return f"{self.globals.name(name, UPGRADERS[name])}({all_arguments(schema, texts)})"
         number = self._number_operand(node)
         if number is not None:
-            return self._scalar_form(node, number)
-        schema = _schema(node)
-        self.classes.allow(schema, self.function)
-        callee = self.globals.name(_operator_name(schema), implementation(schema))
-        return f"{callee}({self._arguments(schema, node)})"
+            schema = scalar_form(schema)
+            texts[1] = self._number(number)
+        return f"{self._operator_name(schema)}({self._arguments(schema, node, texts)})"
 
     def _number_operand(self, node: Node) -> int | float | complex | None:
         if node.schema is None or node.schema.full_name not in SCALAR_FORMS:
             return None
         return as_number(self.known_tensor(node.inputs[1]))
 
-    def _scalar_form(self, node: Node, number: complex) -> str:
-        form = SCALAR_FORMS[_schema(node).full_name]
-        (schema,) = (s for s in self.classes.operators("aten::" + form) if s.overload == "Scalar")
-        raise AssertionError(schema, number)
+    def _number(self, number: complex) -> str:
+        return ascii(number) if is_literal(number) else self.globals.name("number", number)
 
-    def _arguments(self, schema: FunctionSchema, node: Node) -> str:
-        """Arguments by position, those after ``*`` by name; defaults are left to torch."""
-        inputs = node.inputs
-        count, outs = len(inputs), 0
-        if find_native(schema) is None and "upgrader" not in node.attributes:
-            count, outs = necessary_arguments(schema, inputs)
-        parts = [self._argument(schema, inputs, offset) for offset in range(count)]
-        if count < len(inputs):
-            last = range(len(inputs) - outs, len(inputs))
-            parts += [self._argument(schema, inputs, offset) for offset in last if offset >= count]
+    def _operator_name(self, schema: FunctionSchema) -> str:
+        name = schema.full_name.replace("::", "_")
+        return self.globals.name(name, implementation(schema))
+
+    def _arguments(self, schema: FunctionSchema, node: Node, texts: list[str]) -> str:
+        """torch fills in defaults itself; native functions are given all arguments."""
+        if find_native(schema) is None:
+            count, outs = necessary_arguments(schema, node.inputs)
+            return all_arguments(schema, texts, range(count, len(texts) - outs))
+        arguments = all_arguments(schema, texts)
         if schema.full_name in _TAKING_ELEMENT:
-            parts.append(f"element={ascii(_leaf_name(inputs[0].type))}")
-        return ", ".join(parts)
+            arguments += f", element={ascii(_leaf_name(node.input.type))}"
+        return arguments
 
-    def _argument(self, schema: FunctionSchema, inputs: list[Value], offset: int) -> str:
-        text = self.use(inputs[offset])
-        if offset < len(schema.arguments) and schema.arguments[offset].kwarg_only:
-            return f"{schema.arguments[offset].name}={text}"
-        return text
+
+def all_arguments(
+    schema: FunctionSchema, texts: Sequence[str], left_out: Container[int] = ()
+) -> str:
+    """Arguments by position, those after ``*`` by name."""
+    parts = []
+    for offset, text in enumerate(texts):
+        if offset in left_out:
+            continue
+        is_named = offset < len(schema.arguments) and schema.arguments[offset].kwarg_only
+        parts.append(_named(schema.arguments[offset].name, text) if is_named else text)
+    return ", ".join(parts)
+
+
+def _named(name: str, text: str) -> str:
+    if is_identifier(name) and not keyword.iskeyword(name):
+        return f"{name}={text}"
+    return f"**{{{ascii(name)}: {text}}}"
+
+
+def _schema_without_text(node: Node) -> FunctionSchema:
+    """The schema of a node of variable arguments, such as prim::Print."""
+    for schema in operator_schemas(node.kind):
+        if schema.is_vararg:
+            return schema
+    raise UnknownOperatorError(f"no operator fits a node of kind {node.kind}")
+
+
+def scalar_form(schema: FunctionSchema) -> FunctionSchema:
+    """The overload for a tensor and a number that stands for one of two tensors."""
+    wanted = SCALAR_FORMS[schema.full_name]
+    return next(form for form in operator_schemas(schema.name) if form.full_name == wanted)
+
+
+def is_literal(value: Any) -> bool:
+    """Whether the text of the Python constant gives the same value back."""
+    if isinstance(value, tuple):
+        return len(value) < _LONG_TUPLE and all(map(_is_scalar, value))
+    return _is_scalar(value)
+
+
+def _is_scalar(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, bool | int | str)
+
+
+def _leaf_name(type_: Type) -> str | None:
+    """The element type of a nested list, by name."""
+    while isinstance(type_, ListType):
+        type_ = type_.element
+    return annotation(type_) if type_ in (INT, FLOAT, BOOL) else None
+
+
+def _keeps_type(user: Node, offset: int, value: Value) -> bool:
+    """Whether what takes ``value`` also declares it by its own type, and not as Any or Union."""
+    if user.kind in ("prim::ListUnpack", "prim::isinstance"):
+        return user.kind == "prim::ListUnpack"
+    schema = user.schema
+    if user.kind in ("prim::CallFunction", "prim::CallMethod"):
+        function = called_function(user)
+        schema = function.schema if function else None
+        offset -= user.kind == "prim::CallFunction"
+        return schema is not None and schema.arguments[offset].type == value.type
+    if schema is None or offset >= len(schema.arguments):
+        return False
+    return isinstance(schema.arguments[offset].type, type(value.type) | OptionalType)
+
+
+_BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {
+    "prim::Uninitialized": Expressions._none,
+    "prim::TupleConstruct": Expressions._tuple,
+    "prim::TupleSlice": Expressions._tuple_slice,
+    "prim::ListConstruct": Expressions._list,
+    "prim::DictConstruct": Expressions._dict,
+    "prim::CreateObject": Expressions._create_object,
+    "prim::GetAttr": Expressions._get_attr,
+    "prim::CallFunction": Expressions._call_function,
+    "prim::CallMethod": Expressions._call_method,
+    "prim::ModuleContainerIndex": Expressions._container_item,
+    "prim::isinstance": Expressions._isinstance,
+    "prim::EnumValue": Expressions._enum_value,
+    "prim::EnumName": Expressions._enum_name,
+    "prim::unchecked_cast": Expressions._same,
+    "prim::unchecked_unwrap_optional": Expressions._same,
+    "prim::tolist": Expressions._to_list,
+}

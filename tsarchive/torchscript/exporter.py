@@ -13,6 +13,7 @@ from tsarchive.container import NewRecord, unordered_map_order
 from tsarchive.pickler import Memo, Reduce, dumps
 from tsarchive.printer.names import TypeNames
 from tsarchive.printer.program import Program
+from tsarchive.printer.settling import settled_ranges
 from tsarchive.printer.types import ANY, STRING, DictType, ListType
 from tsarchive.printer.values import ObjectValue
 from tsarchive.printer.versions import version_record
@@ -82,13 +83,15 @@ def print_code(pickling: Pickling, names: TypeNames, *, debug: bool) -> Code:
 
 
 def _code_records(program: Program, *, debug: bool) -> Iterator[NewRecord]:
+    files = program.files()
+    ranges = settled_ranges([file.body for file in files]) if debug else []
     debug_writer = DebugWriter()
-    for file in program.files():
+    for number, file in enumerate(files):
         text = file.text.encode("utf-8", "surrogateescape")
         yield NewRecord(f"code/{file.name}", text, deflate=True)
         if debug:
-            ranges = debug_writer.record(file.ranges)
-            yield NewRecord(f"code/{file.name}.debug_pkl", ranges, deflate=True)
+            record = debug_writer.record(ranges[number])
+            yield NewRecord(f"code/{file.name}.debug_pkl", record, deflate=True)
 
 
 def _constant_records(constants: Constants, names: TypeNames) -> Iterable[NewRecord]:

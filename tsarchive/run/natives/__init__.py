@@ -19,6 +19,9 @@ from tsarchive.run.natives import (
     searching,
     sorting,
     strings,
+    tensor_groups,
+    tensor_lists,
+    tensor_numbers,
     tensors,
     values,
 )
@@ -51,6 +54,9 @@ _OPERATORS = (
     searching,
     sorting,
     strings,
+    tensor_groups,
+    tensor_lists,
+    tensor_numbers,
     tensors,
     values,
 )

@@ -8,7 +8,7 @@ from tsarchive.run.natives.faults import key_fault
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.table import Native, native
 
-__all__: list[str] = []
+__all__ = ["KEY_TYPES"]
 
 K = TypeVar("K")
 V = TypeVar("V")

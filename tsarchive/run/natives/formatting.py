@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,10 +13,11 @@ from tsarchive.run.natives.bytestrings import decode, encode, normalized
 from tsarchive.run.natives.faults import type_fault
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.narrowing import float32, float32_of_int
+from tsarchive.run.natives.number_format import format_complex, format_float, with_nan_sign
 from tsarchive.run.natives.table import native
-from tsarchive.run.natives.tensor_format import format_tensor, with_nan_sign
+from tsarchive.run.natives.tensor_format import format_tensor
 
-__all__ = ["format_float", "format_value"]
+__all__ = ["format_value"]
 
 
 def format_value(value: Any) -> str:
@@ -26,21 +26,6 @@ def format_value(value: Any) -> str:
         if isinstance(value, kind):
             return form(value)
     return f"<{type(value).__module__}.{type(value).__qualname__} object at {id(value):#x}>"
-
-
-def format_float(value: float) -> str:
-    """17 significant digits, or the integer and a point where int64 holds the value.
-
-    Zero loses its sign.
-    """
-    if value == 0 or (-(2.0**63) <= value < 2.0**63 and value == math.floor(value)):
-        return f"{int(value)}."
-    return with_nan_sign(value, f"{value:.17g}")
-
-
-def _format_complex(value: complex) -> str:
-    sign = "+" if value.imag >= 0 else "-"
-    return f"{format_float(value.real)}{sign}{format_float(abs(value.imag))}j"
 
 
 def _joined(items: Iterable[Any]) -> str:
@@ -67,7 +52,7 @@ _FORMS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (tuple, _format_tuple),
     (type(None), str),
     (dict, _format_dict),
-    (complex, _format_complex),
+    (complex, format_complex),
     (torch.device, str),
     (torch.Generator, lambda value: "Generator"),
     (Future, lambda value: "Future"),

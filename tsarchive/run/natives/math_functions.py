@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.delegation import guarded
 from tsarchive.run.natives.narrowing import int64_of_float, wrap32
+from tsarchive.run.natives.number_format import with_nan_sign
 from tsarchive.run.natives.scalars import MIXED, Number
 from tsarchive.run.natives.table import native
 
@@ -127,7 +128,7 @@ def ceil(a: float) -> int:
 def _truncated(value: float) -> int:
     """The bounds are those of int64 as floats, so 2**63 passes (and becomes -2**63)."""
     if not -(2.0**63) <= value <= 2.0**63:
-        text = f"{value:f}" if value == value else "nan"
+        text = with_nan_sign(value, f"{value:f}")
         raise ScriptError(f"Cannot convert float {text} to integer")
     return int64_of_float(value)
 

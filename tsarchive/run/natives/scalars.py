@@ -16,7 +16,7 @@ from tsarchive.run.natives.faults import division_fault
 from tsarchive.run.natives.integers import floor_divide, remainder, wrapping
 from tsarchive.run.natives.table import Native, native
 
-__all__: list[str] = []
+__all__ = ["MIXED", "Number"]
 
 Number = int | float
 
@@ -28,9 +28,11 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "aten::sub": operator.sub,
     "aten::mul": operator.mul,
 }
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+_EQUALITIES: dict[str, Callable[[Any, Any], bool]] = {
     "aten::eq": operator.eq,
     "aten::ne": operator.ne,
+}
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "aten::lt": operator.lt,
     "aten::le": operator.le,
     "aten::gt": operator.gt,
@@ -49,9 +51,8 @@ _BOOLEAN: dict[str, Callable[[bool, bool], bool]] = {
 }
 
 
-def by_type(key: str, of_ints: Native, of_floats: Native) -> Native:
-    """The operator ``key`` on two Scalars: ints stay ints, else both become floats."""
-    of_complex = overload(key)
+def by_type(of_ints: Native, of_floats: Native, of_complex: Native) -> Native:
+    """An operator on two Scalars: ints stay ints, else both become floats, or complex."""
 
     def call(a: Any, b: Any) -> Any:
         if isinstance(a, int) and isinstance(b, int):
@@ -99,40 +100,41 @@ def _true_divide(a: Number, b: Number) -> float:
     return float(a) / float(b)
 
 
-def _enter_float_family(name: str, of_floats: Native, scalar_key: str, of_ints: Native) -> None:
-    """Enter the float, mixed and Scalar overloads of one binary operator."""
+def _enter_arithmetic(name: str, of_ints: Native, of_floats: Native) -> None:
+    """Enter all overloads but the one of two ints."""
     for overload_name in ("float", *MIXED):
-        key = f"{name}.{overload_name}"
-        native(key)(guarded(of_floats, key))
-    native(scalar_key)(by_type(scalar_key, of_ints, guarded(of_floats, f"{name}.float")))
+        native(f"{name}.{overload_name}")(of_floats)
+    native(name)(by_type(of_ints, of_floats, overload(name)))
+
+
+def _enter_choice(name: str, operation: Callable[[Any, Any], Any], of_complex: Native) -> None:
+    """Enter all overloads of an operator that compares."""
+    rounding = as_floats(operation)
+    native(f"{name}.int", f"{name}.float")(operation)
+    for overload_name in MIXED:
+        native(f"{name}.{overload_name}")(rounding)
+    native(name)(by_type(operation, rounding, of_complex))
 
 
 for _name, _operation in _ARITHMETIC.items():
-    _enter_float_family(_name, _operation, _name, wrapping(_operation))
+    _enter_arithmetic(_name, wrapping(_operation), _operation)
+for _name, _whole, _fractional in (
+    ("aten::floordiv", floor_divide, _floor_divide_floats),
+    ("aten::remainder", remainder, _remainder_of_floats),
+):
+    _enter_arithmetic(_name, _whole, guarded(_fractional, f"{_name}.float"))
 
-for _name, _operation in _COMPARISONS.items():
-    for _type in ("int", "float"):
-        native(f"{_name}.{_type}")(_operation)
-    for _type in MIXED:
-        native(f"{_name}.{_type}")(as_floats(_operation))
-    native(_name)(by_type(_name, _operation, as_floats(_operation)))
-
-for _name, _operation in {"prim::min": _smaller, "prim::max": _larger}.items():
-    for _type in ("int", "float"):
-        native(f"{_name}.{_type}")(_operation)
-    for _type in MIXED:
-        native(f"{_name}.{_type}")(as_floats(_operation))
-    native(_name)(by_type(_name, _operation, as_floats(_operation)))
+for _name, _operation in _EQUALITIES.items():
+    _enter_choice(_name, _operation, _operation)
+for _name, _operation in {**_ORDERS, "prim::min": _smaller, "prim::max": _larger}.items():
+    _enter_choice(_name, _operation, overload(_name))
 
 for _name, _operation in _BOOLEAN.items():
     native(_name)(_operation)
 
-_enter_float_family("aten::floordiv", _floor_divide_floats, "aten::floordiv", floor_divide)
-_enter_float_family("aten::remainder", _remainder_of_floats, "aten::remainder", remainder)
-
 _true_division = guarded(_true_divide, "aten::div.float")
 native("aten::div.int", "aten::div.float")(_true_division)
-native("aten::div")(by_type("aten::div", _true_division, _true_division))
+native("aten::div")(by_type(_true_division, _true_division, overload("aten::div")))
 native("prim::abs.complex")(guarded(abs, "prim::abs.complex"))
 
 

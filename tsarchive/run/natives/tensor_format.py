@@ -20,15 +20,11 @@ from dataclasses import dataclass
 import torch
 
 from tsarchive.run.natives.dtypes import scalar_type_name
+from tsarchive.run.natives.number_format import with_nan_sign
 
-__all__ = ["format_tensor", "with_nan_sign"]
+__all__ = ["format_tensor"]
 
 _LINE_WIDTH = 80
-
-
-def with_nan_sign(value: float, text: str) -> str:
-    """``text`` of ``value``, with the sign that C prints and Python leaves out on a nan."""
-    return f"-{text}" if math.isnan(value) and math.copysign(1.0, value) < 0 else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,7 @@ class _Notation:
 
 def format_tensor(tensor: torch.Tensor) -> str:
     """The text of ``tensor``. Complex values show their real part only, as in torch."""
-    if tensor.layout is torch.sparse_coo:
+    if tensor.is_sparse:
         return _sparse(tensor)
     prefix = "MKLDNN Tensor: " if tensor.is_mkldnn else ""
     return f"{prefix}{_values(_as_doubles(tensor))}[ {_signature(tensor)}{_quantization(tensor)} ]"
@@ -69,17 +65,16 @@ def _signature(tensor: torch.Tensor) -> str:
 
 def _type_name(tensor: torch.Tensor) -> str:
     """Backend and element type: ``CPUFloatType``, ``QuantizedCPUQInt8Type``."""
-    backend = tensor.device.type.upper() if tensor.device.type != "meta" else "Meta"
-    kind = (
-        "Sparse"
-        if tensor.layout is torch.sparse_coo
-        else "Quantized"
-        if tensor.is_quantized
-        else "Mkldnn"
-        if tensor.is_mkldnn
-        else ""
-    )
-    return f"{kind}{backend}{scalar_type_name(tensor.dtype)}Type"
+    backend = tensor.device.type.upper()
+    return f"{_storage_kind(tensor)}{backend}{scalar_type_name(tensor.dtype)}Type"
+
+
+def _storage_kind(tensor: torch.Tensor) -> str:
+    if tensor.is_sparse:
+        return "Sparse"
+    if tensor.is_quantized:
+        return "Quantized"
+    return "Mkldnn" if tensor.is_mkldnn else ""
 
 
 def _sparse(tensor: torch.Tensor) -> str:

@@ -1,18 +1,16 @@
-"""Properties of tensors, tensors of numbers, numbers of tensors."""
+"""Properties of tensors, element types and devices."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.conversions import checked_int
-from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS, NUMBERS, scalar_type_name, to_dtype
+from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS, NUMBERS
 from tsarchive.run.natives.table import native
 
-__all__ = ["tensor_of_list"]
+__all__ = ["device", "size"]
 
 # prim:: operators of one tensor that are attributes in Python under the same name.
 _ATTRIBUTES = (
@@ -58,7 +56,6 @@ for _name in _METHODS:
 
 native("aten::size.int")(torch.Tensor.size)
 native("aten::stride.int")(torch.Tensor.stride)
-native("aten::Bool.Tensor")(bool)
 
 
 @native("aten::size")
@@ -86,207 +83,6 @@ def dtype_number(tensor: torch.Tensor) -> int:
 @native("prim::layout")
 def layout_number(tensor: torch.Tensor) -> int:
     return LAYOUTS[tensor.layout]
-
-
-@native("aten::Int.Tensor")
-def int_of_tensor(tensor: torch.Tensor) -> int:
-    """The only element, towards zero; it must fit."""
-    value = tensor.item()
-    return int(value) if isinstance(value, int) else checked_int(value, 64, "int64_t")
-
-
-@native("aten::Float.Tensor")
-def float_of_tensor(tensor: torch.Tensor) -> float:
-    value: complex = tensor.item()
-    if value.imag != 0:
-        raise ScriptError("value cannot be converted to type double without overflow")
-    return float(value.real)
-
-
-def _check_implicit(tensor: torch.Tensor) -> None:
-    if tensor.requires_grad:
-        raise ScriptError("Cannot input a tensor that requires grad as a scalar argument")
-    if tensor.dim() != 0:
-        raise ScriptError("Cannot input a tensor of dimension other than 0 as a scalar argument")
-
-
-@native("aten::IntImplicit")
-def implicit_int(tensor: torch.Tensor) -> int:
-    _check_implicit(tensor)
-    dtype = tensor.dtype
-    if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
-        kind = scalar_type_name(dtype)
-        raise ScriptError(f"Cannot input a tensor of type {kind} as an integral argument")
-    return int_of_tensor(tensor)
-
-
-@native("aten::FloatImplicit")
-def implicit_float(tensor: torch.Tensor) -> float:
-    _check_implicit(tensor)
-    return float_of_tensor(tensor)
-
-
-@native("aten::ComplexImplicit")
-def implicit_complex(tensor: torch.Tensor) -> complex:
-    _check_implicit(tensor)
-    return complex(tensor.item())
-
-
-@native("aten::ScalarImplicit")
-def implicit_scalar(tensor: torch.Tensor) -> complex:
-    _check_implicit(tensor)
-    value: complex = tensor.item()
-    return value
-
-
-_NUMBER_TYPES = {
-    bool: torch.bool,
-    int: torch.int64,
-    float: torch.float64,
-    complex: torch.complex128,
-}
-
-
-@native("prim::NumToTensor.Scalar", "prim::NumToTensor.bool")
-def tensor_of_number(value: complex) -> torch.Tensor:
-    """A tensor without dimensions that holds ``value`` exactly: floats become float64."""
-    return torch.scalar_tensor(value, dtype=_NUMBER_TYPES[type(value)])
-
-
-# The type names that a list's static type has in the archive, and what torch.tensor makes of it.
-_ELEMENT_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool}
-
-
-def tensor_of_list(
-    data: list[Any], dtype: int | None, device: torch.device | None, element: str | None = None
-) -> torch.Tensor:
-    """The tensor of a list, nested to any depth, of ints, floats or bools.
-
-    Floats are stored in the default dtype first and then converted to ``dtype``. The run time
-    cannot tell the type of a list without elements: ``element`` is its name from the static type
-    ("int", "float", "bool"); None stands for float, which is what Python's torch.tensor makes.
-    Raises ScriptError for other elements and where lists of one depth differ in length.
-    """
-    sizes, leaf = _measure(data)
-    kind = _ELEMENT_TYPES[element or "float"] if leaf is None else type(leaf)
-    initial = torch.get_default_dtype() if kind is float else _NUMBER_TYPES.get(kind)
-    if kind not in _ELEMENT_TYPES.values() or initial is None:
-        raise ScriptError(f"Input must be of ints, floats, or bools, got {kind.__name__}")
-    if 0 in sizes:
-        tensor = torch.empty(sizes, dtype=initial)
-    else:
-        _check_lengths(data, sizes, 0)
-        tensor = torch.tensor(data, dtype=initial)
-    return tensor.to(device=device, dtype=to_dtype(dtype))
-
-
-def _measure(data: list[Any]) -> tuple[list[int], Any]:
-    """The lengths of the first list of every depth, and the first element, None without any."""
-    sizes = [len(data)]
-    while data and isinstance(data[0], list):
-        data = data[0]
-        sizes.append(len(data))
-    return sizes, data[0] if data else None
-
-
-def _check_lengths(data: list[Any], sizes: list[int], depth: int) -> None:
-    if len(data) != sizes[depth]:
-        raise ScriptError(
-            f"Expected sequence of length {sizes[depth]} at dim {depth} (got {len(data)})"
-        )
-    if depth + 1 < len(sizes):
-        for item in data:
-            _check_lengths(item, sizes, depth + 1)
-
-
-@native("aten::as_tensor.list")
-def as_tensor_of_list(
-    data: list[Any],
-    *,
-    dtype: int | None,
-    device: torch.device | None,
-    element: str | None = None,
-) -> torch.Tensor:
-    return tensor_of_list(data, dtype, device, element)
-
-
-@native("aten::tensor")
-def new_tensor_of_list(
-    data: list[Any],
-    *,
-    dtype: int | None,
-    device: torch.device | None,
-    requires_grad: bool,
-    element: str | None = None,
-) -> torch.Tensor:
-    return tensor_of_list(data, dtype, device, element).requires_grad_(requires_grad)
-
-
-@native("prim::tolist")
-def to_list(tensor: torch.Tensor, depth: int, element: int) -> Any:
-    """The elements as lists nested ``depth`` deep, a bare number for 0.
-
-    ``element`` numbers the declared type: 0 int, 1 float, 2 bool, 3 complex. Only float and
-    complex take tensors of another precision.
-    """
-    expected = (torch.int64, torch.float32, torch.bool, torch.complex64)[element]
-    dtype = tensor.dtype
-    same_kind = (expected.is_floating_point and dtype.is_floating_point) or (
-        expected.is_complex and dtype.is_complex
-    )
-    if dtype is not expected and not same_kind:
-        raise ScriptError(
-            "Output annotation element type and runtime tensor element type must match for "
-            f"tolist(): {scalar_type_name(expected)} vs {scalar_type_name(dtype)}"
-        )
-    if tensor.dim() != depth:
-        raise ScriptError(
-            "Output annotation list dimension and runtime tensor dimension must match for tolist()"
-        )
-    return tensor.tolist()
-
-
-@native("aten::dequantize.any")
-def dequantize(values: Any) -> Any:
-    """The list or tuple with its tensors dequantized; other items of a tuple stay."""
-    if isinstance(values, tuple):
-        return tuple(
-            torch.dequantize(item) if isinstance(item, torch.Tensor) else item for item in values
-        )
-    return [torch.dequantize(item) for item in values]
-
-
-@native("aten::einsum.sublist")
-def einsum(*arguments: Any) -> torch.Tensor:
-    """einsum with subscripts as lists of numbers, one behind each operand.
-
-    An odd number of arguments ends with the subscripts of the result.
-    """
-    operands, subscripts = list(arguments[:-1:2]), [_letters(s) for s in arguments[1::2]]
-    result = f"->{_letters(arguments[-1])}" if len(arguments) % 2 else ""
-    tensor: torch.Tensor = torch.ops.aten.einsum.default(",".join(subscripts) + result, operands)
-    return tensor
-
-
-def _letters(subscripts: list[int]) -> str:
-    """The letters that stand for subscripts 0 to 51: A to Z, then a to z."""
-    if not all(0 <= number < 52 for number in subscripts):
-        raise ScriptError(
-            f"einsum(): expected subscripts to be within the range [0, 52), but got {subscripts}"
-        )
-    return "".join(chr(65 + n) if n < 26 else chr(71 + n) for n in subscripts)
-
-
-@native("prim::VarConcat")
-def concatenate(*arguments: Any) -> torch.Tensor:
-    *tensors, dim = arguments
-    return torch.cat(tensors, dim)
-
-
-@native("prim::VarStack")
-def stack(*arguments: Any) -> torch.Tensor:
-    *tensors, dim = arguments
-    return torch.stack(tensors, dim)
 
 
 @native("aten::promote_types")

@@ -1,0 +1,5 @@
+"""Serialized source to program graphs, without torch."""
+
+from .importer import CodeImporter
+
+__all__ = ["CodeImporter"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from tsarchive.printer.graph import MAX_TRIP_COUNT, Block, Node
-from tsarchive.printer.schema import FunctionSchema
+from tsarchive.printer.schema import Argument, FunctionSchema
 from tsarchive.printer.subtyping import unify
 from tsarchive.printer.types import (
     BOOL,
@@ -28,15 +29,41 @@ class FunctionCompiler(Conditions, Statements):
     """Compiles the body of one function into a graph."""
 
     def compile(
-        self, node: ast.FunctionDef, schema: FunctionSchema, version: int | None, declared: bool
+        self,
+        node: ast.FunctionDef,
+        arguments: Sequence[Argument],
+        version: int | None,
+        declared: Type | None,
     ) -> Block:
-        """The graph of a function. ``declared`` tells whether its return type is annotated."""
+        """The graph of a function; ``declared`` is its return type, None when not annotated."""
         self.enter(Frame(version))
-        for argument in schema.arguments:
+        for argument in arguments:
             param = self.frame.body.add_param(argument.type, argument.name)
             self.scope.bind(argument.name, typed(param))
-        self._function_body(node.body, schema.return_type if declared else None)
+        self._function_body(node.body, declared)
         return self.frame.finish()
+
+    def constant_of(self, node: ast.expr, type_: Type) -> Any:
+        """The value of a constant expression: a class constant or the default of a parameter."""
+        self.enter(Frame(None))
+        given = self.value(node, type_)
+        converted = self.convert(given, type_)
+        if converted is None:
+            raise self.error(node, f"expected {shown(type_)}, but found {shown(given.type)}")
+        return self._folded(converted.value.node, node)
+
+    def _folded(self, made: Node, node: ast.AST) -> Any:
+        if made.is_constant:
+            return made.attributes["value"]
+        parts = [self._folded(value.node, node) for value in made.inputs]
+        match made.kind:
+            case "prim::ListConstruct":
+                return parts
+            case "prim::TupleConstruct":
+                return tuple(parts)
+            case "prim::DictConstruct":
+                return dict(zip(parts[::2], parts[1::2], strict=True))
+        raise self.error(node, "this is not a constant")
 
     def _function_body(self, body: Sequence[ast.stmt], declared: Type | None) -> None:
         last = body[-1]

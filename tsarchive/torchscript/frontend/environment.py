@@ -15,7 +15,7 @@ from tsarchive.printer.values import EnumMember, ObjectValue, TableConstant
 from .references import FunctionReference, Reference, Results, Typed, typed
 
 if TYPE_CHECKING:
-    from .importer import Importer
+    from .importer import CodeImporter
 
 
 class Frame:
@@ -131,7 +131,7 @@ class Scope:
 class Environment:
     """What all parts of the compiler of one function share."""
 
-    def __init__(self, importer: Importer, record: str, line_offset: int, text: str) -> None:
+    def __init__(self, importer: CodeImporter, record: str, line_offset: int, text: str) -> None:
         self.importer = importer
         self.record = record
         self.line_offset = line_offset

@@ -273,7 +273,8 @@ class Expressions(Attributes, Builtins):
     def _unchecked_cast(self, node: ast.Call, form: Special) -> Typed:
         type_ = self.type_of(node.args[0])
         given = self.value(node.args[1])
-        if given.value.node.kind == "prim::unchecked_cast" and given.type == type_:
+        is_repeated = isinstance(node.args[1], ast.Call) and given.type == type_
+        if is_repeated and given.value.node.kind == "prim::unchecked_cast":
             return given
         return typed(self.append("prim::unchecked_cast", [given.value], type_).output)
 

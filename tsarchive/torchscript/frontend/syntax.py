@@ -126,17 +126,16 @@ def _parse(source: str) -> ast.Module:
 
 
 def _rename_keywords(source: str) -> tuple[str, dict[str, str]]:
-    suffix = "_"
-    while any(f"{word}{suffix}" in source for word in FREE_KEYWORDS):
-        suffix += "_"
+    """Put another word of as many bytes in the place of each free keyword."""
+    letter = next(letter for letter in "øæðþßłđ" + chr(0) if letter not in source)
     keywords: dict[str, str] = {}
 
     def replace(match: re.Match[str]) -> str:
         word = match[0]
         if word not in FREE_KEYWORDS:
             return word
-        keywords[word + suffix] = word
-        return word + suffix
+        keywords[word[:-2] + letter] = word
+        return word[:-2] + letter
 
     return _WORD.sub(replace, source), keywords
 
@@ -195,9 +194,9 @@ def _pieces_at(
     start: re.Pattern[str], text: str, record: str, first_line: int
 ) -> Iterator[Piece]:
     matches = list(start.finditer(text))
-    ends = [match.start() for match in matches[1:]] + [len(text)]
+    ends = [*(match.start() for match in matches[1:]), len(text)]
     line, position = first_line, 0
-    for match, end in zip(matches, ends, strict=True):
+    for match, end in zip(matches, ends, strict=False):
         line += text.count("\n", position, match.start())
         position = match.start()
         yield Piece(record, match[1], line, text[position:end])
@@ -244,7 +243,7 @@ class ClassParts:
 
 _CLASS_LINE = re.compile(r"class +\w+ *(?:\( *(\w*) *\))? *:[ \t]*\n")
 _HEADER_LINE = re.compile(
-    r"""  (?:(?P<name>\w+)|__annotations__\["(?P<quoted>[^"\\\n]*)"\])
+    r"""[ ]{2}(?:(?P<name>\w+)|__annotations__\["(?P<quoted>[^"\\\n]*)"\])
     [ ]*(?::[ ]*(?P<annotation>[^=\n]+?))?[ ]*(?:=[ ]*(?P<value>[^\n]+?))?[ ]*\n""",
     re.VERBOSE,
 )

@@ -1,0 +1,121 @@
+"""``tsarchive demo``: the whole promise, kept on real models in front of your eyes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tsarchive.cli.command import FINDINGS, json_option
+from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
+from tsarchive.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from tsarchive.cli.trial import Step, Trial
+
+# Of the steps that one model takes, for the progress bar.
+_STEPS = 4
+
+
+@click.command(cls=InputsCommand)
+@click.argument("arguments", nargs=-1, type=click.Path(), metavar="[FILE [INPUTS]...]")
+@input_options
+@json_option
+@click.pass_context
+def command(ctx: click.Context, arguments: tuple[str, ...], *, seed: int, as_json: bool) -> None:
+    """Try everything on real models.
+
+    Without FILE: a ResNet-18 and a recurrent decoder are scripted and saved. A fresh process in
+    which torch.jit is disabled loads and calls them and saves what it loaded; another one does
+    the same with torch.jit. Outputs are compared with the original model to the bit.
+
+    With FILE: the same for your own file, whose outputs are compared with those of torch.jit.
+    INPUTS, --arg and --random are as in 'tsarchive run'.
+
+    The exit code is 1 when an output of tsarchive differs or its bytes are not stable.
+
+    \b
+    Examples:
+      tsarchive demo
+      tsarchive demo model.pt --random 1x3x224x224
+    """
+    file, rest = split_file(arguments)
+    ctx.params["file"] = file
+    if file is None and rest:
+        raise click.UsageError("Inputs need a FILE: the models of the demo have their own.")
+    with tempfile.TemporaryDirectory(prefix="tsarchive-demo-") as folder:
+        if file is None:
+            trials = _try_models(Path(folder))
+        else:
+            trials = _try_file(file, rest, seed, Path(folder))
+    _present(trials, as_json=as_json)
+    if not all(trial.ok for trial in trials):
+        ctx.exit(FINDINGS)
+
+
+def _try_models(folder: Path) -> list[Trial]:
+    from tsarchive.cli.subjects import MODELS, model_subject
+    from tsarchive.cli.trial import attempt
+
+    trials = []
+    with _progress(_STEPS * len(MODELS)) as step:
+        for name, module, class_name in MODELS:
+            step(f"{name}: scripting and saving it")
+            (folder / name).mkdir()
+            subject = model_subject(name, module, class_name, folder / name)
+            trials.append(attempt(subject, step))
+    return trials
+
+
+def _try_file(file: str, arguments: list[str], seed: int, folder: Path) -> list[Trial]:
+    import tsarchive
+    from tsarchive.cli.subjects import file_subject
+    from tsarchive.cli.trial import attempt
+
+    with tsarchive.open(file) as archive:
+        # What is no TorchScript archive is refused before any process starts.
+        _ = archive.root
+    inputs: Inputs = gather(arguments, seed)
+    with _progress(_STEPS - 1) as step:
+        return [attempt(file_subject(file, inputs, folder), step)]
+
+
+@contextmanager
+def _progress(steps: int) -> Iterator[Step]:
+    """A progress bar on stderr; nothing when that is no terminal."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    err = console(stderr=True)
+    columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=steps)
+        started = -1
+
+        def step(description: str) -> None:
+            nonlocal started
+            started += 1
+            bar.update(task, completed=started, description=description)
+
+        yield step
+
+
+def _present(trials: list[Trial], *, as_json: bool) -> None:
+    import torch
+
+    from tsarchive.cli.trial_report import document, show
+
+    if as_json:
+        print_json(
+            {
+                "torch": torch.__version__,
+                "threads": 1,
+                "models": [document(trial) for trial in trials],
+                "ok": all(trial.ok for trial in trials),
+            }
+        )
+    else:
+        show(trials)

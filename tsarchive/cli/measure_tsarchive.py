@@ -1,0 +1,12 @@
+"""The process of ``tsarchive demo`` that runs tsarchive, with torch.jit disabled."""
+
+from __future__ import annotations
+
+from tsarchive.cli.measuring import serve
+from tsarchive.loading import load
+from tsarchive.printer.adopt import forbid_torch_jit
+from tsarchive.saving import save
+
+if __name__ == "__main__":
+    forbid_torch_jit()
+    serve(lambda path: load(path, map_location="cpu"), save)

@@ -1,0 +1,187 @@
+"""``tsarchive run``: call a method of a model and show or write what it gives."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import Any
+
+import click
+
+from tsarchive.cli.command import json_option
+from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
+from tsarchive.cli.output import console, print_json
+from tsarchive.cli.text import duration, visible
+
+
+@click.command(cls=InputsCommand)
+@click.argument("arguments", nargs=-1, type=click.Path(), metavar="FILE [INPUTS]...")
+@click.option("--method", default="forward", show_default=True, help="Which method to call.")
+@input_options
+@click.option(
+    "--map-location", default="cpu", show_default=True, help="The device of model and inputs."
+)
+@click.option("--out", type=click.Path(), help="Write the output to PATH.npy, .npz or .pt.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    arguments: tuple[str, ...],
+    *,
+    method: str,
+    seed: int,
+    map_location: str,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """Run a model and show its output.
+
+    torch.jit takes no part in it. INPUTS are files: .npy is one tensor; .npz holds arg_0,
+    arg_1, ... and keyword arguments by name; .pt holds a tensor, a tuple of arguments or a dict
+    of keyword arguments. Files, --arg and --random are arguments in the order of the command
+    line; NAME= makes a keyword argument.
+
+    \b
+    --random takes SHAPE[:DTYPE][<HIGH]:
+      1x3x64x64            float32, standard normal distribution
+      2x5:int64<100        integers from 0 to 99
+      scalar:bool          one truth value
+
+    \b
+    Examples:
+      tsarchive run model.pt image.npy
+      tsarchive run model.pt --random 1x3x224x224 --out scores.npz
+      tsarchive run model.pt prompt.pt --arg '"greedy"' --arg limit=5
+    """
+    file, rest = split_file(arguments)
+    if file is None:
+        raise click.MissingParameter(param_hint="FILE", param_type="argument")
+    ctx.params["file"] = file
+    if out is not None:
+        from tsarchive.cli.output_files import check_path
+
+        check_path(out)
+    model = _load(file, map_location)
+    inputs = _on_device(gather(rest, seed), map_location)
+    called = _method(model, file, method)
+    output, seconds = call(called, inputs, seed)
+    if out is not None:
+        from tsarchive.cli.output_files import write_output
+
+        write_output(output, out)
+    _present(file, method, inputs, output, seconds, out, as_json=as_json)
+
+
+def _load(file: str, map_location: str) -> Any:
+    import torch
+
+    import tsarchive
+
+    try:
+        torch.empty(0, device=map_location)
+    # A device that this build of torch lacks raises RuntimeError or AssertionError.
+    except (RuntimeError, AssertionError) as error:
+        raise click.BadParameter(
+            f"torch cannot use the device {map_location!r}: {str(error).splitlines()[0]}",
+            param_hint="--map-location",
+        ) from error
+    return tsarchive.load(file, map_location=map_location)
+
+
+def _method(model: Any, file: str, name: str) -> Any:
+    import tsarchive
+
+    with tsarchive.open(file) as archive:
+        methods = sorted(archive.class_of(archive.root).methods)
+    if name not in methods:
+        raise click.BadParameter(
+            f"the model has no method {name!r}; it has: {', '.join(methods) or 'none'}.",
+            param_hint="--method",
+        )
+    return model if name == "forward" else getattr(model, name)
+
+
+def _on_device(inputs: Inputs, device: str) -> Inputs:
+    import torch
+
+    def move(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.to(device)
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(move, value))
+        if isinstance(value, dict):
+            return {key: move(item) for key, item in value.items()}
+        return value
+
+    if device == "cpu":
+        return inputs
+    return Inputs(move(inputs.args), move(inputs.kwargs))
+
+
+def call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
+    """Call with random operators seeded; give the output and the seconds it took.
+
+    What the model prints goes to stderr. Raises click.ClickException when the model raises.
+    """
+    import torch
+
+    from tsarchive.errors import ArchiveError
+
+    torch.manual_seed(seed)
+    started = time.perf_counter()
+    try:
+        with torch.no_grad(), contextlib.redirect_stdout(sys.stderr):
+            output = function(*inputs.args, **inputs.kwargs)
+    except ArchiveError:
+        raise
+    # An operator of torch raises almost any class for arguments it does not like.
+    except Exception as error:
+        reason = str(error).strip() or "no message"
+        raise ModelError(f"the model raised {type(error).__name__}: {reason}") from error
+    return output, time.perf_counter() - started
+
+
+class ModelError(click.ClickException):
+    """The model does not run on these inputs."""
+
+
+def _present(
+    file: str,
+    method: str,
+    inputs: Inputs,
+    output: Any,
+    seconds: float,
+    out: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    from tsarchive.cli.summary_text import lines
+    from tsarchive.cli.values import summary
+
+    arguments = {
+        **{str(position): summary(value) for position, value in enumerate(inputs.args)},
+        **{name: summary(value) for name, value in inputs.kwargs.items()},
+    }
+    document = summary(output)
+    if as_json:
+        print_json(
+            {
+                "file": file,
+                "method": method,
+                "inputs": arguments,
+                "output": document,
+                "seconds": seconds,
+                "written": out,
+            }
+        )
+        return
+    shown = console()
+    for name, value in arguments.items():
+        for line in lines(f"input {name}", value):
+            shown.print(visible(line), style="dim")
+    for line in lines("output", document):
+        shown.print(visible(line))
+    shown.print(f"{method} took {duration(seconds)}", style="dim")
+    if out is not None:
+        shown.print(f"written to {visible(out)}", style="green")

@@ -1,0 +1,142 @@
+"""Python classes for the classes of an archive, and what all its code shares."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tsarchive.errors import UnsupportedError
+from tsarchive.printer.graph import Function, Node
+from tsarchive.printer.names import is_identifier
+from tsarchive.printer.schema import FunctionSchema
+from tsarchive.printer.types import ClassType, EnumType, TupleType, Type, annotation
+
+from .boundary import public_forward, public_method
+from .compiler import LazyFunction
+from .conversion import Converter, Converters
+from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule
+from .objects import Objects
+from .operators import native_class
+from .passes import Effects
+from .slots import get_slot, set_slot
+from .support import DynamicCall, NativeCall
+from .typecheck import register_class, type_of_class
+
+__all__ = ["ArchiveModule", "ArchiveObject", "Classes", "get_slot", "new_object", "set_slot"]
+
+# Methods with these names work through Python's syntax, as they do in torch.
+_SYNTAX_METHODS = frozenset(
+    f"__{name}__"
+    for name in (
+        "add", "and", "bool", "contains", "enter", "eq", "exit", "float", "floordiv", "ge",
+        "getitem", "gt", "init", "int", "le", "len", "lt", "mod", "mul", "ne", "neg", "or", "pow",
+        "setitem", "str", "sub", "truediv", "xor", "call",
+    )
+)  # fmt: skip
+
+Allow = Callable[[FunctionSchema, Function], None]
+
+
+def _allow_all(schema: FunctionSchema, function: Function) -> None:
+    """The policy that lets every operator run."""
+
+
+class Classes:
+    """The classes and functions of one archive, made when they are first needed.
+
+    ``container`` is the archive they came from, of any form. ``allow`` is called with the schema
+    of each operator and the function that uses it when that function is compiled; it raises to
+    refuse.
+    """
+
+    def __init__(self, container: Any = None, *, allow: Allow = _allow_all) -> None:
+        self.container = container
+        self.allow = allow
+        self.lock = threading.RLock()
+        self.effects = Effects()
+        self._python_classes: dict[Type, Any] = {}
+        self._functions: dict[tuple[Function, tuple[tuple[int, int], ...]], LazyFunction] = {}
+        self._constants: dict[Node, Any] = {}
+        self._shared: dict[tuple[Any, ...], Any] = {}
+        self._converters = Converters(self.python_class)
+        self._objects = Objects(self)
+
+    def function(self, function: Function, bound: tuple[tuple[int, Any], ...] = ()) -> LazyFunction:
+        """The Python function that runs ``function``: arguments by position, no conversions.
+
+        ``bound`` names parameters that are constant tensors at the calls in question.
+        """
+        key = function, tuple((position, id(tensor)) for position, tensor in bound)
+        with self.lock:
+            found = self._functions.get(key)
+            if found is None:
+                found = self._functions[key] = LazyFunction(function, self, bound)
+            return found
+
+    def call(self, function: Function, *arguments: Any) -> Any:
+        """Run a function of the archive as its own code would."""
+        return self.function(function)(*arguments)
+
+    def python_class(self, type_: Type) -> Any:
+        """The Python class for a class, enum or named tuple of the archive."""
+        with self.lock:
+            found = self._python_classes.get(type_)
+            if found is None:
+                found = self._python_classes[type_] = self._build(type_)
+                register_class(found, type_)
+            return found
+
+    def _build(self, type_: Type) -> Any:
+        match type_:
+            case ClassType(is_native=False, is_module=True):
+                return _module_class(type_, self)
+            case ClassType(is_native=False):
+                return _object_class(type_, self)
+            case EnumType():
+                return _enum_class(type_)
+            case TupleType(qualified_name=str()):
+                return _named_tuple_class(type_)
+        raise UnsupportedError(f"{annotation(type_)} has no Python class")
+
+    def enum_member(self, type_: EnumType, value: Any) -> enum.Enum | None:
+        """The member whose value is ``value``; None without one."""
+        for member in self.python_class(type_):
+            if type(member.value) is type(value) and member.value == value:
+                found: enum.Enum = member
+                return found
+        return None
+
+    def type_of(self, value: Any) -> Type | None:
+        """The archive's type of an object, enum member or named tuple; None for other values."""
+        if isinstance(value, torch.ScriptObject):
+            return native_class(value._type().annotation_str)
+        return type_of_class(type(value))
+
+    def constant(self, node: Node) -> Any:
+        """The run-time value of a constant node, one for all calls."""
+        with self.lock:
+            if node not in self._constants:
+                self._constants[node] = self.materialize(node.attributes["value"])
+            return self._constants[node]
+
+    def materialize(self, value: Any) -> Any:
+        """The run-time value of a value that a graph holds."""
+        return self._objects.value(value)
+
+    def converter(self, type_: Type) -> Converter:
+        return self._converters.converter(type_)
+
+    def typed_container(self, class_: Callable[..., Any], type_: Type) -> Callable[..., Any]:
+        """A function that makes a TypedList or TypedDict of ``type_``."""
+        return self._share(class_, type_, lambda: functools.partial(class_, type_))
+
+    def dynamic_call(self, name: str, *, is_native: bool) -> Callable[..., Any]:
+        """A function that calls a method which only the object knows."""
+        make: Callable[[], Any] = lambda: NativeCall(name) if is_native else DynamicCall(name, self)
+        return self._share("call", name, is_native, make)

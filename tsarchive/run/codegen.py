@@ -1,0 +1,347 @@
+"""From the graph of a function to Python source: one statement for each node.
+
+The source is made of the templates here and in ``expressions.py``, of identifiers from
+``names.py`` and of Python literals. Every object it refers to is a global under such a name, so
+no text of an archive is ever executed.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tsarchive.errors import UnsupportedError
+from tsarchive.printer.graph import (
+    MAX_TRIP_COUNT,
+    Block,
+    Function,
+    Node,
+    Value,
+    is_constant_true,
+)
+
+from .expressions import Bound, Expressions
+from .natives import Awaitable, Future
+from .operators import find_native
+from .passes import Liveness
+from .support import unpack_list
+
+if TYPE_CHECKING:
+    from .classes import Classes
+
+__all__ = ["GeneratedSource", "generate"]
+
+# Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
+_DEEPEST: Final = 16
+_INDENT: Final = "    "
+_FIRST_CARRIED: Final = 2
+_ALIASES = frozenset(
+    {"prim::unchecked_cast", "prim::unchecked_unwrap_optional", "prim::Uninitialized"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedSource:
+    """Python source that defines ``name``, and the globals it needs."""
+
+    name: str
+    text: str
+    namespace: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Code that becomes one ``def``; ``texts`` says what values from outside are called in it."""
+
+    name: str
+    params: Sequence[str]
+    nodes: Sequence[Node]
+    results: Sequence[Value]
+    texts: Mapping[Value, str] = field(default_factory=dict)
+
+
+def generate(function: Function, classes: Classes, bound: Bound = ()) -> GeneratedSource:
+    """Python source that runs like ``function``, taking all of its arguments by position."""
+    writer = _Writer(function, classes, bound)
+    name = writer.names.unique(function.name)
+    writer.add_graph(name, function.graph)
+    writer.write()
+    return GeneratedSource(name, "\n".join(writer.lines) + "\n", writer.globals.values)
+
+
+class _Writer(Expressions):
+    """Writes the parts of one function, each as a ``def`` of its own."""
+
+    def __init__(self, function: Function, classes: Classes, bound: Bound) -> None:
+        super().__init__(function, classes, bound)
+        self.lines: list[str] = []
+        self.level = 0
+        self._parts: deque[_Part] = deque()
+        self._live_nodes: set[Node] = set()
+        self._live_values: set[Value] = set()
+
+    def add_graph(self, name: str, graph: Block) -> None:
+        live = Liveness(graph, self.classes.effects)
+        self._live_nodes |= live.nodes
+        self._live_values |= live.values
+        params = [self.define(param) for param in graph.params]
+        texts = {param: self.text[param] for param in graph.params}
+        self._parts.append(_Part(name, params, graph.nodes, graph.returns, texts))
+
+    def write(self) -> None:
+        while self._parts:
+            part = self._parts.popleft()
+            self.text.update(part.texts)
+            self.line(f"def {part.name}({', '.join(part.params)}):")
+            with self._indented():
+                self._nodes(part.nodes)
+                self.line(f"return {self.uses(part.results)}".rstrip())
+
+    def line(self, text: str) -> None:
+        self.lines.append(_INDENT * self.level + text)
+
+    @contextmanager
+    def _indented(self) -> Iterator[None]:
+        """Lines written inside form a block; an empty one is ``pass``."""
+        before = len(self.lines)
+        self.level += 1
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self.level -= 1
+
+    def _nodes(self, nodes: Sequence[Node]) -> None:
+        position = 0
+        while position < len(nodes):
+            node = nodes[position]
+            if node.kind == "prim::Enter":
+                end = _matching_exit(nodes, position)
+                self._with(nodes[position : end + 1])
+                position = end
+            elif node in self._live_nodes and not node.is_constant:
+                _STATEMENTS.get(node.kind, _Writer._assign)(self, node)
+            position += 1
+
+    def _targets(self, values: Sequence[Value]) -> str:
+        """New variables for the results of a node, ``_`` for those that nothing uses."""
+        names = [self.define(v) if v in self._live_values else "_" for v in values]
+        return ", ".join(names)
+
+    def _assign(self, node: Node) -> None:
+        if node.kind in _ALIASES or self._is_inline(node):
+            self.text[node.output] = self.expression(node)
+            return
+        text = self.expression(node)
+        if any(output in self._live_values for output in node.outputs):
+            self.line(f"{self._targets(node.outputs)} = {text}")
+        else:
+            self.line(text)
+
+    def _is_inline(self, node: Node) -> bool:
+        """A list of constants that one operator of torch reads is written where it is used."""
+        if node.kind != "prim::ListConstruct" or len(node.output.uses) != 1:
+            return False
+        user = node.output.uses[0].user
+        return (
+            user.schema is not None
+            and find_native(user.schema) is None
+            and "upgrader" not in user.attributes
+            and all(value.node.is_constant for value in node.inputs)
+        )
+
+    def _move(self, targets: Sequence[str], values: Sequence[Value]) -> None:
+        """Assign in parallel, leaving out what is in place already."""
+        pairs = [(name, self.use(value)) for name, value in zip(targets, values, strict=True)]
+        pairs = [(name, text) for name, text in pairs if name != text]
+        if pairs:
+            names, texts = zip(*pairs, strict=True)
+            self.line(f"{', '.join(names)} = {', '.join(texts)}")
+
+    def _if(self, node: Node) -> None:
+        if self._outlined([node]):
+            return
+        used = [index for index, output in enumerate(node.outputs) if output in self._live_values]
+        targets = [self.define(node.outputs[index]) for index in used]
+        true, false = node.blocks
+        self.line(f"if {self.use(node.input)}:")
+        self._branch(true, targets, used)
+        before = len(self.lines)
+        self.line("else:")
+        self._branch(false, targets, used)
+        if self.lines[before + 1 :] == [_INDENT * (self.level + 1) + "pass"]:
+            del self.lines[before:]
+
+    def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> None:
+        with self._indented():
+            self._nodes(block.nodes)
+            self._move(targets, [block.returns[index] for index in used])
+
+    def _loop(self, node: Node) -> None:
+        if self._outlined([node]):
+            return
+        (body,) = node.blocks
+        targets, first, last = self._carried(node, body)
+        self._move(targets, first)
+        count, condition = node.inputs[:_FIRST_CARRIED]
+        is_endless = is_constant_true(condition) and is_constant_true(body.returns[0])
+        if not is_endless:
+            keep = self.names.unique("proceed")
+            self._move([keep], [condition])
+            targets, last = [keep, *targets], [body.returns[0], *last]
+        if _is_counted(node, self._live_values):
+            counter = self._targets(body.params[:1])
+            self.line(f"for {counter} in {self.globals.name('range', range)}({self.use(count)}):")
+            guard = "" if is_endless else f"if not {keep}:"
+        else:
+            self.line(f"while {'True' if is_endless else keep}:")
+            guard = ""
+        with self._indented():
+            if guard:
+                self.line(guard)
+                with self._indented():
+                    self.line("break")
+            self._nodes(body.nodes)
+            self._move(targets, last)
+
+    def _carried(
+        self, node: Node, body: Block
+    ) -> tuple[list[str], list[Value], list[Value]]:
+        """The variables that a loop carries, their first values, and those of the next turn."""
+        targets, first, last = [], [], []
+        rows = zip(
+            node.outputs, body.params[1:], node.inputs[_FIRST_CARRIED:], body.returns[1:],
+            strict=True,
+        )  # fmt: skip
+        for output, param, before, after in rows:
+            if output not in self._live_values and param not in self._live_values:
+                continue
+            name = self.text[output] = self.text[param] = self.names.unique(
+                output.name or param.name or "carried"
+            )
+            targets.append(name)
+            first.append(before)
+            last.append(after)
+        return targets, first, last
+
+    def _unpack_tuple(self, node: Node) -> None:
+        if node.outputs:
+            self.line(f"({self._targets(node.outputs)},) = {self.use(node.input)}")
+
+    def _unpack_list(self, node: Node) -> None:
+        unpack = self.globals.name("unpack_list", unpack_list)
+        text = f"{unpack}({self.use(node.input)}, {len(node.outputs)})"
+        targets = f"({self._targets(node.outputs)},) = " if node.outputs else ""
+        self.line(targets + text)
+
+    def _set_attr(self, node: Node) -> None:
+        kind, key = self._slot(node)
+        target, value = map(self.use, node.inputs)
+        self.line(f"{target}.{kind.value}[{ascii(key)}] = {value}")
+
+    def _closure(self, node: Node) -> None:
+        subgraph: Block = node.attributes["subgraph"]
+        callee = self.names.unique(f"{self.function.name}_{node.kind.rpartition('::')[2]}")
+        for param, value in zip(subgraph.params, node.inputs, strict=True):
+            tensor = self.known_tensor(value)
+            if tensor is not None:
+                self.known[param] = tensor
+        self.add_graph(callee, subgraph)
+        class_ = _CLOSURES[node.kind]
+        start = self.globals.name(class_.__name__, class_)
+        arguments = "".join(f", {self.use(value)}" for value in node.inputs)
+        self.line(f"{self._targets(node.outputs)} = {start}({callee}{arguments})")
+
+    def _with(self, nodes: Sequence[Node]) -> None:
+        """Code between Enter and Exit; ``__exit__`` is called with Nones in any case."""
+        if self._outlined(nodes):
+            return
+        enter, *inside, _ = nodes
+        call = self.method_name(enter.input, "__enter__")
+        target = f"{self._targets(enter.outputs)} = " if enter.output in self._live_values else ""
+        self.line(f"{target}{call}({self.use(enter.input)})")
+        leave = f"{self.method_name(enter.input, '__exit__')}({self.use(enter.input)}, None, None, None)"
+        self.line("try:")
+        with self._indented():
+            self._nodes(inside)
+        self.line(f"except {self.globals.name('BaseException', BaseException)}:")
+        with self._indented():
+            self.line(leave)
+            self.line("raise")
+        self.line(leave)
+
+    def _outlined(self, nodes: Sequence[Node]) -> bool:
+        """Make a function of code that is nested too deeply; false where it is not."""
+        if self.level <= _DEEPEST:
+            return False
+        inside = set(_all_nodes(nodes))
+        # What has no text yet is used by dead code only.
+        texts = {v: self.text[v] for v in _free_values(nodes, inside) if v in self.text}
+        params = list(dict.fromkeys(text for text in texts.values() if text.isidentifier()))
+        params = [text for text in params if not keyword.iskeyword(text)]
+        results = [
+            output
+            for node in nodes
+            for output in node.outputs
+            if output in self._live_values and any(user not in inside for user, _ in output.uses)
+        ]
+        name = self.names.unique(f"{self.function.name}_part")
+        self._parts.append(_Part(name, params, nodes, results, texts))
+        target = f"{self._targets(results)} = " if results else ""
+        self.line(f"{target}{name}({', '.join(params)})")
+        return True
+
+
+def _matching_exit(nodes: Sequence[Node], start: int) -> int:
+    """The position of the Exit that belongs to the Enter at ``start``."""
+    depth = 0
+    for position in range(start, len(nodes)):
+        depth += nodes[position].kind == "prim::Enter"
+        depth -= nodes[position].kind == "prim::Exit"
+        if depth == 0:
+            return position
+    raise UnsupportedError("a with statement has no end in the block where it starts")
+
+
+def _is_counted(loop: Node, live: Container[Value]) -> bool:
+    """Whether the loop has a bound of its own, or its body asks for the number of the turn."""
+    count = loop.inputs[0].node
+    is_bounded = not count.is_constant or count.attributes["value"] != MAX_TRIP_COUNT
+    return is_bounded or loop.blocks[0].params[0] in live
+
+
+def _all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
+    """``nodes`` with what is in their blocks, the return nodes of those included."""
+    for node in nodes:
+        yield node
+        for block in node.blocks:
+            yield from _all_nodes(block.nodes)
+            yield block.return_node
+
+
+def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:
+    """What ``nodes`` use and do not define, each once; constants need not be passed."""
+    own_params = {param for node in inside for block in node.blocks for param in block.params}
+    seen: set[Value] = set()
+    for node in _all_nodes(nodes):
+        for value in node.inputs:
+            if value in seen or value in own_params or value.node in inside:
+                continue
+            seen.add(value)
+            if not value.node.is_constant:
+                yield value
+
+
+_CLOSURES: dict[str, type] = {"prim::fork": Future, "prim::awaitable": Awaitable}
+_STATEMENTS: dict[str, Callable[[_Writer, Node], None]] = {
+    "prim::If": _Writer._if,
+    "prim::Loop": _Writer._loop,
+    "prim::TupleUnpack": _Writer._unpack_tuple,
+    "prim::ListUnpack": _Writer._unpack_list,
+    "prim::SetAttr": _Writer._set_attr,
+    "prim::fork": _Writer._closure,
+    "prim::awaitable": _Writer._closure,
+}

@@ -1,0 +1,109 @@
+"""Tensors of nested lists, and nested lists of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tsarchive.errors import ScriptError
+from tsarchive.run.natives.dtypes import scalar_type_name, to_dtype
+from tsarchive.run.natives.table import native
+
+__all__ = ["tensor_of_list"]
+
+_ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
+
+
+def tensor_of_list(
+    data: list[Any], dtype: int | None, device: torch.device | None, element: str | None = None
+) -> torch.Tensor:
+    """The tensor of a list, nested to any depth, of ints, floats or bools.
+
+    Floats are stored in the default dtype first and then converted to ``dtype``. The run time
+    cannot tell the type of a list without elements: ``element`` is its name from the static type
+    ("int", "float", "bool"); None stands for float, which is what Python's torch.tensor makes.
+    Raises ScriptError for other elements and where lists of one depth differ in length.
+    """
+    sizes, leaf = _measure(data)
+    initial = _initial_dtype(element or "float" if leaf is None else type(leaf).__name__)
+    if 0 in sizes:
+        tensor = torch.empty(sizes, dtype=initial)
+    else:
+        _check_lengths(data, sizes, 0)
+        tensor = torch.tensor(data, dtype=initial)
+    return tensor.to(device=device, dtype=to_dtype(dtype))
+
+
+def _initial_dtype(element: str) -> torch.dtype:
+    if element == "float":
+        return torch.get_default_dtype()
+    if element not in _ELEMENT_TYPES:
+        raise ScriptError(f"Input must be of ints, floats, or bools, got {element}")
+    return _ELEMENT_TYPES[element]
+
+
+def _measure(data: list[Any]) -> tuple[list[int], Any]:
+    """The lengths of the first list of every depth, and the first element, None without any."""
+    sizes = [len(data)]
+    while data and isinstance(data[0], list):
+        data = data[0]
+        sizes.append(len(data))
+    return sizes, data[0] if data else None
+
+
+def _check_lengths(data: list[Any], sizes: list[int], depth: int) -> None:
+    if len(data) != sizes[depth]:
+        raise ScriptError(
+            f"Expected sequence of length {sizes[depth]} at dim {depth} (got {len(data)})"
+        )
+    if depth + 1 < len(sizes):
+        for item in data:
+            _check_lengths(item, sizes, depth + 1)
+
+
+@native("aten::as_tensor.list")
+def as_tensor_of_list(
+    data: list[Any],
+    *,
+    dtype: int | None,
+    device: torch.device | None,
+    element: str | None = None,
+) -> torch.Tensor:
+    return tensor_of_list(data, dtype, device, element)
+
+
+@native("aten::tensor")
+def new_tensor_of_list(
+    data: list[Any],
+    *,
+    dtype: int | None,
+    device: torch.device | None,
+    requires_grad: bool,
+    element: str | None = None,
+) -> torch.Tensor:
+    return tensor_of_list(data, dtype, device, element).requires_grad_(requires_grad)
+
+
+@native("prim::tolist")
+def to_list(tensor: torch.Tensor, depth: int, element: int) -> Any:
+    """The elements as lists nested ``depth`` deep, a bare number for 0.
+
+    ``element`` numbers the declared type: 0 int, 1 float, 2 bool, 3 complex. Only float and
+    complex take tensors of another precision.
+    """
+    expected = (torch.int64, torch.float32, torch.bool, torch.complex64)[element]
+    dtype = tensor.dtype
+    same_kind = (expected.is_floating_point and dtype.is_floating_point) or (
+        expected.is_complex and dtype.is_complex
+    )
+    if dtype is not expected and not same_kind:
+        raise ScriptError(
+            "Output annotation element type and runtime tensor element type must match for "
+            f"tolist(): {scalar_type_name(expected)} vs {scalar_type_name(dtype)}"
+        )
+    if tensor.dim() != depth:
+        raise ScriptError(
+            "Output annotation list dimension and runtime tensor dimension must match for tolist()"
+        )
+    return tensor.tolist()

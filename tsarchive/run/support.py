@@ -1,0 +1,60 @@
+"""Functions that generated source calls beside operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tsarchive.errors import ScriptError
+from tsarchive.printer.types import ClassType
+
+from .modules import ArchiveModule, call_module, is_plain
+from .typecheck import type_of_class
+
+if TYPE_CHECKING:
+    from .classes import Classes
+
+__all__ = ["DynamicCall", "NativeCall", "unpack_list"]
+
+
+def unpack_list(values: list[Any], count: int) -> list[Any]:
+    """``values``, which must have ``count`` items."""
+    if len(values) != count:
+        raise ScriptError(f"Expected {count} elements in a list but found {len(values)}")
+    return values
+
+
+class NativeCall:
+    """Calls a method of an object whose class is bound from C++."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, receiver: Any, *arguments: Any) -> Any:
+        return receiver._get_method(self.name)(*arguments)
+
+
+class DynamicCall:
+    """Calls a method of an interface: the class of the object decides which function runs."""
+
+    def __init__(self, name: str, classes: Classes) -> None:
+        self.name = name
+        self._classes = classes
+        self._known: dict[type, Callable[..., Any]] = {}
+
+    def __call__(self, receiver: Any, *arguments: Any) -> Any:
+        class_ = receiver.__class__
+        function = self._known.get(class_)
+        if function is None:
+            function = self._known[class_] = self._find(class_)
+        if self.name == "forward" and isinstance(receiver, ArchiveModule):
+            if not is_plain(receiver, class_):
+                return call_module(receiver, *arguments)
+        return function(receiver, *arguments)
+
+    def _find(self, class_: type) -> Callable[..., Any]:
+        type_ = type_of_class(class_)
+        if isinstance(type_, ClassType) and self.name in type_.methods:
+            return self._classes.function(type_.methods[self.name])
+        public: Callable[..., Any] = getattr(class_, "__call__" if self.name == "forward" else self.name)
+        return public

@@ -1,0 +1,147 @@
+"""From the code records of an archive to types and functions, each made when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tsarchive.errors import SourceError, UnknownClassError
+from tsarchive.printer.schema import FunctionSchema
+from tsarchive.printer.typeparse import parse_type
+from tsarchive.printer.types import (
+    ClassType,
+    EnumType,
+    FunctionType,
+    InterfaceType,
+    NamedType,
+    TupleType,
+    Type,
+)
+
+from .definitions import DefinitionReader
+from .syntax import Piece, split_record
+from .upgraders import Candidate, candidates
+
+NATIVE_PREFIX = "__torch__.torch.classes."
+
+
+class CodeImporter:
+    """Gives the classes and functions that an archive's code defines.
+
+    files: code records by name (``code/__torch__/a/b.py``), as text or a callable that reads it;
+    operators: the overloads of an operator kind in the order of selection, none when unknown;
+    constant: entry N of the constant table and its type; raises IndexError past the end;
+    version: the archive's version, which decides the meaning of changed operators;
+    native_class: the class that a library of this process registers under a qualified name.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[str, Callable[[], str] | str],
+        *,
+        operators: Callable[[str], Sequence[FunctionSchema]],
+        constant: Callable[[int], tuple[Any, Type]],
+        version: int,
+        native_class: Callable[[str], ClassType | None],
+    ) -> None:
+        self.operators = operators
+        self.constant = constant
+        self.version = version
+        self._files = files
+        self._native_class = native_class
+        self._reader = DefinitionReader(self)
+        self._pieces: dict[str, dict[str, Piece]] = {}
+        self._found: dict[str, NamedType | None] = {}
+        self._types: dict[str, Type] = {}
+        self._candidates: dict[tuple[str, int | None], tuple[Candidate, ...]] = {}
+
+    def find(self, qualified_name: str) -> NamedType | None:
+        """The class, enum, interface, named tuple or function of a qualified name.
+
+        None when no record defines it. Raises SourceError for code that cannot be imported.
+        """
+        try:
+            return self._found[qualified_name]
+        except KeyError:
+            pass
+        with bounded(record_of(qualified_name)):
+            found = self._import(qualified_name)
+        return self._found.setdefault(qualified_name, found)
+
+    def find_class(
+        self, qualified_name: str
+    ) -> ClassType | EnumType | InterfaceType | TupleType:
+        """Like :meth:`find`, for a type that must exist. Raises UnknownClassError."""
+        found = self.find(qualified_name)
+        if found is None or isinstance(found, FunctionType):
+            raise self._unknown_class(qualified_name)
+        return found
+
+    def parse_type(self, text: str) -> Type:
+        """The type that an annotation or a type tag writes."""
+        found = self._types.get(text)
+        if found is None:
+            found = self._types[text] = parse_type(text, self.resolve_type)
+        return found
+
+    def definitions(self, record: str) -> list[str]:
+        """The qualified names that a code record defines, in file order."""
+        qualifier = record.removeprefix("code/").removesuffix(".py").replace("/", ".")
+        return [f"{qualifier}.{name}" for name in self._read(record)]
+
+    def resolve_type(self, qualified_name: str) -> Type | None:
+        """The type of a name in an annotation; None for a bare name, which no record defines."""
+        return self.find_class(qualified_name) if "." in qualified_name else None
+
+    def register(self, qualified_name: str, named: NamedType) -> None:
+        """Make a type known before its parts are, so that they may refer to it."""
+        self._found[qualified_name] = named
+
+    def candidates(self, kind: str, version: int | None) -> tuple[Candidate, ...]:
+        """The overloads that a call of ``kind`` may mean in code of an archive version."""
+        key = kind, version
+        found = self._candidates.get(key)
+        if found is None:
+            found = self._candidates[key] = candidates(self.operators(kind), version)
+        return found
+
+    def _import(self, qualified_name: str) -> NamedType | None:
+        if qualified_name.startswith(NATIVE_PREFIX):
+            return self._native_class(qualified_name)
+        piece = self._read(record_of(qualified_name)).get(qualified_name.rpartition(".")[2])
+        return None if piece is None else self._reader.define(qualified_name, piece)
+
+    def _read(self, record: str) -> dict[str, Piece]:
+        pieces = self._pieces.get(record)
+        if pieces is None:
+            source = self._files.get(record, "")
+            text = source if isinstance(source, str) else source()
+            pieces = self._pieces[record] = split_record(text, record)
+        return pieces
+
+    def _unknown_class(self, qualified_name: str) -> UnknownClassError:
+        if qualified_name.startswith(NATIVE_PREFIX):
+            return UnknownClassError(
+                f"the class {qualified_name} is not registered in this process",
+                hint="Import the library that registers it before loading",
+            )
+        return UnknownClassError(
+            f"the archive does not define {qualified_name}",
+            record=record_of(qualified_name),
+            hint="The archive is incomplete, or was changed after it was written",
+        )
+
+
+def record_of(qualified_name: str) -> str:
+    """The code record that defines a qualified name."""
+    return f"code/{qualified_name.rpartition('.')[0].replace('.', '/')}.py"
+
+
+@contextmanager
+def bounded(record: str) -> Iterator[None]:
+    """Turn the exhaustion of the stack into an error of the record."""
+    try:
+        yield
+    except RecursionError:
+        raise SourceError("the code is nested too deeply", record=record) from None
