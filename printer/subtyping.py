@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
 
 from .schema import FunctionSchema
 from .types import (
@@ -154,11 +153,12 @@ def _unify_by_shape(first: Type, second: Type) -> Type | None:
 def unify_all(types: Iterable[Type], *, or_union: bool = False) -> Type | None:
     """The common type of several values, at least one."""
 
-    def step(found: Type | None, type_: Type) -> Type | None:
-        return None if found is None else unify(found, type_, or_union=or_union)
-
-    first, *rest = types
-    return reduce(step, rest, first)
+    found: Type | None
+    found, *rest = types
+    for type_ in rest:
+        if found is not None:
+            found = unify(found, type_, or_union=or_union)
+    return found
 
 
 def union_of(types: Iterable[Type]) -> Type:
@@ -202,17 +202,13 @@ def _merge(members: list[Type], type_: Type) -> None:
 
 
 # The order in which torch numbers the kinds of types; it sorts Union members by it.
-_RANKS: dict[Type | type[Type], int] = {
-    kind: rank
-    for rank, kind in enumerate(
-        (
-            ANY, EnumType, ANY_ENUM, TENSOR, STORAGE, TupleType, ListType, DictType, NUMBER, FLOAT,
-            COMPLEX, "Future", "Await", "RRef", INT, NONE, STRING, GENERATOR, QUANTIZER, BOOL,
-            OptionalType, VarType, DEVICE, STREAM, FunctionType, ClassType, PYOBJECT, CAPSULE,
-            InterfaceType, ANY_LIST, ANY_TUPLE, ANY_CLASS,
-        )
-    )
-}  # type: ignore[misc]  # fmt: skip
+_KIND_ORDER = (
+    ANY, EnumType, ANY_ENUM, TENSOR, STORAGE, TupleType, ListType, DictType, NUMBER, FLOAT,
+    COMPLEX, "Future", "Await", "RRef", INT, NONE, STRING, GENERATOR, QUANTIZER, BOOL,
+    OptionalType, VarType, DEVICE, STREAM, FunctionType, ClassType, PYOBJECT, CAPSULE,
+    InterfaceType, ANY_LIST, ANY_TUPLE, ANY_CLASS,
+)  # fmt: skip
+_RANKS: dict[object, int] = {kind: rank for rank, kind in enumerate(_KIND_ORDER)}
 
 
 def _ordered(members: list[Type]) -> tuple[Type, ...]:
@@ -222,4 +218,4 @@ def _ordered(members: list[Type]) -> tuple[Type, ...]:
 def _rank(type_: Type) -> int:
     if isinstance(type_, SimpleType):
         return _RANKS[type_]
-    return _RANKS[type_.kind if isinstance(type_, HandleType) else type(type_)]  # type: ignore[index]
+    return _RANKS[type_.kind if isinstance(type_, HandleType) else type(type_)]

@@ -180,6 +180,18 @@ SOURCES = {
 }
 
 
+MAPPED = {"text path", "path object", "file", "unbuffered file", "file opened for update"}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_file_on_disk_is_mapped(path, kind):
+    source = SOURCES[kind](path)
+    with Container.open(source) as container:
+        assert isinstance(container.buffer().obj, mmap.mmap) == (kind in MAPPED)
+    if hasattr(source, "close"):
+        source.close()
+
+
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_kind_of_source_gives_the_same_records(path, kind):
     source = SOURCES[kind](path)

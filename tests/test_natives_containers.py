@@ -187,6 +187,16 @@ def test_equal_tensors_end_where_torch_puts_them(numbers, reverse):
     assert list(map(id, ours)) == list(map(id, theirs))
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 7), max_size=16), st.booleans())
+def test_tensors_may_stand_in_a_list_twice(places, reverse):
+    pool = [torch.tensor(place // 2) for place in range(8)]
+    ours = [pool[place] for place in places]
+    _, theirs = by_script("aten::sort.Tensor", ours, reverse, types=("List[Tensor]",))
+    NATIVES["aten::sort.Tensor"](ours, reverse)
+    assert list(map(id, ours)) == list(map(id, theirs))
+
+
 @torch.jit.script
 class Tagged:
     def __init__(self, number: int):

@@ -122,6 +122,8 @@ DOUBLES = {
     "fraction": torch.tensor([1.5, 2.25]),
     "wide": torch.tensor([1e-10, 1.5]),
     "widest": torch.tensor([1e300, 2e-300], dtype=torch.float64),
+    "wide from above": torch.tensor([1e120, 1.5], dtype=torch.float64),
+    "wide from below": torch.tensor([1e-120, 1.5], dtype=torch.float64),
     "just not wide": torch.tensor([12345.5, 1.25]),
     "large": torch.tensor([1234567.5, 2345678.5]),
     "small": torch.tensor([0.001, -0.002]),

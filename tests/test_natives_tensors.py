@@ -16,7 +16,7 @@ from test_natives_oracle import (
 
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS, scalar_type_name
-from tsarchive.run.natives.tensor_lists import tensor_of_list
+from tsarchive.run.natives.tensors import tensor_of_list
 
 INF, NAN = math.inf, math.nan
 TENSORS = {

@@ -24,7 +24,7 @@ class Answer(TypedDict, total=False):
 
 def ask(module: str, request: Request, folder: str) -> Answer:
     """Run ``python -m module`` in ``folder`` and give its answer."""
-    # The current folder comes first on the path of -m: a checkout there would shadow the package.
+    # -m looks for the package in the current folder first, which may be a checkout.
     done = subprocess.run(
         [sys.executable, "-m", module],
         input=json.dumps(request),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from difflib import get_close_matches
@@ -69,11 +68,19 @@ def _one(name: str, candidates: list[Definition]) -> Definition:
     if found:
         problem = f"{len(found)} names end with {name!r}: {_listed(names)}. Give more of the name."
     else:
-        near = get_close_matches(name, names, n=3, cutoff=0.5)
-        problem = f"the archive defines no {name!r}. " + (
-            f"Similar: {_listed(near)}." if near else "'--list' lists the names."
-        )
+        near = _similar(name, names)
+        advice = f"Similar: {_listed(near)}." if near else "'--list' lists the names."
+        problem = f"the archive defines no {name!r}. {advice}"
     raise click.BadParameter(visible(problem), param_hint="NAME")
+
+
+def _similar(name: str, names: list[str]) -> list[str]:
+    """Names with a similar end: of as many components as ``name`` has."""
+    parts = name.count(".") + 1
+    ends: dict[str, str] = {}
+    for known in names:
+        ends.setdefault(".".join(known.split(".")[-parts:]), known)
+    return [ends[end] for end in get_close_matches(name, ends, n=3, cutoff=0.7)]
 
 
 def _listed(names: list[str]) -> str:
@@ -101,7 +108,7 @@ def _show_names(chosen: Iterable[Definition]) -> None:
 
 
 def _show_source(chosen: list[Definition]) -> None:
-    if not sys.stdout.isatty():
+    if not console().is_terminal:
         click.echo(b"\n".join(_source_bytes(found) for found in chosen), nl=False)
         return
     for found in chosen:

@@ -22,7 +22,7 @@ _STEPS = 4
 
 
 @click.command(cls=InputsCommand)
-@click.argument("arguments", nargs=-1, type=click.Path(), metavar="[FILE [INPUTS]...]")
+@click.argument("arguments", nargs=-1, metavar="[FILE [INPUTS]...]")
 @input_options
 @json_option
 @click.pass_context

@@ -16,7 +16,7 @@ from tsarchive.cli.text import duration, visible
 
 
 @click.command(cls=InputsCommand)
-@click.argument("arguments", nargs=-1, type=click.Path(), metavar="FILE [INPUTS]...")
+@click.argument("arguments", nargs=-1, metavar="FILE [INPUTS]...")
 @click.option("--method", default="forward", show_default=True, help="Which method to call.")
 @input_options
 @click.option(
@@ -56,7 +56,7 @@ def command(
     """
     file, rest = split_file(arguments)
     if file is None:
-        raise click.MissingParameter(param_hint="FILE", param_type="argument")
+        raise click.MissingParameter(param_hint="'FILE'", param_type="argument")
     ctx.params["file"] = file
     if out is not None:
         from tsarchive.cli.output_files import check_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +34,7 @@ class Subject:
 
     def save_path(self, side: str, turn: str) -> Path:
         """Where one side saves. The name is always the same: the archive depends on it."""
-        path = self.folder / side / turn / (self.ours.name if self.expected else "model.pt")
+        path = self.folder / f"by_{side}" / turn / (self.ours.name if self.expected else "model.pt")
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -53,8 +54,11 @@ def model_subject(name: str, module: str, class_name: str, folder: Path) -> Subj
     source = import_module(module)
     model = getattr(source, class_name)().eval()
     inputs = {"args": list(source.example_inputs()), "kwargs": {}}
-    ours, theirs = (_folder(folder / side) / f"{name}.pt" for side in ("tsarchive", "torch_jit"))
-    scripted = script(model)
+    ours, theirs = (_made(folder / by) / f"{name}.pt" for by in ("by_tsarchive", "by_torch_jit"))
+    with warnings.catch_warnings():
+        # torch.jit's remarks on the source of the models are not for who tries the demo.
+        warnings.simplefilter("ignore")
+        scripted = script(model)
     save(scripted, ours)
     peer_save(scripted, str(theirs))
     expected = folder / "expected.pt"
@@ -76,6 +80,6 @@ def _keep(inputs: dict[str, Any], folder: Path) -> Path:
     return folder / "inputs.pt"
 
 
-def _folder(path: Path) -> Path:
+def _made(path: Path) -> Path:
     path.mkdir(parents=True)
     return path

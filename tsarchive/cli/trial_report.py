@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tsarchive.cli.trial import Side, Trial
-
-_MEASURES = ("bytes", "records", "load", "first call", "second call")
-_VERDICTS = ("equal outputs", "stable bytes")
 
 
 def document(trial: Trial) -> dict[str, Any]:
@@ -51,25 +48,28 @@ def show(trials: list[Trial]) -> None:
 
 
 def _table(trials: list[Trial]) -> Table:
-    made = table("model", "with", *_MEASURES, *_VERDICTS, right=_MEASURES)
-    for trial in trials:
-        made.add_row(visible(trial.name), "tsarchive", *_cells(trial.tsarchive))
-        made.add_row("", "torch.jit", *_cells(trial.torch_jit), end_section=True)
+    sides = [
+        (f"{visible(trial.name)}\n{by}", side)
+        for trial in trials
+        for by, side in (("tsarchive", trial.tsarchive), ("torch.jit", trial.torch_jit))
+    ]
+    headers = [header for header, _ in sides]
+    made = table("", *headers, right=tuple(headers))
+    for label, cell in _ROWS:
+        made.add_row(label, *(cell(side) for _, side in sides))
     return made
 
 
-def _cells(side: Side) -> Iterator[str | Text]:
-    yield f"{side.bytes:,}"
-    yield f"{side.records:,}"
-    for seconds in (side.load_seconds, side.first_call_seconds, side.second_call_seconds):
-        yield "-" if seconds is None else duration(seconds)
-    yield _verdict(side.outputs_equal, _apart(side))
-    yield _verdict(side.stable)
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds)
 
 
-def _apart(side: Side) -> str:
+def _outputs(side: Side) -> Text:
     apart = side.max_difference
-    return "no: other shapes" if apart is None else f"no: up to {apart:.3g} apart"
+    return _verdict(
+        side.outputs_equal,
+        "no: other shapes" if apart is None else f"no: up to {apart:.3g} apart",
+    )
 
 
 def _verdict(value: bool | None, otherwise: str = "no") -> Text:
@@ -80,13 +80,25 @@ def _verdict(value: bool | None, otherwise: str = "no") -> Text:
     return Text("yes", style="green") if value else Text(otherwise, style="red")
 
 
+_ROWS: tuple[tuple[str, Callable[[Side], str | Text]], ...] = (
+    ("bytes", lambda side: f"{side.bytes:,}"),
+    ("records", lambda side: f"{side.records:,}"),
+    ("load", lambda side: _time(side.load_seconds)),
+    ("first call", lambda side: _time(side.first_call_seconds)),
+    ("second call", lambda side: _time(side.second_call_seconds)),
+    ("equal outputs", _outputs),
+    ("stable bytes", lambda side: _verdict(side.stable)),
+)
+
+
 def _remarks(trials: list[Trial]) -> Iterator[str]:
     for trial in trials:
+        name = visible(trial.name)
         if trial.torch_jit_reads_ours is not None:
             equal = "equal" if trial.torch_jit_reads_ours else "NO equal"
-            yield f"{visible(trial.name)}: torch.jit runs what tsarchive saved, {equal} outputs"
-        for name, side in (("tsarchive", trial.tsarchive), ("torch.jit", trial.torch_jit)):
-            yield from _side_remarks(f"{visible(trial.name)}: {name}", side)
+            yield f"{name}: torch.jit runs what tsarchive saved, with {equal} outputs"
+        yield from _side_remarks(f"{name}: tsarchive", trial.tsarchive)
+        yield from _side_remarks(f"{name}: torch.jit", trial.torch_jit)
 
 
 def _side_remarks(label: str, side: Side) -> Iterator[str]:

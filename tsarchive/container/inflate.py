@@ -1,5 +1,7 @@
-"""Decompression by method. No method yields more than one byte beyond the declared size,
-except Deflate64, whose decoder has no limit and is fed in small pieces instead.
+"""Decompression of a record's data, by method, into no more than its declared size.
+
+A byte beyond the size shows that there is more. The decoder for Deflate64 cannot be limited and
+is fed in small pieces instead.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from .conversion import Mismatch, export, holds_containers
 from .modules import takes_internal_call
 
 if TYPE_CHECKING:
-    from .context import RunContext
+    from .classes import Classes
 
 __all__ = ["Signature", "public_forward", "public_function", "public_method"]
 
@@ -34,14 +34,14 @@ class Signature:
     """The parameters of a function as Python callers see them, ``self`` left out."""
 
     def __init__(
-        self, name: str, schema: FunctionSchema, context: RunContext, *, is_method: bool
+        self, name: str, schema: FunctionSchema, classes: Classes, *, is_method: bool
     ) -> None:
         self.name = name
         self.is_method = is_method
         self.arguments = schema.arguments[1:] if is_method else schema.arguments
-        self._converters = [context.converter(argument.type) for argument in self.arguments]
+        self._converters = [classes.converter(argument.type) for argument in self.arguments]
         self._defaults = [
-            context.materialize(argument.default) if argument.has_default else _MISSING
+            classes.materialize(argument.default) if argument.has_default else _MISSING
             for argument in self.arguments
         ]
         self._positions = {argument.name: i for i, argument in enumerate(self.arguments)}
@@ -106,9 +106,9 @@ def _parameter(name: str, default: Any) -> inspect.Parameter:
     )
 
 
-def public_function(function: Function, raw: Callable[..., Any], context: RunContext) -> Any:
+def public_function(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
     """``function`` for callers in Python; ``raw`` runs it without any conversion."""
-    signature = Signature(function.name, function.schema, context, is_method=False)
+    signature = Signature(function.name, function.schema, classes, is_method=False)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         return finish(raw(*signature.bind(arguments, keywords)))
@@ -117,9 +117,9 @@ def public_function(function: Function, raw: Callable[..., Any], context: RunCon
     return _described(call, function, signature)
 
 
-def public_method(function: Function, raw: Callable[..., Any], context: RunContext) -> Any:
+def public_method(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
     """Like ``public_function``, as an attribute of the class."""
-    signature = Signature(function.name, function.schema, context, is_method=True)
+    signature = Signature(function.name, function.schema, classes, is_method=True)
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
         return finish(raw(self, *signature.bind(arguments, keywords)))
@@ -128,9 +128,9 @@ def public_method(function: Function, raw: Callable[..., Any], context: RunConte
     return _described(call, function, signature)
 
 
-def public_forward(function: Function, raw: Callable[..., Any], context: RunContext) -> Any:
+def public_forward(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
     """Like ``public_method``, for the method that ``torch.nn.Module.__call__`` reaches."""
-    convert = public_method(function, raw, context)
+    convert = public_method(function, raw, classes)
 
     @functools.wraps(convert)
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import enum
-import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,6 @@ import torch
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.printer.graph import Function, Node
-from tsarchive.printer.names import is_identifier
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import ClassType, EnumType, TupleType, Type, annotation
 
@@ -21,11 +19,10 @@ from .boundary import public_forward, public_method
 from .compiler import LazyFunction
 from .conversion import Converter, Converters
 from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule
-from .objects import Objects
+from .objects import Objects, new_object
 from .operators import native_class
 from .passes import Effects
-from .slots import get_slot, set_slot
-from .support import DynamicCall, NativeCall
+from .slots import get_slot, set_slot, slot_key
 from .typecheck import register_class, type_of_class
 
 __all__ = ["ArchiveModule", "ArchiveObject", "Classes", "get_slot", "new_object", "set_slot"]
@@ -63,7 +60,6 @@ class Classes:
         self._python_classes: dict[Type, Any] = {}
         self._functions: dict[tuple[Function, tuple[tuple[int, int], ...]], LazyFunction] = {}
         self._constants: dict[Node, Any] = {}
-        self._shared: dict[tuple[Any, ...], Any] = {}
         self._converters = Converters(self.python_class)
         self._objects = Objects(self)
 
@@ -132,11 +128,55 @@ class Classes:
     def converter(self, type_: Type) -> Converter:
         return self._converters.converter(type_)
 
-    def typed_container(self, class_: Callable[..., Any], type_: Type) -> Callable[..., Any]:
-        """A function that makes a TypedList or TypedDict of ``type_``."""
-        return self._share(class_, type_, lambda: functools.partial(class_, type_))
 
-    def dynamic_call(self, name: str, *, is_native: bool) -> Callable[..., Any]:
-        """A function that calls a method which only the object knows."""
-        make: Callable[[], Any] = lambda: NativeCall(name) if is_native else DynamicCall(name, self)
-        return self._share("call", name, is_native, make)
+def _module_class(type_: ClassType, classes: Classes) -> type[ArchiveModule]:
+    members = _members(type_, classes, ArchiveModule)
+    base: type[ArchiveModule] = ArchiveModule
+    if type_.forward_pre_hooks or type_.forward_hooks:
+        base = HookedArchiveModule
+        members["archive_pre_hooks"] = _hooks(type_.forward_pre_hooks, classes)
+        members["archive_hooks"] = _hooks(type_.forward_hooks, classes)
+    if "forward" in type_.methods:
+        forward = type_.methods["forward"]
+        members["forward"] = public_forward(forward, classes.function(forward), classes)
+    return type(members["__qualname__"], (base,), members)
+
+
+def _object_class(type_: ClassType, classes: Classes) -> type[ArchiveObject]:
+    members = _members(type_, classes, ArchiveObject)
+    members["slot_keys"] = tuple(slot_key(type_, name) for name in type_.attributes)
+    return type(members["__qualname__"], (ArchiveObject,), members)
+
+
+def _members(type_: ClassType, classes: Classes, base: type) -> dict[str, Any]:
+    """The methods that Python callers see: those that hide no member of the base class."""
+    members: dict[str, Any] = {"tsarchive_class": type_, "tsarchive_classes": classes}
+    for name, function in type_.methods.items():
+        is_special = name.startswith("__") and name.endswith("__")
+        if name in _SYNTAX_METHODS if is_special else not hasattr(base, name):
+            members[name] = public_method(function, classes.function(function), classes)
+    if "__eq__" in members:
+        members["__hash__"] = object.__hash__  # as torch, whose objects hash by identity
+    module, _, members["__qualname__"] = type_.qualified_name.rpartition(".")
+    return {**members, "__module__": module}
+
+
+def _hooks(hooks: list[Function], classes: Classes) -> tuple[Any, ...]:
+    return tuple(public_method(hook, classes.function(hook), classes) for hook in hooks)
+
+
+def _enum_class(type_: EnumType) -> Any:
+    module, _, name = type_.qualified_name.rpartition(".")
+    try:
+        made: Any = enum.EnumMeta.__call__(enum.Enum, name, type_.members, module=module)
+    except (ValueError, TypeError) as error:
+        raise UnsupportedError(f"{type_.qualified_name} cannot be an enum: {error}") from error
+    made.tsarchive_enum = type_
+    return made
+
+
+def _named_tuple_class(type_: TupleType) -> Any:
+    """Fields whose names Python does not allow are reached by position only."""
+    assert type_.qualified_name is not None
+    module, _, name = type_.qualified_name.rpartition(".")
+    return collections.namedtuple(name, type_.fields, rename=True, module=module)

@@ -207,9 +207,7 @@ class _Writer(Expressions):
             self._nodes(body.nodes)
             self._move(targets, last)
 
-    def _carried(
-        self, node: Node, body: Block
-    ) -> tuple[list[str], list[Value], list[Value]]:
+    def _carried(self, node: Node, body: Block) -> tuple[list[str], list[Value], list[Value]]:
         """The variables that a loop carries, their first values, and those of the next turn."""
         targets, first, last = [], [], []
         rows = zip(
@@ -240,7 +238,7 @@ class _Writer(Expressions):
     def _set_attr(self, node: Node) -> None:
         kind, key = self._slot(node)
         target, value = map(self.use, node.inputs)
-        self.line(f"{target}.{kind.value}[{ascii(key)}] = {value}")
+        self.line(f"{target}.{kind.value}[{key!a}] = {value}")
 
     def _closure(self, node: Node) -> None:
         subgraph: Block = node.attributes["subgraph"]
@@ -260,10 +258,10 @@ class _Writer(Expressions):
         if self._outlined(nodes):
             return
         enter, *inside, _ = nodes
-        call = self.method_name(enter.input, "__enter__")
+        manager = self.use(enter.input)
         target = f"{self._targets(enter.outputs)} = " if enter.output in self._live_values else ""
-        self.line(f"{target}{call}({self.use(enter.input)})")
-        leave = f"{self.method_name(enter.input, '__exit__')}({self.use(enter.input)}, None, None, None)"
+        self.line(f"{target}{self.method_name(enter.input, '__enter__')}({manager})")
+        leave = f"{self.method_name(enter.input, '__exit__')}({manager}, None, None, None)"
         self.line("try:")
         with self._indented():
             self._nodes(inside)

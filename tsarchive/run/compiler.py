@@ -91,5 +91,5 @@ def _register_source(text: str, qualified_name: str) -> str:
 
 def source_of(compiled: Callable[..., Any]) -> str:
     """All generated source behind a compiled function, parts outside its ``def`` included."""
-    code: Any = getattr(compiled, "__code__")
+    code: Any = compiled.__code__
     return "".join(linecache.getlines(code.co_filename))

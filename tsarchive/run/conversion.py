@@ -215,7 +215,7 @@ _SIMPLE: dict[Type, Converter] = {
 class Converters:
     """Makes converters; ``python_class`` gives the classes of enums and named tuples."""
 
-    def __init__(self, python_class: Callable[[Type], type]) -> None:
+    def __init__(self, python_class: Callable[[Type], Any]) -> None:
         self._python_class = python_class
 
     def converter(self, type_: Type) -> Converter:
@@ -277,7 +277,7 @@ class Converters:
     def _enum(self, type_: EnumType) -> Converter:
         class_ = self._python_class(type_)
 
-        def to_member(value: Any) -> enum.Enum:
+        def to_member(value: Any) -> Any:
             """A member of another class counts when name and value agree."""
             if isinstance(value, class_):
                 return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import UnknownOperatorError
@@ -15,6 +16,7 @@ from tsarchive.printer.names import is_identifier
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import (
     BOOL,
+    COMPLEX,
     FLOAT,
     INT,
     ClassType,
@@ -26,16 +28,17 @@ from tsarchive.printer.types import (
     Type,
     annotation,
 )
-from tsarchive.printer.values import TableConstant
+from tsarchive.printer.values import EnumMember, TableConstant
 
 from .modules import call_module, is_plain
 from .names import Globals, LocalNames
 from .natives import UPGRADERS
 from .natives.tensors import to_list
-from .natives.values import submodule
+from .natives.values import submodule, tuple_item
 from .operators import find_native, implementation, operator_schemas
 from .passes import SCALAR_FORMS, as_number, called_function
 from .slots import SlotKind, slot_key, slot_kind
+from .support import DynamicCall, NativeCall
 from .typecheck import TypedDict, TypedList, predicate
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ Bound = tuple[tuple[int, Any], ...]
 # These look at the static element type of a list that may be empty.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
+_TOLIST_ELEMENTS: dict[Type, int] = {INT: 0, FLOAT: 1, BOOL: 2, COMPLEX: 3}
 _NAME_OF_KIND = {
     "prim::ListConstruct": "items",
     "prim::DictConstruct": "mapping",
@@ -92,7 +96,7 @@ class Expressions:
     def _unnamed(self, node: Node) -> str:
         if "name" in node.attributes:
             return node.name
-        return _NAME_OF_KIND.get(node.kind) or node.kind.rpartition("::")[2]
+        return _NAME_OF_KIND.get(node.kind) or node.kind.rpartition("::")[2].strip("_")
 
     def expression(self, node: Node) -> str:
         return _BY_KIND.get(node.kind, Expressions._operator)(self, node)
@@ -141,6 +145,12 @@ class Expressions:
         comma = "," if len(node.inputs) == 1 and not name else ""
         return f"{name}({self.uses(node.inputs)}{comma})"
 
+    def _tuple_index(self, node: Node) -> str:
+        values, index = map(self.use, node.inputs)
+        if node.inputs[1].node.is_constant:
+            return f"{values}[{index}]"
+        return f"{self.globals.name('tuple_item', tuple_item)}({values}, {index})"
+
     def _tuple_slice(self, node: Node) -> str:
         begin, end = int(node.attributes["beg"]), int(node.attributes["end"])
         return f"{self.use(node.input)}[{begin}:{end}]"
@@ -169,8 +179,7 @@ class Expressions:
         return not all(_keeps_type(user, offset, node.output) for user, offset in node.output.uses)
 
     def _typed(self, class_: Callable[..., Any], type_: Type) -> str:
-        name = f"new_{annotation(type_)}"
-        return self.globals.name(name, self.classes.typed_container(class_, type_))
+        return self.globals.made(type_, f"new_{annotation(type_)}", lambda: partial(class_, type_))
 
     def _create_object(self, node: Node) -> str:
         name = self.class_name(node.output.type)
@@ -180,7 +189,7 @@ class Expressions:
         kind, key = self._slot(node)
         if kind is SlotKind.PLAIN and is_identifier(key) and not keyword.iskeyword(key):
             return f"{self.use(node.input)}.{key}"
-        return f"{self.use(node.input)}.{kind.value}[{ascii(key)}]"
+        return f"{self.use(node.input)}.{kind.value}[{key!a}]"
 
     def _slot(self, node: Node) -> tuple[SlotKind, str]:
         """The table and the key of the slot that a GetAttr or SetAttr names."""
@@ -208,8 +217,11 @@ class Expressions:
         type_ = receiver.type
         if isinstance(type_, ClassType) and not type_.is_native:
             return self.function_name(type_.methods[name], bound)
-        call = self.classes.dynamic_call(name, is_native=isinstance(type_, ClassType))
-        return self.globals.name(f"call_{name}", call)
+        if isinstance(type_, ClassType):
+            return self.globals.made((name, True), f"call_{name}", lambda: NativeCall(name))
+        return self.globals.made(
+            (name, False), f"call_{name}", lambda: DynamicCall(name, self.classes)
+        )
 
     def _unless_hooked(self, name: str, receiver: Value) -> str:
         """The compiled function, or a call that Python code takes part in."""
@@ -220,12 +232,25 @@ class Expressions:
 
     def _container_item(self, node: Node) -> str:
         container, key = node.inputs
-        return f"{self.globals.name('submodule', submodule)}({self.use(container)}, {self.use(key)})"
+        return (
+            f"{self.globals.name('submodule', submodule)}({self.use(container)}, {self.use(key)})"
+        )
 
     def _isinstance(self, node: Node) -> str:
-        types = node.attributes["types"]
-        name = "is_" + "_or_".join(map(annotation, types))
-        return f"{self.globals.name(name, predicate(types))}({self.use(node.input)})"
+        types = tuple(node.attributes["types"])
+        shown = "is_" + "_or_".join(map(annotation, types))
+        name = self.globals.made(types, shown, lambda: predicate(types))
+        return f"{name}({self.use(node.input)})"
+
+    def _identity(self, node: Node) -> str:
+        """An enum member in code is an object of its own, which no other value is.
+
+        So ``mode is Mode.MEAN`` is false in torch, and only a constant is itself.
+        """
+        first, second = node.inputs
+        if first is not second and (_is_enum_member(first) or _is_enum_member(second)):
+            return ascii(node.kind == "aten::__isnot__")
+        return self._operator(node)
 
     def _enum_value(self, node: Node) -> str:
         return f"{self.use(node.input)}.value"
@@ -240,7 +265,9 @@ class Expressions:
         return "None"
 
     def _to_list(self, node: Node) -> str:
-        return f"{self.globals.name('tolist', to_list)}({self.uses(node.inputs)})"
+        depth, leaf = nesting(node.output.type)
+        arguments = f"{self.use(node.input)}, {depth}, {_TOLIST_ELEMENTS[leaf]}"
+        return f"{self.globals.name('tolist', to_list)}({arguments})"
 
     def _operator(self, node: Node) -> str:
         schema = node.schema or _schema_without_text(node)
@@ -274,7 +301,8 @@ class Expressions:
             return all_arguments(schema, texts, range(count, len(texts) - outs))
         arguments = all_arguments(schema, texts)
         if schema.full_name in _TAKING_ELEMENT:
-            arguments += f", element={ascii(_leaf_name(node.input.type))}"
+            leaf = nesting(node.input.type)[1]
+            arguments += f", element={annotation(leaf)!a}" if leaf in (INT, BOOL) else ""
         return arguments
 
 
@@ -294,7 +322,7 @@ def all_arguments(
 def _named(name: str, text: str) -> str:
     if is_identifier(name) and not keyword.iskeyword(name):
         return f"{name}={text}"
-    return f"**{{{ascii(name)}: {text}}}"
+    return f"**{{{name!a}: {text}}}"
 
 
 def _schema_without_text(node: Node) -> FunctionSchema:
@@ -324,11 +352,16 @@ def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | str)
 
 
-def _leaf_name(type_: Type) -> str | None:
-    """The element type of a nested list, by name."""
+def _is_enum_member(value: Value) -> bool:
+    return value.node.is_constant and isinstance(value.node.attributes["value"], EnumMember)
+
+
+def nesting(type_: Type) -> tuple[int, Type]:
+    """How many lists stand inside each other, and the type of the innermost elements."""
+    depth = 0
     while isinstance(type_, ListType):
-        type_ = type_.element
-    return annotation(type_) if type_ in (INT, FLOAT, BOOL) else None
+        depth, type_ = depth + 1, type_.element
+    return depth, type_
 
 
 def _keeps_type(user: Node, offset: int, value: Value) -> bool:
@@ -349,6 +382,7 @@ def _keeps_type(user: Node, offset: int, value: Value) -> bool:
 _BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {
     "prim::Uninitialized": Expressions._none,
     "prim::TupleConstruct": Expressions._tuple,
+    "prim::TupleIndex": Expressions._tuple_index,
     "prim::TupleSlice": Expressions._tuple_slice,
     "prim::ListConstruct": Expressions._list,
     "prim::DictConstruct": Expressions._dict,
@@ -363,4 +397,6 @@ _BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {
     "prim::unchecked_cast": Expressions._same,
     "prim::unchecked_unwrap_optional": Expressions._same,
     "prim::tolist": Expressions._to_list,
+    "aten::__is__": Expressions._identity,
+    "aten::__isnot__": Expressions._identity,
 }

@@ -43,9 +43,25 @@ _internal = _InternalCall()
 class ArchiveObject:
     """An instance of a script class. Slots that were never set read as None."""
 
+    tsarchive_class: ClassVar[Any]
+    tsarchive_classes: ClassVar[Any]
+    slot_keys: ClassVar[tuple[str, ...]] = ()
+
+    def __new__(cls, *_arguments: Any, **_keywords: Any) -> ArchiveObject:
+        made = super().__new__(cls)
+        made.__dict__.update(dict.fromkeys(cls.slot_keys))
+        return made
+
 
 class ArchiveModule(torch.nn.Module):
-    """A module of an archive."""
+    """A module of an archive.
+
+    ``tsarchive_class`` is its class as the archive defines it, ``tsarchive_classes`` what all
+    classes of the archive share.
+    """
+
+    tsarchive_class: ClassVar[Any]
+    tsarchive_classes: ClassVar[Any]
 
 
 class HookedArchiveModule(ArchiveModule):
@@ -76,6 +92,8 @@ def is_plain(module: Any, class_: type) -> bool:
     if module.__class__ is not class_:
         return False
     members = module.__dict__
+    if "_forward_hooks" not in members:
+        return True  # a script class may have a method forward, too
     return not (
         members["_forward_hooks"]
         or members["_forward_pre_hooks"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections import defaultdict
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from tsarchive.printer.names import to_identifier
@@ -38,6 +39,7 @@ class Globals:
         self.values: dict[str, Any] = {}
         self._names = names
         self._known: dict[int, str] = {}
+        self._made: dict[Hashable, str] = {}
 
     def name(self, candidate: str, value: Any) -> str:
         """The name of ``value``; the same object gets one name."""
@@ -45,4 +47,11 @@ class Globals:
         if found is None:
             found = self._known[id(value)] = self._names.unique(candidate)
             self.values[found] = value
+        return found
+
+    def made(self, key: Hashable, candidate: str, make: Callable[[], Any]) -> str:
+        """The name of what ``make`` gives, which is asked for once for each ``key``."""
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = self.name(candidate, make())
         return found

@@ -26,7 +26,13 @@ from tsarchive.printer.types import (
 
 from .natives import BUILTIN_SCHEMAS, NATIVES
 
-__all__ = ["find_native", "implementation", "native_class", "operator_schemas"]
+__all__ = [
+    "find_native",
+    "implementation",
+    "native_class",
+    "native_object",
+    "operator_schemas",
+]
 
 Implementation = Callable[..., Any]
 
@@ -116,16 +122,33 @@ def native_class(qualified_name: str) -> ClassType | None:
     if not _NATIVE_CLASS_NAME.fullmatch(qualified_name):
         return None
     try:
-        schema = torch._C.parse_schema(f"f({qualified_name} x) -> ()")
+        empty = _empty_object(qualified_name)
     except RuntimeError:
         return None
-    empty = torch._C._create_object_with_type(schema.arguments[0].type)
     found = ClassType(qualified_name, is_native=True)
     for name in empty._method_names():
         found.methods[name] = _native_method(found, name, str(empty._get_method(name).schema))
     if not found.methods:
         found.attributes["capsule"] = Attribute("capsule", CAPSULE)
     return found
+
+
+def native_object(class_: ClassType, state: Any) -> Any:
+    """An object of a class bound from C++, made from its pickled state.
+
+    Raises UnsupportedError for a class that cannot be pickled.
+    """
+    if "__setstate__" not in class_.methods:
+        raise UnsupportedError(f"{class_.qualified_name} has no __setstate__")
+    made = _empty_object(class_.qualified_name)
+    made._get_method("__setstate__")(state)
+    return made
+
+
+def _empty_object(qualified_name: str) -> Any:
+    schema = torch._C.parse_schema(f"f({qualified_name} x) -> ()")
+    type_: Any = schema.arguments[0].type
+    return torch._C._create_object_with_type(type_)
 
 
 def _native_method(owner: ClassType, name: str, schema_text: str) -> Function:

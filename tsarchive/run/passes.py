@@ -20,14 +20,26 @@ from tsarchive.printer.types import ClassType, FunctionType
 
 from .aliasing import OUTSIDE, Aliases, Place
 
-__all__ = ["SCALAR_FORMS", "Effects", "Liveness", "as_number"]
+__all__ = [
+    "SCALAR_FORMS",
+    "WITH_EFFECTS",
+    "Effects",
+    "Liveness",
+    "as_number",
+    "called_function",
+]
 
 _CALLS = frozenset({"prim::CallFunction", "prim::CallMethod"})
-_WITH_EFFECTS = frozenset(
+# Kept though nothing uses their results: what torch registers as possibly having effects.
+WITH_EFFECTS = frozenset(
     {
-        "aten::manual_seed", "aten::save", "aten::wait", "aten::warn", "prim::AddStatValue",
-        "prim::Enter", "prim::Exit", "prim::IgnoredPythonOp", "prim::Print", "prim::PythonOp",
-        "prim::RaiseException", "prim::SetAttr", "prim::TimePoint",
+        "aten::_get_cpu_capability", "aten::backward", "aten::dist_backward",
+        "aten::get_autocast_dtype", "aten::is_autocast_cpu_enabled", "aten::is_autocast_enabled",
+        "aten::is_grad_enabled", "aten::manual_seed", "aten::save", "aten::set_grad_enabled",
+        "aten::wait", "aten::warn", "prim::AddStatValue", "prim::BailoutTemplate", "prim::Enter",
+        "prim::Exit", "prim::IgnoredPythonOp", "prim::Print", "prim::PythonOp",
+        "prim::RaiseException", "prim::SetAttr", "prim::TimePoint", "prim::rpc_async",
+        "prim::rpc_remote", "prim::rpc_sync",
     }
 )  # fmt: skip
 # These write to running statistics when their argument of this number is true.
@@ -124,7 +136,7 @@ class Liveness:
             return True
         if any(inner in self.nodes for block in node.blocks for inner in block.nodes):
             return True
-        if node.kind in _WITH_EFFECTS or node.kind.startswith("prim::rpc_"):
+        if node.kind in WITH_EFFECTS:
             return True
         if node.kind in _CALLS:
             return self._effects.of_call(node)

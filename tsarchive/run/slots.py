@@ -9,6 +9,7 @@ member is kept under ``"slot:" + name``: reach it with ``get_slot``.
 from __future__ import annotations
 
 import enum
+from collections.abc import MutableMapping
 from typing import Any, Final
 
 import torch
@@ -104,7 +105,7 @@ def _owner(target: Any) -> ClassType:
     return owner
 
 
-_parameters = WeakTensorKeyDictionary()
+_parameters: MutableMapping[torch.Tensor, torch.nn.Parameter] = WeakTensorKeyDictionary()
 
 
 def as_parameter(tensor: torch.Tensor) -> torch.nn.Parameter:
@@ -114,7 +115,7 @@ def as_parameter(tensor: torch.Tensor) -> torch.nn.Parameter:
     """
     if isinstance(tensor, torch.nn.Parameter):
         return tensor
-    found: torch.nn.Parameter | None = _parameters.get(tensor)
+    found = _parameters.get(tensor)
     if found is None:
         found = torch.nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
         _parameters[tensor] = found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tsarchive.errors import ScriptError
 from tsarchive.printer.types import ClassType
 
-from .modules import ArchiveModule, call_module, is_plain
+from .modules import call_module, is_plain
 from .typecheck import type_of_class
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class DynamicCall:
         function = self._known.get(class_)
         if function is None:
             function = self._known[class_] = self._find(class_)
-        if self.name == "forward" and isinstance(receiver, ArchiveModule):
-            if not is_plain(receiver, class_):
-                return call_module(receiver, *arguments)
+        if self.name == "forward" and not is_plain(receiver, class_):
+            function = call_module
         return function(receiver, *arguments)
 
     def _find(self, class_: type) -> Callable[..., Any]:
         type_ = type_of_class(class_)
         if isinstance(type_, ClassType) and self.name in type_.methods:
             return self._classes.function(type_.methods[self.name])
-        public: Callable[..., Any] = getattr(class_, "__call__" if self.name == "forward" else self.name)
+        # A module that Python code put in the place of one of the archive.
+        public: Callable[..., Any] = getattr(class_, self.name)
         return public

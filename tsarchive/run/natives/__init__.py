@@ -20,8 +20,8 @@ from tsarchive.run.natives import (
     sorting,
     strings,
     tensor_groups,
-    tensor_lists,
     tensor_numbers,
+    tensor_properties,
     tensors,
     values,
 )
@@ -55,8 +55,8 @@ _OPERATORS = (
     sorting,
     strings,
     tensor_groups,
-    tensor_lists,
     tensor_numbers,
+    tensor_properties,
     tensors,
     values,
 )

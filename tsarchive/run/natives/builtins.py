@@ -16,7 +16,7 @@ from torch import Tensor
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.bytestrings import encode
 from tsarchive.run.natives.searching import find
-from tsarchive.run.natives.tensors import device, size
+from tsarchive.run.natives.tensor_properties import device, size
 from tsarchive.run.natives.values import identity
 
 __all__ = ["BUILTIN_SCHEMAS"]

@@ -114,7 +114,7 @@ def split(string: bytes, separator: bytes | None, maximum: int) -> list[bytes]:
         return [piece for piece in _BLANKS.split(string) if piece]
     if not separator:
         raise value_fault("ValueError: empty separator")
-    return string.split(separator, max(maximum, -1))
+    return string.split(separator, maximum)
 
 
 @byte_native("aten::rsplit")
@@ -122,7 +122,7 @@ def split_from_the_right(string: bytes, separator: bytes, maximum: int) -> list[
     """Split at the last ``maximum`` separators; torch never returns for an empty one."""
     if not separator:
         raise value_fault("ValueError: empty separator")
-    return string.rsplit(separator, max(maximum, -1))
+    return string.rsplit(separator, maximum)
 
 
 @byte_native("aten::splitlines")

@@ -169,7 +169,7 @@ def replace(string: bytes, old: bytes, new: bytes, maximum: int) -> bytes:
     runs out of memory.
     """
     if old:
-        return string.replace(old, new, max(maximum, -1))
+        return string.replace(old, new, maximum)
     if maximum < 0:
         raise ScriptError("replacing the empty string needs a maximum count")
     return new * maximum + string

@@ -1,120 +1,109 @@
-"""Properties of tensors, element types and devices."""
+"""Tensors of nested lists, and nested lists of tensors."""
 
 from __future__ import annotations
 
-import operator
+from typing import Any
 
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS, NUMBERS
+from tsarchive.run.natives.dtypes import scalar_type_name, to_dtype
 from tsarchive.run.natives.table import native
 
-__all__ = ["device", "size"]
+__all__ = ["tensor_of_list", "to_list"]
 
-# prim:: operators of one tensor that are attributes in Python under the same name.
-_ATTRIBUTES = (
-    "data",
-    "device",
-    "grad",
-    "is_cpu",
-    "is_cuda",
-    "is_ipu",
-    "is_maia",
-    "is_meta",
-    "is_mkldnn",
-    "is_mps",
-    "is_mtia",
-    "is_nested",
-    "is_quantized",
-    "is_sparse",
-    "is_sparse_csr",
-    "is_vulkan",
-    "is_xla",
-    "is_xpu",
-    "itemsize",
-    "name",
-    "nbytes",
-    "requires_grad",
-)
-# aten:: operators that are methods in Python under the same name, arguments and result alike.
-_METHODS = (
-    "dim",
-    "element_size",
-    "is_complex",
-    "is_contiguous",
-    "is_floating_point",
-    "item",
-    "numel",
-    "storage_offset",
-)
-
-for _name in _ATTRIBUTES:
-    native(f"prim::{_name}")(operator.attrgetter(_name))
-for _name in _METHODS:
-    native(f"aten::{_name}")(getattr(torch.Tensor, _name))
-
-native("aten::size.int")(torch.Tensor.size)
-native("aten::stride.int")(torch.Tensor.stride)
+_ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
 
 
-@native("aten::size")
-def size(tensor: torch.Tensor) -> list[int]:
-    return list(tensor.shape)
+def tensor_of_list(
+    data: list[Any], dtype: int | None, device: torch.device | None, element: str | None = None
+) -> torch.Tensor:
+    """The tensor of a list, nested to any depth, of ints, floats or bools.
+
+    Floats are stored in the default dtype first and then converted to ``dtype``. The run time
+    cannot tell the type of a list without elements: ``element`` is its name from the static type
+    ("int", "float", "bool"); None stands for float, which is what Python's torch.tensor makes.
+    Raises ScriptError for other elements and where lists of one depth differ in length.
+    """
+    sizes, leaf = _measure(data)
+    initial = _initial_dtype(element or "float" if leaf is None else type(leaf).__name__)
+    if 0 in sizes:
+        tensor = torch.empty(sizes, dtype=initial)
+    else:
+        _check_lengths(data, sizes, 0)
+        tensor = torch.tensor(data, dtype=initial)
+    return tensor.to(device=device, dtype=to_dtype(dtype))
 
 
-@native("aten::stride")
-def stride(tensor: torch.Tensor) -> list[int]:
-    return list(tensor.stride())
+def _initial_dtype(element: str) -> torch.dtype:
+    if element == "float":
+        return torch.get_default_dtype()
+    if element not in _ELEMENT_TYPES:
+        raise ScriptError(f"Input must be of ints, floats, or bools, got {element}")
+    return _ELEMENT_TYPES[element]
 
 
-@native("aten::len.Tensor")
-def length(tensor: torch.Tensor) -> int:
-    if tensor.dim() == 0:
-        raise ScriptError("len() of a 0-d tensor")
-    return tensor.shape[0]
+def _measure(data: list[Any]) -> tuple[list[int], Any]:
+    """The lengths of the first list of every depth, and the first element, None without any."""
+    sizes = [len(data)]
+    while data and isinstance(data[0], list):
+        data = data[0]
+        sizes.append(len(data))
+    return sizes, data[0] if data else None
 
 
-@native("prim::dtype")
-def dtype_number(tensor: torch.Tensor) -> int:
-    return NUMBERS[tensor.dtype]
+def _check_lengths(data: list[Any], sizes: list[int], depth: int) -> None:
+    if len(data) != sizes[depth]:
+        raise ScriptError(
+            f"Expected sequence of length {sizes[depth]} at dim {depth} (got {len(data)})"
+        )
+    if depth + 1 < len(sizes):
+        for item in data:
+            _check_lengths(item, sizes, depth + 1)
 
 
-@native("prim::layout")
-def layout_number(tensor: torch.Tensor) -> int:
-    return LAYOUTS[tensor.layout]
+@native("aten::as_tensor.list")
+def as_tensor_of_list(
+    data: list[Any],
+    *,
+    dtype: int | None,
+    device: torch.device | None,
+    element: str | None = None,
+) -> torch.Tensor:
+    return tensor_of_list(data, dtype, device, element)
 
 
-@native("aten::promote_types")
-def promote_types(a: int, b: int) -> int:
-    return NUMBERS[torch.promote_types(DTYPES[a], DTYPES[b])]
+@native("aten::tensor")
+def new_tensor_of_list(
+    data: list[Any],
+    *,
+    dtype: int | None,
+    device: torch.device | None,
+    requires_grad: bool,
+    element: str | None = None,
+) -> torch.Tensor:
+    return tensor_of_list(data, dtype, device, element).requires_grad_(requires_grad)
 
 
-@native("aten::can_cast")
-def can_cast(source: int, target: int) -> bool:
-    return torch.can_cast(DTYPES[source], DTYPES[target])
+@native("prim::tolist")
+def to_list(tensor: torch.Tensor, depth: int, element: int) -> Any:
+    """The elements as lists nested ``depth`` deep, a bare number for 0.
 
-
-@native("aten::result_type.Scalar_Scalar")
-def result_type(a: complex, b: complex) -> int:
-    return NUMBERS[torch.result_type(a, b)]
-
-
-@native("aten::broadcast_shapes")
-def broadcast_shapes(a: list[int], b: list[int]) -> list[int]:
-    shape: torch.Size = torch.broadcast_shapes(a, b)  # type: ignore[no-untyped-call]
-    return list(shape)
-
-
-@native("aten::device")
-def device(text: str) -> torch.device:
-    return torch.device(text)
-
-
-@native("aten::device.with_index")
-def device_with_index(kind: str, index: int) -> torch.device:
-    return torch.device(kind, index)
-
-
-native("prim::type")(operator.attrgetter("type"))
-native("prim::index")(operator.attrgetter("index"))
+    ``element`` numbers the declared type: 0 int, 1 float, 2 bool, 3 complex. Only float and
+    complex take tensors of another precision.
+    """
+    expected = (torch.int64, torch.float32, torch.bool, torch.complex64)[element]
+    dtype = tensor.dtype
+    same_kind = (expected.is_floating_point and dtype.is_floating_point) or (
+        expected.is_complex and dtype.is_complex
+    )
+    if dtype is not expected and not same_kind:
+        raise ScriptError(
+            "Output annotation element type and runtime tensor element type must match for "
+            f"tolist(): {scalar_type_name(expected)} vs {scalar_type_name(dtype)}"
+        )
+    if tensor.dim() != depth:
+        raise ScriptError(
+            "Output annotation list dimension and runtime tensor dimension must match for tolist()"
+        )
+    return tensor.tolist()

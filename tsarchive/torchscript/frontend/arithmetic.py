@@ -48,8 +48,8 @@ def _signed(node: ast.expr) -> int | float | complex | None:
         case ast.Name(name) if name in _NAMED:
             return _NAMED[name]
         case ast.UnaryOp(ast.USub(), operand):
-            value = _signed(operand)
-            return None if value is None else -value
+            positive = _signed(operand)
+            return None if positive is None else -positive
     return None
 
 

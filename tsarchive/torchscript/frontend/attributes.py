@@ -6,7 +6,6 @@ import ast
 import re
 
 from tsarchive.printer.types import (
-    INT,
     STRING,
     TENSOR,
     ClassType,
@@ -38,10 +37,13 @@ from .subscripts import Subscripts
 
 # Properties of tensors that are operators of the namespace prim; others are aten's.
 _PRIM_PROPERTIES = frozenset(
-    "T H mT mH data device dtype grad is_cpu is_cuda is_ipu is_leaf is_meta is_mkldnn is_mps "
-    "is_mtia is_nested is_quantized is_sparse is_sparse_csr is_vulkan is_xla is_xpu itemsize "
-    "layout names nbytes ndim requires_grad shape".split()
-)
+    {
+        "T", "H", "mT", "mH", "data", "device", "dtype", "grad", "is_cpu", "is_cuda", "is_ipu",
+        "is_leaf", "is_meta", "is_mkldnn", "is_mps", "is_mtia", "is_nested", "is_quantized",
+        "is_sparse", "is_sparse_csr", "is_vulkan", "is_xla", "is_xpu", "itemsize", "layout",
+        "names", "nbytes", "ndim", "requires_grad", "shape",
+    }
+)  # fmt: skip
 _CONSTANT = re.compile(r"c(\d+)")
 
 
@@ -70,8 +72,10 @@ class Attributes(Subscripts):
         found = self.importer.find(qualified_name)
         if found is None:
             return Namespace(qualified_name)
-        return FunctionReference(found.function) if isinstance(found, FunctionType) else (
-            TypeReference(found)
+        return (
+            FunctionReference(found.function)
+            if isinstance(found, FunctionType)
+            else (TypeReference(found))
         )
 
     def _from_table(self, name: str, node: ast.AST) -> Typed:
@@ -110,8 +114,9 @@ class Attributes(Subscripts):
                 return self.field(base, name, node)
             case EnumType(value_type=value_type) if name in ("value", "name"):
                 kind, type_ = (
-                    ("prim::EnumValue", value_type) if name == "value" else
-                    ("prim::EnumName", STRING)
+                    ("prim::EnumValue", value_type)
+                    if name == "value"
+                    else ("prim::EnumName", STRING)
                 )
                 return typed(self.append(kind, [base.value], type_).output)
         if name == "tolist" and base.type == TENSOR:
@@ -124,7 +129,6 @@ class Attributes(Subscripts):
         slot = class_.attributes.get(name)
         if slot is not None:
             made = self.append("prim::GetAttr", [base.value], slot.type, name=name)
-            made.output.name = f"_{name}" if name.isdigit() else name
             return typed(made.output)
         if name in class_.methods:
             return MethodReference(base, name)
@@ -132,6 +136,3 @@ class Attributes(Subscripts):
             constant = class_.constants[name]
             return self.constant(constant.value, constant.type)
         raise self.error(node, f"{class_.qualified_name} has no attribute or method {name!r}")
-
-
-_ = INT

@@ -96,9 +96,7 @@ class Calls(Casts):
         made = self.append("prim::CallFunction", inputs, function.schema.return_type)
         return typed(made.output)
 
-    def call_method(
-        self, target: Typed, name: str, arguments: Arguments, node: ast.AST
-    ) -> Typed:
+    def call_method(self, target: Typed, name: str, arguments: Arguments, node: ast.AST) -> Typed:
         schema = self.method_schema(target.type, name)
         if schema is None:
             raise self.error(node, f"{shown(target.type)} has no method {name!r}")
@@ -112,7 +110,7 @@ class Calls(Casts):
         match type_:
             case ClassType():
                 method = type_.methods.get(name)
-                return method and method.schema
+                return None if method is None else method.schema
             case InterfaceType():
                 return type_.methods.get(name)
         return None

@@ -51,7 +51,7 @@ class Casts(Environment):
             case "retype":
                 return self._retype(given, step.type)
             case "repeat":
-                return self.list_of(given.type, [given.value] * step.count)
+                return self.list_of(given.type, [given.value] * step.times)
             case "unpack":
                 return self._tuple_to_list(given, step.type)
             case "elements":
@@ -69,7 +69,8 @@ class Casts(Environment):
         assert isinstance(given.type, TupleType)
         node = given.value.node
         if node.kind == "prim::TupleConstruct":
-            return [Typed(value, type_) for value, type_ in zip(node.inputs, given.type.elements)]
+            pairs = zip(node.inputs, given.type.elements, strict=True)
+            return [Typed(value, type_) for value, type_ in pairs]
         if node.is_constant:
             elements = zip(node.attributes["value"], given.type.elements, strict=True)
             return [self.constant(value, type_) for value, type_ in elements]

@@ -10,7 +10,7 @@ from tsarchive.printer.types import ANY, BOOL, NONE, OptionalType, Type, UnionTy
 
 from .calls import positional
 from .expressions import Expressions, decide_isinstance
-from .references import Special, Typed
+from .references import Typed
 
 
 class Condition(NamedTuple):
@@ -51,7 +51,7 @@ class Conditions(Expressions):
         types = self.instance_types(node.args[1])
         given = self.value(subject)
         known = decide_isinstance(given.type, types)
-        made = self._isinstance(node, Special.ISINSTANCE)
+        made = self.check_instance(given, types)
         if not isinstance(subject, ast.Name):
             return Condition(made, known)
         when_true, when_false = narrowed(given.type, types)

@@ -215,7 +215,8 @@ class FunctionCompiler(Conditions, Statements):
         self.frame = Frame(None)
         self.scope = Scope(self.frame, self.frame.body, saved[1])
         try:
-            self._function_body(node.body, node.returns and self.type_of(node.returns))
+            declared = None if node.returns is None else self.type_of(node.returns)
+            self._function_body(node.body, declared)
             closure = Closure(self.frame.finish(), list(self.frame.captured))
         finally:
             self.frame, self.scope = saved
@@ -253,8 +254,8 @@ class FunctionCompiler(Conditions, Statements):
         """``a and b``, ``a or b``: the second side runs only if the first does not decide."""
         first, *rest = node.values
         is_or = isinstance(node.op, ast.Or)
-        remaining = rest[0] if len(rest) == 1 else ast.copy_location(
-            ast.BoolOp(node.op, rest), node
+        remaining = (
+            rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(node.op, rest), node)
         )
         condition = self.condition(first)
         branches: list[Callable[[], Typed]] = [
@@ -344,9 +345,9 @@ FunctionCompiler.handlers = {
     ast.While: FunctionCompiler._while,
     ast.With: FunctionCompiler._with,
     ast.FunctionDef: FunctionCompiler._closure,
-}  # type: ignore[dict-item]
+}
 FunctionCompiler.expression_handlers = {
     **FunctionCompiler.expression_handlers,
     ast.IfExp: FunctionCompiler._choice,
     ast.BoolOp: FunctionCompiler._logic,
-}  # type: ignore[dict-item]
+}

@@ -20,7 +20,6 @@ from tsarchive.printer.types import (
     ClassConstant,
     ClassType,
     EnumType,
-    FunctionType,
     InterfaceType,
     NamedType,
     TupleType,
@@ -74,8 +73,10 @@ class DefinitionReader:
                 return self._interface(name, piece, parts)
             case "Enum":
                 return self._enum(name, piece, parts)
-        raise piece.fail(f"class {piece.name} has the superclass {parts.base!r}, which is none of "
-                         "Module, NamedTuple, Interface, ModuleInterface and Enum")
+        raise piece.fail(
+            f"class {piece.name} has the superclass {parts.base!r}, which is none of "
+            "Module, NamedTuple, Interface, ModuleInterface and Enum"
+        )
 
     def _type(self, text: str, piece: Piece, line: int) -> Type:
         try:
@@ -88,7 +89,7 @@ class DefinitionReader:
     def _class(self, name: str, piece: Piece, parts: ClassParts) -> ClassType:
         class_ = ClassType(name, is_module=parts.base == "Module")
         self.importer.register(name, class_)
-        lists = {title: [] for title in _NAME_LISTS}
+        lists: dict[str, list[str]] = {title: [] for title in _NAME_LISTS}
         lines = []
         for line in parts.lines:
             if line.annotation is None and not line.quoted and line.name in lists:
@@ -109,8 +110,9 @@ class DefinitionReader:
             class_.constants[line.name] = self._constant(line, piece)
             return
         text = line.annotation if line.annotation is not None else line.value
-        type_ = self._type(packed_type(class_.qualified_name, line.name, text or ""), piece,
-                           line.number)
+        type_ = self._type(
+            packed_type(class_.qualified_name, line.name, text or ""), piece, line.number
+        )
         class_.attributes[line.name] = Attribute(
             line.name,
             type_,
@@ -143,8 +145,9 @@ class DefinitionReader:
             functions[method.name] = reader.function()
         missing = hooks - set(functions)
         if missing:
-            raise piece.fail(f"class {piece.name} lists the hook {min(missing)!r} but has no such "
-                             "function")
+            raise piece.fail(
+                f"class {piece.name} lists the hook {min(missing)!r} but has no such function"
+            )
         class_.methods = {name: f for name, f in functions.items() if name not in hooks}
         class_.forward_pre_hooks = [functions[name] for name in lists["__forward_pre_hooks__"]]
         class_.forward_hooks = [functions[name] for name in lists["__forward_hooks__"]]
@@ -194,8 +197,9 @@ def _enum_value(line: Line, piece: Piece) -> int | float | str:
         return string_value(node, f"_ = {text}")
     value = number(node)
     if value is None or isinstance(value, complex):
-        raise piece.fail("the value of an Enum member must be an int, float or string literal",
-                         line.number)
+        raise piece.fail(
+            "the value of an Enum member must be an int, float or string literal", line.number
+        )
     return value
 
 
@@ -276,7 +280,7 @@ class FunctionReader:
         try:
             return type_of_expression(node, self.importer.resolve_type)
         except SourceError as error:
-            raise self._located(error, node)
+            raise self._located(error, node) from error.__cause__
 
     def _located(self, error: SourceError, node: ast.AST) -> SourceError:
         if error.line is None:
@@ -309,11 +313,8 @@ class FunctionReader:
         try:
             type_, repeat = parameter_type(parameter.annotation, self.importer.resolve_type)
         except SourceError as error:
-            raise self._located(error, parameter)
+            raise self._located(error, parameter) from error.__cause__
         value = NO_DEFAULT
         if default is not None:
             value = self._compiler().constant_of(default, type_)
         return Argument(parameter.arg, type_, value, repeat=repeat)
-
-
-_ = FunctionType

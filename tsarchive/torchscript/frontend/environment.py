@@ -85,9 +85,8 @@ def constant_key(value: Any) -> Any:
             return type(value), tuple(map(constant_key, value))
         case dict():
             return dict, tuple((constant_key(k), constant_key(v)) for k, v in value.items())
-        case EnumMember(enum, name, _):
-            return enum, name
-        case TableConstant() | ObjectValue() | Function():
+        case TableConstant() | ObjectValue() | Function() | EnumMember():
+            # torch, too, keeps each mention of an enum member as a constant of its own.
             return id(value)
     return type(value), value
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from tsarchive.errors import SourceError
-from tsarchive.printer.schema import NO_DEFAULT
 from tsarchive.printer.subtyping import flat_members, is_subtype
 from tsarchive.printer.typeparse import type_of_expression
 from tsarchive.printer.types import (
@@ -60,14 +59,14 @@ _ROOTS: dict[str, Reference] = {
     "__torch__": Namespace("__torch__"),
 }
 _NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
-_Handler = Callable[["Expressions", ast.expr, Type | None], Reference]
+ExpressionHandler = Callable[..., Reference]
 _CLOSURE_TYPES = {Special.FORK: "Future", Special.AWAITABLE: "Await"}
 
 
 class Expressions(Attributes, Builtins):
     """Compiles expressions; ``expression_handlers`` says how."""
 
-    expression_handlers: ClassVar[dict[type[ast.expr], _Handler]]
+    expression_handlers: ClassVar[dict[type[ast.expr], ExpressionHandler]]
 
     def expression(self, node: ast.expr, hint: Type | None = None) -> Reference:
         """What an expression denotes; ``hint`` is the type that literals should take."""
@@ -290,8 +289,9 @@ class Expressions(Attributes, Builtins):
         raise self.error(node, "the name given to getattr must be a string literal")
 
     def _isinstance(self, node: ast.Call, form: Special) -> Typed:
-        given = self.value(node.args[0])
-        types = self.instance_types(node.args[1])
+        return self.check_instance(self.value(node.args[0]), self.instance_types(node.args[1]))
+
+    def check_instance(self, given: Typed, types: tuple[Type, ...]) -> Typed:
         known = decide_isinstance(given.type, types)
         if known is not None:
             return self.constant(known, BOOL)
@@ -338,7 +338,7 @@ Expressions.expression_handlers = {
     ast.Compare: Expressions._compare,
     ast.Subscript: Expressions._subscript,
     ast.Call: Expressions._call,
-}  # type: ignore[dict-item]
+}
 
 _SpecialHandler = Callable[[Expressions, ast.Call, Special], Reference]
 # For each form the least and largest number of arguments.
@@ -351,4 +351,3 @@ _SPECIAL: dict[Special, tuple[int, int, _SpecialHandler]] = {
     Special.FORK: (1, 1, Expressions._fork),
     Special.AWAITABLE: (1, 1, Expressions._fork),
 }
-_ = NO_DEFAULT

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tsarchive.errors import SourceError, UnknownClassError
+from tsarchive.errors import ArchiveError, SourceError, UnknownClassError
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.typeparse import parse_type
 from tsarchive.printer.types import (
@@ -65,13 +65,16 @@ class CodeImporter:
             return self._found[qualified_name]
         except KeyError:
             pass
-        with bounded(record_of(qualified_name)):
-            found = self._import(qualified_name)
+        try:
+            with bounded(record_of(qualified_name)):
+                found = self._import(qualified_name)
+        except ArchiveError:
+            # What was registered early is incomplete: every later request must fail, too.
+            self._found.pop(qualified_name, None)
+            raise
         return self._found.setdefault(qualified_name, found)
 
-    def find_class(
-        self, qualified_name: str
-    ) -> ClassType | EnumType | InterfaceType | TupleType:
+    def find_class(self, qualified_name: str) -> ClassType | EnumType | InterfaceType | TupleType:
         """Like :meth:`find`, for a type that must exist. Raises UnknownClassError."""
         found = self.find(qualified_name)
         if found is None or isinstance(found, FunctionType):

@@ -42,13 +42,13 @@ class Step(NamedTuple):
     """One conversion of an argument into ``type``.
 
     ``kind`` is the operator that converts, or: ``retype`` (an empty list literal), ``repeat``
-    (a scalar, ``count`` times, for a broadcasting list), ``unpack`` (a tuple into a list),
+    (a scalar, ``times`` times, for a broadcasting list), ``unpack`` (a tuple into a list),
     ``elements`` (``parts`` holds the steps for each element of a tuple).
     """
 
     kind: str
     type: Type
-    count: int = 0
+    times: int = 0
     parts: tuple[tuple[Step, ...], ...] = ()
 
 
@@ -226,7 +226,8 @@ class _Matcher:
         return Input(tuple(inner), element=element)
 
     def _fit(self, argument: Argument, given: Typed) -> Input | Mismatch:
-        actual, steps = given.type, ()
+        actual = given.type
+        steps: tuple[Step, ...] = ()
         if _repeats(argument, actual):
             actual = ListType(actual)
             steps = (Step("repeat", actual, argument.repeat or 0),)

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from tsarchive.printer.graph import Node, Value
+from tsarchive.printer.graph import Value
 from tsarchive.printer.subtyping import is_subtype
-from tsarchive.printer.types import NONE, ClassType, ListType, TupleType, Type
+from tsarchive.printer.types import TENSOR, ClassType, ListType, TupleType, Type
 
 from .arithmetic import BINARY
 from .calls import positional
@@ -16,7 +16,7 @@ from .environment import shown
 from .expressions import Expressions
 from .references import Reference, Results, Typed, typed
 
-StatementHandler = Callable[["Statements", ast.stmt], None]
+StatementHandler = Callable[..., None]
 
 
 def has_meaning(name: str) -> bool:
@@ -82,11 +82,16 @@ class Statements(Expressions):
         ``since`` is the number of nodes in the block before the value was computed: older
         values, and those of other blocks, are only aliases.
         """
-        if not has_meaning(name) or value.node not in self.scope.block.nodes[since:]:
+        if value.name is not None or value.node not in self.scope.block.nodes[since:]:
             return
-        # The variable's name is what was printed; that of the attribute is only a proposal.
-        if value.name is None or value.node.kind == "prim::GetAttr":
+        if has_meaning(name):
             value.name = name
+        elif value.node.kind == "prim::GetAttr":
+            # Of an attribute "0" or "_0" the value is called _0, uniquely: _0, _00, _01, ...
+            attribute = value.node.name
+            proposed = f"_{attribute}" if attribute.isdigit() else attribute
+            if not has_meaning(proposed) and name.startswith(proposed):
+                value.name = proposed
 
     def _assign(self, node: ast.Assign) -> None:
         if len(node.targets) == 1:
@@ -169,7 +174,7 @@ class Statements(Expressions):
     def _slot_type(self, target: ast.Attribute, base: Reference) -> Type | None:
         if isinstance(base, Typed) and isinstance(base.type, ClassType):
             slot = base.type.attributes.get(target.attr)
-            return slot and slot.type
+            return None if slot is None else slot.type
         return None
 
     def _set_attribute(self, target: ast.Attribute, base: Reference, given: Typed) -> None:
@@ -210,7 +215,7 @@ class Statements(Expressions):
         kind = BINARY[type(node.op)]
         load = ast.copy_location(_as_load(node.target), node.target)
         left, right = self.value(load), self.value(node.value)
-        if left.type == _TENSOR or isinstance(left.type, ListType):
+        if left.type == TENSOR or isinstance(left.type, ListType):
             kind = _IN_PLACE.get(kind, kind)
         result = self.operator_value(kind, positional(left, right), node)
         self._store(node.target, result, len(self.scope.block.nodes))
@@ -226,8 +231,6 @@ def _as_load(target: ast.expr) -> ast.expr:
     return ast.parse(ast.unparse(target), mode="eval").body
 
 
-from tsarchive.printer.types import TENSOR as _TENSOR  # noqa: E402
-
 _IN_PLACE = {
     "aten::add": "aten::add_", "aten::sub": "aten::sub_", "aten::mul": "aten::mul_",
     "aten::div": "aten::div_", "aten::remainder": "aten::fmod_",
@@ -239,5 +242,4 @@ PLAIN_STATEMENTS: dict[type[ast.stmt], StatementHandler] = {
     ast.AugAssign: Statements._augmented,
     ast.Expr: Statements._expression_statement,
     ast.Pass: Statements._pass,
-}  # type: ignore[dict-item]
-_ = (Node, NONE)
+}

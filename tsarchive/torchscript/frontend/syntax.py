@@ -107,10 +107,10 @@ def parse_statements(
 
 def parse_expression(text: str, record: str, line: int) -> ast.expr:
     """Parse the text of one expression that stands on ``line`` of ``record``."""
-    (statement,) = parse_statements(f"_ = {text}", record, line) or [None]
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        raise SourceError(f"{text!r} is not an expression", record=record, line=line)
-    return statement.value
+    match parse_statements(f"_ = {text}", record, line):
+        case [ast.Assign([_], value)]:
+            return value
+    raise SourceError(f"{text!r} is not an expression", record=record, line=line)
 
 
 def _parse(source: str) -> ast.Module:
@@ -166,9 +166,8 @@ def _check_escapes(text: str, record: str, first_line: int) -> None:
 
 def string_value(node: ast.Constant, text: str) -> str:
     """The value of a string literal in ``text``: escapes stand for bytes of UTF-8."""
-    value: str = node.value
-    if value.isascii():
-        return value
+    if str(node.value).isascii():
+        return str(node.value)
     segment = ast.get_source_segment(text, node) or ""
     parts = [match[2] + match[3] for match in _QUOTES.finditer(segment.encode())]
     return b"".join(map(_unescaped, parts)).decode("utf-8", "surrogateescape")
@@ -190,9 +189,7 @@ def split_record(text: str, record: str) -> dict[str, Piece]:
     return {piece.name: piece for piece in pieces}
 
 
-def _pieces_at(
-    start: re.Pattern[str], text: str, record: str, first_line: int
-) -> Iterator[Piece]:
+def _pieces_at(start: re.Pattern[str], text: str, record: str, first_line: int) -> Iterator[Piece]:
     matches = list(start.finditer(text))
     ends = [*(match.start() for match in matches[1:]), len(text)]
     line, position = first_line, 0
@@ -310,7 +307,8 @@ def _line_of(piece: Piece, statement: ast.stmt) -> Line:
     number = piece.line_offset + statement.lineno
     match statement:
         case ast.AnnAssign(ast.Name(name), annotation, value):
-            return Line(number, name, _segment(piece, annotation), value and _segment(piece, value))
+            text = None if value is None else _segment(piece, value)
+            return Line(number, name, _segment(piece, annotation), text)
         case ast.Assign([ast.Name(name)], value):
             return Line(number, name, None, _segment(piece, value))
         case ast.Assign(

@@ -31,15 +31,18 @@ class Candidate(NamedTuple):
 _OPTIONS: Final = (
     "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 )
-_DIV_TABLE = {
+_DIV = {
     "Tensor": "Tensor self, Tensor other",
     "Scalar": "Tensor self, Scalar other",
     "Tensor_mode": "Tensor self, Tensor other, *, str? rounding_mode",
     "Scalar_mode": "Tensor self, Scalar other, *, str? rounding_mode",
 }
-_DIV_OUT_TABLE = {
+_DIV_OUT = {
     "out": "Tensor self, Tensor other, *, Tensor(a!) out",
     "out_mode": "Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out",
+}
+_DIV_IN_PLACE = {
+    overload: text.replace("Tensor self", "Tensor(a!) self") for overload, text in _DIV.items()
 }
 _LINSPACE = "Scalar start, Scalar end, int? steps=None"
 _LOGSPACE = f"{_LINSPACE}, float base=10.0"
@@ -54,9 +57,8 @@ def _entry(bumped_at: int, name: str, overload: str, arguments: str) -> tuple[st
 
 UPGRADERS: Final[dict[str, Upgrader]] = dict(
     (
-        *(_entry(4, "div", overload, text) for overload, text in _DIV_TABLE.items()),
-        *(_entry(4, "div", overload, text) for overload, text in _DIV_OUT_TABLE.items()),
-        *(_entry(4, "div_", overload, f"Tensor(a!){text[6:]}") for overload, text in _DIV_TABLE.items()),
+        *(_entry(4, "div", *entry) for entry in (_DIV | _DIV_OUT).items()),
+        *(_entry(4, "div_", *entry) for entry in _DIV_IN_PLACE.items()),
         _entry(5, "full", "", f"int[] size, Scalar fill_value, *, {_OPTIONS}"),
         _entry(5, "full", "out", "int[] size, Scalar fill_value, *, Tensor(a!) out"),
         _entry(8, "linspace", "", f"{_LINSPACE}, *, {_OPTIONS}"),

@@ -1,0 +1,57 @@
+"""``tsarchive tree``."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cli_support import SEQUENTIAL, document, run
+from conftest import ARCHIVES
+
+KEYS = {
+    "name", "class", "methods", "parameters", "bytes", "total_parameters", "total_bytes", "children"
+}  # fmt: skip
+
+
+def flat(node, prefix=""):
+    name = f"{prefix}{node['name']}"
+    yield name, node
+    for child in node["children"]:
+        yield from flat(child, f"{name}." if name else "")
+
+
+@pytest.mark.parametrize("name", ["sequential", "two_types_of_one_class", "hook_of_child"])
+def test_the_tree_is_that_of_torch(name):
+    path = ARCHIVES / f"{name}.pt"
+    expected = dict(torch.jit.load(str(path)).named_modules())
+    found = dict(flat(document("tree", path)["root"]))
+    assert found.keys() == expected.keys()
+    for key, node in found.items():
+        assert node.keys() == KEYS
+        module = expected[key]
+        assert node["parameters"] == sum(p.numel() for p in module.parameters(recurse=False))
+        assert node["total_parameters"] == sum(p.numel() for p in module.parameters())
+        assert "forward" in node["methods"]
+
+
+def test_depth_ends_the_listing():
+    assert document("tree", SEQUENTIAL, "--depth", 0)["root"]["children"] is None
+    (layers,) = document("tree", SEQUENTIAL, "--depth", 1)["root"]["children"]
+    assert (layers["name"], layers["children"]) == ("layers", None)
+    assert layers["total_parameters"] == 26
+    deep = document("tree", SEQUENTIAL, "--depth", 9)
+    assert deep["root"] == document("tree", SEQUENTIAL)["root"]
+
+
+def test_text_has_one_line_per_module():
+    lines = run("tree", SEQUENTIAL).stdout.splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith("(root)  __torch__.fixtures.modules.containers.InSequence")
+    assert [line.split()[-1] for line in lines[2:]] == ["forward"] * 3
+    assert "16 parameters, 64 bytes" in lines[2]
+    assert len(run("tree", SEQUENTIAL, "--depth", 1).stdout.splitlines()) == 2
+
+
+def test_a_shared_module_appears_in_both_places():
+    names = [name for name, _ in flat(document("tree", ARCHIVES / "shared_child.pt")["root"])]
+    module = torch.jit.load(str(ARCHIVES / "shared_child.pt"))
+    assert names == [name for name, _ in module.named_modules(remove_duplicate=False)]

@@ -1,0 +1,120 @@
+"""Properties of tensors, element types and devices."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from tsarchive.errors import ScriptError
+from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS, NUMBERS
+from tsarchive.run.natives.table import native
+
+__all__ = ["device", "size"]
+
+# prim:: operators of one tensor that are attributes in Python under the same name.
+_ATTRIBUTES = (
+    "data",
+    "device",
+    "grad",
+    "is_cpu",
+    "is_cuda",
+    "is_ipu",
+    "is_maia",
+    "is_meta",
+    "is_mkldnn",
+    "is_mps",
+    "is_mtia",
+    "is_nested",
+    "is_quantized",
+    "is_sparse",
+    "is_sparse_csr",
+    "is_vulkan",
+    "is_xla",
+    "is_xpu",
+    "itemsize",
+    "name",
+    "nbytes",
+    "requires_grad",
+)
+# aten:: operators that are methods in Python under the same name, arguments and result alike.
+_METHODS = (
+    "dim",
+    "element_size",
+    "is_complex",
+    "is_contiguous",
+    "is_floating_point",
+    "item",
+    "numel",
+    "storage_offset",
+)
+
+for _name in _ATTRIBUTES:
+    native(f"prim::{_name}")(operator.attrgetter(_name))
+for _name in _METHODS:
+    native(f"aten::{_name}")(getattr(torch.Tensor, _name))
+
+native("aten::size.int")(torch.Tensor.size)
+native("aten::stride.int")(torch.Tensor.stride)
+
+
+@native("aten::size")
+def size(tensor: torch.Tensor) -> list[int]:
+    return list(tensor.shape)
+
+
+@native("aten::stride")
+def stride(tensor: torch.Tensor) -> list[int]:
+    return list(tensor.stride())
+
+
+@native("aten::len.Tensor")
+def length(tensor: torch.Tensor) -> int:
+    if tensor.dim() == 0:
+        raise ScriptError("len() of a 0-d tensor")
+    return tensor.shape[0]
+
+
+@native("prim::dtype")
+def dtype_number(tensor: torch.Tensor) -> int:
+    return NUMBERS[tensor.dtype]
+
+
+@native("prim::layout")
+def layout_number(tensor: torch.Tensor) -> int:
+    return LAYOUTS[tensor.layout]
+
+
+@native("aten::promote_types")
+def promote_types(a: int, b: int) -> int:
+    return NUMBERS[torch.promote_types(DTYPES[a], DTYPES[b])]
+
+
+@native("aten::can_cast")
+def can_cast(source: int, target: int) -> bool:
+    return torch.can_cast(DTYPES[source], DTYPES[target])
+
+
+@native("aten::result_type.Scalar_Scalar")
+def result_type(a: complex, b: complex) -> int:
+    return NUMBERS[torch.result_type(a, b)]
+
+
+@native("aten::broadcast_shapes")
+def broadcast_shapes(a: list[int], b: list[int]) -> list[int]:
+    shape: torch.Size = torch.broadcast_shapes(a, b)  # type: ignore[no-untyped-call]
+    return list(shape)
+
+
+@native("aten::device")
+def device(text: str) -> torch.device:
+    return torch.device(text)
+
+
+@native("aten::device.with_index")
+def device_with_index(kind: str, index: int) -> torch.device:
+    return torch.device(kind, index)
+
+
+native("prim::type")(operator.attrgetter("type"))
+native("prim::index")(operator.attrgetter("index"))

@@ -1,0 +1,91 @@
+"""Run-time values of what graphs and adopted modules hold: constants, objects, devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tsarchive.printer.values import (
+    Device,
+    EnumMember,
+    GeneratorSeed,
+    ObjectValue,
+    TableConstant,
+)
+
+from .operators import native_object
+from .slots import set_slot
+
+if TYPE_CHECKING:
+    from .classes import Classes
+
+__all__ = ["Objects", "new_object"]
+
+
+def new_object(class_: type) -> Any:
+    """An instance of a Python class of the archive whose slots are not set."""
+    return class_() if issubclass(class_, torch.nn.Module) else class_.__new__(class_)
+
+
+class Objects:
+    """Makes run-time values: an object, a list or a dict once, however often it is asked for."""
+
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self._known: dict[ObjectValue, Any] = {}
+        self._containers: dict[int, tuple[Any, Any]] = {}
+
+    def value(self, value: Any) -> Any:
+        match value:
+            case TableConstant(content):
+                return self.value(content)
+            case Device(text):
+                return torch.device(text)
+            case EnumMember(type_, name):
+                return self._classes.python_class(type_)[name]
+            case GeneratorSeed(device, seed):
+                return torch.Generator(device).manual_seed(seed)
+            case ObjectValue():
+                return self._object(value)
+            case tuple():
+                return tuple([self.value(item) for item in value])
+            case list() | dict():
+                return self._container(value)
+        return value
+
+    def _container(self, value: Any) -> Any:
+        known = self._containers.get(id(value))
+        if known is None:
+            made = self._copied(value)
+            # The original is kept as well, so that nothing else gets its id.
+            known = self._containers[id(value)] = (value, made)
+        return known[1]
+
+    def _copied(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        return {self.value(key): self.value(item) for key, item in value.items()}
+
+    def _object(self, described: ObjectValue) -> Any:
+        found = self._known.get(described)
+        if found is None:
+            type_ = described.type
+            if type_.is_native:
+                found = native_object(type_, self._state(described))
+            else:
+                found = self._known[described] = new_object(self._classes.python_class(type_))
+                self._fill(found, described)
+            self._known[described] = found
+        return found
+
+    def _fill(self, target: Any, described: ObjectValue) -> None:
+        type_ = described.type
+        if described.state is not None:
+            self._classes.call(type_.methods["__setstate__"], target, self._state(described))
+            return
+        for name, attribute in type_.attributes.items():
+            set_slot(target, attribute, self.value(described.slots[name]))
+
+    def _state(self, described: ObjectValue) -> Any:
+        return None if described.state is None else self.value(described.state.value)
