@@ -53,7 +53,7 @@ _STREAM_CLASSES = {
 }
 _QUALIFIED = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 _SIZE = re.compile(r"_size_(\d)_t")
-_BROADCASTING = re.compile(r"BroadcastingList(\d+)")
+_BROADCASTING = re.compile(r"BroadcastingList(\d{1,2})")
 
 
 class ParameterType(NamedTuple):

@@ -38,11 +38,12 @@ def read_inputs(path: str, inputs: Inputs) -> None:
 
 
 def _read_npy(path: str, inputs: Inputs) -> None:
-    inputs.add(_tensor(numpy.load(path, allow_pickle=False)))
+    with open(path, "rb") as file:
+        inputs.add(_tensor(numpy.load(file, allow_pickle=False)))
 
 
 def _read_npz(path: str, inputs: Inputs) -> None:
-    with numpy.load(path, allow_pickle=False) as arrays:
+    with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as arrays:
         found = {name: _tensor(arrays[name]) for name in arrays.files}
     numbered = {int(place[1]): name for name in found if (place := _POSITION.fullmatch(name))}
     if sorted(numbered) != list(range(len(numbered))):

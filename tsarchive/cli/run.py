@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -12,7 +13,10 @@ import click
 from tsarchive.cli.command import json_option
 from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
 from tsarchive.cli.output import console, print_json
+from tsarchive.cli.output_files import check_path, write_output
+from tsarchive.cli.summary_text import lines
 from tsarchive.cli.text import duration, visible
+from tsarchive.errors import ArchiveError
 
 
 @click.command(cls=InputsCommand)
@@ -59,18 +63,56 @@ def command(
         raise click.MissingParameter(param_hint="'FILE'", param_type="argument")
     ctx.params["file"] = file
     if out is not None:
-        from tsarchive.cli.output_files import check_path
-
         check_path(out)
     model = _load(file, map_location)
     inputs = _on_device(gather(rest, seed), map_location)
-    called = _method(model, file, method)
-    output, seconds = call(called, inputs, seed)
+    output, seconds = _call(_method(model, file, method), inputs, seed)
     if out is not None:
-        from tsarchive.cli.output_files import write_output
-
         write_output(output, out)
-    _present(file, method, inputs, output, seconds, out, as_json=as_json)
+    outcome = Outcome(file, method, inputs, output, seconds, out)
+    if as_json:
+        print_json(outcome.document())
+    else:
+        _show(outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A call and what came of it; ``written`` is where the output went, if anywhere."""
+
+    file: str
+    method: str
+    inputs: Inputs
+    output: Any
+    seconds: float
+    written: str | None
+
+    def document(self) -> dict[str, Any]:
+        """The outcome as JSON. Inputs are named by position or keyword."""
+        from tsarchive.cli.values import summary
+
+        named = {**{str(n): x for n, x in enumerate(self.inputs.args)}, **self.inputs.kwargs}
+        return {
+            "file": self.file,
+            "method": self.method,
+            "inputs": {name: summary(value) for name, value in named.items()},
+            "output": summary(self.output),
+            "seconds": self.seconds,
+            "written": self.written,
+        }
+
+
+def _show(outcome: Outcome) -> None:
+    document = outcome.document()
+    out = console()
+    for name, value in document["inputs"].items():
+        for line in lines(f"input {name}", value):
+            out.print(visible(line), style="dim")
+    for line in lines("output", document["output"]):
+        out.print(visible(line))
+    out.print(f"{outcome.method} took {duration(outcome.seconds)}", style="dim")
+    if outcome.written is not None:
+        out.print(f"written to {visible(outcome.written)}", style="green")
 
 
 def _load(file: str, map_location: str) -> Any:
@@ -119,14 +161,12 @@ def _on_device(inputs: Inputs, device: str) -> Inputs:
     return Inputs(move(inputs.args), move(inputs.kwargs))
 
 
-def call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
+def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
     """Call with random operators seeded; give the output and the seconds it took.
 
     What the model prints goes to stderr. Raises click.ClickException when the model raises.
     """
     import torch
-
-    from tsarchive.errors import ArchiveError
 
     torch.manual_seed(seed)
     started = time.perf_counter()
@@ -144,44 +184,3 @@ def call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
 
 class ModelError(click.ClickException):
     """The model does not run on these inputs."""
-
-
-def _present(
-    file: str,
-    method: str,
-    inputs: Inputs,
-    output: Any,
-    seconds: float,
-    out: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    from tsarchive.cli.summary_text import lines
-    from tsarchive.cli.values import summary
-
-    arguments = {
-        **{str(position): summary(value) for position, value in enumerate(inputs.args)},
-        **{name: summary(value) for name, value in inputs.kwargs.items()},
-    }
-    document = summary(output)
-    if as_json:
-        print_json(
-            {
-                "file": file,
-                "method": method,
-                "inputs": arguments,
-                "output": document,
-                "seconds": seconds,
-                "written": out,
-            }
-        )
-        return
-    shown = console()
-    for name, value in arguments.items():
-        for line in lines(f"input {name}", value):
-            shown.print(visible(line), style="dim")
-    for line in lines("output", document):
-        shown.print(visible(line))
-    shown.print(f"{method} took {duration(seconds)}", style="dim")
-    if out is not None:
-        shown.print(f"written to {visible(out)}", style="green")

@@ -94,9 +94,11 @@ def _label(module: ModuleInfo) -> Text:
     from rich.text import Text
 
     parameters, nbytes = totals(module)
-    label = Text(visible(module.name or "(root)"), style="bold")
-    label.append(f"  {visible(module.qualified_class)}", style="cyan")
-    label.append(f"  {plural(parameters, 'parameter')}, {size(nbytes)}", style="default")
+    label = Text.assemble(
+        (visible(module.name or "(root)"), "bold"), "  ", (visible(module.qualified_class), "cyan")
+    )
+    if nbytes:
+        label.append(f"  {plural(parameters, 'parameter')}, {size(nbytes)}")
     if module.methods:
         label.append(f"  {visible(', '.join(module.methods))}", style="dim")
     return label

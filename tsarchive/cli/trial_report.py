@@ -40,11 +40,21 @@ def show(trials: list[Trial]) -> None:
     """Print the table and, below it, what differs."""
     out = console()
     out.print(_table(trials))
+    out.print()
     for line in _remarks(trials):
-        out.print(line)
-    good = all(trial.ok for trial in trials)
-    verdict = "tsarchive: nothing differs" if good else "tsarchive: there are differences"
-    out.print(verdict, style="bold green" if good else "bold red")
+        out.print(line, soft_wrap=True)
+    for trial in trials:
+        out.print(_conclusion(trial), style="bold green" if trial.ok else "bold red")
+
+
+def _conclusion(trial: Trial) -> str:
+    equal = {
+        True: "outputs are equal to the bit",
+        False: "OUTPUTS DIFFER",
+        None: "outputs were not compared",
+    }[trial.tsarchive.outputs_equal]
+    stable = "saved bytes are stable" if trial.tsarchive.stable else "SAVED BYTES CHANGE"
+    return f"{visible(trial.name)}: tsarchive: {equal}, {stable}"
 
 
 def _table(trials: list[Trial]) -> Table:

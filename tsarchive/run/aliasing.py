@@ -7,7 +7,7 @@ rules are those of torch's alias analysis, without its distinction of places by 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -54,9 +54,13 @@ _COPYING = frozenset(
 
 
 class Aliases:
-    """The places that each value may refer to, and the places that each node writes to."""
+    """The places that each value may refer to, and the places that each node writes to.
 
-    def __init__(self, graph: Block) -> None:
+    ``kept`` are the nodes that count; None stands for all.
+    """
+
+    def __init__(self, graph: Block, kept: Container[Node] | None = None) -> None:
+        self._kept = kept
         self._targets: dict[Value, set[Place]] = {}
         self._writes: dict[Node, list[Value]] = {}
         for value in graph.params:
@@ -103,6 +107,8 @@ class Aliases:
 
     def _block(self, block: Block) -> None:
         for node in block.nodes:
+            if self._kept is not None and node not in self._kept:
+                continue
             _RULES.get(node.kind, Aliases._operator)(self, node)
 
     def _nothing(self, node: Node) -> None:
@@ -137,8 +143,8 @@ class Aliases:
         self._extract(node)
 
     def _fill(self, node: Node) -> None:
-        uses = node.output.uses
-        if len(uses) == 1 and uses[0].user.kind in _COPYING:
+        users = [user for user, _ in node.output.uses if self._kept is None or user in self._kept]
+        if len(users) == 1 and users[0].kind in _COPYING:
             for value in node.inputs:
                 self._point(node.output, value)
             return

@@ -83,12 +83,12 @@ class Signature:
     def _convert(self, position: int, value: Any) -> Any:
         try:
             return self._converters[position](value)
-        except Mismatch:
+        except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
             argument = self.arguments[position]
             raise CallError(
                 f"{self.name}() expects a value of type {annotation(argument.type)!r} for the "
                 f"argument {argument.name!r}, not {type(value).__name__!r}"
-            ) from None
+            ) from error
 
     def shown(self) -> inspect.Signature:
         """The signature as ``inspect`` and ``help`` show it."""

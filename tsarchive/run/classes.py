@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -18,10 +18,11 @@ from tsarchive.printer.types import ClassType, EnumType, TupleType, Type, annota
 from .boundary import public_forward, public_method
 from .compiler import LazyFunction
 from .conversion import Converter, Converters
+from .expressions import Bound
 from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule
 from .objects import Objects, new_object
 from .operators import native_class
-from .passes import Effects
+from .passes import Effects, Wanted
 from .slots import get_slot, set_slot, slot_key
 from .typecheck import register_class, type_of_class
 
@@ -58,21 +59,25 @@ class Classes:
         self.lock = threading.RLock()
         self.effects = Effects()
         self._python_classes: dict[Type, Any] = {}
-        self._functions: dict[tuple[Function, tuple[tuple[int, int], ...]], LazyFunction] = {}
+        self._functions: dict[Hashable, LazyFunction] = {}
         self._constants: dict[Node, Any] = {}
         self._converters = Converters(self.python_class)
         self._objects = Objects(self)
 
-    def function(self, function: Function, bound: tuple[tuple[int, Any], ...] = ()) -> LazyFunction:
+    def function(
+        self, function: Function, bound: Bound = (), wanted: Wanted = None
+    ) -> LazyFunction:
         """The Python function that runs ``function``: arguments by position, no conversions.
 
-        ``bound`` names parameters that are constant tensors at the calls in question.
+        ``bound`` names parameters that are constant tensors at the calls in question, ``wanted``
+        what those calls use of the result.
         """
-        key = function, tuple((position, id(tensor)) for position, tensor in bound)
+        key = function, tuple((position, id(tensor)) for position, tensor in bound), wanted
         with self.lock:
             found = self._functions.get(key)
             if found is None:
-                found = self._functions[key] = LazyFunction(function, self, bound)
+                found = LazyFunction(function, self, bound, wanted)
+                self._functions[key] = found
             return found
 
     def call(self, function: Function, *arguments: Any) -> Any:
@@ -118,7 +123,8 @@ class Classes:
         """The run-time value of a constant node, one for all calls."""
         with self.lock:
             if node not in self._constants:
-                self._constants[node] = self.materialize(node.attributes["value"])
+                value = node.attributes["value"]
+                self._constants[node] = self._objects.typed(value, node.output.type)
             return self._constants[node]
 
     def materialize(self, value: Any) -> Any:

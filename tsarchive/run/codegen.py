@@ -27,7 +27,7 @@ from tsarchive.printer.graph import (
 from .expressions import Bound, Expressions
 from .natives import Awaitable, Future
 from .operators import find_native
-from .passes import Liveness
+from .passes import NOTHING, Liveness, Wanted
 from .support import unpack_list
 
 if TYPE_CHECKING:
@@ -64,11 +64,16 @@ class _Part:
     texts: Mapping[Value, str] = field(default_factory=dict)
 
 
-def generate(function: Function, classes: Classes, bound: Bound = ()) -> GeneratedSource:
-    """Python source that runs like ``function``, taking all of its arguments by position."""
+def generate(
+    function: Function, classes: Classes, bound: Bound = (), wanted: Wanted = None
+) -> GeneratedSource:
+    """Python source that runs like ``function``, taking all of its arguments by position.
+
+    It computes what is ``wanted`` of the result, and what has effects.
+    """
     writer = _Writer(function, classes, bound)
     name = writer.names.unique(function.name)
-    writer.add_graph(name, function.graph)
+    writer.add_graph(name, function.graph, wanted)
     writer.write()
     return GeneratedSource(name, "\n".join(writer.lines) + "\n", writer.globals.values)
 
@@ -82,15 +87,19 @@ class _Writer(Expressions):
         self.level = 0
         self._parts: deque[_Part] = deque()
         self._live_nodes: set[Node] = set()
-        self._live_values: set[Value] = set()
 
-    def add_graph(self, name: str, graph: Block) -> None:
-        live = Liveness(graph, self.classes.effects)
+    def add_graph(self, name: str, graph: Block, wanted: Wanted = None) -> None:
+        live = Liveness(graph, self.classes.effects, wanted)
         self._live_nodes |= live.nodes
-        self._live_values |= live.values
+        self.live_values |= live.values
+        results = () if wanted == NOTHING else graph.returns
+        if results and wanted is not None:
+            # The tuple of the result is made of the wanted items alone.
+            self._live_nodes.add(results[0].node)
+            self.live_values.add(results[0])
         params = [self.define(param) for param in graph.params]
         texts = {param: self.text[param] for param in graph.params}
-        self._parts.append(_Part(name, params, graph.nodes, graph.returns, texts))
+        self._parts.append(_Part(name, params, graph.nodes, results, texts))
 
     def write(self) -> None:
         while self._parts:
@@ -128,7 +137,7 @@ class _Writer(Expressions):
 
     def _targets(self, values: Sequence[Value]) -> str:
         """New variables for the results of a node, ``_`` for those that nothing uses."""
-        names = [self.define(v) if v in self._live_values else "_" for v in values]
+        names = [self.define(v) if v in self.live_values else "_" for v in values]
         return ", ".join(names)
 
     def _assign(self, node: Node) -> None:
@@ -136,7 +145,7 @@ class _Writer(Expressions):
             self.text[node.output] = self.expression(node)
             return
         text = self.expression(node)
-        if any(output in self._live_values for output in node.outputs):
+        if any(output in self.live_values for output in node.outputs):
             self.line(f"{self._targets(node.outputs)} = {text}")
         else:
             self.line(text)
@@ -164,7 +173,7 @@ class _Writer(Expressions):
     def _if(self, node: Node) -> None:
         if self._outlined([node]):
             return
-        used = [index for index, output in enumerate(node.outputs) if output in self._live_values]
+        used = [index for index, output in enumerate(node.outputs) if output in self.live_values]
         targets = [self.define(node.outputs[index]) for index in used]
         true, false = node.blocks
         self.line(f"if {self.use(node.input)}:")
@@ -192,7 +201,7 @@ class _Writer(Expressions):
             keep = self.names.unique("proceed")
             self._move([keep], [condition])
             targets, last = [keep, *targets], [body.returns[0], *last]
-        if _is_counted(node, self._live_values):
+        if _is_counted(node, self.live_values):
             counter = self._targets(body.params[:1])
             self.line(f"for {counter} in {self.globals.name('range', range)}({self.use(count)}):")
             guard = "" if is_endless else f"if not {keep}:"
@@ -215,7 +224,7 @@ class _Writer(Expressions):
             strict=True,
         )  # fmt: skip
         for output, param, before, after in rows:
-            if output not in self._live_values and param not in self._live_values:
+            if output not in self.live_values and param not in self.live_values:
                 continue
             name = self.text[output] = self.text[param] = self.names.unique(
                 output.name or param.name or "carried"
@@ -259,9 +268,9 @@ class _Writer(Expressions):
             return
         enter, *inside, _ = nodes
         manager = self.use(enter.input)
-        target = f"{self._targets(enter.outputs)} = " if enter.output in self._live_values else ""
-        self.line(f"{target}{self.method_name(enter.input, '__enter__')}({manager})")
-        leave = f"{self.method_name(enter.input, '__exit__')}({manager}, None, None, None)"
+        target = f"{self._targets(enter.outputs)} = " if enter.output in self.live_values else ""
+        self.line(f"{target}{self.method_name(enter.input.type, '__enter__')}({manager})")
+        leave = f"{self.method_name(enter.input.type, '__exit__')}({manager}, None, None, None)"
         self.line("try:")
         with self._indented():
             self._nodes(inside)
@@ -284,7 +293,7 @@ class _Writer(Expressions):
             output
             for node in nodes
             for output in node.outputs
-            if output in self._live_values and any(user not in inside for user, _ in output.uses)
+            if output in self.live_values and any(user not in inside for user, _ in output.uses)
         ]
         name = self.names.unique(f"{self.function.name}_part")
         self._parts.append(_Part(name, params, nodes, results, texts))

@@ -15,6 +15,7 @@ from .codegen import GeneratedSource, generate
 if TYPE_CHECKING:
     from .classes import Classes
     from .expressions import Bound
+    from .passes import Wanted
 
 __all__ = ["LazyFunction", "source_of"]
 
@@ -27,10 +28,11 @@ class LazyFunction:
     It is then compiled, and takes the place of this object in the namespaces of its callers.
     """
 
-    __slots__ = ("_bound", "_classes", "_compiled", "_function", "_places")
+    __slots__ = ("_bound", "_classes", "_compiled", "_function", "_places", "_wanted")
 
-    def __init__(self, function: Function, classes: Classes, bound: Bound) -> None:
+    def __init__(self, function: Function, classes: Classes, bound: Bound, wanted: Wanted) -> None:
         self._function = function
+        self._wanted = wanted
         self._classes = classes
         self._bound = bound
         self._compiled: Callable[..., Any] | None = None
@@ -43,7 +45,7 @@ class LazyFunction:
         """The Python function; the same one each time."""
         with self._classes.lock:
             if self._compiled is None:
-                generated = generate(self._function, self._classes, self._bound)
+                generated = generate(self._function, self._classes, self._bound, self._wanted)
                 self._compiled = _compile(generated, self._function)
                 for namespace, name in self._places:
                     namespace[name] = self._compiled

@@ -57,7 +57,8 @@ _NO_NUMBERS: tuple[type, ...] = (str, bytes, Mapping, torch.Tensor)
 
 
 def _has_any(value: Any, methods: Iterable[str]) -> bool:
-    return any(hasattr(type(value), method) for method in methods)
+    """Whether the class, not its metaclass, has one of the methods."""
+    return any(name in base.__dict__ for base in type(value).__mro__ for name in methods)
 
 
 def _item(tensor: torch.Tensor) -> Any:
@@ -68,6 +69,13 @@ def _item(tensor: torch.Tensor) -> Any:
 
 def _to_tensor(value: Any) -> Any:
     if value is None or isinstance(value, torch.Tensor):
+        return value
+    raise Mismatch
+
+
+def _to_some_tensor(value: Any) -> Any:
+    """An element of a list; only single arguments may leave a tensor out."""
+    if isinstance(value, torch.Tensor):
         return value
     raise Mismatch
 
@@ -162,10 +170,9 @@ def infer(value: Any) -> Any:
     """A value for ``Any``: its own type decides, and it must be one that TorchScript has."""
     if isinstance(value, torch.dtype | torch.layout):
         return _to_int(value)
-    if isinstance(value, int) and not isinstance(value, bool | enum.Enum):
-        return _to_int(value)
-    if isinstance(value, bytes):
-        return decode(value)
+    for class_, convert in _EXACT.items():
+        if isinstance(value, class_) and not isinstance(value, bool | enum.Enum):
+            return convert(value)
     if isinstance(value, list):
         return _infer_list(value)
     if isinstance(value, Mapping):
@@ -175,6 +182,12 @@ def infer(value: Any) -> Any:
     if type_of(value) == ANY:
         raise Mismatch
     return value
+
+
+# Subclasses, such as numpy's scalars, become what they are derived from.
+_EXACT: dict[type, Converter] = {
+    int: _to_int, float: float, complex: complex, str: str, bytes: decode,
+}  # fmt: skip
 
 
 def _infer_list(value: list[Any]) -> list[Any]:
@@ -219,7 +232,10 @@ class Converters:
         self._python_class = python_class
 
     def converter(self, type_: Type) -> Converter:
-        """The function that makes a value of ``type_`` of a Python value, or raises Mismatch."""
+        """The function that makes a value of ``type_`` of a Python value.
+
+        It raises Mismatch, or what the value itself raises when Python converts it.
+        """
         if type_ in _SIMPLE:
             return _SIMPLE[type_]
         match type_:
@@ -238,7 +254,7 @@ class Converters:
         return lambda value: _checked(value, type_)
 
     def _list(self, type_: ListType) -> Converter:
-        convert = self.converter(type_.element)
+        convert = _to_some_tensor if type_.element == TENSOR else self.converter(type_.element)
         refused = _NO_NUMBERS if type_.element in _NUMBERS else ()
         is_telling = can_be_inferred(type_.element)
 
@@ -255,9 +271,8 @@ class Converters:
         is_telling = can_be_inferred(type_.value)
 
         def to_dict(value: Any) -> dict[Any, Any]:
-            if not isinstance(value, Mapping):
-                raise Mismatch
-            items = {convert_key(key): convert_item(item) for key, item in value.items()}
+            pairs = dict(value).items()
+            items = {convert_key(key): convert_item(item) for key, item in pairs}
             return items if items and is_telling else TypedDict(type_, items)
 
         return to_dict

@@ -27,6 +27,7 @@ from tsarchive.printer.types import (
     TupleType,
     Type,
     annotation,
+    is_named,
 )
 from tsarchive.printer.values import EnumMember, TableConstant
 
@@ -36,7 +37,7 @@ from .natives import UPGRADERS
 from .natives.tensors import to_list
 from .natives.values import submodule, tuple_item
 from .operators import find_native, implementation, operator_schemas
-from .passes import SCALAR_FORMS, as_number, called_function
+from .passes import SCALAR_FORMS, Wanted, as_number, called_function, wanted_of_call
 from .slots import SlotKind, slot_key, slot_kind
 from .support import DynamicCall, NativeCall
 from .typecheck import TypedDict, TypedList, predicate
@@ -61,6 +62,9 @@ _NAME_OF_KIND = {
     "prim::Loop": "carried",
     "prim::CallFunction": "result",
     "prim::CreateObject": "made",
+    "prim::TupleUnpack": "item",
+    "prim::TupleIndex": "item",
+    "prim::ListUnpack": "item",
 }
 
 
@@ -73,6 +77,7 @@ class Expressions:
         self.names = LocalNames()
         self.globals = Globals(self.names)
         self.text: dict[Value, str] = {}
+        self.live_values: set[Value] = set()
         self.known: dict[Value, Any] = {
             function.graph.params[position]: tensor for position, tensor in bound
         }
@@ -87,6 +92,10 @@ class Expressions:
 
     def uses(self, values: Iterable[Value]) -> str:
         return ", ".join(map(self.use, values))
+
+    def use_if_live(self, value: Value) -> str:
+        """An item of a result of which the caller wants other items only is None."""
+        return self.use(value) if value.node.is_constant or value in self.live_values else "None"
 
     def define(self, value: Value) -> str:
         """A new local variable for ``value``."""
@@ -110,7 +119,7 @@ class Expressions:
         constant = value.node.attributes["value"]
         if type_ == FLOAT and isinstance(constant, int):
             constant = float(constant)
-        if is_literal(constant):
+        if is_literal(constant) and not is_named(type_):
             return ascii(constant)
         return self.globals.name("constant", self.classes.constant(value.node))
 
@@ -122,10 +131,10 @@ class Expressions:
             return self.classes.constant(value.node)
         return None
 
-    def function_name(self, function: Function, bound: Bound = ()) -> str:
+    def function_name(self, function: Function, bound: Bound = (), wanted: Wanted = None) -> str:
         owner, _, name = function.qualified_name.rpartition(".")
-        shown = f"{owner.rpartition('.')[2]}_{name}"
-        return self.globals.name(shown, self.classes.function(function, bound))
+        compiled = self.classes.function(function, bound, wanted)
+        return self.globals.name(f"{owner.rpartition('.')[2]}_{name}", compiled)
 
     def class_name(self, type_: Type) -> str:
         class_ = self.classes.python_class(type_)
@@ -143,7 +152,7 @@ class Expressions:
         assert isinstance(type_, TupleType)
         name = self.class_name(type_) if type_.qualified_name else ""
         comma = "," if len(node.inputs) == 1 and not name else ""
-        return f"{name}({self.uses(node.inputs)}{comma})"
+        return f"{name}({', '.join(map(self.use_if_live, node.inputs))}{comma})"
 
     def _tuple_index(self, node: Node) -> str:
         values, index = map(self.use, node.inputs)
@@ -201,27 +210,35 @@ class Expressions:
     def _call_function(self, node: Node) -> str:
         callee, *arguments = node.inputs
         assert isinstance(callee.type, FunctionType)
-        name = self.function_name(callee.type.function, self._bound(arguments))
+        wanted = wanted_of_call(node, self.live_values)
+        name = self.function_name(callee.type.function, self._bound(arguments), wanted)
         return f"{name}({self.uses(arguments)})"
 
     def _call_method(self, node: Node) -> str:
         receiver = node.input
-        name = self.method_name(receiver, node.name, self._bound(node.inputs))
         type_ = receiver.type
+        function = called_function(node)
+        if function is None:
+            name = self.dynamic_name(type_, node.name)
+        else:
+            wanted = wanted_of_call(node, self.live_values)
+            name = self.function_name(function, self._bound(node.inputs), wanted)
         if node.name == "forward" and isinstance(type_, ClassType) and type_.is_module:
             name = self._unless_hooked(name, receiver)
         return f"{name}({self.uses(node.inputs)})"
 
-    def method_name(self, receiver: Value, name: str, bound: Bound = ()) -> str:
-        """The function that a method of a class, known or found at run time, is called by."""
-        type_ = receiver.type
+    def method_name(self, type_: Type, name: str) -> str:
+        """The function that a method is called by."""
         if isinstance(type_, ClassType) and not type_.is_native:
-            return self.function_name(type_.methods[name], bound)
+            return self.function_name(type_.methods[name])
+        return self.dynamic_name(type_, name)
+
+    def dynamic_name(self, type_: Type, name: str) -> str:
+        """What calls a method of an interface or a class bound from C++, found by the object."""
+        shown = f"call_{name}"
         if isinstance(type_, ClassType):
-            return self.globals.made((name, True), f"call_{name}", lambda: NativeCall(name))
-        return self.globals.made(
-            (name, False), f"call_{name}", lambda: DynamicCall(name, self.classes)
-        )
+            return self.globals.made((name, True), shown, lambda: NativeCall(name))
+        return self.globals.made((name, False), shown, lambda: DynamicCall(name, self.classes))
 
     def _unless_hooked(self, name: str, receiver: Value) -> str:
         """The compiled function, or a call that Python code takes part in."""

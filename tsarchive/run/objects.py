@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tsarchive.printer.types import ListType, OptionalType, TupleType, Type
 from tsarchive.printer.values import (
     Device,
     EnumMember,
@@ -53,6 +54,18 @@ class Objects:
             case list() | dict():
                 return self._container(value)
         return value
+
+    def typed(self, value: Any, type_: Type) -> Any:
+        """Like ``value``; tuples of a named type become such."""
+        match type_, value:
+            case TupleType(elements, name), tuple():
+                items = map(self.typed, value, elements)
+                return self._classes.python_class(type_)(*items) if name else tuple(items)
+            case ListType(element), list():
+                return [self.typed(item, element) for item in value]
+            case OptionalType(element), _ if value is not None:
+                return self.typed(value, element)
+        return self.value(value)
 
     def _container(self, value: Any) -> Any:
         known = self._containers.get(id(value))

@@ -10,25 +10,33 @@ The graph itself stays as it is, because it must print as it was read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, Final
 
 import torch
 
 from tsarchive.printer.graph import Block, Function, Node, Value
-from tsarchive.printer.types import ClassType, FunctionType
+from tsarchive.printer.types import ClassType, FunctionType, TupleType
 
 from .aliasing import OUTSIDE, Aliases, Place
 
 __all__ = [
+    "NOTHING",
     "SCALAR_FORMS",
     "WITH_EFFECTS",
     "Effects",
     "Liveness",
+    "Wanted",
     "as_number",
     "called_function",
+    "returned_tuple",
+    "wanted_of_call",
 ]
 
+Wanted = frozenset[int] | None
+"""Which items of the tuple that a function returns are used; None stands for all of the result."""
+
+NOTHING: Final[Wanted] = frozenset()
 _CALLS = frozenset({"prim::CallFunction", "prim::CallMethod"})
 # Kept though nothing uses their results: what torch registers as possibly having effects.
 WITH_EFFECTS = frozenset(
@@ -38,8 +46,8 @@ WITH_EFFECTS = frozenset(
         "aten::is_grad_enabled", "aten::manual_seed", "aten::save", "aten::set_grad_enabled",
         "aten::wait", "aten::warn", "prim::AddStatValue", "prim::BailoutTemplate", "prim::Enter",
         "prim::Exit", "prim::IgnoredPythonOp", "prim::Print", "prim::PythonOp",
-        "prim::RaiseException", "prim::SetAttr", "prim::TimePoint", "prim::rpc_async",
-        "prim::rpc_remote", "prim::rpc_sync",
+        "prim::RaiseException", "prim::SetAttr", "prim::TimePoint", "prim::awaitable_wait",
+        "prim::rpc_async", "prim::rpc_remote", "prim::rpc_sync",
     }
 )  # fmt: skip
 # These write to running statistics when their argument of this number is true.
@@ -56,7 +64,7 @@ class Effects:
         found = self._known.get(function)
         if found is None:
             self._known[function] = True  # what calls itself is kept
-            found = bool(Liveness(function.graph, self, for_result=False).nodes)
+            found = bool(Liveness(function.graph, self, NOTHING).nodes)
             self._known[function] = found
         return found
 
@@ -76,17 +84,53 @@ def called_function(node: Node) -> Function | None:
     return None
 
 
-class Liveness:
-    """The nodes that run, and the values that are used; ``for_result`` False asks for effects."""
+def wanted_of_call(call: Node, live: Container[Value]) -> Wanted:
+    """What the code around a call uses of its result."""
+    result = call.output
+    if result not in live:
+        return NOTHING
+    if not isinstance(result.type, TupleType):
+        return None
+    found: set[int] = set()
+    for user, _ in result.uses:
+        if user.kind == "prim::TupleUnpack":
+            found.update(index for index, item in enumerate(user.outputs) if item in live)
+        elif user.kind == "prim::TupleIndex" and user.inputs[1].node.is_constant:
+            found.add(user.inputs[1].node.attributes["value"] % len(result.type.elements))
+        else:
+            return None
+    return frozenset(found) if len(found) < len(result.type.elements) else None
 
-    def __init__(self, graph: Block, effects: Effects, *, for_result: bool = True) -> None:
+
+def wanted_values(graph: Block, wanted: Wanted) -> Sequence[Value]:
+    """The values behind the wanted part of the result."""
+    if wanted is None:
+        return graph.returns
+    if not wanted:
+        return ()
+    made = returned_tuple(graph)
+    return graph.returns if made is None else [made.inputs[index] for index in wanted]
+
+
+def returned_tuple(graph: Block) -> Node | None:
+    """The node that makes the result, where it is a tuple made for that alone."""
+    (result,) = graph.returns
+    is_made = result.node.kind == "prim::TupleConstruct" and len(result.uses) == 1
+    return result.node if is_made else None
+
+
+class Liveness:
+    """The nodes that run, and the values that are used, when ``wanted`` is asked of the result."""
+
+    def __init__(self, graph: Block, effects: Effects, wanted: Wanted = None) -> None:
         self._graph = graph
         self._effects = effects
-        self._aliases: Aliases | None = None
+        self._aliases: Aliases | None
         self._kept: set[Node] | None = None
         while True:
+            self._aliases = None
             self.nodes: set[Node] = set()
-            self.values: set[Value] = set(graph.returns if for_result else ())
+            self.values: set[Value] = set(wanted_values(graph, wanted))
             self._live_places: set[Place] | None = None
             while self._sweep(graph):
                 pass
@@ -144,7 +188,7 @@ class Liveness:
 
     def _writes_to_live(self, node: Node) -> bool:
         if self._aliases is None:
-            self._aliases = Aliases(self._graph)
+            self._aliases = Aliases(self._graph, self._kept)
         aliases = self._aliases
         if self._live_places is None:
             self._live_places = set().union(*map(aliases.places, self.values))

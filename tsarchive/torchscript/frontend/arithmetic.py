@@ -24,6 +24,23 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.In: "aten::__contains__",
 }  # fmt: skip
 
+# For each sign of ``x += y``: the operator for tensors and lists, and that for other values.
+AUGMENTED: dict[type[ast.operator], tuple[str, str]] = {
+    ast.Add: ("aten::add_", "aten::add"),
+    ast.Sub: ("aten::sub_", "aten::sub"),
+    ast.Mult: ("aten::mul_", "aten::mul"),
+    ast.Div: ("aten::div_", "aten::div"),
+    ast.FloorDiv: ("aten::floordiv", "aten::floordiv"),
+    ast.Mod: ("aten::fmod_", "aten::fmod"),
+    ast.Pow: ("aten::pow", "aten::pow"),
+    ast.MatMult: ("aten::matmul", "aten::matmul"),
+    ast.BitAnd: ("aten::bitwise_and", "aten::__and__"),
+    ast.BitOr: ("aten::bitwise_or", "aten::__or__"),
+    ast.BitXor: ("aten::bitwise_xor", "aten::__xor__"),
+    ast.LShift: ("aten::__lshift__", "aten::__lshift__"),
+    ast.RShift: ("aten::__irshift__", "aten::__rshift__"),
+}
+
 
 def number(node: ast.expr) -> int | float | complex | None:
     """The number that a literal writes: ``-1``, ``-inf``, ``1.+2.j``, ``1.5-nanj``.

@@ -84,7 +84,7 @@ class FunctionCompiler(Conditions, Statements):
             raise self.error(node, message)
         return converted
 
-    def _inside(self, block: Block, statements: Callable[[], None], outer: Scope) -> Scope:
+    def inside(self, block: Block, statements: Callable[[], None], outer: Scope) -> Scope:
         """Run ``statements`` with a new scope for ``block``, and give that scope."""
         saved = self.scope
         inner = self.scope = Scope(self.frame, block, outer)
@@ -115,7 +115,7 @@ class FunctionCompiler(Conditions, Statements):
             self._narrow(condition, taken)
             self.block(body)
 
-        return self._inside(made.add_block(), statements, self.scope)
+        return self.inside(made.add_block(), statements, self.scope)
 
     def _narrow(self, condition: Condition, taken: bool) -> None:
         type_ = condition.when_true if taken else condition.when_false
@@ -163,9 +163,9 @@ class FunctionCompiler(Conditions, Statements):
                 self.refuse(node, "a loop other than `for i in range(n)`")
         if node.orelse:
             self.refuse(node, "a loop with else")
-        bound = self.convert(self.value(count), INT)
-        if bound is None:
-            raise self.error(node, "the bound of range() must be an int")
+        bound = self.value(count)
+        if bound.type != INT:
+            raise self.error(node, f"the bound of range() must be an int, not {shown(bound.type)}")
         loop = _Loop(self, node, bound, self.constant(True, BOOL))
         loop.count(counter)
         loop.run(lambda: self.constant(True, BOOL))
@@ -242,7 +242,7 @@ class FunctionCompiler(Conditions, Statements):
                 found.append(branch())
 
             block = made.add_block()
-            self._inside(block, statements, self.scope)
+            self.inside(block, statements, self.scope)
             block.add_return(found[-1].value)
         type_ = unify(found[0].type, found[1].type)
         if type_ is None:
@@ -306,7 +306,7 @@ class _Loop:
             self.compiler.block(self.statements)
             results.append(condition())
 
-        inner = self.compiler._inside(self.body, statements, self.head)
+        inner = self.compiler.inside(self.body, statements, self.head)
         self.body.add_return(results[0].value)
         assigned = [name for name in inner.names if name in self.params]
         order = dict.fromkeys([*assigned, *self.params])

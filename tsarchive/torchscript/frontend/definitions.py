@@ -7,15 +7,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import SourceError
-from tsarchive.printer.graph import Block, Function
+from tsarchive.printer.graph import Function
 from tsarchive.printer.names import MANGLE_PREFIX
-from tsarchive.printer.schema import NO_DEFAULT, Argument, FunctionSchema
-from tsarchive.printer.typeparse import parameter_type, type_of_expression
 from tsarchive.printer.types import (
     FLOAT,
     INT,
     STRING,
-    TENSOR,
     Attribute,
     ClassConstant,
     ClassType,
@@ -28,13 +25,15 @@ from tsarchive.printer.types import (
 
 from .arithmetic import number
 from .control import FunctionCompiler
-from .syntax import ClassParts, Line, Piece, parse_expression, split_class, string_value
+from .functions import FunctionReader
+from .splitting import ClassParts, Line, Piece, split_class
+from .syntax import parse_expression, string_value
 
 if TYPE_CHECKING:
     from .importer import CodeImporter
 
 _NAME_LISTS = ("__parameters__", "__buffers__", "__forward_pre_hooks__", "__forward_hooks__")
-_NAME_LIST = re.compile(r'\[(?:"[^"\n]*" *,? *)*\]')
+_NAME_LIST = re.compile(r'\[(?:"[^"\n]*" *(?:, *)?)*\]')
 _QUOTED = re.compile(r'"([^"\n]*)"')
 _FINAL = re.compile(r"Final\[(.*)\]")
 _ENUM_TYPES: dict[type, Type] = {int: INT, float: FLOAT, str: STRING}
@@ -209,112 +208,3 @@ def packed_type(class_name: str, slot: str, text: str) -> str:
         return text
     class_ = _PACKED.get(_NN.sub("", _MANGLE.sub("", class_name)))
     return f"__torch__.torch.classes.quantized.{class_}" if class_ else text
-
-
-class FunctionReader:
-    """A function of a code record: its schema and graph, each made when asked for.
-
-    ``owner`` is the type whose method it is; ``version`` the operator version of its code.
-    """
-
-    def __init__(
-        self,
-        importer: CodeImporter,
-        name: str,
-        piece: Piece,
-        owner: ClassType | InterfaceType | None = None,
-        version: int | None = None,
-    ) -> None:
-        self.importer = importer
-        self.name = name
-        self.piece = piece
-        self.owner = owner
-        self.version = version
-        self.made: Function | None = None
-
-    def function(self) -> Function:
-        self.made = Function(self.name, self.schema, self.graph)
-        return self.made
-
-    def schema(self) -> FunctionSchema:
-        from .importer import bounded
-
-        with bounded(self.piece.record):
-            node = self._header()
-            arguments = self._arguments(node)
-            if node.returns is not None:
-                result = self._type(node.returns)
-            else:
-                result = self._compile(arguments, self.piece.parse_function()).returns[0].type
-        return FunctionSchema(self.name.rpartition(".")[2], "", arguments, (Argument("", result),))
-
-    def graph(self) -> Block:
-        from .importer import bounded
-
-        assert self.made is not None
-        with bounded(self.piece.record):
-            return self._compile(self.made.schema.arguments, self.piece.parse_function())
-
-    def _compile(self, arguments: tuple[Argument, ...], node: ast.FunctionDef) -> Block:
-        declared = None if node.returns is None else self._type(node.returns)
-        return self._compiler().compile(node, arguments, self.version, declared)
-
-    def _compiler(self) -> FunctionCompiler:
-        piece = self.piece
-        text = f"if 1:\n{piece.text}" if piece.is_indented else piece.text
-        return FunctionCompiler(self.importer, piece.record, piece.line_offset, text)
-
-    def _header(self) -> ast.FunctionDef:
-        """The function without its body, or all of it where the header does not stand alone."""
-        header, end, _ = self.piece.text.partition(":\n")
-        indent = " " * 4 if self.piece.is_indented else " "
-        short = Piece(
-            self.piece.record, self.piece.name, self.piece.first_line, f"{header}{end}{indent}pass"
-        )
-        try:
-            return short.parse_function()
-        except SourceError:
-            return self.piece.parse_function()
-
-    def _type(self, node: ast.expr) -> Type:
-        try:
-            return type_of_expression(node, self.importer.resolve_type)
-        except SourceError as error:
-            raise self._located(error, node) from error.__cause__
-
-    def _located(self, error: SourceError, node: ast.AST) -> SourceError:
-        if error.line is None:
-            line = int(getattr(node, "lineno", 1)) + self.piece.line_offset
-            error.record, error.line = self.piece.record, line
-        return error
-
-    def _arguments(self, node: ast.FunctionDef) -> tuple[Argument, ...]:
-        given = node.args
-        if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
-            raise self.piece.fail(f"{self.piece.name} has starred or keyword-only parameters")
-        if node.decorator_list:
-            raise self.piece.fail(f"{self.piece.name} has a decorator")
-        missing = [None] * (len(given.args) - len(given.defaults))
-        pairs = zip(given.args, [*missing, *given.defaults], strict=True)
-        arguments = [self._argument(parameter, default) for parameter, default in pairs]
-        if self.owner is not None:
-            arguments = self._with_self(arguments)
-        return tuple(arguments)
-
-    def _with_self(self, arguments: list[Argument]) -> list[Argument]:
-        assert self.owner is not None
-        if not arguments:
-            raise self.piece.fail(f"the method {self.piece.name} has no self")
-        return [Argument(arguments[0].name, self.owner), *arguments[1:]]
-
-    def _argument(self, parameter: ast.arg, default: ast.expr | None) -> Argument:
-        if parameter.annotation is None:
-            return Argument(parameter.arg, TENSOR)
-        try:
-            type_, repeat = parameter_type(parameter.annotation, self.importer.resolve_type)
-        except SourceError as error:
-            raise self._located(error, parameter) from error.__cause__
-        value = NO_DEFAULT
-        if default is not None:
-            value = self._compiler().constant_of(default, type_)
-        return Argument(parameter.arg, type_, value, repeat=repeat)

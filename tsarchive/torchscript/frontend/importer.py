@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tsarchive.errors import ArchiveError, SourceError, UnknownClassError
+from tsarchive.errors import SourceError, UnknownClassError
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.typeparse import parse_type
 from tsarchive.printer.types import (
@@ -20,7 +19,8 @@ from tsarchive.printer.types import (
 )
 
 from .definitions import DefinitionReader
-from .syntax import Piece, split_record
+from .splitting import Piece, split_record
+from .syntax import bounded
 from .upgraders import Candidate, candidates
 
 NATIVE_PREFIX = "__torch__.torch.classes."
@@ -53,6 +53,8 @@ class CodeImporter:
         self._reader = DefinitionReader(self)
         self._pieces: dict[str, dict[str, Piece]] = {}
         self._found: dict[str, NamedType | None] = {}
+        self._early: dict[str, NamedType] = {}
+        self._importing: set[str] = set()
         self._types: dict[str, Type] = {}
         self._candidates: dict[tuple[str, int | None], tuple[Candidate, ...]] = {}
 
@@ -65,14 +67,22 @@ class CodeImporter:
             return self._found[qualified_name]
         except KeyError:
             pass
+        early = self._early.get(qualified_name)
+        if early is not None:
+            return early
+        if qualified_name in self._importing:
+            raise SourceError(
+                f"the definition of {qualified_name} contains itself",
+                record=record_of(qualified_name),
+            )
+        self._importing.add(qualified_name)
         try:
             with bounded(record_of(qualified_name)):
                 found = self._import(qualified_name)
-        except ArchiveError:
-            # What was registered early is incomplete: every later request must fail, too.
-            self._found.pop(qualified_name, None)
-            raise
-        return self._found.setdefault(qualified_name, found)
+            return self._found.setdefault(qualified_name, found)
+        finally:
+            self._importing.remove(qualified_name)
+            self._early.pop(qualified_name, None)
 
     def find_class(self, qualified_name: str) -> ClassType | EnumType | InterfaceType | TupleType:
         """Like :meth:`find`, for a type that must exist. Raises UnknownClassError."""
@@ -99,7 +109,7 @@ class CodeImporter:
 
     def register(self, qualified_name: str, named: NamedType) -> None:
         """Make a type known before its parts are, so that they may refer to it."""
-        self._found[qualified_name] = named
+        self._early[qualified_name] = named
 
     def candidates(self, kind: str, version: int | None) -> tuple[Candidate, ...]:
         """The overloads that a call of ``kind`` may mean in code of an archive version."""
@@ -139,12 +149,3 @@ class CodeImporter:
 def record_of(qualified_name: str) -> str:
     """The code record that defines a qualified name."""
     return f"code/{qualified_name.rpartition('.')[0].replace('.', '/')}.py"
-
-
-@contextmanager
-def bounded(record: str) -> Iterator[None]:
-    """Turn the exhaustion of the stack into an error of the record."""
-    try:
-        yield
-    except RecursionError:
-        raise SourceError("the code is nested too deeply", record=record) from None

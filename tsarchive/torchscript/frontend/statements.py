@@ -10,7 +10,7 @@ from tsarchive.printer.graph import Value
 from tsarchive.printer.subtyping import is_subtype
 from tsarchive.printer.types import TENSOR, ClassType, ListType, TupleType, Type
 
-from .arithmetic import BINARY
+from .arithmetic import AUGMENTED
 from .calls import positional
 from .environment import shown
 from .expressions import Expressions
@@ -211,13 +211,18 @@ class Statements(Expressions):
         self.declare(node.target.id, given, type_, node)
 
     def _augmented(self, node: ast.AugAssign) -> None:
-        """``x += y`` is ``x = x.add_(y)`` for tensors and lists, ``x = x + y`` for others."""
-        kind = BINARY[type(node.op)]
-        load = ast.copy_location(_as_load(node.target), node.target)
-        left, right = self.value(load), self.value(node.value)
-        if left.type == TENSOR or isinstance(left.type, ListType):
-            kind = _IN_PLACE.get(kind, kind)
-        result = self.operator_value(kind, positional(left, right), node)
+        """``x += y`` changes tensors and lists in place, and computes a new value of others."""
+        match node.target:
+            case ast.Name(name):
+                load: ast.expr = ast.Name(name, ast.Load())
+            case ast.Attribute(base, name):
+                load = ast.Attribute(base, name, ast.Load())
+            case _:
+                self.refuse(node, "an assignment to this")
+        left = self.value(ast.copy_location(load, node.target))
+        in_place = left.type == TENSOR or isinstance(left.type, ListType)
+        kind = AUGMENTED[type(node.op)][0 if in_place else 1]
+        result = self.operator_value(kind, positional(left, self.value(node.value)), node)
         self._store(node.target, result, len(self.scope.block.nodes))
 
     def _expression_statement(self, node: ast.Expr) -> None:
@@ -226,15 +231,6 @@ class Statements(Expressions):
     def _pass(self, node: ast.Pass) -> None:
         pass
 
-
-def _as_load(target: ast.expr) -> ast.expr:
-    return ast.parse(ast.unparse(target), mode="eval").body
-
-
-_IN_PLACE = {
-    "aten::add": "aten::add_", "aten::sub": "aten::sub_", "aten::mul": "aten::mul_",
-    "aten::div": "aten::div_", "aten::remainder": "aten::fmod_",
-}  # fmt: skip
 
 PLAIN_STATEMENTS: dict[type[ast.stmt], StatementHandler] = {
     ast.Assign: Statements._assign,
