@@ -68,16 +68,14 @@ class LazyFunction:
 def _compile(generated: GeneratedSource, function: Function) -> Callable[..., Any]:
     """Run the generated definition; tracebacks and ``inspect`` find its source."""
     filename = _register_source(generated.text, function.qualified_name)
-    namespace: dict[str, Any] = {
-        "__name__": function.qualified_name.rpartition(".")[0],
-        "__builtins__": {},
-        **generated.namespace,
-    }
+    # Without a module name, torch.compile takes the namespace for what it is.
+    namespace: dict[str, Any] = {"__builtins__": {}, **generated.namespace}
     for name, value in generated.namespace.items():
         if isinstance(value, LazyFunction):
             value.put(namespace, name)
     exec(compile(generated.text, filename, "exec", dont_inherit=True), namespace)
     compiled: Callable[..., Any] = namespace[generated.name]
+    compiled.__module__ = function.qualified_name.rpartition(".")[0]
     weakref.finalize(compiled, linecache.cache.pop, filename, None)
     return compiled
 

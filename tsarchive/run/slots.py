@@ -9,11 +9,9 @@ member is kept under ``"slot:" + name``: reach it with ``get_slot``.
 from __future__ import annotations
 
 import enum
-from collections.abc import MutableMapping
 from typing import Any, Final
 
 import torch
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from tsarchive.printer.names import is_identifier
 from tsarchive.printer.types import (
@@ -105,18 +103,15 @@ def _owner(target: Any) -> ClassType:
     return owner
 
 
-_parameters: MutableMapping[torch.Tensor, torch.nn.Parameter] = WeakTensorKeyDictionary()
-
-
 def as_parameter(tensor: torch.Tensor) -> torch.nn.Parameter:
-    """The parameter on the memory of ``tensor``: the same one for the same tensor.
+    """``tensor`` itself, turned into a parameter.
 
-    So a weight that two modules share stays shared. It requires gradients if ``tensor`` does.
+    It stays the same object, because other slots and lists may hold it too and have to follow
+    when an optimizer or ``module.to`` changes it.
     """
     if isinstance(tensor, torch.nn.Parameter):
         return tensor
-    found = _parameters.get(tensor)
-    if found is None:
-        found = torch.nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
-        _parameters[tensor] = found
-    return found
+    if type(tensor) is torch.Tensor and tensor.is_leaf:
+        tensor.__class__ = torch.nn.Parameter
+        return tensor  # type: ignore[return-value]  # the line above made it one
+    return torch.nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)

@@ -64,6 +64,8 @@ def _signed(node: ast.expr) -> int | float | complex | None:
             return value
         case ast.Name(name) if name in _NAMED:
             return _NAMED[name]
+        case ast.Name(name) if name in _NAMED_IMAGINARY:
+            return complex(0, _NAMED_IMAGINARY[name])
         case ast.UnaryOp(ast.USub(), operand):
             positive = _signed(operand)
             return None if positive is None else -positive

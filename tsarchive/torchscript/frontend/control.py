@@ -76,10 +76,10 @@ class FunctionCompiler(Conditions, Statements):
         self.frame.body.add_return(self._returned(given, declared, last).value)
 
     def _returned(self, given: Typed, declared: Type | None, node: ast.AST) -> Typed:
-        converted = given if declared is None else self.convert(given, declared)
-        if converted is None or declared is None:
-            if declared is None:
-                return given
+        if declared is None:
+            return given
+        converted = self.convert(given, declared)
+        if converted is None:
             message = f"{shown(given.type)} is returned where {shown(declared)} is declared"
             raise self.error(node, message)
         return converted
@@ -97,7 +97,7 @@ class FunctionCompiler(Conditions, Statements):
     def _if(self, node: ast.If) -> None:
         condition = self.condition(node.test)
         if condition.known is not None:
-            self._narrow(condition, condition.known)
+            self._narrow(condition, condition.known, self.scope)
             self.block(node.body if condition.known else node.orelse)
             return
         made = self.append("prim::If", [condition.value.value])
@@ -112,19 +112,21 @@ class FunctionCompiler(Conditions, Statements):
         self, made: Node, condition: Condition, taken: bool, body: Sequence[ast.stmt]
     ) -> Scope:
         def statements() -> None:
-            self._narrow(condition, taken)
+            self._narrow(condition, taken, head)
             self.block(body)
 
-        return self.inside(made.add_block(), statements, self.scope)
+        head = Scope(self.frame, made.add_block(), self.scope)
+        return self.inside(head.block, statements, head)
 
-    def _narrow(self, condition: Condition, taken: bool) -> None:
+    def _narrow(self, condition: Condition, taken: bool, scope: Scope) -> None:
+        """Give the variable of a condition its narrower type in ``scope``."""
         type_ = condition.when_true if taken else condition.when_false
         if condition.name is None or type_ is None:
             return
-        given = self.scope.find(condition.name)
+        given = scope.find(condition.name)
         if isinstance(given, Typed) and given.type != type_:
             made = self.append("prim::unchecked_cast", [given.value], type_)
-            self.scope.bind(condition.name, typed(made.output))
+            scope.bind(condition.name, typed(made.output))
 
     def _join(self, made: Node, scopes: Sequence[Scope], name: str, node: ast.If) -> None:
         """Make a name that the branches assign usable after the ``if``."""
@@ -220,7 +222,7 @@ class FunctionCompiler(Conditions, Statements):
             closure = Closure(self.frame.finish(), list(self.frame.captured))
         finally:
             self.frame, self.scope = saved
-        self.scope.bind(node.name, closure)
+        self.bind(node.name, closure, node)
 
     def _choice(self, node: ast.IfExp, hint: Type | None) -> Reference:
         """``a if c else b``."""
@@ -238,7 +240,7 @@ class FunctionCompiler(Conditions, Statements):
         for taken, branch in zip((True, False), branches, strict=True):
 
             def statements(taken: bool = taken, branch: Callable[[], Typed] = branch) -> None:
-                self._narrow(condition, taken)
+                self._narrow(condition, taken, self.scope)
                 found.append(branch())
 
             block = made.add_block()
@@ -272,7 +274,7 @@ class _Loop:
         self, compiler: FunctionCompiler, node: ast.For | ast.While, bound: Typed, first: Typed
     ) -> None:
         self.compiler = compiler
-        self.statements = node.body
+        self.source = node
         names = assigned_names([node])
         # What the body assigns and what was there before is carried from turn to turn.
         self.initial = {
@@ -302,8 +304,8 @@ class _Loop:
 
         def statements() -> None:
             if self.target is not None:
-                self.compiler.scope.bind(self.target, typed(self.counter))
-            self.compiler.block(self.statements)
+                self.compiler.bind(self.target, typed(self.counter), self.source)
+            self.compiler.block(self.source.body)
             results.append(condition())
 
         inner = self.compiler.inside(self.body, statements, self.head)

@@ -26,7 +26,7 @@ from tsarchive.printer.types import (
 from .arithmetic import number
 from .control import FunctionCompiler
 from .functions import FunctionReader
-from .splitting import ClassParts, Line, Piece, split_class
+from .splitting import Line, Piece, split_class
 from .syntax import parse_expression, string_value
 
 if TYPE_CHECKING:
@@ -53,133 +53,133 @@ _MANGLE = re.compile(rf"\.{MANGLE_PREFIX}\d+")
 _NN = re.compile(r"__torch__\.torch\.(?:ao\.)?nn\.")
 
 
-class DefinitionReader:
-    """Makes types and functions from the pieces of code records."""
+def define(importer: CodeImporter, name: str, piece: Piece) -> NamedType:
+    """The type or function that a piece of a code record defines. Raises SourceError."""
+    if not piece.is_class:
+        return FunctionReader(importer, name, piece).function.type
+    reader = _ClassReader(importer, name, piece)
+    match reader.parts.base:
+        case "" | "Module":
+            return reader.class_type()
+        case "NamedTuple":
+            return reader.named_tuple()
+        case "Interface" | "ModuleInterface":
+            return reader.interface()
+        case "Enum":
+            return reader.enum()
+    raise piece.fail(
+        f"class {piece.name} has the superclass {reader.parts.base!r}, which is none of "
+        "Module, NamedTuple, Interface, ModuleInterface and Enum"
+    )
 
-    def __init__(self, importer: CodeImporter) -> None:
+
+class _ClassReader:
+    """Makes a type from the text of a class."""
+
+    def __init__(self, importer: CodeImporter, name: str, piece: Piece) -> None:
         self.importer = importer
+        self.name = name
+        self.piece = piece
+        self.parts = split_class(piece)
 
-    def define(self, name: str, piece: Piece) -> NamedType:
-        if not piece.is_class:
-            return FunctionReader(self.importer, name, piece).function().type
-        parts = split_class(piece)
-        match parts.base:
-            case "" | "Module":
-                return self._class(name, piece, parts)
-            case "NamedTuple":
-                return self._named_tuple(name, piece, parts)
-            case "Interface" | "ModuleInterface":
-                return self._interface(name, piece, parts)
-            case "Enum":
-                return self._enum(name, piece, parts)
-        raise piece.fail(
-            f"class {piece.name} has the superclass {parts.base!r}, which is none of "
-            "Module, NamedTuple, Interface, ModuleInterface and Enum"
-        )
-
-    def _type(self, text: str, piece: Piece, line: int) -> Type:
-        try:
-            return self.importer.parse_type(text)
-        except SourceError as error:
-            if error.line is None:
-                error.record, error.line = piece.record, line
-            raise
-
-    def _class(self, name: str, piece: Piece, parts: ClassParts) -> ClassType:
-        class_ = ClassType(name, is_module=parts.base == "Module")
-        self.importer.register(name, class_)
-        lists: dict[str, list[str]] = {title: [] for title in _NAME_LISTS}
-        lines = []
-        for line in parts.lines:
-            if line.annotation is None and not line.quoted and line.name in lists:
-                lists[line.name] = _names(line, piece)
-            elif line.annotation is not None or line.quoted:
-                lines.append(line)
-            elif line.name != "__annotations__":
-                raise piece.fail(f"{line.name!r} is assigned without a type", line.number)
-        for line in lines:
-            self._member(class_, line, piece, lists)
-        self._methods(class_, parts, lists, piece)
+    def class_type(self) -> ClassType:
+        class_ = ClassType(self.name, is_module=self.parts.base == "Module")
+        self.importer.register(self.name, class_)
+        lists, members = self._sorted_lines()
+        for line in members:
+            if line.annotation is not None and line.value is not None:
+                class_.constants[line.name] = self._constant(line)
+            else:
+                class_.attributes[line.name] = self._attribute(line, lists)
+        self._methods(class_, lists)
         return class_
 
-    def _member(
-        self, class_: ClassType, line: Line, piece: Piece, lists: dict[str, list[str]]
-    ) -> None:
-        if line.annotation is not None and line.value is not None:
-            class_.constants[line.name] = self._constant(line, piece)
-            return
-        text = line.annotation if line.annotation is not None else line.value
-        type_ = self._type(
-            packed_type(class_.qualified_name, line.name, text or ""), piece, line.number
-        )
-        class_.attributes[line.name] = Attribute(
+    def _sorted_lines(self) -> tuple[dict[str, list[str]], list[Line]]:
+        """The lists of names, and the lines that declare attributes and constants."""
+        lists: dict[str, list[str]] = {title: [] for title in _NAME_LISTS}
+        members: list[Line] = []
+        for line in self.parts.lines:
+            if line.annotation is not None or line.quoted:
+                members.append(line)
+            elif line.name in lists:
+                lists[line.name] = _names(line, self.piece)
+            elif line.name != "__annotations__":
+                raise self.piece.fail(f"{line.name!r} is assigned without a type", line.number)
+        return lists, members
+
+    def _attribute(self, line: Line, lists: dict[str, list[str]]) -> Attribute:
+        text = (line.value if line.quoted else line.annotation) or ""
+        return Attribute(
             line.name,
-            type_,
+            self._type(packed_type(self.name, line.name, text), line),
             is_parameter=line.name in lists["__parameters__"],
             is_buffer=line.name in lists["__buffers__"],
         )
 
-    def _constant(self, line: Line, piece: Piece) -> ClassConstant:
-        text = line.annotation or ""
-        final = _FINAL.fullmatch(text)
-        type_ = self._type(final[1] if final else text, piece, line.number)
-        value = self._literal(line, type_, piece)
-        return ClassConstant(line.name, type_, value)
+    def _type(self, text: str, line: Line) -> Type:
+        try:
+            return self.importer.parse_type(text)
+        except SourceError as error:
+            if error.line is None:
+                error.record, error.line = self.piece.record, line.number
+            raise
 
-    def _literal(self, line: Line, type_: Type, piece: Piece) -> Any:
-        text = line.value or ""
-        node = parse_expression(text, piece.record, line.number)
-        compiler = FunctionCompiler(self.importer, piece.record, line.number - 1, f"_ = {text}")
-        return compiler.constant_of(node, type_)
+    def _constant(self, line: Line) -> ClassConstant:
+        annotation, text = line.annotation or "", line.value or ""
+        final = _FINAL.fullmatch(annotation)
+        type_ = self._type(final[1] if final else annotation, line)
+        record = self.piece.record
+        node = parse_expression(text, record, line.number)
+        compiler = FunctionCompiler(self.importer, record, line.number - 1, f"_ = {text}")
+        return ClassConstant(line.name, type_, compiler.constant_of(node, type_))
 
-    def _methods(
-        self, class_: ClassType, parts: ClassParts, lists: dict[str, list[str]], piece: Piece
-    ) -> None:
+    def _methods(self, class_: ClassType, lists: dict[str, list[str]]) -> None:
         hooks = {*lists["__forward_pre_hooks__"], *lists["__forward_hooks__"]}
         functions: dict[str, Function] = {}
-        for method in parts.methods.values():
-            name = f"{class_.qualified_name}.{method.name}"
+        for method in self.parts.methods.values():
             version = None if method.name in hooks else self.importer.version
-            reader = FunctionReader(self.importer, name, method, class_, version)
-            functions[method.name] = reader.function()
+            functions[method.name] = self._method(method, class_, version).function
         missing = hooks - set(functions)
         if missing:
-            raise piece.fail(
-                f"class {piece.name} lists the hook {min(missing)!r} but has no such function"
-            )
+            raise self.piece.fail(f"class {self.piece.name} has no function for {min(missing)!r}")
         class_.methods = {name: f for name, f in functions.items() if name not in hooks}
         class_.forward_pre_hooks = [functions[name] for name in lists["__forward_pre_hooks__"]]
         class_.forward_hooks = [functions[name] for name in lists["__forward_hooks__"]]
 
-    def _named_tuple(self, name: str, piece: Piece, parts: ClassParts) -> TupleType:
-        # A named tuple is a value: it cannot be made before its parts, so it cannot contain itself.
-        fields: dict[str, Type] = {}
-        for line in parts.lines:
-            if line.annotation is None or parts.methods:
-                raise piece.fail("a NamedTuple holds annotated fields only", line.number)
-            fields[line.name] = self._type(line.annotation, piece, line.number)
-        return TupleType(tuple(fields.values()), name, tuple(fields))
+    def _method(
+        self, method: Piece, owner: ClassType | InterfaceType, version: int | None = None
+    ) -> FunctionReader:
+        name = f"{self.name}.{method.name}"
+        return FunctionReader(self.importer, name, method, owner, version)
 
-    def _interface(self, name: str, piece: Piece, parts: ClassParts) -> InterfaceType:
-        interface = InterfaceType(name, is_module=parts.base == "ModuleInterface")
-        self.importer.register(name, interface)
-        if parts.lines:
-            raise piece.fail("an interface holds methods only", parts.lines[0].number)
-        for method in parts.methods.values():
-            reader = FunctionReader(self.importer, f"{name}.{method.name}", method, interface)
-            interface.methods[method.name] = reader.schema()
+    def named_tuple(self) -> TupleType:
+        # A named tuple is a value: it cannot be made before its parts, so none contains itself.
+        fields: dict[str, Type] = {}
+        for line in self.parts.lines:
+            if line.annotation is None or self.parts.methods:
+                raise self.piece.fail("a NamedTuple holds annotated fields only", line.number)
+            fields[line.name] = self._type(line.annotation, line)
+        return TupleType(tuple(fields.values()), self.name, tuple(fields))
+
+    def interface(self) -> InterfaceType:
+        interface = InterfaceType(self.name, is_module=self.parts.base == "ModuleInterface")
+        self.importer.register(self.name, interface)
+        if self.parts.lines:
+            raise self.piece.fail("an interface holds methods only", self.parts.lines[0].number)
+        for method in self.parts.methods.values():
+            interface.methods[method.name] = self._method(method, interface).schema()
         return interface
 
-    def _enum(self, name: str, piece: Piece, parts: ClassParts) -> EnumType:
+    def enum(self) -> EnumType:
         values: dict[str, Any] = {}
-        for line in parts.lines:
-            if line.value is None or parts.methods:
-                raise piece.fail("an Enum holds members with a value only", line.number)
-            values[line.name] = _enum_value(line, piece)
+        for line in self.parts.lines:
+            if line.value is None or self.parts.methods:
+                raise self.piece.fail("an Enum holds members with a value only", line.number)
+            values[line.name] = _enum_value(line, self.piece)
         types = {type(value) for value in values.values()}
         if len(types) != 1:
-            raise piece.fail(f"the members of the Enum {piece.name} must be of one type")
-        return EnumType(name, _ENUM_TYPES[types.pop()], values)
+            raise self.piece.fail(f"the members of the Enum {self.piece.name} differ in type")
+        return EnumType(self.name, _ENUM_TYPES[types.pop()], values)
 
 
 def _names(line: Line, piece: Piece) -> list[str]:

@@ -89,9 +89,9 @@ class Expressions(Attributes, Builtins):
         found = self.scope.find(node.id) or _ROOTS.get(node.id)
         if found is not None:
             return found
-        literal = number(node)
+        literal = self._number(node)
         if literal is not None:
-            return self.constant(literal, FLOAT)
+            return literal
         reason = self.scope.why_unusable(node.id)
         raise self.error(node, reason or f"{node.id!r} is not defined here")
 

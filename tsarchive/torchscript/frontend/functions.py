@@ -38,11 +38,7 @@ class FunctionReader:
         self.piece = piece
         self.owner = owner
         self.version = version
-        self.made: Function | None = None
-
-    def function(self) -> Function:
-        self.made = Function(self.name, self.schema, self.graph)
-        return self.made
+        self.function = Function(name, self.schema, self.graph)
 
     def schema(self) -> FunctionSchema:
         with bounded(self.piece.record):
@@ -55,9 +51,9 @@ class FunctionReader:
         return FunctionSchema(self.name.rpartition(".")[2], "", arguments, (Argument("", result),))
 
     def graph(self) -> Block:
-        assert self.made is not None
         with bounded(self.piece.record):
-            return self._compile(self.made.schema.arguments, self.piece.parse_function())
+            arguments = self.function.schema.arguments
+            return self._compile(arguments, self.piece.parse_function())
 
     def _compile(self, arguments: tuple[Argument, ...], node: ast.FunctionDef) -> Block:
         declared = None if node.returns is None else self._type(node.returns)

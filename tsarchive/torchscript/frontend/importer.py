@@ -18,7 +18,7 @@ from tsarchive.printer.types import (
     Type,
 )
 
-from .definitions import DefinitionReader
+from .definitions import define
 from .splitting import Piece, split_record
 from .syntax import bounded
 from .upgraders import Candidate, candidates
@@ -50,7 +50,6 @@ class CodeImporter:
         self.version = version
         self._files = files
         self._native_class = native_class
-        self._reader = DefinitionReader(self)
         self._pieces: dict[str, dict[str, Piece]] = {}
         self._found: dict[str, NamedType | None] = {}
         self._early: dict[str, NamedType] = {}
@@ -123,7 +122,7 @@ class CodeImporter:
         if qualified_name.startswith(NATIVE_PREFIX):
             return self._native_class(qualified_name)
         piece = self._read(record_of(qualified_name)).get(qualified_name.rpartition(".")[2])
-        return None if piece is None else self._reader.define(qualified_name, piece)
+        return None if piece is None else define(self, qualified_name, piece)
 
     def _read(self, record: str) -> dict[str, Piece]:
         pieces = self._pieces.get(record)

@@ -25,10 +25,7 @@ def has_meaning(name: str) -> bool:
 
 
 class Statements(Expressions):
-    """Compiles the statements of one function.
-
-    ``handlers`` says how; ``returned`` is the value of the return statement, once it was met.
-    """
+    """Compiles statements; ``handlers`` says how."""
 
     handlers: ClassVar[dict[type[ast.stmt], StatementHandler]]
 
@@ -66,8 +63,6 @@ class Statements(Expressions):
         """Assign with annotation."""
         if self.scope.find_outside(name) is not None:
             raise self.error(node, f"{name!r} is defined in an outer block: it has a type already")
-        if given.is_empty_list and isinstance(type_, ListType):
-            given = self.list_of(type_.element, ())
         if not is_subtype(given.type, type_):
             raise self.error(
                 node,
@@ -107,8 +102,8 @@ class Statements(Expressions):
             self._assign_pairwise(target, value)
             return
         if isinstance(target, ast.Attribute):
-            base = self.expression(target.value)
-            self._set_attribute(target, base, self.value(value, self._slot_type(target, base)))
+            base = self.value(target.value)
+            self._set_attribute(target, base, self.value(value))
             return
         constants = len(self.frame.constants)
         reference = self.expression(value)
@@ -143,7 +138,7 @@ class Statements(Expressions):
             case ast.Tuple(elements):
                 self._unpack(elements, reference, target, since)
             case ast.Attribute():
-                base = self.expression(target.value)
+                base = self.value(target.value)
                 self._set_attribute(target, base, self.as_value(reference, target))
             case ast.Subscript():
                 self._set_element(target, self.as_value(reference, target))
@@ -171,24 +166,18 @@ class Statements(Expressions):
             return [typed(value) for value in made.outputs]
         raise self.error(node, f"a value of type {shown(given.type)} cannot be unpacked")
 
-    def _slot_type(self, target: ast.Attribute, base: Reference) -> Type | None:
-        if isinstance(base, Typed) and isinstance(base.type, ClassType):
-            slot = base.type.attributes.get(target.attr)
-            return None if slot is None else slot.type
-        return None
-
-    def _set_attribute(self, target: ast.Attribute, base: Reference, given: Typed) -> None:
-        object_ = self.as_value(base, target)
-        wanted = self._slot_type(target, object_)
-        if wanted is None:
-            raise self.error(target, f"{shown(object_.type)} has no attribute {target.attr!r}")
-        converted = self.convert(given, wanted)
-        if converted is None:
+    def _set_attribute(self, target: ast.Attribute, base: Typed, given: Typed) -> None:
+        slots = base.type.attributes if isinstance(base.type, ClassType) else {}
+        slot = slots.get(target.attr)
+        if slot is None:
+            raise self.error(target, f"{shown(base.type)} has no attribute {target.attr!r}")
+        if not is_subtype(given.type, slot.type):
             raise self.error(
                 target,
-                f"attribute {target.attr!r} is of type {shown(wanted)}, not {shown(given.type)}",
+                f"attribute {target.attr!r} is of type {shown(slot.type)}, "
+                f"but is assigned a value of type {shown(given.type)}",
             )
-        self.append("prim::SetAttr", [object_.value, converted.value], name=target.attr)
+        self.append("prim::SetAttr", [base.value, given.value], name=target.attr)
 
     def _set_element(self, target: ast.Subscript, given: Typed) -> None:
         base = self.value(target.value)
@@ -201,7 +190,7 @@ class Statements(Expressions):
         type_ = self.type_of(node.annotation)
         since = len(self.scope.block.nodes)
         if isinstance(node.target, ast.Attribute):
-            base = self.expression(node.target.value)
+            base = self.value(node.target.value)
             self._set_attribute(node.target, base, self.value(node.value, type_))
             return
         if not isinstance(node.target, ast.Name):
