@@ -42,19 +42,24 @@ class JitterReport:
     records: tuple[RecordDifference, ...]
 
 
-def check_jitter(source: str | os.PathLike[str] | BinaryIO | torch.nn.Module) -> JitterReport:
+def check_jitter(
+    source: str | os.PathLike[str] | BinaryIO | torch.nn.Module,
+    *,
+    map_location: str | torch.device | None = None,
+) -> JitterReport:
     """Save, load and save again; compare the two saves.
 
     ``source`` is an archive (path or binary file object), which is loaded first, or a module:
     scripted, traced, or one that ``tsarchive.load`` gave. torch.jit loads nothing here.
+    ``map_location`` is where archives are loaded to, as for ``load``.
     Raises what ``load`` and ``save`` raise.
     """
     from tsarchive.loading import load
 
     is_file = isinstance(source, str | os.PathLike) or hasattr(source, "read")
-    module = load(source) if is_file else source  # type: ignore[arg-type]
+    module = load(source, map_location=map_location) if is_file else source  # type: ignore[arg-type]
     first = _saved(module)  # type: ignore[arg-type]
-    second = _saved(load(io.BytesIO(first)))
+    second = _saved(load(io.BytesIO(first), map_location=map_location))
     return JitterReport(first == second, len(first), tuple(differences(first, second)))
 
 

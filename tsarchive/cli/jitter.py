@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@click.option("--map-location", metavar="DEVICE", help="Load tensors to this device.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool) -> None:
+def command(
+    ctx: click.Context, files: tuple[str, ...], *, map_location: str | None, as_json: bool
+) -> None:
     """Check that saving again gives the same bytes.
 
     Each FILE is loaded and saved, and that loaded and saved again. Nothing is written to disk
@@ -31,8 +34,9 @@ def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool) -> Non
     Examples:
       tsarchive jitter model.pt
       tsarchive jitter models/*.pt --json
+      tsarchive jitter saved_on_gpu.pt --map-location cpu
     """
-    results = [_check(file, as_json=as_json) for file in files]
+    results = [_check(file, map_location, as_json=as_json) for file in files]
     if as_json:
         print_json({"files": results})
     if any("error" in result for result in results):
@@ -41,11 +45,11 @@ def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool) -> Non
         ctx.exit(FINDINGS)
 
 
-def _check(file: str, *, as_json: bool) -> dict[str, Any]:
+def _check(file: str, map_location: str | None, *, as_json: bool) -> dict[str, Any]:
     import tsarchive
 
     try:
-        found = tsarchive.check_jitter(file)
+        found = tsarchive.check_jitter(file, map_location=map_location)
     except (ArchiveError, OSError) as error:
         facts = describe(error)
         if not as_json:

@@ -36,8 +36,8 @@ _ORDERS: dict[str, Callable[[Named], Any]] = {
 def command(file: str, *, sort: str | None, match: str | None, as_json: bool) -> None:
     """List the tensors in a file.
 
-    Name, dtype, shape, bytes, record, and whether it is a parameter; every other tensor counts
-    as buffer. Does not import torch.
+    Name, dtype, shape, bytes, record, and whether it is a parameter, a buffer or a plain
+    attribute. Does not import torch.
 
     \b
     Examples:
@@ -60,7 +60,9 @@ def command(file: str, *, sort: str | None, match: str | None, as_json: bool) ->
 
 
 def _role(info: TensorInfo) -> str:
-    return "parameter" if info.is_parameter else "buffer"
+    if info.is_parameter:
+        return "parameter"
+    return "buffer" if info.is_buffer else "attribute"
 
 
 def _document(name: str, info: TensorInfo) -> dict[str, Any]:

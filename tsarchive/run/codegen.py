@@ -25,6 +25,7 @@ from tsarchive.printer.graph import (
 )
 
 from .expressions import Bound, Expressions
+from .lifetimes import ALIASES, all_nodes, last_uses
 from .natives import Awaitable, Future
 from .operators import find_native
 from .passes import NOTHING, Liveness, Wanted
@@ -39,9 +40,6 @@ __all__ = ["GeneratedSource", "generate"]
 _DEEPEST: Final = 16
 _INDENT: Final = "    "
 _FIRST_CARRIED: Final = 2
-_ALIASES = frozenset(
-    {"prim::unchecked_cast", "prim::unchecked_unwrap_optional", "prim::Uninitialized"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +122,7 @@ class _Writer(Expressions):
         self.level -= 1
 
     def _nodes(self, nodes: Sequence[Node]) -> None:
+        ends = last_uses(nodes, self._live_nodes)
         position = 0
         while position < len(nodes):
             node = nodes[position]
@@ -133,7 +132,16 @@ class _Writer(Expressions):
                 position = end
             elif node in self._live_nodes and not node.is_constant:
                 _STATEMENTS.get(node.kind, _Writer._assign)(self, node)
+                self._drop(node, ends.get(node, ()))
             position += 1
+
+    def _drop(self, node: Node, values: Sequence[Value]) -> None:
+        """Give up the variables of tensors that were used for the last time."""
+        names = [self.text[value] for value in values if value in self.live_values]
+        if names and node.blocks:
+            self.line(f"del {', '.join(names)}")
+        elif names:
+            self.lines[-1] += f"; del {', '.join(names)}"
 
     def _targets(self, values: Sequence[Value]) -> str:
         """New variables for the results of a node, ``_`` for those that nothing uses."""
@@ -141,7 +149,7 @@ class _Writer(Expressions):
         return ", ".join(names)
 
     def _assign(self, node: Node) -> None:
-        if node.kind in _ALIASES or self._is_inline(node):
+        if node.kind in ALIASES or self._is_inline(node):
             self.text[node.output] = self.expression(node)
             return
         text = self.expression(node)
@@ -284,7 +292,7 @@ class _Writer(Expressions):
         """Make a function of code that is nested too deeply; false where it is not."""
         if self.level <= _DEEPEST:
             return False
-        inside = set(_all_nodes(nodes))
+        inside = set(all_nodes(nodes))
         # What has no text yet is used by dead code only.
         texts = {v: self.text[v] for v in _free_values(nodes, inside) if v in self.text}
         params = list(dict.fromkeys(text for text in texts.values() if text.isidentifier()))
@@ -320,20 +328,11 @@ def _is_counted(loop: Node, live: Container[Value]) -> bool:
     return is_bounded or loop.blocks[0].params[0] in live
 
 
-def _all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
-    """``nodes`` with what is in their blocks, the return nodes of those included."""
-    for node in nodes:
-        yield node
-        for block in node.blocks:
-            yield from _all_nodes(block.nodes)
-            yield block.return_node
-
-
 def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:
     """What ``nodes`` use and do not define, each once; constants need not be passed."""
     own_params = {param for node in inside for block in node.blocks for param in block.params}
     seen: set[Value] = set()
-    for node in _all_nodes(nodes):
+    for node in all_nodes(nodes):
         for value in node.inputs:
             if value in seen or value in own_params or value.node in inside:
                 continue

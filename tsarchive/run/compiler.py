@@ -69,7 +69,7 @@ def _compile(generated: GeneratedSource, function: Function) -> Callable[..., An
     """Run the generated definition; tracebacks and ``inspect`` find its source."""
     filename = _register_source(generated.text, function.qualified_name)
     # Without a module name, torch.compile takes the namespace for what it is.
-    namespace: dict[str, Any] = {"__builtins__": {}, **generated.namespace}
+    namespace = dict(generated.namespace)
     for name, value in generated.namespace.items():
         if isinstance(value, LazyFunction):
             value.put(namespace, name)

@@ -55,6 +55,7 @@ _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
 _TOLIST_ELEMENTS: dict[Type, int] = {INT: 0, FLOAT: 1, BOOL: 2, COMPLEX: 3}
 _NAME_OF_KIND = {
+    "prim::Param": "argument",
     "prim::ListConstruct": "items",
     "prim::DictConstruct": "mapping",
     "prim::TupleConstruct": "pair",
@@ -105,7 +106,7 @@ class Expressions:
     def _unnamed(self, node: Node) -> str:
         if "name" in node.attributes:
             return node.name
-        return _NAME_OF_KIND.get(node.kind) or node.kind.rpartition("::")[2].strip("_")
+        return _NAME_OF_KIND.get(node.kind) or node.kind.rpartition("::")[2]
 
     def expression(self, node: Node) -> str:
         return _BY_KIND.get(node.kind, Expressions._operator)(self, node)

@@ -22,8 +22,13 @@ class LocalNames:
         self._next: defaultdict[str, int] = defaultdict(lambda: 1)
 
     def unique(self, candidate: str) -> str:
-        """An identifier like ``candidate``, whatever text that is, which nothing else has."""
-        base = to_identifier(candidate)[:_LONGEST]
+        """An identifier like ``candidate``, whatever text that is, which nothing else has.
+
+        It does not start with an underscore: names that do may mean something to Python.
+        """
+        base = to_identifier(candidate)[:_LONGEST].strip("_")
+        if not base or base[0].isdigit():
+            base = f"v{base}"
         name = base
         while name in self._used:
             name = f"{base}_{self._next[base]}"

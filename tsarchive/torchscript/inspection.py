@@ -9,13 +9,14 @@ from typing import Any
 
 from tsarchive.errors import PickleError
 from tsarchive.pickler import Global, Object, PersistentId, Reduce
-from tsarchive.printer.types import ClassType
+from tsarchive.printer.types import Attribute, ClassType
 from tsarchive.torchscript.storages import STORAGE_TYPES
 
 # Modules and containers may be referenced from many places; a file made to explode is not a model.
 MAX_NAMES = 1_000_000
 
 ClassOf = Callable[[Object], ClassType]
+_Named = tuple[str, Any, Attribute | None]
 _REBUILD_DENSE = frozenset({"_rebuild_tensor_v2", "_rebuild_qtensor"})
 
 
@@ -25,7 +26,8 @@ class TensorInfo:
 
     ``dtype`` is torch's name without ``torch.``; ``strides`` count elements and are empty for
     sparse tensors; ``storage`` is the record of its bytes, None for sparse tensors; ``nbytes``
-    is the size of the elements that the tensor shows, not of the storage.
+    is the size of the elements that the tensor shows, not of the storage. A tensor that is
+    neither parameter nor buffer is a plain attribute, or stands inside a container.
     """
 
     dtype: str
@@ -34,6 +36,7 @@ class TensorInfo:
     storage: str | None
     nbytes: int
     is_parameter: bool
+    is_buffer: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,64 +54,63 @@ class ModuleInfo:
 
 def named_tensors(root: Object, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
     """Every tensor below ``root`` by its dotted name; a shared tensor appears under each name."""
-    pending: list[tuple[str, Any, bool]] = [("", root, False)]
+    pending: list[_Named] = [("", root, None)]
     names = 0
     while pending:
-        name, value, is_parameter = pending.pop()
+        name, value, slot = pending.pop()
         names += 1
         if names > MAX_NAMES:
             raise PickleError("too many named values", record="data.pkl", limit=MAX_NAMES)
-        info = tensor_info(value, is_parameter=is_parameter)
+        info = tensor_info(value, slot)
         if info is not None:
             yield name, info
         else:
             pending += reversed(list(_inside(name, value, class_of)))
 
 
-def _inside(name: str, value: Any, class_of: ClassOf) -> Iterator[tuple[str, Any, bool]]:
+def _inside(name: str, value: Any, class_of: ClassOf) -> Iterator[_Named]:
     """The named values directly inside one value."""
     prefix = f"{name}." if name else ""
     match value:
         case Object(state=dict() as state):
             slots = class_of(value).attributes
             for key, item in state.items():
-                slot = slots.get(str(key))
-                yield f"{prefix}{key}", item, slot is not None and slot.is_parameter
+                yield f"{prefix}{key}", item, slots.get(str(key))
         case Object():
-            yield f"{prefix}__getstate__", value.state, False
+            yield f"{prefix}__getstate__", value.state, None
         case Reduce(argument=tuple((list() | dict() as content, *_))):
-            yield name, content, False
+            yield name, content, None
         case dict():
-            yield from ((f"{prefix}{key}", item, False) for key, item in value.items())
+            yield from ((f"{prefix}{key}", item, None) for key, item in value.items())
         case list() | tuple():
-            yield from ((f"{prefix}{index}", item, False) for index, item in enumerate(value))
+            yield from ((f"{prefix}{index}", item, None) for index, item in enumerate(value))
 
 
-def tensor_info(value: Any, *, is_parameter: bool) -> TensorInfo | None:
+def tensor_info(value: Any, slot: Attribute | None) -> TensorInfo | None:
     """What ``value`` says of a tensor; None when it is something else."""
     match value:
         case Reduce(
             function=Global("torch._utils", name),
             argument=(PersistentId() as storage, int(), tuple() as size, tuple() as stride, *_),
         ) if name in _REBUILD_DENSE:
-            return _dense(storage, size, stride, is_parameter)
+            return _dense(storage, size, stride, slot)
         case Reduce(
             function=Global("torch._utils", "_rebuild_sparse_tensor"),
             argument=(int(), tuple() as size, bool(), *parts),
         ):
-            infos = [i for part in parts if (i := tensor_info(part, is_parameter=False))]
+            infos = [i for part in parts if (i := tensor_info(part, None))]
             nbytes = sum(info.nbytes for info in infos)
             dtype = infos[-1].dtype if infos else "float32"
-            return TensorInfo(dtype, size, (), None, nbytes, is_parameter)
+            return TensorInfo(dtype, size, (), None, nbytes, *_flags(slot))
         case Reduce(
             function=Global("torch._utils", "_rebuild_parameter"), argument=(tensor, bool(), *_)
         ):
-            return tensor_info(tensor, is_parameter=is_parameter)
+            return tensor_info(tensor, slot)
     return None
 
 
 def _dense(
-    storage: PersistentId, size: tuple[Any, ...], stride: tuple[Any, ...], is_parameter: bool
+    storage: PersistentId, size: tuple[Any, ...], stride: tuple[Any, ...], slot: Attribute | None
 ) -> TensorInfo:
     match storage.value:
         case ("storage", Global("torch", kind), str(key), str(), int(), *_) if (
@@ -120,7 +122,11 @@ def _dense(
     if any(type(number) is not int or number < 0 for number in (*size, *stride)):
         raise PickleError(f"a tensor of size {size} is malformed", record="data.pkl")
     nbytes = math.prod(size) * itemsize
-    return TensorInfo(dtype, size, stride, f"data/{key}", nbytes, is_parameter)
+    return TensorInfo(dtype, size, stride, f"data/{key}", nbytes, *_flags(slot))
+
+
+def _flags(slot: Attribute | None) -> tuple[bool, bool]:
+    return (slot.is_parameter, slot.is_buffer) if slot else (False, False)
 
 
 def module_tree(root: Object, class_of: ClassOf) -> ModuleInfo:
@@ -141,10 +147,9 @@ class _Tree:
         state = value.state if isinstance(value.state, dict) else {}
         children, parameters, nbytes = [], 0, 0
         for key, item in state.items():
-            slot = class_.attributes.get(str(key))
             if isinstance(item, Object) and self._is_module(item):
                 children.append(self.module(str(key), item))
-            elif info := tensor_info(item, is_parameter=slot is not None and slot.is_parameter):
+            elif info := tensor_info(item, class_.attributes.get(str(key))):
                 nbytes += info.nbytes
                 parameters += math.prod(info.shape) if info.is_parameter else 0
         return ModuleInfo(

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tsarchive.errors import PickleError, SaveError
+from tsarchive.errors import ArchiveError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
 from tsarchive.torchscript.storages import STORAGE_TYPES
 
@@ -164,7 +164,7 @@ class TensorReader:
         try:
             return builder(self, *arguments)
         except (TypeError, ValueError, RuntimeError) as error:
-            if isinstance(error, PickleError):
+            if isinstance(error, ArchiveError):
                 raise
             raise self._error(f"{function} has arguments that make no tensor: {error}") from error
 
@@ -192,7 +192,9 @@ class TensorReader:
         place = parse_device(device)
         if place is None:
             raise self._error(f"unknown device {device!r}")
-        if place.type == "meta":
+        # What was saved without data stays so; the record is empty.
+        target = self._device if self._device and place.type != "meta" else place
+        if target.type == "meta":
             empty = torch.empty(count, dtype=dtype, device="meta")
             return empty.untyped_storage(), dtype
         data = self._record(key) if count else b""
@@ -204,8 +206,7 @@ class TensorReader:
                 limit=len(data),
             )
         storage = storage_over(data, needed, dtype)
-        target = self._device or place
-        return storage if target.type == "cpu" else storage.to(device=target), dtype
+        return _moved(storage, target, self._name), dtype
 
     def dense(
         self,
@@ -312,6 +313,21 @@ def storage_over(data: Any, size: int, dtype: torch.dtype) -> torch.UntypedStora
     storage = torch.frombuffer(data, dtype=torch.uint8, count=size).untyped_storage()
     aligned = storage.data_ptr() % max(dtype.itemsize, 1) == 0
     return storage if aligned else storage.clone()  # type: ignore[no-untyped-call]
+
+
+def _moved(
+    storage: torch.UntypedStorage, device: torch.device, record: str
+) -> torch.UntypedStorage:
+    if device.type == "cpu":
+        return storage
+    try:
+        return storage.to(device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UnsupportedError(
+            f"a tensor was saved on {device}, which this process cannot use: {error}",
+            record=record,
+            hint="Load with map_location='cpu'",
+        ) from error
 
 
 def parse_device(text: str) -> torch.device | None:

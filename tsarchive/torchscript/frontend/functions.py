@@ -95,17 +95,15 @@ class FunctionReader:
         if node.decorator_list:
             raise self.piece.fail(f"{self.piece.name} has a decorator")
         missing = [None] * (len(given.args) - len(given.defaults))
-        pairs = zip(given.args, [*missing, *given.defaults], strict=True)
-        arguments = [self._argument(parameter, default) for parameter, default in pairs]
+        pairs = list(zip(given.args, [*missing, *given.defaults], strict=True))
+        leading: list[Argument] = []
         if self.owner is not None:
-            arguments = self._with_self(arguments)
-        return tuple(arguments)
-
-    def _with_self(self, arguments: list[Argument]) -> list[Argument]:
-        assert self.owner is not None
-        if not arguments:
-            raise self.piece.fail(f"the method {self.piece.name} has no self")
-        return [Argument(arguments[0].name, self.owner), *arguments[1:]]
+            if not pairs:
+                raise self.piece.fail(f"the method {self.piece.name} has no self")
+            # The type of self is known: what is written there does not count.
+            leading.append(Argument(pairs.pop(0)[0].arg, self.owner))
+        rest = [self._argument(parameter, default) for parameter, default in pairs]
+        return (*leading, *rest)
 
     def _argument(self, parameter: ast.arg, default: ast.expr | None) -> Argument:
         if parameter.annotation is None:

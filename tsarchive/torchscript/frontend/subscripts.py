@@ -32,8 +32,11 @@ class Subscripts(Literals):
             case TupleType():
                 return self._tuple_element(base, index, node)
             case ClassType(is_module=True) if hint is not None:
-                inputs = [base.value, index.value]
-                return typed(self.append("prim::ModuleContainerIndex", inputs, hint).output)
+                found = self.operator_value(
+                    "prim::ModuleContainerIndex", positional(base, index), node
+                )
+                found.value.type = hint
+                return typed(found.value)
             case ClassType():
                 return self.call_method(base, "__getitem__", positional(index), node)
             case ListType() | DictType():

@@ -1,0 +1,153 @@
+"""Files and calls that cannot work: an error of ours that names the place and the remedy."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from conftest import ARCHIVES, records_of
+
+import tsarchive
+from tsarchive.container import NewRecord, write_container
+
+MODEL = ARCHIVES / "buffers.pt"
+
+
+def packed(records: dict[str, bytes]) -> io.BytesIO:
+    buffer = io.BytesIO()
+    kept = [NewRecord(n, c) for n, c in records.items() if n != ".data/serialization_id"]
+    write_container(buffer, kept)
+    buffer.seek(0)
+    return buffer
+
+
+@pytest.fixture
+def records() -> dict[str, bytes]:
+    return records_of(MODEL.read_bytes())
+
+
+def code_name(records: dict[str, bytes]) -> str:
+    return next(name for name in records if name.startswith("code/") and name.endswith(".py"))
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"<html></html>", b"PK\x03\x04", bytes(100)])
+def test_not_a_zip(tmp_path, content):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    with pytest.raises(tsarchive.FormatError, match="not a zip archive") as caught:
+        tsarchive.load(path)
+    assert caught.value.hint
+
+
+def test_truncated_anywhere():
+    data = MODEL.read_bytes()
+    for length in range(0, len(data), 97):
+        with pytest.raises(tsarchive.ArchiveError):
+            tsarchive.load(io.BytesIO(data[:length]))
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        tsarchive.load(tmp_path / "absent.pt")
+
+
+@pytest.mark.parametrize("name", ["data.pkl", "constants.pkl", "version"])
+def test_a_missing_record(records, name):
+    removed = next(full for full in records if full.endswith(name))
+    del records[removed]
+    with pytest.raises(tsarchive.MissingRecordError, match=name) as caught:
+        tsarchive.load(packed(records))
+    assert caught.value.record == name
+    assert caught.value.hint
+
+
+def test_a_missing_storage(records):
+    del records["data/0"]
+    with pytest.raises(tsarchive.MissingRecordError, match="data/0"):
+        tsarchive.load(packed(records))
+
+
+def test_a_storage_that_is_too_short(records):
+    records["data/0"] = records["data/0"][:-1]
+    with pytest.raises(tsarchive.PickleError, match="storage 0 holds"):
+        tsarchive.load(packed(records))
+
+
+def test_a_state_dict(tmp_path):
+    path = tmp_path / "weights.pt"
+    torch.save({"weight": torch.ones(2)}, path)
+    with pytest.raises(
+        tsarchive.MissingRecordError, match=r"not a TorchScript archive.*torch\.load"
+    ):
+        tsarchive.load(path)
+
+
+def test_an_unknown_class(records):
+    del records[code_name(records)]
+    with pytest.raises(tsarchive.UnknownClassError) as caught:
+        tsarchive.load(packed(records))
+    assert "__torch__" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_an_unknown_torchbind_class(records):
+    module, name = b"__torch__.torch.classes.nobody", b"Knows"
+    data = records["data.pkl"]
+    start = data.index(b"c__torch__")
+    end = data.index(b"\n", data.index(b"\n", start) + 1)
+    records["data.pkl"] = data[:start] + b"c" + module + b"\n" + name + data[end:]
+    with pytest.raises(tsarchive.UnknownClassError, match=r"nobody\.Knows"):
+        tsarchive.load(packed(records))
+
+
+def changed_code(records: dict[str, bytes], old: str, new: str) -> io.BytesIO:
+    name = code_name(records)
+    text = records[name].decode()
+    assert old in text
+    records[name] = text.replace(old, new).encode()
+    return packed(records)
+
+
+def test_an_unknown_operator(records):
+    module = tsarchive.load(changed_code(records, "torch.", "ops.nobody."))
+    with pytest.raises(tsarchive.UnknownOperatorError, match="nobody::") as caught:
+        module(torch.ones(3))
+    assert caught.value.record == code_name(records)
+    assert caught.value.line
+
+
+def test_code_that_does_not_parse(records):
+    with pytest.raises(tsarchive.SourceError, match=code_name(records)):
+        tsarchive.load(changed_code(records, "return", "return ("))(torch.ones(3))
+
+
+def test_a_pickle_of_another_program(records):
+    records["data.pkl"] = b"\x80\x02cos\nsystem\nX\x02\x00\x00\x00ls\x85R."
+    with pytest.raises(tsarchive.ArchiveError, match=r"os\.system"):
+        tsarchive.load(packed(records))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "named"),
+    [
+        ((), {}, "x"),
+        (("text",), {}, "x"),
+        ((torch.ones(3), 1, 2), {}, "argument"),
+        ((torch.ones(3),), {"y": 1}, "y"),
+    ],
+)
+def test_wrong_arguments(arguments, keywords, named):
+    module = tsarchive.load(MODEL)
+    with pytest.raises(tsarchive.CallError, match=named):
+        module(*arguments, **keywords)
+
+
+def test_errors_are_one_family_and_fit_ordinary_handlers():
+    assert issubclass(tsarchive.FormatError, ValueError)
+    assert issubclass(tsarchive.MissingRecordError, KeyError)
+    assert issubclass(tsarchive.UnknownClassError, LookupError)
+    assert issubclass(tsarchive.CallError, TypeError)
+    error = tsarchive.FormatError("wrong", record="data.pkl", offset=3, limit=2, hint="Do this")
+    assert str(error) == "wrong (record data.pkl, offset 3, limit 2). Do this"
+    assert (error.record, error.offset, error.limit, error.hint) == ("data.pkl", 3, 2, "Do this")

@@ -1,0 +1,74 @@
+"""Where tensors of a function are used for the last time, so that their memory can go."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Sequence
+from functools import cache
+
+from tsarchive.printer.graph import Node, Value
+from tsarchive.printer.types import ANY, TENSOR, ClassType, Type
+
+__all__ = ["ALIASES", "all_nodes", "last_uses"]
+
+ALIASES = frozenset(
+    {"prim::unchecked_cast", "prim::unchecked_unwrap_optional", "prim::Uninitialized"}
+)
+"""Nodes whose result is their operand under another static type, or nothing at all."""
+
+_OWNED_ELSEWHERE = ALIASES | {"prim::Constant", "prim::GetAttr"}
+
+
+def all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
+    """``nodes`` with what is in their blocks, the return nodes of those included."""
+    for node in nodes:
+        yield node
+        for block in node.blocks:
+            yield from all_nodes(block.nodes)
+            yield block.return_node
+
+
+def last_uses(nodes: Sequence[Node], live: Container[Node]) -> dict[Node, list[Value]]:
+    """For each of ``nodes`` that run in sequence, the values of theirs that end with it.
+
+    Values that something outside of ``nodes`` uses do not end.
+    """
+    running = [node for node in nodes if node in live]
+    ends: dict[Value, Node] = {}
+    for node in running:
+        for value in node.outputs:
+            if node.kind not in _OWNED_ELSEWHERE and holds_memory(value.type):
+                ends[value] = node
+        for inner in all_nodes([node]):
+            for value in map(_origin, inner.inputs):
+                if value in ends:
+                    ends[value] = node
+    inside = set(all_nodes(nodes))
+    found: defaultdict[Node, list[Value]] = defaultdict(list)
+    for value, node in ends.items():
+        if not _escapes(value, inside):
+            found[node].append(value)
+    return found
+
+
+def _origin(value: Value) -> Value:
+    """The value that an alias stands for."""
+    while value.node.kind in ALIASES and value.node.inputs:
+        value = value.node.input
+    return value
+
+
+def _escapes(value: Value, inside: Container[Node]) -> bool:
+    return any(
+        user not in inside
+        or (user.kind in ALIASES and any(_escapes(output, inside) for output in user.outputs))
+        for user, _ in value.uses
+    )
+
+
+@cache
+def holds_memory(type_: Type) -> bool:
+    """Whether values of this type may hold tensors; objects keep theirs in any case."""
+    if isinstance(type_, ClassType):
+        return False
+    return type_ in (TENSOR, ANY) or any(map(holds_memory, type_.parts()))
