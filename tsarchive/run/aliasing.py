@@ -8,7 +8,6 @@ rules are those of torch's alias analysis, without its distinction of places by 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -224,7 +223,6 @@ _RULES: dict[str, Callable[[Aliases, Node], None]] = {
 }
 
 
-@cache
 def is_mutable(type_: Type) -> bool:
     """Whether a value of this type can change, or hold a value that can."""
     if type_ in (TENSOR, ANY, STORAGE) or isinstance(type_, _ANY_MUTABLE):

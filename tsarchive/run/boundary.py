@@ -13,6 +13,8 @@ import keyword
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
+
 from tsarchive.errors import CallError
 from tsarchive.printer.graph import Function
 from tsarchive.printer.names import to_identifier
@@ -25,7 +27,6 @@ from .modules import takes_internal_call
 if TYPE_CHECKING:
     from .classes import Classes
 
-__all__ = ["Signature", "public_forward", "public_function", "public_method"]
 
 _MISSING: Final = object()
 
@@ -109,22 +110,22 @@ def _parameter(name: str, default: Any) -> inspect.Parameter:
 def public_function(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
     """``function`` for callers in Python; ``raw`` runs it without any conversion."""
     signature = Signature(function.name, function.schema, classes, is_method=False)
+    finish = _export_of(function.schema)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         return finish(raw(*signature.bind(arguments, keywords)))
 
-    finish = _export_of(function.schema)
     return _described(call, function, signature)
 
 
 def public_method(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
-    """Like ``public_function``, as an attribute of the class."""
+    """Like ``public_function``, as an attribute of a class."""
     signature = Signature(function.name, function.schema, classes, is_method=True)
+    finish = _export_of(function.schema)
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
         return finish(raw(self, *signature.bind(arguments, keywords)))
 
-    finish = _export_of(function.schema)
     return _described(call, function, signature)
 
 
@@ -139,6 +140,28 @@ def public_forward(function: Function, raw: Callable[..., Any], classes: Classes
         return convert(self, *arguments, **keywords)
 
     return forward
+
+
+class PublicMethod:
+    """A method that takes its place in the class when it is first looked up.
+
+    A network has hundreds of classes, and Python code calls methods of few.
+    """
+
+    def __init__(self, function: Function, classes: Classes) -> None:
+        self._function = function
+        self._classes = classes
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner = owner
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        is_forward = self._name == "forward" and issubclass(self._owner, torch.nn.Module)
+        make = public_forward if is_forward else public_method
+        method = make(self._function, self._classes.function(self._function), self._classes)
+        setattr(self._owner, self._name, method)
+        return getattr(self._owner if instance is None else instance, self._name)
 
 
 def _export_of(schema: FunctionSchema) -> Callable[[Any], Any]:

@@ -15,7 +15,7 @@ from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import ClassType, EnumType, TupleType, Type, annotation
 
-from .boundary import public_forward, public_method
+from .boundary import PublicMethod, public_method
 from .compiler import LazyFunction
 from .conversion import Converter, Converters
 from .expressions import Bound
@@ -142,9 +142,6 @@ def _module_class(type_: ClassType, classes: Classes) -> type[ArchiveModule]:
         base = HookedArchiveModule
         members["archive_pre_hooks"] = _hooks(type_.forward_pre_hooks, classes)
         members["archive_hooks"] = _hooks(type_.forward_hooks, classes)
-    if "forward" in type_.methods:
-        forward = type_.methods["forward"]
-        members["forward"] = public_forward(forward, classes.function(forward), classes)
     return type(members["__qualname__"], (base,), members)
 
 
@@ -158,13 +155,18 @@ def _members(type_: ClassType, classes: Classes, base: type) -> dict[str, Any]:
     """The methods that Python callers see: those that hide no member of the base class."""
     members: dict[str, Any] = {"tsarchive_class": type_, "tsarchive_classes": classes}
     for name, function in type_.methods.items():
-        is_special = name.startswith("__") and name.endswith("__")
-        if name in _SYNTAX_METHODS if is_special else not hasattr(base, name):
-            members[name] = public_method(function, classes.function(function), classes)
+        if _is_public(name, base):
+            members[name] = PublicMethod(function, classes)
     if "__eq__" in members:
         members["__hash__"] = object.__hash__  # as torch, whose objects hash by identity
     module, _, members["__qualname__"] = type_.qualified_name.rpartition(".")
     return {**members, "__module__": module}
+
+
+def _is_public(name: str, base: type) -> bool:
+    if name.startswith("__") and name.endswith("__"):
+        return name in _SYNTAX_METHODS
+    return name == "forward" or not hasattr(base, name)
 
 
 def _hooks(hooks: list[Function], classes: Classes) -> tuple[Any, ...]:
@@ -173,8 +175,9 @@ def _hooks(hooks: list[Function], classes: Classes) -> tuple[Any, ...]:
 
 def _enum_class(type_: EnumType) -> Any:
     module, _, name = type_.qualified_name.rpartition(".")
+    create: Any = enum.Enum
     try:
-        made: Any = enum.EnumMeta.__call__(enum.Enum, name, type_.members, module=module)
+        made = create(name, type_.members, module=module)
     except (ValueError, TypeError) as error:
         raise UnsupportedError(f"{type_.qualified_name} cannot be an enum: {error}") from error
     made.tsarchive_enum = type_

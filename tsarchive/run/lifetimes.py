@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
-from functools import cache
 
 from tsarchive.printer.graph import Node, Value
 from tsarchive.printer.types import ANY, TENSOR, ClassType, Type
@@ -66,7 +65,6 @@ def _escapes(value: Value, inside: Container[Node]) -> bool:
     )
 
 
-@cache
 def holds_memory(type_: Type) -> bool:
     """Whether values of this type may hold tensors; objects keep theirs in any case."""
     if isinstance(type_, ClassType):

@@ -44,7 +44,7 @@ _PRIM_PROPERTIES = frozenset(
         "names", "nbytes", "ndim", "requires_grad", "shape",
     }
 )  # fmt: skip
-_CONSTANT = re.compile(r"c(\d+)")
+_CONSTANT = re.compile(r"c(\d{1,9})")
 
 
 class Attributes(Subscripts):

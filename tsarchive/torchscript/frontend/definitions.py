@@ -87,6 +87,8 @@ class _ClassReader:
         self.importer.register(self.name, class_)
         lists, members = self._sorted_lines()
         for line in members:
+            if line.name in class_.attributes or line.name in class_.constants:
+                raise self.piece.fail(f"{line.name!r} is declared twice", line.number)
             if line.annotation is not None and line.value is not None:
                 class_.constants[line.name] = self._constant(line)
             else:

@@ -107,6 +107,8 @@ class FunctionReader:
 
     def _argument(self, parameter: ast.arg, default: ast.expr | None) -> Argument:
         if parameter.annotation is None:
+            if default is not None:
+                raise self.piece.fail(f"the parameter {parameter.arg!r} has a default but no type")
             return Argument(parameter.arg, TENSOR)
         try:
             type_, repeat = parameter_type(parameter.annotation, self.importer.resolve_type)
