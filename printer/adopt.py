@@ -345,7 +345,11 @@ class Adopter:
     @cached_property
     def _probe(self) -> Probe:
         first_same = torch.jit.CompilationUnit(FIRST_SAME).first_same
-        return Probe(torch._C, lambda type_: list(self.type(type_).attributes), first_same)
+        return Probe(torch._C, self._slot_names, first_same)
+
+    def _slot_names(self, type_: Any) -> list[str]:
+        class_ = self.type(type_)
+        return list(class_.attributes) if isinstance(class_, ClassType) else []
 
 
 _TYPE_BUILDERS: dict[str, Callable[..., Type]] = {
@@ -385,7 +389,7 @@ def _python_enum(qualified_name: str) -> type[enum.Enum]:
             f"the members of the enum {qualified_name} cannot be read",
             hint="Import the Python class of the enum, or load the file with tsarchive",
         )
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def adopt_module(module: Any) -> ObjectValue:

@@ -26,7 +26,7 @@ class CodeFile:
 
     def ranges(self) -> list[TaggedRange]:
         """The source ranges of the text, as the graph's nodes have them."""
-        return range_records(self.body.owners, lambda node: node.range)  # type: ignore[no-any-return]
+        return range_records(self.body.owners, lambda node: node.range)
 
 
 class Program:

@@ -16,8 +16,6 @@ ARCHIVES = ROOT / "fixtures" / "archives"
 CORPUS = ROOT.parent / "shared" / "corpus"
 
 
-
-
 def torch_saved(module) -> bytes:
     buffer = io.BytesIO()
     torch.jit.save(module, buffer)

@@ -44,7 +44,8 @@ MAY_IMPORT = {
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.errors", "tsarchive.kinds", "tsarchive.archive", "tsarchive.jitter",
     "tsarchive.container", "tsarchive.pickler", "tsarchive.printer",
-    "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection", "tsarchive.torchscript.storages",
+    "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection",
+    "tsarchive.torchscript.storages",
     "tsarchive.torchscript.frontend",
 )  # fmt: skip
 

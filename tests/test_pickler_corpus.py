@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads, reader
 
 from tsarchive.errors import PickleError
+from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads, reader
 
 CORPUS = Path(__file__).parents[2] / "shared" / "corpus"
 needs_corpus = pytest.mark.skipif(not CORPUS.exists(), reason="no corpus beside the project")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from tsarchive.pickler import MarkedTuple, Memoised, Reduce, dumps, loads
 
 CORPUS = Path(__file__).parents[2] / "shared" / "corpus" / "torchscript"

@@ -3,9 +3,9 @@
 import pickletools
 
 import pytest
-from tsarchive.pickler import loads, opcodes
 
 from tsarchive.errors import PickleError
+from tsarchive.pickler import loads, opcodes
 
 CPYTHON = {ord(row.code): row for row in pickletools.opcodes}
 VARIABLE = {"long1", "unicodestring4", "unicodestring8", "stringnl_noescape_pair"}

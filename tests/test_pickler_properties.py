@@ -6,6 +6,8 @@ import pickle
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
+from tsarchive.errors import PickleError
 from tsarchive.pickler import (
     Global,
     MarkedTuple,
@@ -17,8 +19,6 @@ from tsarchive.pickler import (
     dumps,
     loads,
 )
-
-from tsarchive.errors import PickleError
 
 TEXT = st.text(st.characters(codec="utf-8"))
 INTS = st.integers(-(2**63), 2**63 - 1)

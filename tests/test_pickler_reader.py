@@ -3,6 +3,8 @@
 import tracemalloc
 
 import pytest
+
+from tsarchive.errors import PickleError
 from tsarchive.pickler import (
     Global,
     Limits,
@@ -13,8 +15,6 @@ from tsarchive.pickler import (
     dumps,
     loads,
 )
-
-from tsarchive.errors import PickleError
 
 HEADER = b"\x80\x02"
 NAME = b"ca\nb\n"

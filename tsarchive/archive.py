@@ -94,8 +94,14 @@ class Archive:
         return module_tree(self.root, self.class_of)
 
     def class_of(self, value: Object) -> ClassType:
-        """The class of a pickled object. Raises UnknownClassError when it is not defined."""
-        return self.classes.find_class(value.cls.qualified_name)
+        """The class of a pickled object.
+
+        Raises UnknownClassError when it is not defined, FormatError when it is not a class.
+        """
+        found = self.classes.find_class(value.cls.qualified_name)
+        if not isinstance(found, ClassType):
+            raise FormatError(f"{value.cls.qualified_name} is not a class", record="data.pkl")
+        return found
 
     def close(self) -> None:
         """Let go of the file."""

@@ -37,7 +37,7 @@ from .natives import UPGRADERS
 from .natives.tensors import to_list
 from .natives.values import submodule, tuple_item
 from .operators import find_native, implementation, operator_schemas
-from .passes import SCALAR_FORMS, Wanted, as_number, called_function, wanted_of_call
+from .passes import SCALAR_FORMS, Wanted, as_number, called_function, known_length, wanted_of_call
 from .slots import SlotKind, slot_key, slot_kind
 from .support import DynamicCall, NativeCall
 from .typecheck import TypedDict, TypedList, predicate
@@ -270,6 +270,10 @@ class Expressions:
             return ascii(node.kind == "aten::__isnot__")
         return self._operator(node)
 
+    def _length(self, node: Node) -> str:
+        length = known_length(node)
+        return self._operator(node) if length is None else str(length)
+
     def _enum_value(self, node: Node) -> str:
         return f"{self.use(node.input)}.value"
 
@@ -359,15 +363,15 @@ def scalar_form(schema: FunctionSchema) -> FunctionSchema:
 
 def is_literal(value: Any) -> bool:
     """Whether the text of the Python constant gives the same value back."""
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return len(value) < _LONG_TUPLE and all(map(_is_scalar, value))
     return _is_scalar(value)
 
 
 def _is_scalar(value: Any) -> bool:
-    if isinstance(value, float):
+    if type(value) is float:
         return math.isfinite(value)
-    return value is None or isinstance(value, bool | int | str)
+    return value is None or type(value) in (bool, int, str)
 
 
 def _is_enum_member(value: Value) -> bool:
@@ -384,17 +388,13 @@ def nesting(type_: Type) -> tuple[int, Type]:
 
 def _keeps_type(user: Node, offset: int, value: Value) -> bool:
     """Whether what takes ``value`` also declares it by its own type, and not as Any or Union."""
-    if user.kind in ("prim::ListUnpack", "prim::isinstance"):
-        return user.kind == "prim::ListUnpack"
-    schema = user.schema
-    if user.kind in ("prim::CallFunction", "prim::CallMethod"):
-        function = called_function(user)
-        schema = function.schema if function else None
+    function = called_function(user)
+    if function is not None:
         offset -= user.kind == "prim::CallFunction"
-        return schema is not None and schema.arguments[offset].type == value.type
-    if schema is None or offset >= len(schema.arguments):
-        return False
-    return isinstance(schema.arguments[offset].type, type(value.type) | OptionalType)
+        return function.schema.arguments[offset].type == value.type
+    if user.schema is None or offset >= len(user.schema.arguments):
+        return user.kind == "prim::ListUnpack"
+    return isinstance(user.schema.arguments[offset].type, type(value.type) | OptionalType)
 
 
 _BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {
@@ -415,6 +415,7 @@ _BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {
     "prim::unchecked_cast": Expressions._same,
     "prim::unchecked_unwrap_optional": Expressions._same,
     "prim::tolist": Expressions._to_list,
+    "aten::len": Expressions._length,
     "aten::__is__": Expressions._identity,
     "aten::__isnot__": Expressions._identity,
 }

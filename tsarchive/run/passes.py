@@ -4,6 +4,7 @@ The graph itself stays as it is, because it must print as it was read.
 
 * Code whose results are not used and that has no effect does not run: neither do its errors nor
   its random numbers.
+* The length of a list that nothing else looks at is a constant.
 * A constant tensor without dimensions acts as a Python number on the right-hand side of addition,
   subtraction, multiplication and division, which decides the dtype of the result.
 """
@@ -29,6 +30,7 @@ __all__ = [
     "Wanted",
     "as_number",
     "called_function",
+    "known_length",
     "returned_tuple",
     "wanted_of_call",
 ]
@@ -75,7 +77,9 @@ class Effects:
 
 
 def called_function(node: Node) -> Function | None:
-    """The archive function that a call node reaches, None for interfaces and native classes."""
+    """The archive function that a call reaches; None for interfaces, native classes, no call."""
+    if node.kind not in _CALLS:
+        return None
     type_ = node.input.type
     if node.kind == "prim::CallFunction":
         return type_.function if isinstance(type_, FunctionType) else None
@@ -147,7 +151,7 @@ class Liveness:
                 changed |= self._sweep(inner)
             if node not in self.nodes and self._is_needed(node):
                 self.nodes.add(node)
-                for value in node.inputs:
+                for value in () if known_length(node) is not None else node.inputs:
                     self._mark_value(value)
                 changed = True
         return changed
@@ -194,6 +198,15 @@ class Liveness:
             self._live_places = set().union(*map(aliases.places, self.values))
         written = aliases.written(node)
         return OUTSIDE in written or not written.isdisjoint(self._live_places)
+
+
+def known_length(node: Node) -> int | None:
+    """What ``len`` gives for a list that is made for nothing else, and so need not be made."""
+    if node.schema is None or node.schema.full_name != "aten::len.t":
+        return None
+    made = node.input.node
+    is_only_measured = all(user.kind == node.kind for user, _ in node.input.uses)
+    return len(made.inputs) if made.kind == "prim::ListConstruct" and is_only_measured else None
 
 
 def _may_write(node: Node) -> bool:

@@ -11,6 +11,7 @@ import torch
 from tsarchive.container import Container, NewRecord, Packed
 from tsarchive.errors import SaveError
 from tsarchive.printer.getstate import held_by_native, held_elements
+from tsarchive.printer.types import EnumType
 from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.run.classes import ArchiveModule, get_slot
 from tsarchive.run.operators import native_class
@@ -105,7 +106,7 @@ class _Objects:
             case torch.device():
                 return Device(str(value))
             case enum.Enum():
-                return EnumMember(type(value).tsarchive_enum, value.name, value.value)
+                return EnumMember(_enum_type(value), value.name, value.value)
             case list():
                 return [self.value(item) for item in value]
             case tuple():
@@ -122,11 +123,19 @@ class _Objects:
         )
 
     def _native(self, value: torch.ScriptObject) -> ObjectValue:
-        class_ = native_class(value._type().qualified_name())  # type: ignore[attr-defined]
+        class_ = native_class(value._type().qualified_name())
         if class_ is None or "__getstate__" not in class_.methods:
             raise SaveError("a torchbind object without __getstate__ cannot be saved")
         state_type = class_.methods["__getstate__"].schema.return_type
-        state = value._get_method("__getstate__")()  # type: ignore[attr-defined]
+        state = value._get_method("__getstate__")()
         return ObjectValue(
             class_, state=TypedValue(self.value(state), state_type, held_by_native(state_type))
         )
+
+
+def _enum_type(member: enum.Enum) -> EnumType:
+    """The archive's type of an enum member that loading made."""
+    found = getattr(type(member), "tsarchive_enum", None)
+    if not isinstance(found, EnumType):
+        raise SaveError(f"{member!r} is of an enum that is not in the archive")
+    return found

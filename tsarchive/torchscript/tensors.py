@@ -321,13 +321,14 @@ def _moved(
     if device.type == "cpu":
         return storage
     try:
-        return storage.to(device=device)
+        moved: torch.UntypedStorage = storage.to(device=device)
     except (RuntimeError, AssertionError) as error:
         raise UnsupportedError(
             f"a tensor was saved on {device}, which this process cannot use: {error}",
             record=record,
             hint="Load with map_location='cpu'",
         ) from error
+    return moved
 
 
 def parse_device(text: str) -> torch.device | None:

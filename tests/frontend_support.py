@@ -1,0 +1,131 @@
+"""Importers for code written in a test and for archives, and printing their definitions again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tsarchive
+from tsarchive.printer.definitions import Definitions
+from tsarchive.printer.graph import Block, Function, Node
+from tsarchive.printer.literals import Literals
+from tsarchive.printer.types import TENSOR, ClassType, FunctionType, Type, own_name
+from tsarchive.printer.values import TableConstant
+from tsarchive.run.operators import native_class, operator_schemas
+from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.torchscript.importer import Importer
+
+RECORD = "code/__torch__.py"
+HIGHEST_VERSION = 10
+
+
+class Table:
+    """A constant table that remembers where each value came from."""
+
+    def __init__(self, read) -> None:
+        self.read = read
+        self.seen: list[tuple[int, Any]] = []
+
+    def constant(self, index: int) -> tuple[Any, Type]:
+        value, type_ = self.read(index)
+        self.seen.append((index, value))
+        return value, type_
+
+    def index(self, value: Any, type_: Type) -> int:
+        for position, (index, known) in enumerate(self.seen):
+            if known is value or (not isinstance(value, TableConstant) and known == value):
+                # A value that is no tensor has an entry for each time it is printed.
+                if not isinstance(value, TableConstant):
+                    del self.seen[position]
+                return index
+        raise KeyError(value)
+
+
+def importer_of(files: dict[str, str] | str, *, version: int = HIGHEST_VERSION) -> CodeImporter:
+    """An importer of code given as text; ``CONSTANTS.cN`` are tensors up to c9."""
+
+    def constant(index: int) -> tuple[Any, Type]:
+        return [(TableConstant(f"constant {i}"), TENSOR) for i in range(10)][index]
+
+    return CodeImporter(
+        {RECORD: files} if isinstance(files, str) else files,
+        operators=operator_schemas,
+        constant=constant,
+        version=version,
+        native_class=native_class,
+    )
+
+
+def function_of(text: str, name: str = "f", *, version: int = HIGHEST_VERSION) -> Function:
+    """The function or method ``name`` of a record with the text ``text``."""
+    owner, _, method = name.rpartition(".")
+    importer = importer_of(text, version=version)
+    if owner:
+        found = importer.find(f"__torch__.{owner}")
+        assert isinstance(found, ClassType)
+        return found.methods[method]
+    found = importer.find(f"__torch__.{name}")
+    assert isinstance(found, FunctionType)
+    return found.function
+
+
+def kinds(block: Block) -> list[str]:
+    """The kinds of all nodes but constants, in order."""
+    return [node.kind for node in block.walk() if not node.is_constant]
+
+
+def only(block: Block, kind: str) -> Node:
+    (node,) = [node for node in block.walk() if node.kind == kind]
+    return node
+
+
+def functions_of(named: Any) -> Iterator[Function]:
+    if isinstance(named, FunctionType):
+        yield named.function
+    elif isinstance(named, ClassType) and not named.is_native:
+        yield from named.methods.values()
+        yield from named.hooks()
+
+
+def printed(importer: CodeImporter, record: str, table: Any = None) -> str:
+    """The definitions of one record, printed again in file order."""
+    printer = Definitions(Literals(table or Table(None), own_name), own_name, lambda named: None)
+    for name in importer.definitions(record):
+        found = importer.find(name)
+        assert found is not None
+        printer.define(found)
+    return str(printer.body)
+
+
+def reprinted(text: str) -> str:
+    """Text of a record after parsing and printing it."""
+    return printed(importer_of(text), RECORD)
+
+
+class OpenedArchive:
+    """The code of an archive on disk, or ``texts`` in its place, with its constant table."""
+
+    def __init__(self, path: Path, texts: dict[str, str] | None = None) -> None:
+        self.archive = tsarchive.open(path)
+        self.version = self.archive.format_version
+        self.table = Table(Importer(self.archive.container, None).constant)
+        self.code = CodeImporter(
+            self.archive.code if texts is None else texts,
+            operators=operator_schemas,
+            constant=self.table.constant,
+            version=self.version,
+            native_class=native_class,
+        )
+
+    def records(self) -> dict[str, str]:
+        return {name: self.archive.code[name] for name in self.archive.code}
+
+    def functions(self) -> dict[str, Function]:
+        """Every function and method that the code records define, by qualified name."""
+        return {
+            function.qualified_name: function
+            for record in self.archive.code
+            for name in self.code.definitions(record)
+            for function in functions_of(self.code.find(name))
+        }

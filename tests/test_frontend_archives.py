@@ -1,0 +1,173 @@
+"""Archives that torch wrote: every graph builds, prints the same text, and calls the overloads
+that torch's own importer chooses."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from conftest import ARCHIVES, CORPUS
+from frontend_support import OpenedArchive, printed
+
+from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
+from tsarchive.printer.graph import Block
+
+FIXTURES = [path for path in sorted(ARCHIVES.glob("*.pt")) if not path.name.endswith(".io.pt")]
+REAL = sorted((CORPUS / "torchscript").glob("*")) if CORPUS.is_dir() else []
+
+# Kinds that torch makes without an operator call in the text, or that are no operators here.
+STRUCTURE = {
+    "prim::unchecked_cast", "prim::unchecked_unwrap_optional", "prim::TupleIndex",
+    "prim::TupleConstruct", "prim::TupleUnpack", "prim::ListConstruct", "prim::ListUnpack",
+    "prim::DictConstruct", "prim::Uninitialized", "prim::tolist", "prim::EnumName",
+    "prim::EnumValue", "prim::EnumValue.int", "prim::EnumValue.float", "prim::EnumValue.str",
+    "prim::ModuleContainerIndex.list", "prim::ModuleContainerIndex.dict",
+}  # fmt: skip
+CALLS = ("prim::CallFunction", "prim::CallMethod", "prim::SetAttr", "prim::fork")
+# After import, torch rewrites the older form of these calls.
+REWRITTEN = {
+    f"quantized::{name}": f"quantized::{name}.new"
+    for name in ("conv2d", "conv2d_relu", "conv3d", "conv3d_relu")
+}
+
+
+def torch_functions(path):
+    """The graphs of all functions by qualified name; skips what torch does not load."""
+    unit = torch._C.CompilationUnit()
+    try:
+        torch._C.import_ir_module(unit, str(path), None, {}, False)
+    except RuntimeError as error:
+        pytest.skip(f"torch does not load it: {str(error).strip().splitlines()[0][:100]}")
+    return {function.qualified_name: function.graph for function in unit.get_functions()}
+
+
+def count_torch(block, found: Counter) -> Counter:
+    for node in block.nodes():
+        schema = node.schema()
+        if schema != "(no schema)":
+            found[schema.partition("(")[0]] += 1
+        elif node.kind() in CALLS:
+            found[node.kind()] += 1
+        for inner in node.blocks():
+            count_torch(inner, found)
+        if node.hasAttribute("Subgraph"):
+            count_torch(node.g("Subgraph"), found)
+    return found
+
+
+def count_ours(block: Block) -> Counter:
+    found: Counter = Counter()
+    for node in block.walk():
+        if node.schema is not None:
+            found[REWRITTEN.get(node.schema.full_name, node.schema.full_name)] += 1
+        elif node.kind in CALLS:
+            found[node.kind] += 1
+    return found
+
+
+def is_upgraded(block: Block) -> bool:
+    return any("upgrader" in node.attributes for node in block.walk())
+
+
+def check_overloads(path) -> None:
+    expected = torch_functions(path)
+    ours = OpenedArchive(path).functions()
+    assert set(expected) <= set(ours)
+    for name, graph in expected.items():
+        theirs = count_torch(graph, Counter())
+        mine = count_ours(ours[name].graph)
+        if is_upgraded(ours[name].graph):
+            continue  # torch has put the body of the upgrader in its place
+        for kind in STRUCTURE:
+            theirs.pop(kind, None)
+            mine.pop(kind, None)
+        for kind, new in REWRITTEN.items():
+            theirs[new] += theirs.pop(kind, 0)
+        assert +mine == +theirs, name
+
+
+def is_current_form(version: int, text: str) -> bool:
+    """Whether a torch that lists buffers wrote the text."""
+    return version >= 3 and ("__parameters__" not in text or "__buffers__" in text)
+
+
+def check_text(path, *, only_current: bool) -> int:
+    archive = OpenedArchive(path)
+    checked = 0
+    for record, text in archive.records().items():
+        if only_current and not is_current_form(archive.version, text):
+            continue
+        assert printed(archive.code, record, archive.table) == text, record
+        checked += 1
+    return checked
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.name)
+def test_fixtures_print_the_same_text(path):
+    assert check_text(path, only_current=False)
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.name)
+def test_fixtures_call_the_overloads_that_torch_chooses(path):
+    check_overloads(path)
+
+
+needs_corpus = pytest.mark.skipif(
+    not REAL, reason="the corpus of real archives is not beside the repository"
+)
+
+
+@needs_corpus
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_real_archives_call_the_overloads_that_torch_chooses(path):
+    check_overloads(path)
+
+
+# Archives by releases of torch that wrote every argument up to the last, or `-> None`, or chose
+# another overload of upsample_bilinear2d while tracing: torch changes their text, too.
+BY_OLDER_TORCH = {
+    "debian-pytorch-2.6.0__TestSerialization.test_lstm.scripted.pt",
+    "debian-pytorch-2.6.0__TestSerialization.test_lstm.traced.pt",
+    "debian-pytorch-2.6.0__script_module_v4.ptl",
+    "debian-pytorch-2.6.0__script_module_v5.ptl",
+    "debian-pytorch-2.6.0__sequence.ptl",
+    "debian-pytorch-2.6.0__test_versioned_full_preserved_v4.pt",
+    "jizhuoran-EasyFHE__loss_function_ops.ptl",
+    "openmm-openmm-torch__forces_2a6866b.pt",
+    "openmm-openmm-torch__global_3ed9d57.pt",
+    "pypi-kelp_o_matic-0.5.3__LRASPP_MobileNetV3_mussel_presence_jit_miou=0.8384.pt",
+    "pypi-kelp_o_matic-0.7.0__LRASPP_MobileNetV3_mussel_presence_jit_miou=0.8745.pt",
+    "pytorch-android-demo-app__asl.ptl",
+    "pytorch-android-demo-app__mobile_model1_05207e3.pt",
+    "pytorch-android-demo-app__vit4mnist.ptl",
+    "pytorch-android-demo-app__vit4mnist_843029b.pth",
+    "pytorch-ios-demo-app__vit4mnist.ptl",
+    "pytorch-ios-demo-app__vit4mnist_9221e80.pth",
+}
+
+
+@needs_corpus
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_real_archives_print_the_same_text(path):
+    try:
+        archive = OpenedArchive(path)
+        texts = archive.records()
+    except ArchiveError as error:
+        pytest.skip(f"not a TorchScript archive: {error}")
+    differing = []
+    for record, text in texts.items():
+        if not is_current_form(archive.version, text):
+            continue
+        try:
+            again = printed(archive.code, record, archive.table)
+        except (UnknownOperatorError, UnknownClassError) as error:
+            pytest.skip(f"it needs a library that is not here: {str(error)[:100]}")
+        if again != text:
+            differing.append(record)
+            texts[record] = again
+    assert bool(differing) == (path.name in BY_OLDER_TORCH), differing
+    if differing:
+        settled = OpenedArchive(path, texts)
+        for record in differing:
+            assert printed(settled.code, record, settled.table) == texts[record], record
