@@ -19,7 +19,8 @@ SEQUENTIAL = str(ARCHIVES / "sequential.pt")
 
 def run(*args) -> Result:
     """Run the command in this process; an exception that leaves it fails the test."""
-    result = CliRunner().invoke(main, [str(arg) for arg in args])
+    # Test runners may set COLUMNS, which would wrap lines as on a terminal.
+    result = CliRunner(env={"COLUMNS": None}).invoke(main, [str(arg) for arg in args])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert "Traceback" not in result.output
     return result

@@ -28,7 +28,7 @@ def unstable(monkeypatch):
             RecordDifference("extra/x", 0, None, b""),
         ),
     )
-    monkeypatch.setattr("tsarchive.check_jitter", lambda file: report, raising=False)
+    monkeypatch.setattr("tsarchive.check_jitter", lambda file, map_location: report, raising=False)
 
 
 def test_differences_are_findings(unstable):
@@ -50,7 +50,7 @@ def test_differences_are_findings(unstable):
 
 def test_a_difference_outside_of_all_records(monkeypatch):
     report = JitterReport(False, 100, ())
-    monkeypatch.setattr("tsarchive.check_jitter", lambda file: report, raising=False)
+    monkeypatch.setattr("tsarchive.check_jitter", lambda file, map_location: report, raising=False)
     result = run("jitter", SEQUENTIAL)
     assert result.exit_code == 1
     assert "no record differs" in result.stdout

@@ -140,9 +140,7 @@ BY_OLDER_TORCH = {
     "pypi-kelp_o_matic-0.7.0__LRASPP_MobileNetV3_mussel_presence_jit_miou=0.8745.pt",
     "pytorch-android-demo-app__asl.ptl",
     "pytorch-android-demo-app__mobile_model1_05207e3.pt",
-    "pytorch-android-demo-app__vit4mnist.ptl",
     "pytorch-android-demo-app__vit4mnist_843029b.pth",
-    "pytorch-ios-demo-app__vit4mnist.ptl",
     "pytorch-ios-demo-app__vit4mnist_9221e80.pth",
 }
 

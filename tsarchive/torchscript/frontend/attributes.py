@@ -129,6 +129,7 @@ class Attributes(Subscripts):
         slot = class_.attributes.get(name)
         if slot is not None:
             made = self.append("prim::GetAttr", [base.value], slot.type, name=name)
+            self.frame.reads[made.output] = None
             return typed(made.output)
         if name in class_.methods:
             return MethodReference(base, name)

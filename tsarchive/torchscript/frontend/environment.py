@@ -31,6 +31,7 @@ class Frame:
         self.constants: dict[Any, Value] = {}
         self.captured: dict[Value, Value] = {}
         self.temporary: list[tuple[Block, Node]] = []
+        self.reads: dict[Value, str | None] = {}
         self.conditions: list[tuple[Node, Value]] = []
 
     def constant(self, value: Any, type_: Type) -> Value:
@@ -49,6 +50,16 @@ class Frame:
             self.captured[outer.value] = param
         return outer._replace(value=param)
 
+    def _name_reads(self) -> None:
+        """Name reads of attributes "0", "1", ... after them, where torch did so.
+
+        It does in code that names all reads; older code has reads without a name, and there
+        ``_16 = getattr(x, "1")`` is the sixteenth unnamed value.
+        """
+        if all(value.name or proposed for value, proposed in self.reads.items()):
+            for value, proposed in self.reads.items():
+                value.name = value.name or proposed
+
     def finish(self) -> Block:
         """The body, after what turned out to be unused is removed."""
         for loop, param in reversed(self.conditions):
@@ -57,6 +68,7 @@ class Frame:
             if node in block.nodes and not any(value.uses for value in node.outputs):
                 node.drop_inputs()
                 block.nodes.remove(node)
+        self._name_reads()
         self.body.nodes[:0] = [value.node for value in self.constants.values()]
         return self.body
 

@@ -86,7 +86,7 @@ class Statements(Expressions):
             attribute = value.node.name
             proposed = f"_{attribute}" if attribute.isdigit() else attribute
             if not has_meaning(proposed) and name.startswith(proposed):
-                value.name = proposed
+                self.frame.reads[value] = proposed
 
     def _assign(self, node: ast.Assign) -> None:
         if len(node.targets) == 1:
