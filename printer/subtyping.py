@@ -212,7 +212,23 @@ _RANKS: dict[object, int] = {kind: rank for rank, kind in enumerate(_KIND_ORDER)
 
 
 def _ordered(members: list[Type]) -> tuple[Type, ...]:
-    return tuple(sorted(members, key=lambda member: (_rank(member), annotation(member))))
+    return tuple(sorted(members, key=lambda member: (_rank(member), _schema_text(member))))
+
+
+def _schema_text(type_: Type) -> str:
+    """A type as schemas write it: types of one kind are sorted by this text."""
+    match type_:
+        case ListType(element):
+            return f"{_schema_text(element)}[]"
+        case OptionalType(element):
+            return f"{_schema_text(element)}?"
+        case DictType(key, value):
+            return f"Dict({_schema_text(key)}, {_schema_text(value)})"
+        case HandleType(kind, element):
+            return f"{kind}({_schema_text(element)})"
+        case TupleType(elements, None):
+            return f"({', '.join(map(_schema_text, elements))})"
+    return "Scalar" if type_ == NUMBER else annotation(type_)
 
 
 def _rank(type_: Type) -> int:

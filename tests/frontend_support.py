@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import torch
 
 import tsarchive
 from tsarchive.printer.definitions import Definitions
@@ -103,6 +108,35 @@ def reprinted(text: str) -> str:
     return printed(importer_of(text), RECORD)
 
 
+_ROOT_OBJECT = b"\x80\x02c__torch__\nM\n)\x81}(ub."
+_NO_CONSTANTS = b"\x80\x02)."
+
+
+def torch_functions_of(text: str, *, version: int = HIGHEST_VERSION) -> dict[str, Any]:
+    """The functions that torch makes of a record with a class ``M``, by qualified name."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, content in (
+            ("data.pkl", _ROOT_OBJECT),
+            ("constants.pkl", _NO_CONSTANTS),
+            (RECORD, text),
+            ("version" if version < 6 else ".data/version", f"{version}\n"),
+        ):
+            archive.writestr(f"archive/{name}", content)
+    unit = torch._C.CompilationUnit()
+    torch._C.import_ir_module_from_buffer(unit, data.getvalue(), None, {}, False)
+    return {function.qualified_name: function for function in unit.get_functions()}
+
+
+def method_text(parameters: str, body: str) -> str:
+    """A record with the class ``M`` and its method ``f``."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    return (
+        "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
+        f"  def f(self: __torch__.M, {parameters}):\n{lines}"
+    )
+
+
 class OpenedArchive:
     """The code of an archive on disk, or ``texts`` in its place, with its constant table."""
 
@@ -129,3 +163,56 @@ class OpenedArchive:
             for name in self.code.definitions(record)
             for function in functions_of(self.code.find(name))
         }
+
+
+# Kinds that torch makes without an operator call in the text, or that are no operators here.
+STRUCTURE = {
+    "prim::unchecked_cast", "prim::unchecked_unwrap_optional", "prim::TupleIndex",
+    "prim::TupleConstruct", "prim::TupleUnpack", "prim::ListConstruct", "prim::ListUnpack",
+    "prim::DictConstruct", "prim::Uninitialized", "prim::tolist", "prim::EnumName",
+    "prim::EnumValue", "prim::EnumValue.int", "prim::EnumValue.float", "prim::EnumValue.str",
+    "prim::ModuleContainerIndex.list", "prim::ModuleContainerIndex.dict",
+}  # fmt: skip
+CALLS = ("prim::CallFunction", "prim::CallMethod", "prim::SetAttr", "prim::fork")
+# After import, torch rewrites the older form of these calls.
+REWRITTEN = {
+    f"quantized::{name}": f"quantized::{name}.new"
+    for name in ("conv2d", "conv2d_relu", "conv3d", "conv3d_relu")
+}
+
+
+def calls_of(block: Block) -> Counter:
+    """The overloads that a graph calls, how often each."""
+    found: Counter = Counter()
+    for node in block.walk():
+        if node.schema is not None:
+            found[REWRITTEN.get(node.schema.full_name, node.schema.full_name)] += 1
+        elif node.kind in CALLS:
+            found[node.kind] += 1
+    return without_structure(found)
+
+
+def torch_calls_of(graph) -> Counter:
+    """The same of a graph that torch made."""
+    found: Counter = Counter()
+    _count(graph, found)
+    for kind, new in REWRITTEN.items():
+        found[new] += found.pop(kind, 0)
+    return without_structure(found)
+
+
+def _count(block, found: Counter) -> None:
+    for node in block.nodes():
+        schema = node.schema()
+        if schema != "(no schema)":
+            found[schema.partition("(")[0]] += 1
+        elif node.kind() in CALLS:
+            found[node.kind()] += 1
+        for inner in node.blocks():
+            _count(inner, found)
+        if node.hasAttribute("Subgraph"):
+            _count(node.g("Subgraph"), found)
+
+
+def without_structure(found: Counter) -> Counter:
+    return Counter({kind: count for kind, count in found.items() if kind not in STRUCTURE and count})

@@ -3,34 +3,16 @@ that torch's own importer chooses."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 import torch
 from conftest import ARCHIVES, CORPUS
-from frontend_support import OpenedArchive, printed
+from frontend_support import OpenedArchive, calls_of, printed, torch_calls_of
 
 from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
 from tsarchive.printer.graph import Block
 
 FIXTURES = [path for path in sorted(ARCHIVES.glob("*.pt")) if not path.name.endswith(".io.pt")]
 REAL = sorted((CORPUS / "torchscript").glob("*")) if CORPUS.is_dir() else []
-
-# Kinds that torch makes without an operator call in the text, or that are no operators here.
-STRUCTURE = {
-    "prim::unchecked_cast", "prim::unchecked_unwrap_optional", "prim::TupleIndex",
-    "prim::TupleConstruct", "prim::TupleUnpack", "prim::ListConstruct", "prim::ListUnpack",
-    "prim::DictConstruct", "prim::Uninitialized", "prim::tolist", "prim::EnumName",
-    "prim::EnumValue", "prim::EnumValue.int", "prim::EnumValue.float", "prim::EnumValue.str",
-    "prim::ModuleContainerIndex.list", "prim::ModuleContainerIndex.dict",
-}  # fmt: skip
-CALLS = ("prim::CallFunction", "prim::CallMethod", "prim::SetAttr", "prim::fork")
-# After import, torch rewrites the older form of these calls.
-REWRITTEN = {
-    f"quantized::{name}": f"quantized::{name}.new"
-    for name in ("conv2d", "conv2d_relu", "conv3d", "conv3d_relu")
-}
-
 
 def torch_functions(path):
     """The graphs of all functions by qualified name; skips what torch does not load."""
@@ -42,30 +24,6 @@ def torch_functions(path):
     return {function.qualified_name: function.graph for function in unit.get_functions()}
 
 
-def count_torch(block, found: Counter) -> Counter:
-    for node in block.nodes():
-        schema = node.schema()
-        if schema != "(no schema)":
-            found[schema.partition("(")[0]] += 1
-        elif node.kind() in CALLS:
-            found[node.kind()] += 1
-        for inner in node.blocks():
-            count_torch(inner, found)
-        if node.hasAttribute("Subgraph"):
-            count_torch(node.g("Subgraph"), found)
-    return found
-
-
-def count_ours(block: Block) -> Counter:
-    found: Counter = Counter()
-    for node in block.walk():
-        if node.schema is not None:
-            found[REWRITTEN.get(node.schema.full_name, node.schema.full_name)] += 1
-        elif node.kind in CALLS:
-            found[node.kind] += 1
-    return found
-
-
 def is_upgraded(block: Block) -> bool:
     return any("upgrader" in node.attributes for node in block.walk())
 
@@ -75,16 +33,8 @@ def check_overloads(path) -> None:
     ours = OpenedArchive(path).functions()
     assert set(expected) <= set(ours)
     for name, graph in expected.items():
-        theirs = count_torch(graph, Counter())
-        mine = count_ours(ours[name].graph)
-        if is_upgraded(ours[name].graph):
-            continue  # torch has put the body of the upgrader in its place
-        for kind in STRUCTURE:
-            theirs.pop(kind, None)
-            mine.pop(kind, None)
-        for kind, new in REWRITTEN.items():
-            theirs[new] += theirs.pop(kind, 0)
-        assert +mine == +theirs, name
+        if not is_upgraded(ours[name].graph):  # torch has put the body of upgraders in place
+            assert calls_of(ours[name].graph) == torch_calls_of(graph), name
 
 
 def is_current_form(version: int, text: str) -> bool:

@@ -84,7 +84,7 @@ class Attributes(Subscripts):
             raise self.error(node, f"CONSTANTS.{name} names no constant; constants are c0, c1, ...")
         try:
             value, type_ = self.importer.constant(int(match[1]))
-        except LookupError:
+        except IndexError:
             raise self.error(
                 node,
                 f"constant {match[1]} is beyond the end of the constant table",
