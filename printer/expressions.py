@@ -68,7 +68,7 @@ class Expressions:
 
     def expression(self, node: Node) -> TaggedText:
         text = _BY_KIND.get(node.kind, Expressions._operator)(self, node)
-        if node.kind not in _WITHOUT_LOCATION:
+        if _has_location(node):
             text.mark(_location(node, str(text)), node)
         return text
 
@@ -256,13 +256,20 @@ def _is_default(default: Any, value: Value) -> bool:
 # Reading these back gives nodes without a place in the source.
 _WITHOUT_LOCATION = frozenset(
     {
-        "prim::GetAttr", "prim::TupleConstruct", "prim::TupleIndex", "prim::TupleSlice",
+        "prim::GetAttr", "prim::TupleIndex", "prim::TupleSlice",
         "prim::ListConstruct", "prim::DictConstruct", "prim::isinstance", "prim::tolist",
         "prim::unchecked_cast", "prim::EnumName", "prim::EnumValue",
     }
 )  # fmt: skip
 # The place of these is the expression they begin with, inside its parentheses.
 _AT_OPERAND = frozenset({"prim::CallMethod", "aten::__getitem__"})
+
+
+def _has_location(node: Node) -> bool:
+    if node.kind == "prim::TupleConstruct":
+        type_ = node.output.type
+        return isinstance(type_, TupleType) and type_.qualified_name is not None
+    return node.kind not in _WITHOUT_LOCATION
 
 
 def _location(node: Node, text: str) -> int:

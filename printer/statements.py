@@ -268,7 +268,9 @@ class Statements(Expressions):
         for param, value in zip(subgraph.params, node.inputs, strict=True):
             self.stored[param] = self.use(value)
         self.print_body(subgraph)
-        self._assign_outputs(node, f"{callee}({name})")
+        call = self.build(f"{callee}({name})")
+        call.mark(0, node)
+        self._assign_outputs(node, call)
 
     def _enter(self, node: Node) -> None:
         parts: list[Part] = ["with ", self.use(node.input)]
