@@ -200,7 +200,7 @@ class Adopter:
         return Function(
             qualified_name,
             self.schema(script.schema),
-            lambda: self._graph(script.graph, script.name),
+            lambda: self._graph(script.graph, qualified_name),
         )
 
     def _free_function(self, name: str) -> Function:

@@ -54,7 +54,9 @@ class Definitions(Statements):
             self._parameter(function, index, argument)
         self.put(f") -> {self.annotation(function.schema.return_type)}:\n")
         self.register(function.schema.return_type)
+        self.body.mark(self.body.length, function)
         self.print_body(function.graph)
+        self.body.mark(self.body.length, None)
 
     def _parameter(self, function: Function, index: int, argument: Argument) -> None:
         self.register(argument.type)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from tsarchive.errors import SaveError
 
 from .graph import Node, Value, must_be_none
+from .literal_marks import mark_literals
 from .literals import Literals, can_be_inferred, string_text
 from .names import is_identifier
 from .ranges import TaggedText
@@ -68,7 +69,9 @@ class Expressions:
 
     def expression(self, node: Node) -> TaggedText:
         text = _BY_KIND.get(node.kind, Expressions._operator)(self, node)
-        if _has_location(node):
+        if node.is_constant:
+            mark_literals(text, node)
+        elif _has_location(node):
             text.mark(_location(node, str(text)), node)
         return text
 
@@ -202,8 +205,15 @@ class Expressions:
             arguments += [", ", f"{name}=", self.use(node.inputs[offset])]
         text = self.build(operator_name(node.kind), "(", *arguments[1:], ")")
         for value in node.inputs[needed : len(node.inputs) - out_count]:
-            text.mark(text.length, value.node, is_text=False)
+            text.mark(text.length, value.node, self._default_literal(value), is_text=False)
         return text
+
+    def _default_literal(self, value: Value) -> str | None:
+        default = value.node.attributes["value"]
+        if isinstance(default, str) and not default.isascii():
+            return None
+        is_scalar = default is None or isinstance(default, bool | int | float | str)
+        return self.literals.text(default, value.type) if is_scalar else None
 
     def _argument(self, schema: FunctionSchema, value: Value, offset: int) -> list[Part]:
         if offset < len(schema.arguments) and schema.arguments[offset].kwarg_only:
@@ -273,10 +283,8 @@ def _has_location(node: Node) -> bool:
 
 
 def _location(node: Node, text: str) -> int:
-    """Where in its text a node has its place; a number literal begins behind its sign."""
-    if node.kind in _AT_OPERAND or node.is_constant:
-        return 1 if text[0] in "(-" else 0
-    return 0
+    """Where in its text a node has its place."""
+    return 1 if node.kind in _AT_OPERAND and text[0] == "(" else 0
 
 
 _BY_KIND: dict[str, Callable[[Expressions, Node], TaggedText]] = {

@@ -34,6 +34,8 @@ _HEADER = re.compile(r'  File "(.*)", line (\d+)\n', re.DOTALL)
 _MARK = re.compile(r" *~+(?: <--- HERE)?")
 _FRAME = re.compile(r"(.*)\((\d+)\): ")
 _SERIALIZED = "Serialized "
+_GENERATED = (".__len__", ".__contains__")
+_LAST_NUMBER = re.compile(r"(?<![\w.])[\d.][\w.]*(?:[eE][-+]\d+)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,10 @@ class RangeReader:
     """Reads the ranges of one save; sources that are equal become one object."""
 
     def __init__(self) -> None:
-        self._sources: dict[tuple[str, str | None, int], Source] = {}
+        self._sources: dict[tuple[str, str, int, str], Source] = {}
 
     def read(self, kind: str, highlight: str, function: str) -> Range | None:
-        """The range of a node of ``kind`` in the code of a function called ``function``."""
+        """The range of a node of ``kind`` in the code of a function, by its qualified name."""
         text = highlight.partition(_SERIALIZED)[0]
         if not text.strip():
             return None if kind in _WITHOUT_PLACE else _DUMMY
@@ -65,12 +67,15 @@ class RangeReader:
 
     def _marked_range(self, file: str, line: int, body: str, function: str) -> Range:
         marked = _parse_marks(body)
-        found = _function_source(file, line, function)
+        found = _function_source(file, line, function.rpartition(".")[2])
         if found is None:
             # The file cannot be read any more: the lines shown are what is known of it.
             found = "\n".join(marked.lines), line - marked.first
         text, first_line = found
-        source = self._sources.setdefault((text, file, first_line), Source(text, file, first_line))
+        # torch generates these methods for each class anew, each from a source of its own.
+        generated = function if file == "<string>" and function.endswith(_GENERATED) else ""
+        key = (text, file, first_line, generated)
+        source = self._sources.setdefault(key, Source(text, file, first_line))
         lines = text.splitlines(keepends=True)
         first = line - first_line
         begin = sum(map(byte_length, lines[:first])) + marked.begin_column
@@ -97,7 +102,22 @@ def _parse_marks(body: str) -> _Marked:
     if not marks:
         return _Marked(tuple(lines), 0, 0, 0, 0)
     (first, opening), (last, closing) = marks[0], marks[-1]
-    return _Marked(tuple(lines), first, opening.index("~"), len(closing), last - first)
+    end = max(len(closing), _end_of_number(lines[last], len(closing)))
+    return _Marked(tuple(lines), first, opening.index("~"), end, last - first)
+
+
+def _end_of_number(line: str, marked: int) -> int:
+    """torch's frontend takes a number to be as long as Python prints it: ``1e22`` as ``1e+22``.
+
+    Behind the end of a line that cannot be shown.
+    """
+    number = _LAST_NUMBER.search(line)
+    if number is None or marked < len(line):
+        return 0
+    try:
+        return number.start() + len(str(ast.literal_eval(number[0])))
+    except (ValueError, SyntaxError):
+        return 0
 
 
 def _function_source(file: str, line: int, function: str) -> tuple[str, int] | None:

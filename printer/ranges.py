@@ -35,11 +35,14 @@ class TaggedRange(NamedTuple):
 class Mark(NamedTuple):
     """At ``offset`` stands the byte that becomes the place of ``node`` when the text is read back.
 
+    ``literal`` is the text of a constant: equal literals of one function become one node.
     ``is_text`` is False where reading back makes the node without any text: a default argument.
+    A function or block in the place of the node says that its body begins, None that it ends.
     """
 
     offset: int
     node: Any
+    literal: str | None = None
     is_text: bool = True
 
 
@@ -73,8 +76,8 @@ class TaggedText:
         for offset, owner in other.owners:
             if not self.owners or self.owners[-1][1] is not owner:
                 self.owners.append((self.length + offset, owner))
-        for offset, node, is_text in other.marks:
-            self.marks.append(Mark(self.length + offset, node, is_text))
+        shift = self.length
+        self.marks += [mark._replace(offset=shift + mark.offset) for mark in other.marks]
         self.parts.extend(other.parts)
         self.length += other.length
 
@@ -85,8 +88,10 @@ class TaggedText:
         text.marks = self.marks
         return text
 
-    def mark(self, offset: int, node: Any, *, is_text: bool = True) -> None:
-        self.marks.append(Mark(offset, node, is_text))
+    def mark(
+        self, offset: int, node: Any, literal: str | None = None, *, is_text: bool = True
+    ) -> None:
+        self.marks.append(Mark(offset, node, literal, is_text))
 
     def __str__(self) -> str:
         if len(self.parts) > 1:

@@ -8,15 +8,13 @@ printed text, without printing again.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from .graph import Node
-from .ranges import Range, Source, TaggedRange, TaggedText, range_records
-from .types import FunctionType
-from .values import Device
+from .graph import Block, Function, Node
+from .literal_marks import is_number
+from .ranges import Mark, Range, Source, TaggedRange, TaggedText, range_records
 
 _ROUNDS = 2
 
@@ -62,39 +60,51 @@ def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Ran
 
 
 def _places(files: Iterable[TaggedText]) -> dict[Node, _Place]:
-    """Where each node is made when the text is read back; nodes without a place are left out.
-
-    A hook is printed twice; torch reads the copy that stands first, inside the class.
-    """
+    """Where each node is made when the text is read back; nodes without a place are left out."""
     places: dict[Node, _Place] = {}
     for number, body in enumerate(files):
-        new: dict[Node, tuple[int, bool]] = {}
-        for offset, node, is_text in body.marks:
-            if node not in places and _counts(node, is_text=is_text):
-                event = (offset, not is_text)
-                new[node] = min(event, new.get(node, event))
-        for node, (offset, is_default) in new.items():
-            if not is_default:
-                places[node] = _Place(number, offset)
+        for node, offset in _offsets(body.marks, places.keys()):
+            places[node] = _Place(number, offset)
     return places
 
 
-def _counts(node: Node, *, is_text: bool) -> bool:
-    """Equal constants become one node, placed where the first of them is made.
-
-    Number literals are made before everything else, so a default never comes first.
-    """
-    if not node.is_constant:
-        return True
-    if isinstance(node.output.type, FunctionType):
-        return False
-    value = node.attributes["value"]
-    if isinstance(value, tuple | list | dict | complex | Device):
-        return False  # folded from several nodes: without a place
-    return is_text or not _is_number_literal(value)
+def _offsets(marks: Iterable[Mark], known: Container[Node]) -> Iterator[tuple[Node, int]]:
+    """The places in one file. A hook is printed twice; the copy inside its class comes first."""
+    scopes: list[_Scope] = []
+    for mark in marks:
+        if isinstance(mark.node, Function | Block):
+            scopes.append(_Scope(is_pooled=isinstance(mark.node, Function)))
+        elif mark.node is None and mark.literal is None:
+            yield from ((node, at) for node, at in scopes.pop().places() if node not in known)
+        else:
+            scopes[-1].add(mark)
 
 
-def _is_number_literal(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and not isinstance(value, bool)
+class _Scope:
+    """The body of a function, in which equal constants become one node, or of a fork."""
+
+    def __init__(self, *, is_pooled: bool) -> None:
+        self._is_pooled = is_pooled
+        self._offsets: dict[Node, int] = {}
+        self._literals: dict[Node, object] = {}
+        self._first: dict[object, tuple[int, bool]] = {}
+
+    def add(self, mark: Mark) -> None:
+        if mark.literal is None:
+            if mark.node is not None and not mark.node.is_constant:
+                self._offsets.setdefault(mark.node, mark.offset)
+            return
+        key: object = mark.literal if self._is_pooled or mark.node is None else mark.node
+        if mark.node is not None:
+            self._literals[mark.node] = key
+        if mark.is_text or not is_number(mark.literal):
+            event = (mark.offset, not mark.is_text)
+            self._first[key] = min(event, self._first.get(key, event))
+
+    def places(self) -> Iterator[tuple[Node, int]]:
+        """Constants stand where the first of their kind is made; by a default, nowhere."""
+        yield from self._offsets.items()
+        for node, key in self._literals.items():
+            offset, is_default = self._first.get(key, (0, True))
+            if not is_default:
+                yield node, offset

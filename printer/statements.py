@@ -244,7 +244,7 @@ class Statements(Expressions):
         """``implicit`` is the condition or trip count that the text leaves out."""
         self.open_line()
         self.body.mark(self.body.length, node)
-        self.body.mark(self.body.length, implicit.node)
+        self.body.mark(self.body.length, implicit.node, str(implicit.node.attributes["value"]))
         for part in parts:
             self.put(part)
 
@@ -267,7 +267,9 @@ class Statements(Expressions):
         self.line(f"def {name}():")
         for param, value in zip(subgraph.params, node.inputs, strict=True):
             self.stored[param] = self.use(value)
+        self.body.mark(self.body.length, subgraph)
         self.print_body(subgraph)
+        self.body.mark(self.body.length, None)
         call = self.build(f"{callee}({name})")
         call.mark(0, node)
         self._assign_outputs(node, call)
@@ -288,11 +290,9 @@ class Statements(Expressions):
     def _module_container_index(self, node: Node) -> None:
         container, key = node.inputs
         self.assign_names(node.outputs)
-        self.line(
-            self.use(node.output),
-            f" : {annotation(node.output.type)} = ",
-            self.use(container), "[", self.use(key), "]",
-        )  # fmt: skip
+        item = self.build(self.use(container), "[", self.use(key), "]")
+        item.mark(0, node)
+        self.line(self.use(node.output), f" : {annotation(node.output.type)} = ", item)
 
 
 def _loop_form(node: Node) -> tuple[bool, Value]:

@@ -47,11 +47,18 @@ class Table:
         raise KeyError(value)
 
 
+class NumberedTable:
+    """The table of :func:`importer_of`, whose tensors are their own positions."""
+
+    def index(self, value: Any, type_: Type) -> int:
+        return value.value
+
+
 def importer_of(files: dict[str, str] | str, *, version: int = HIGHEST_VERSION) -> CodeImporter:
-    """An importer of code given as text; ``CONSTANTS.cN`` are tensors up to c9."""
+    """An importer of code given as text; ``CONSTANTS.cN`` up to c9 are tensors, here numbers."""
 
     def constant(index: int) -> tuple[Any, Type]:
-        return [(TableConstant(f"constant {i}"), TENSOR) for i in range(10)][index]
+        return [(TableConstant(number), TENSOR) for number in range(10)][index]
 
     return CodeImporter(
         {RECORD: files} if isinstance(files, str) else files,
@@ -75,6 +82,11 @@ def function_of(text: str, name: str = "f", *, version: int = HIGHEST_VERSION) -
     return found.function
 
 
+def graph_of(text: str, name: str = "f") -> Block:
+    """The graph of the function or method ``name`` of a record."""
+    return function_of(text, name).graph
+
+
 def kinds(block: Block) -> list[str]:
     """The kinds of all nodes but constants, in order."""
     return [node.kind for node in block.walk() if not node.is_constant]
@@ -93,9 +105,9 @@ def functions_of(named: Any) -> Iterator[Function]:
         yield from named.hooks()
 
 
-def printed(importer: CodeImporter, record: str, table: Any = None) -> str:
+def printed(importer: CodeImporter, record: str, table: Any) -> str:
     """The definitions of one record, printed again in file order."""
-    printer = Definitions(Literals(table or Table(None), own_name), own_name, lambda named: None)
+    printer = Definitions(Literals(table, own_name), own_name, lambda named: None)
     for name in importer.definitions(record):
         found = importer.find(name)
         assert found is not None
@@ -105,7 +117,7 @@ def printed(importer: CodeImporter, record: str, table: Any = None) -> str:
 
 def reprinted(text: str) -> str:
     """Text of a record after parsing and printing it."""
-    return printed(importer_of(text), RECORD)
+    return printed(importer_of(text), RECORD, NumberedTable())
 
 
 _ROOT_OBJECT = b"\x80\x02c__torch__\nM\n)\x81}(ub."
@@ -215,4 +227,6 @@ def _count(block, found: Counter) -> None:
 
 
 def without_structure(found: Counter) -> Counter:
-    return Counter({kind: count for kind, count in found.items() if kind not in STRUCTURE and count})
+    return Counter(
+        {kind: count for kind, count in found.items() if kind not in STRUCTURE and count}
+    )

@@ -14,6 +14,7 @@ from tsarchive.printer.graph import Block
 FIXTURES = [path for path in sorted(ARCHIVES.glob("*.pt")) if not path.name.endswith(".io.pt")]
 REAL = sorted((CORPUS / "torchscript").glob("*")) if CORPUS.is_dir() else []
 
+
 def torch_functions(path):
     """The graphs of all functions by qualified name; skips what torch does not load."""
     unit = torch._C.CompilationUnit()

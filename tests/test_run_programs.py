@@ -33,7 +33,7 @@ def simple_statement(draw) -> str:
             (
                 "{v} = {e}", "l.append({e})", "x = x + {e}", "x = x * 0.5", "t = t + x",
                 "t = t * {e}", "t = t.view(-1)", "t.add_(1)", "l = [{e}, {e}]", "d[{e}] = {e}",
-                "x = float({e})", "a, b = b, a", "t = torch.cat([t, t])", "u = t[0]\nt = t - u",
+                "x = float({e})", "a, b = b, a", "t = torch.cat([t, t])[:2]", "u = t[0]\nt = t - u",
                 "p = (a, t)\na, t = p", "l[0] = {e}", "n = d.get(a, b)", "n += l.pop()",
             )
         )
