@@ -63,6 +63,8 @@ STATEMENTS = [
     ("while b:\n    break", "Break"),
     ("y = 1 < i < 2", "comparison"),
     ("y = +i", "sign"),
+    ("i //= 2", "this sign"),
+    ("t[0] += 1", "an assignment to this"),
     ("y: int", "a declaration without value"),
     ("x[0]: int = 1", "an annotation of this"),
     ("y = 'a\\x41'", "unknown escape"),

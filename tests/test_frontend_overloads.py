@@ -14,7 +14,7 @@ from frontend_support import (
     torch_functions_of,
 )
 
-from tsarchive.errors import UnknownOperatorError
+from tsarchive.errors import SourceError, UnknownOperatorError
 from tsarchive.printer.graph import constant_of
 from tsarchive.printer.schema import parse_schema
 from tsarchive.printer.types import FLOAT, INT, STRING, TENSOR, ListType, OptionalType
@@ -194,3 +194,86 @@ def test_blocked_overloads_exist():
         kind = name.partition(".")[0]
         schemas = map(str, torch._C._jit_get_schemas_for_operator(kind))
         assert any(parse_schema(text).full_name == name for text in schemas)
+
+
+# Statements that torch's printer never writes, but its importer takes.
+STATEMENTS = [
+    "x += y\nreturn x",
+    "x -= 1\nreturn x",
+    "i += 2\nreturn i",
+    "i **= 2\nreturn i",
+    "f *= 2\nreturn f",
+    "li += li\nreturn li",
+    "s += s\nreturn s",
+    "li[0] = i\nreturn li",
+    "dst[s] = x\nreturn dst",
+    "p = q = torch.relu(x)\nreturn (p, q)",
+    "p, q = torch.relu(x), torch.neg(y)\nreturn (q, p)",
+    "p, q = tt\nreturn torch.add(p, q)",
+    "p: List[int] = []\np.append(i)\nreturn p",
+    "p: float = 1.\np = 2.\nreturn p",
+    "if i > 1 and b:\n  p = x\nelif b:\n  p = y\nelse:\n  p = x + y\nreturn p",
+    "while i < 10 or b:\n  i = i + 1\nreturn i",
+    "if isinstance(a, int):\n  p = a + 1\nelse:\n  p = 0\nreturn p",
+    "if isinstance(a, (int, str)):\n  p = 1\nelse:\n  p = 0\nreturn p",
+    "if isinstance(ot, Tensor):\n  p = torch.relu(ot)\nelse:\n  p = x\nreturn p",
+    "if not isinstance(ot, Tensor):\n  p = x\nelse:\n  p = torch.relu(ot)\nreturn p",
+    "if isinstance(x, Tensor):\n  p = torch.relu(x)\nelse:\n  p = torch.nothing(x)\nreturn p",
+    "if ot is not None:\n  p = torch.relu(ot)\nelse:\n  p = x\nreturn p",
+    "if oi is None:\n  p = 1\nelse:\n  p = oi + 1\nreturn p",
+    "if x is None:\n  p = torch.nothing(x)\nelse:\n  p = x\nreturn p",
+    "return torch.relu(ot) if ot is not None else x",
+    "return ot is None or b",
+    "return b and ot is not None",
+    "if i:\n  p = 1\nelse:\n  p = 2\nreturn p",
+    "if li:\n  p = 1\nelse:\n  p = 2\nreturn p",
+    "if s:\n  p = 1\nelse:\n  p = 2\nreturn p",
+    "return (1, 2, 3)[::2]",
+    "return torch.wait(torch.jit.nothing) if False else x",
+    "return li[1:2] + li[:1]",
+    "return [x, y][0].relu()",
+]
+
+
+@pytest.mark.parametrize("body", STATEMENTS)
+def test_statements_of_hand_written_code_compile_as_in_torch(body):
+    text = method_text(PARAMETERS, body)
+    expected = torch_functions_of(text)["__torch__.M.f"].graph
+    assert calls_of(graph_of(text, "M.f")) == torch_calls_of(expected)
+
+
+@pytest.mark.parametrize(
+    ("declared", "expression"),
+    [
+        ("List[int]", "(1, 2)"),
+        ("Tuple[float, int]", "(x, i)"),
+        ("Tuple[float, Tuple[int, float]]", "(x, (x, f))"),
+        ("Optional[List[float]]", "(f, f)"),
+        ("float", "x"),
+        ("complex", "x"),
+        ("number", "b"),
+        ("float", "n"),
+        ("Device", "s"),
+        ("List[Optional[int]]", "[1, None]"),
+        ("Union[int, List[int]]", "[1, 2]"),
+        ("Any", "x"),
+    ],
+)
+def test_returned_values_are_converted_as_by_torch(declared, expression):
+    text = method_text(PARAMETERS, f"return {expression}")
+    text = text.replace("a: Any):", f"a: Any) -> {declared}:")
+    expected = torch_functions_of(text)["__torch__.M.f"].graph
+    assert calls_of(graph_of(text, "M.f")) == torch_calls_of(expected)
+
+
+@pytest.mark.parametrize(
+    ("declared", "expression"),
+    [("float", "i"), ("Tensor", "None"), ("int", "f"), ("List[int]", "(1, 2.)"), ("str", "i")],
+)
+def test_what_cannot_be_returned_is_refused_as_by_torch(declared, expression):
+    text = method_text(PARAMETERS, f"return {expression}")
+    text = text.replace("a: Any):", f"a: Any) -> {declared}:")
+    with pytest.raises(RuntimeError):
+        torch_functions_of(text)
+    with pytest.raises(SourceError, match="is returned where"):
+        graph_of(text, "M.f")

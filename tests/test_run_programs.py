@@ -13,10 +13,10 @@ SMALL = st.integers(-3, 4)
 
 @st.composite
 def int_expression(draw) -> str:
-    form = draw(st.sampled_from(("{v}", "{v} + {k}", "{v} * {w}", "{v} - {w}", "len(l)", "l[{k}]")))
-    return form.format(
-        v=draw(st.sampled_from(INTS)), w=draw(st.sampled_from(INTS)), k=draw(SMALL)
+    form = draw(
+        st.sampled_from(("{v}", "{v} + {k}", "{v} * {w}", "{v} - {w}", "len(l)", "l[0]", "l[-1]"))
     )
+    return form.format(v=draw(st.sampled_from(INTS)), w=draw(st.sampled_from(INTS)), k=draw(SMALL))
 
 
 @st.composite
@@ -34,7 +34,7 @@ def simple_statement(draw) -> str:
                 "{v} = {e}", "l.append({e})", "x = x + {e}", "x = x * 0.5", "t = t + x",
                 "t = t * {e}", "t = t.view(-1)", "t.add_(1)", "l = [{e}, {e}]", "d[{e}] = {e}",
                 "x = float({e})", "a, b = b, a", "t = torch.cat([t, t])[:2]", "u = t[0]\nt = t - u",
-                "p = (a, t)\na, t = p", "l[0] = {e}", "n = d.get(a, b)", "n += l.pop()",
+                "p = (a, t)\na, t = p", "l[0] = {e}", "n = d.get(a, b)",
             )
         )
     )  # fmt: skip

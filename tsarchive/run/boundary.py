@@ -75,11 +75,12 @@ class Signature:
         return found
 
     def _default(self, position: int) -> Any:
+        """The default itself, as in Python: a list that the function changes stays changed."""
         default = self._defaults[position]
         if default is _MISSING:
             name = self.arguments[position].name
             raise CallError(f"{self.name}() misses the argument {name!r}")
-        return export(default)
+        return default
 
     def _convert(self, position: int, value: Any) -> Any:
         try:

@@ -17,7 +17,11 @@ from .environment import Environment
 from .matching import Default, Input, Step, conversions
 from .references import Typed, typed
 
-_DEVICE = re.compile(r"[a-z][a-z_]*\d*(?::\d+)?")
+# The names of device types that need no extension of torch.
+_DEVICE = re.compile(
+    r"(?:cpu|cuda|fpga|hip|hpu|ideep|ipu|lazy|maia|meta|mkldnn|mps|mtia|opencl|opengl"
+    r"|privateuseone|ve|vulkan|xla|xpu)(?::(?:0|[1-9]\d{0,2}))?"
+)
 _FOLDED: dict[str, Any] = {"aten::Int": int, "aten::Float": float}
 
 

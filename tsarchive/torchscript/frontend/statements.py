@@ -208,9 +208,12 @@ class Statements(Expressions):
                 load = ast.Attribute(base, name, ast.Load())
             case _:
                 self.refuse(node, "an assignment to this")
+        kinds = AUGMENTED.get(type(node.op))
+        if kinds is None:
+            self.refuse(node, "this sign")
         left = self.value(ast.copy_location(load, node.target))
         in_place = left.type == TENSOR or isinstance(left.type, ListType)
-        kind = AUGMENTED[type(node.op)][0 if in_place else 1]
+        kind = kinds[0 if in_place else 1]
         result = self.operator_value(kind, positional(left, self.value(node.value)), node)
         self._store(node.target, result, len(self.scope.block.nodes))
 
