@@ -1,0 +1,1 @@
+"""Types, the program graph, and the graph as source. Knows no torch, but for ``adopt.py``."""

@@ -11,7 +11,7 @@ Node kinds carry torch's names (``prim::If``, ``aten::add``). Inputs and outputs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -60,11 +60,6 @@ class Node:
     def add_input(self, value: Value) -> None:
         value.uses.append(Use(self, len(self.inputs)))
         self.inputs.append(value)
-
-    def replace_input(self, offset: int, value: Value) -> None:
-        self.inputs[offset].uses.remove(Use(self, offset))
-        value.uses.append(Use(self, offset))
-        self.inputs[offset] = value
 
     def drop_inputs(self) -> None:
         """Remove this node's uses of its inputs, before the node itself is removed."""
@@ -138,13 +133,6 @@ class Block:
         self.nodes.append(node)
         return node
 
-    def walk(self) -> Iterator[Node]:
-        """Every node of this block and of nested blocks, in order; fork bodies included."""
-        for node in self.nodes:
-            yield node
-            for block in nested_blocks(node):
-                yield from block.walk()
-
 
 def nested_blocks(node: Node) -> list[Block]:
     """The blocks of control flow, and the body of a fork or awaitable."""
@@ -191,13 +179,6 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<Function {self.qualified_name}>"
-
-
-def constant_of(value: Value) -> Any:
-    """The Python value of a constant; raises KeyError when ``value`` is computed."""
-    if not value.node.is_constant:
-        raise KeyError(value)
-    return value.node.attributes["value"]
 
 
 def is_constant_true(value: Value) -> bool:

@@ -207,7 +207,6 @@ SIMPLE_TYPES = {
         GENERATOR, INT, NONE, NUMBER, PYOBJECT, QSCHEME, QUANTIZER, STORAGE, STREAM, STRING, TENSOR,
     )
 }  # fmt: skip
-HANDLE_KINDS = ("Future", "Await", "RRef")
 
 Rename = Callable[[NamedType], str]
 

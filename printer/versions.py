@@ -10,7 +10,6 @@ from .graph import Node
 
 FIRST_VERSION = 1
 LOWEST_WRITTEN = 3
-HIGHEST_VERSION = 10
 # From this version on the record is called `.data/version`.
 FIRST_IN_DATA_FOLDER = 6
 

@@ -11,6 +11,9 @@ from frontend_support import OpenedArchive, calls_of, printed, torch_calls_of
 from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
 from tsarchive.printer.graph import Block
 
+# torch warns of quantized tensors, which some archives hold as constants.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
 FIXTURES = [path for path in sorted(ARCHIVES.glob("*.pt")) if not path.name.endswith(".io.pt")]
 REAL = sorted((CORPUS / "torchscript").glob("*")) if CORPUS.is_dir() else []
 

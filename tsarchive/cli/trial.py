@@ -16,7 +16,6 @@ from tsarchive.container import Container
 from tsarchive.jitter import RecordDifference, differences
 
 Step = Callable[[str], None]
-SIDES = {"tsarchive": TSARCHIVE, "torch_jit": TORCH_JIT}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Program graphs as Python functions and classes."""

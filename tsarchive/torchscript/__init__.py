@@ -1,0 +1,1 @@
+"""The TorchScript format: modules to records, and records to modules."""
