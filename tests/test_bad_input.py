@@ -74,6 +74,17 @@ def test_a_storage_that_is_too_short(records):
         tsarchive.load(packed(records))
 
 
+@pytest.mark.parametrize("name", ["data.pkl", "constants.pkl", "code/"])
+def test_a_damaged_record(name):
+    data = bytearray((ARCHIVES / "tensor_literals.pt").read_bytes())
+    with tsarchive.open(io.BytesIO(bytes(data))) as archive:
+        record = next(r for full, r in archive.records.items() if full.startswith(name))
+        data[record.offset + record.stored_size // 2] ^= 1
+    with pytest.raises(tsarchive.FormatError):
+        module = tsarchive.load(io.BytesIO(bytes(data)))
+        module(torch.ones(2))
+
+
 def test_a_state_dict(tmp_path):
     path = tmp_path / "weights.pt"
     torch.save({"weight": torch.ones(2)}, path)

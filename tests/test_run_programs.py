@@ -61,7 +61,7 @@ def statement(draw, depth: int, in_loop: bool) -> str:
                 text += f"else:\n{indented(draw(block(depth - 1, in_loop)))}"
             return text
         case "for":
-            bound = draw(st.sampled_from(("range(3)", "range(min(a, 3))", "range(1, 4)", "l")))
+            bound = draw(st.sampled_from(("range(3)", "range(min(a, 3))", "range(1, 4)", "l[:3]")))
             return f"for i in {bound}:\n{indented(draw(block(depth - 1, True)))}"
         case "while":
             body = f"turns += 1\n{draw(block(depth - 1, True))}"

@@ -72,7 +72,7 @@ class Importer:
         return (TableConstant(value), found) if found else (value, run_time_type(value))
 
     def _read(self, record: str, folder: str) -> Any:
-        value = loads(self.container.view(record), record=record)
+        value = loads(self.container.read(record), record=record)
         view = self.container.view
         tensors = TensorReader(lambda key: view(f"{folder}/{key}"), self.device, record)
         return _Unpickling(self, tensors, record).value(value)
