@@ -80,9 +80,9 @@ def test_a_damaged_record(name):
     with tsarchive.open(io.BytesIO(bytes(data))) as archive:
         record = next(r for full, r in archive.records.items() if full.startswith(name))
         data[record.offset + record.stored_size // 2] ^= 1
+    calls = torch.load(ARCHIVES / "tensor_literals.io.pt", weights_only=True)["forward"]
     with pytest.raises(tsarchive.FormatError):
-        module = tsarchive.load(io.BytesIO(bytes(data)))
-        module(torch.ones(2))
+        tsarchive.load(io.BytesIO(bytes(data)))(*calls[0]["args"])
 
 
 def test_a_state_dict(tmp_path):

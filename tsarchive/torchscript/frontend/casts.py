@@ -106,6 +106,7 @@ class Casts(Environment):
         """A tuple; one of constants that need no table is a constant itself."""
         if type_ is None:
             type_ = TupleType(tuple(element.value.type for element in elements))
+            self.checked(type_)
         nodes = [element.value.node for element in elements]
         if all(node.is_constant and is_plain(node.attributes["value"]) for node in nodes):
             return self.constant(tuple(node.attributes["value"] for node in nodes), type_)

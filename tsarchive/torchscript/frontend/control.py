@@ -46,6 +46,7 @@ class FunctionCompiler(Conditions, Statements):
     def constant_of(self, node: ast.expr, type_: Type) -> Any:
         """The value of a constant expression: a class constant or the default of a parameter."""
         self.enter(Frame(None))
+        self.statement = node
         given = self.value(node, type_)
         converted = self.convert(given, type_)
         if converted is None:
@@ -69,6 +70,7 @@ class FunctionCompiler(Conditions, Statements):
         last = body[-1]
         is_return = isinstance(last, ast.Return)
         self.block(body[:-1] if is_return else body)
+        self.statement = last
         if isinstance(last, ast.Return) and last.value is not None:
             given = self.value(last.value, declared)
         else:

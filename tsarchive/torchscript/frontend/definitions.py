@@ -161,7 +161,12 @@ class _ClassReader:
             if line.annotation is None or self.parts.methods:
                 raise self.piece.fail("a NamedTuple holds annotated fields only", line.number)
             fields[line.name] = self._type(line.annotation, line)
-        return TupleType(tuple(fields.values()), self.name, tuple(fields))
+        type_ = TupleType(tuple(fields.values()), self.name, tuple(fields))
+        try:
+            self.importer.sizes.checked(type_)
+        except SourceError as error:
+            raise self.piece.fail(error.message) from None
+        return type_
 
     def interface(self) -> InterfaceType:
         interface = InterfaceType(self.name, is_module=self.parts.base == "ModuleInterface")

@@ -147,6 +147,7 @@ class Environment:
         self.record = record
         self.line_offset = line_offset
         self.text = text
+        self.statement: ast.AST = ast.Pass()
         self.frame = Frame(None)
         self.scope = Scope(self.frame, self.frame.body)
 
@@ -207,13 +208,21 @@ class Environment:
         if not values:
             return self.constant((), TupleType(()))
         type_ = TupleType(tuple(value.type for value in values), None, names)
-        return typed(self.append("prim::TupleConstruct", values, type_).output)
+        return typed(self.append("prim::TupleConstruct", values, self.checked(type_)).output)
 
     def none(self) -> Typed:
         return self.constant(None, NONE)
 
     def list_of(self, element: Type, values: Sequence[Value]) -> Typed:
-        return typed(self.append("prim::ListConstruct", values, ListType(element)).output)
+        type_ = self.checked(ListType(element))
+        return typed(self.append("prim::ListConstruct", values, type_).output)
+
+    def checked(self, type_: Type) -> Type:
+        """A type that the current statement makes, unless it is too large."""
+        try:
+            return self.importer.sizes.checked(type_)
+        except SourceError as error:
+            raise self.locate(error, self.statement) from None
 
 
 def shorten(text: str, limit: int = 80) -> str:

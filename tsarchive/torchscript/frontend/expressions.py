@@ -81,7 +81,7 @@ class Expressions(Attributes, Builtins):
     def type_of(self, node: ast.expr) -> Type:
         """The type that an annotation writes."""
         try:
-            return type_of_expression(node, self.importer.resolve_type)
+            return self.importer.sizes.checked(type_of_expression(node, self.importer.resolve_type))
         except SourceError as error:
             raise self.locate(error, node) from error.__cause__
 

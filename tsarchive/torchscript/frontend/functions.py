@@ -78,7 +78,8 @@ class FunctionReader:
 
     def _type(self, node: ast.expr) -> Type:
         try:
-            return type_of_expression(node, self.importer.resolve_type)
+            type_ = type_of_expression(node, self.importer.resolve_type)
+            return self.importer.sizes.checked(type_)
         except SourceError as error:
             raise self._located(error, node) from error.__cause__
 
@@ -112,6 +113,7 @@ class FunctionReader:
             return Argument(parameter.arg, TENSOR)
         try:
             type_, repeat = parameter_type(parameter.annotation, self.importer.resolve_type)
+            self.importer.sizes.checked(type_)
         except SourceError as error:
             raise self._located(error, parameter) from error.__cause__
         value = NO_DEFAULT

@@ -19,6 +19,7 @@ from tsarchive.printer.types import (
 )
 
 from .definitions import define
+from .sizes import TypeSizes
 from .splitting import Piece, split_record
 from .syntax import bounded
 from .upgraders import Candidate, candidates
@@ -55,6 +56,7 @@ class CodeImporter:
         self._early: dict[str, NamedType] = {}
         self._importing: set[str] = set()
         self._types: dict[str, Type] = {}
+        self.sizes = TypeSizes()
         self._candidates: dict[tuple[str, int | None], tuple[Candidate, ...]] = {}
 
     def find(self, qualified_name: str) -> NamedType | None:
@@ -94,7 +96,8 @@ class CodeImporter:
         """The type that an annotation or a type tag writes."""
         found = self._types.get(text)
         if found is None:
-            found = self._types[text] = parse_type(text, self.resolve_type)
+            found = self.sizes.checked(parse_type(text, self.resolve_type))
+            self._types[text] = found
         return found
 
     def definitions(self, record: str) -> list[str]:

@@ -57,7 +57,7 @@ class Literals(Calls):
             self._check(node, key.type, type_.key, "a key")
             self._check(node, value.type, type_.value, "a value")
         inputs = [part.value for pair in zip(keys, values, strict=True) for part in pair]
-        return typed(self.append("prim::DictConstruct", inputs, type_).output)
+        return typed(self.append("prim::DictConstruct", inputs, self.checked(type_)).output)
 
     def _inferred_dict(self, keys: Sequence[Typed], values: Sequence[Type]) -> DictType:
         if not keys:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tsarchive.errors import SourceError
 
-from .syntax import parse_statements
+from .syntax import parse_statements, segment
 
 _MULTILINE_TOKEN = re.compile(r'"""|\'\'\'|\\\n')
 _DEFINITION = re.compile(r"^(?:class|def) +(\w+)", re.MULTILINE)
@@ -68,7 +68,7 @@ class Piece:
 
 def split_record(text: str, record: str) -> dict[str, Piece]:
     """The definitions of a code record by name, in file order. Raises SourceError."""
-    text = _IGNORED_LINE.sub("", text)
+    text = _IGNORED_LINE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     if _MULTILINE_TOKEN.search(text) or _OTHER_TOP_LEVEL.search(text):
         pieces = list(_split_tree(text, record))
     else:
@@ -193,17 +193,13 @@ def _line_of(piece: Piece, statement: ast.stmt) -> Line:
     number = piece.line_offset + statement.lineno
     match statement:
         case ast.AnnAssign(ast.Name(name), annotation, value):
-            text = None if value is None else _segment(piece, value)
-            return Line(number, name, _segment(piece, annotation), text)
+            text = None if value is None else segment(piece.text, value)
+            return Line(number, name, segment(piece.text, annotation), text)
         case ast.Assign([ast.Name(name)], value):
-            return Line(number, name, None, _segment(piece, value))
+            return Line(number, name, None, segment(piece.text, value))
         case ast.Assign(
             [ast.Subscript(ast.Name("__annotations__"), ast.Constant(str() as name))], value
         ):
-            return Line(number, name, None, _segment(piece, value), quoted=True)
+            return Line(number, name, None, segment(piece.text, value), quoted=True)
     shown = piece.text.split("\n")[statement.lineno - 1].strip()
     raise piece.fail(f"a class body cannot hold {shown!r}", number)
-
-
-def _segment(piece: Piece, node: ast.expr) -> str:
-    return ast.get_source_segment(piece.text, node) or ast.unparse(node)

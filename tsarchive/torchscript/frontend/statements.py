@@ -31,6 +31,7 @@ class Statements(Expressions):
 
     def block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
+            self.statement = statement
             handler = self.handlers.get(type(statement))
             if handler is None:
                 self.refuse(statement, f"a statement {type(statement).__name__}")

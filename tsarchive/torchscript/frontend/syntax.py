@@ -125,12 +125,20 @@ def _check_escapes(text: str, record: str, first_line: int) -> None:
             raise SourceError(f"unknown escape {match[0]!r} in a string", record=record, line=line)
 
 
+def segment(text: str, node: ast.expr) -> str:
+    """The part of ``text`` that an expression parsed from it stands in."""
+    # Columns are counted in bytes.
+    lines = text.encode().split(b"\n")[node.lineno - 1 : node.end_lineno]
+    lines[-1] = lines[-1][: node.end_col_offset]
+    lines[0] = lines[0][node.col_offset :]
+    return b"\n".join(lines).decode()
+
+
 def string_value(node: ast.Constant, text: str) -> str:
     """The value of a string literal in ``text``: escapes stand for bytes of UTF-8."""
     if str(node.value).isascii():
         return str(node.value)
-    segment = ast.get_source_segment(text, node) or ""
-    parts = [match[2] for match in _STRING.finditer(segment.encode())]
+    parts = [match[2] for match in _STRING.finditer(segment(text, node).encode())]
     return b"".join(map(_unescaped, parts)).decode("utf-8", "surrogateescape")
 
 
