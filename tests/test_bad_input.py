@@ -76,11 +76,11 @@ def test_a_storage_that_is_too_short(records):
 
 @pytest.mark.parametrize("name", ["data.pkl", "constants.pkl", "code/"])
 def test_a_damaged_record(name):
-    data = bytearray((ARCHIVES / "tensor_literals.pt").read_bytes())
+    data = bytearray((ARCHIVES / "trace_numbers.pt").read_bytes())
     with tsarchive.open(io.BytesIO(bytes(data))) as archive:
         record = next(r for full, r in archive.records.items() if full.startswith(name))
         data[record.offset + record.stored_size // 2] ^= 1
-    calls = torch.load(ARCHIVES / "tensor_literals.io.pt", weights_only=True)["forward"]
+    calls = torch.load(ARCHIVES / "trace_numbers.io.pt", weights_only=True)["forward"]
     with pytest.raises(tsarchive.FormatError):
         tsarchive.load(io.BytesIO(bytes(data)))(*calls[0]["args"])
 
