@@ -15,10 +15,15 @@ from tsarchive.errors import SourceError
 
 from .subtyping import union_of
 from .types import (
+    ANY,
+    BOOL,
+    COMPLEX,
+    DEVICE,
     FLOAT,
     INT,
     NONE,
     SIMPLE_TYPES,
+    STRING,
     TENSOR,
     DictType,
     HandleType,
@@ -43,6 +48,7 @@ _BASE_NAMES: dict[str, Type] = {
     **{f"torch.{name}": TENSOR for name in _TENSOR_NAMES},
     "None": NONE,
 }
+DICT_KEYS = frozenset({ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, STRING, TENSOR})
 _HANDLES = {
     "Future": "Future", "torch.jit.Future": "Future", "Await": "Await",
     "torch.jit._Await": "Await", "RRef": "RRef",
@@ -119,6 +125,8 @@ def _constructed(name: str, index: ast.expr, resolve: Resolve) -> Type:
     if name == "Union" and parts:
         return union_of(parts)
     if name in ("Dict", "dict") and len(parts) == 2:
+        if parts[0] not in DICT_KEYS:
+            raise _refused(index, "a dict cannot have keys of this type")
         return DictType(*parts)
     single = _SINGLE.get(name)
     if single is not None and len(parts) == 1:

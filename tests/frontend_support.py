@@ -13,7 +13,7 @@ import torch
 
 import tsarchive
 from tsarchive.printer.definitions import Definitions
-from tsarchive.printer.graph import Block, Function, Node
+from tsarchive.printer.graph import Block, Function, Node, Value, nested_blocks
 from tsarchive.printer.literals import Literals
 from tsarchive.printer.types import TENSOR, ClassType, FunctionType, Type, own_name
 from tsarchive.printer.values import TableConstant
@@ -87,13 +87,27 @@ def graph_of(text: str, name: str = "f") -> Block:
     return function_of(text, name).graph
 
 
+def walk(block: Block) -> Iterator[Node]:
+    """Every node of a block and of those nested in it, in order; bodies of forks included."""
+    for node in block.nodes:
+        yield node
+        for inner in nested_blocks(node):
+            yield from walk(inner)
+
+
 def kinds(block: Block) -> list[str]:
     """The kinds of all nodes but constants, in order."""
-    return [node.kind for node in block.walk() if not node.is_constant]
+    return [node.kind for node in walk(block) if not node.is_constant]
+
+
+def constant_of(value: Value) -> Any:
+    """The Python value of a constant."""
+    assert value.node.is_constant
+    return value.node.attributes["value"]
 
 
 def only(block: Block, kind: str) -> Node:
-    (node,) = [node for node in block.walk() if node.kind == kind]
+    (node,) = [node for node in walk(block) if node.kind == kind]
     return node
 
 
@@ -196,7 +210,7 @@ REWRITTEN = {
 def calls_of(block: Block) -> Counter:
     """The overloads that a graph calls, how often each."""
     found: Counter = Counter()
-    for node in block.walk():
+    for node in walk(block):
         if node.schema is not None:
             found[REWRITTEN.get(node.schema.full_name, node.schema.full_name)] += 1
         elif node.kind in CALLS:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 from conftest import ARCHIVES, CORPUS
-from frontend_support import OpenedArchive, calls_of, printed, torch_calls_of
+from frontend_support import OpenedArchive, calls_of, printed, torch_calls_of, walk
 
 from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
 from tsarchive.printer.graph import Block
@@ -29,7 +29,7 @@ def torch_functions(path):
 
 
 def is_upgraded(block: Block) -> bool:
-    return any("upgrader" in node.attributes for node in block.walk())
+    return any("upgrader" in node.attributes for node in walk(block))
 
 
 def check_overloads(path) -> None:

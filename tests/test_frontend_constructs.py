@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from frontend_support import function_of, importer_of, kinds, only, reprinted
+from frontend_support import constant_of, function_of, importer_of, kinds, only, reprinted, walk
 
-from tsarchive.printer.graph import MAX_TRIP_COUNT, constant_of
+from tsarchive.printer.graph import MAX_TRIP_COUNT
 from tsarchive.printer.types import (
     ANY,
     BOOL,
@@ -268,7 +268,7 @@ def test_types_of_expressions(expression, type_):
 
 def test_equal_constants_are_one_node():
     graph = graph_of("return (torch.add(x, 1), torch.add(x, 1.), torch.mul(x, 1))")
-    ones = [node for node in graph.walk() if node.is_constant and constant_of(node.output) == 1]
+    ones = [node for node in walk(graph) if node.is_constant and constant_of(node.output) == 1]
     assert sorted(type(constant_of(node.output)).__name__ for node in ones) == ["float", "int"]
     assert all(node.is_constant for node in graph.nodes[: len(ones)])
 

@@ -118,6 +118,7 @@ STATEMENTS = [
     ("y, z = i", "cannot be unpacked"),
     ("y, z = 1, 2, 3", "3 values for 2 names"),
     ("y = {1: 2, 'a': 3}", "a key of type str"),
+    ("y = {[1]: 2}", "keys of type List"),
     ("y = annotate(List[int], ['a'])", "an element of type str"),
     ("with i:\n    pass", "no __enter__"),
     ("with c:\n    pass", "no __enter__"),
@@ -214,6 +215,39 @@ def test_definitions_that_cannot_be_imported(text, message):
     with pytest.raises(SourceError, match=message) as caught:
         everything(text)
     assert caught.value.record == "code/__torch__.py"
+
+
+def doubling(first: str, step: str) -> str:
+    """A body that makes a type of 2**60 parts."""
+    lines = [f"t0 = {first}", *(step.format(n, n + 1) for n in range(60))]
+    return "".join(f"  {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x: int) -> int:\n" + doubling("(1, 2)", "t{1} = (t{0}, t{0})") + "  return x\n",
+        "def f(x: int) -> int:\n" + doubling("(x, x)", "t{1} = (t{0}, t{0})") + "  return x\n",
+        "def f(x: int) -> int:\n" + doubling("[x]", "t{1} = [t{0}, [t{0}]]") + "  return x\n",
+        "def f(x: int) -> int:\n" + doubling("x", "t{1} = {{1: (t{0}, t{0})}}") + "  return x\n",
+        "class C0(NamedTuple):\n  x : int\n"
+        + "".join(
+            f"class C{n + 1}(NamedTuple):\n  x : __torch__.C{n}\n  y : __torch__.C{n}\n"
+            for n in range(60)
+        ),
+        "def f(x: "
+        + "Tuple[" * 40
+        + "int"
+        + ", int]" * 40
+        + ", y: Tuple["
+        + "int, " * 20_000
+        + "int]) -> int:\n  return 1\n",
+    ],
+    ids=["constants", "tuples", "lists", "dicts", "named tuples", "annotation"],
+)
+def test_types_do_not_grow_without_bound(text):
+    with pytest.raises(SourceError, match="more than 10000 parts"):
+        everything(text)
 
 
 def test_a_chain_of_classes_is_bounded():

@@ -7,6 +7,7 @@ import torch
 from frontend_support import (
     RECORD,
     calls_of,
+    constant_of,
     graph_of,
     method_text,
     only,
@@ -15,7 +16,6 @@ from frontend_support import (
 )
 
 from tsarchive.errors import SourceError, UnknownOperatorError
-from tsarchive.printer.graph import constant_of
 from tsarchive.printer.schema import parse_schema
 from tsarchive.printer.types import FLOAT, INT, STRING, TENSOR, ListType, OptionalType
 from tsarchive.torchscript.frontend.matching import BLOCKED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from frontend_support import function_of, importer_of, only, reprinted
+from frontend_support import function_of, importer_of, only, reprinted, walk
 
 from tsarchive.errors import SourceError, UnknownClassError
 from tsarchive.printer.types import INT, TENSOR, ClassType, FunctionType
@@ -61,7 +61,7 @@ def shape_of(text):
     for name in importer.definitions("code/__torch__.py"):
         named = importer.find(name)
         if isinstance(named, FunctionType):
-            found[name] = [node.kind for node in named.function.graph.walk()]
+            found[name] = [node.kind for node in walk(named.function.graph)]
             continue
         assert isinstance(named, ClassType)
         found[name] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from frontend_support import function_of, importer_of, method_text, torch_functions_of
+from frontend_support import function_of, importer_of, method_text, torch_functions_of, walk
 
 from tsarchive.errors import UnknownOperatorError
 from tsarchive.printer.schema import parse_schema
@@ -49,7 +49,7 @@ CALLS = [
 
 def upgraders_of(text: str, name: str, version: int) -> list[str]:
     graph = function_of(text, name, version=version).graph
-    return [node.attributes["upgrader"] for node in graph.walk() if "upgrader" in node.attributes]
+    return [node.attributes["upgrader"] for node in walk(graph) if "upgrader" in node.attributes]
 
 
 @pytest.mark.parametrize(("call", "upgrader", "last"), CALLS)
@@ -92,4 +92,4 @@ def test_hooks_mean_the_current_operator():
         "  def f(", '  __forward_hooks__ = ["f", ]\n  def f('
     )
     (hook,) = importer_of(text, version=1).find_class("__torch__.M").forward_hooks
-    assert not any("upgrader" in node.attributes for node in hook.graph.walk())
+    assert not any("upgrader" in node.attributes for node in walk(hook.graph))

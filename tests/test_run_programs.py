@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from running import check_same, ours, scripted
+from running import check_same, ours, outcome, scripted
 
 INTS = ("a", "b", "n")
 SMALL = st.integers(-3, 4)
@@ -65,7 +65,7 @@ def statement(draw, depth: int, in_loop: bool) -> str:
             return f"for i in {bound}:\n{indented(draw(block(depth - 1, True)))}"
         case "while":
             body = f"turns += 1\n{draw(block(depth - 1, True))}"
-            return f"while turns < 4 and {draw(condition())}:\n{indented(body)}"
+            return f"while turns < 4 and ({draw(condition())}):\n{indented(body)}"
         case "return":
             return f"if {draw(condition())}:\n    return a, x, t, l\n"
         case "break" | "continue" as word:
@@ -88,4 +88,7 @@ def f(a: int, b: int, x: float, t: Tensor) -> Tuple[int, float, Tensor, List[int
     theirs = scripted(text)
     mine = ours(theirs)
     for a, b in ((0, 1), (2, -1), (3, 3)):
-        check_same(theirs, mine, a, b, 1.5, torch.tensor([1.0, 2.0]))
+        arguments = (a, b, 1.5, torch.tensor([1.0, 2.0]))
+        # A fault of torch's optimiser, in correct programs.
+        assume("IValue is not a Scalar" not in str(outcome(theirs, *arguments)[1]))
+        check_same(theirs, mine, *arguments)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsarchive.errors import SourceError
-from tsarchive.printer.typeparse import ParameterType, parameter_type, parse_type
+from tsarchive.printer.typeparse import DICT_KEYS, ParameterType, parameter_type, parse_type
 from tsarchive.printer.types import (
     ANY,
     ANY_LIST,
@@ -100,6 +100,7 @@ def test_text_to_type(text, expected):
         "List[int, int]",
         "Optional[()]",
         "Dict[int]",
+        "Dict[List[int], int]",
         "Union[()]",
         "Sequence[int]",
         "int[3]",
@@ -158,7 +159,9 @@ types = st.recursive(
         inner.filter(lambda type_: type_ != NONE).map(
             lambda type_: type_ if isinstance(type_, OptionalType) else OptionalType(type_)
         ),
-        st.tuples(inner, inner).map(lambda pair: DictType(*pair)),
+        st.tuples(st.sampled_from(sorted(DICT_KEYS, key=annotation)), inner).map(
+            lambda pair: DictType(*pair)
+        ),
         st.lists(inner, max_size=3).map(lambda parts: TupleType(tuple(parts))),
         inner.map(lambda type_: HandleType("Future", type_)),
     ),

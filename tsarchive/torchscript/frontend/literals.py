@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from tsarchive.printer.subtyping import flat_members, is_subtype, unify_all
+from tsarchive.printer.typeparse import DICT_KEYS
 from tsarchive.printer.types import STRING, TENSOR, DictType, ListType, Type
 
 from .calls import Calls
@@ -51,6 +52,8 @@ class Literals(Calls):
     def dict_literal(
         self, node: ast.Dict, keys: Sequence[Typed], values: Sequence[Typed], hint: Type | None
     ) -> Typed:
+        if keys and keys[0].type not in DICT_KEYS:
+            raise self.error(node, f"a dict cannot have keys of type {shown(keys[0].type)}")
         types = [value.type for value in values]
         type_ = dict_hint(hint, types) or self._inferred_dict(keys, types)
         for key, value in zip(keys, values, strict=True):
