@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import inspect
+import itertools
 from typing import (  # the types of the scripted functions
     Any,
     NamedTuple,
@@ -17,6 +18,10 @@ from comparing import equal
 from running import ours, outcome, scripted
 
 from tsarchive.errors import CallError
+from tsarchive.printer.schema import NO_DEFAULT, Argument, FunctionSchema
+from tsarchive.printer.types import INT
+from tsarchive.run.boundary import Signature
+from tsarchive.run.classes import Classes
 
 
 class Point(NamedTuple):
@@ -168,3 +173,21 @@ def test_a_named_tuple_comes_back_as_one():
     result = ours(torch.jit.script(of_point))((torch.ones(1), 3))
     assert type(result).__name__ == "Point"
     assert (result._fields, result.y) == (("x", "y"), 3)
+
+
+ODD_ARGUMENTS = [
+    (["class", "class_", "é", "ü", "x"], [], "(class_, class__, _, __, x)"),
+    (["a", "b", "c"], [1, NO_DEFAULT, 3], "(a, b, c=3)"),
+]
+
+
+@pytest.mark.parametrize(("names", "defaults", "shown"), ODD_ARGUMENTS)
+def test_signatures_that_python_could_not_write(names, defaults, shown):
+    arguments = itertools.zip_longest(names, defaults, fillvalue=NO_DEFAULT)
+    schema = FunctionSchema(
+        "f", "", tuple(Argument(name, INT, default) for name, default in arguments), ()
+    )
+    signature = Signature("f", schema, Classes(), is_method=False)
+    assert str(signature.shown()) == shown
+    given = dict(zip(names, range(len(names)), strict=True))
+    assert signature.bind((), given) == list(given.values())

@@ -13,6 +13,10 @@ OPERANDS = (
 )  # fmt: skip
 
 
+# Both forms of a choice are meant.
+# ruff: noqa: SIM108
+
+
 @torch.jit.script
 def in_branches(x, c):
     if x.sum() > 0:
@@ -84,7 +88,7 @@ def uses(constant):
 
 
 @pytest.mark.parametrize("use", uses(torch.tensor))
-@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:ComplexHalf")
 def test_results_have_the_dtypes_of_torch(use):
     compared = 0
     for dtype in DTYPES:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import keyword
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -27,6 +27,8 @@ from .modules import takes_internal_call
 if TYPE_CHECKING:
     from .classes import Classes
 
+
+__all__ = ["PublicMethod", "Signature", "public_function", "public_method"]
 
 _MISSING: Final = object()
 
@@ -93,19 +95,28 @@ class Signature:
             ) from error
 
     def shown(self) -> inspect.Signature:
-        """The signature as ``inspect`` and ``help`` show it."""
-        own = [_parameter("self", _MISSING)] if self.is_method else []
-        names = (argument.name for argument in self.arguments)
-        return inspect.Signature([*own, *map(_parameter, names, self._defaults)])
+        """The signature as ``inspect`` and ``help`` show it: names and defaults fit for Python."""
+        names = ["self"] if self.is_method else []
+        defaults = [_MISSING] * len(names) + self._defaults
+        for argument in self.arguments:
+            names.append(_fitting(argument.name, names))
+        required = [default is _MISSING for default in defaults]
+        parameters = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=inspect.Parameter.empty if any(required[position:]) else default,
+            )
+            for position, (name, default) in enumerate(zip(names, defaults, strict=True))
+        ]
+        return inspect.Signature(parameters)
 
 
-def _parameter(name: str, default: Any) -> inspect.Parameter:
-    shown = f"{name}_" if keyword.iskeyword(name) else to_identifier(name)
-    return inspect.Parameter(
-        shown,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        default=inspect.Parameter.empty if default is _MISSING else default,
-    )
+def _fitting(name: str, taken: Container[str]) -> str:
+    found = to_identifier(name)
+    while keyword.iskeyword(found) or found in taken:
+        found += "_"
+    return found
 
 
 def public_function(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:

@@ -82,9 +82,10 @@ def _compile(generated: GeneratedSource, function: Function) -> Callable[..., An
 
 def _register_source(text: str, qualified_name: str) -> str:
     """A file name for generated source that is in use once, and shows it in tracebacks."""
-    filename = f"<tsarchive {qualified_name}>"
+    shown = ascii(qualified_name)[1:-1]
+    filename = f"<tsarchive {shown}>"
     while filename in linecache.cache:
-        filename = f"<tsarchive {qualified_name} #{next(_numbers)}>"
+        filename = f"<tsarchive {shown} #{next(_numbers)}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return filename
 
