@@ -3,13 +3,15 @@
 The only file of the project that touches torch.jit and the bindings behind it. Everything it
 returns is made of this package's own types and graphs; tensors stay torch tensors.
 
-torch prints a class with its own printer when asked for ``.code``; that text is read here for
-two facts that no other binding gives: attribute names in slot order and the order of constants.
+torch prints a class with its own printer when asked for ``.code``; its header is read for what no
+other binding gives: attribute names in slot order, their flags, and the order of constants.
 """
 
 from __future__ import annotations
 
 import enum
+import sys
+import types
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -18,6 +20,7 @@ import torch
 
 from tsarchive.errors import SaveError
 
+from .entry_points import BINDINGS, MODULES
 from .getstate import held_by_native, held_elements
 from .graph import Block, Function, Value
 from .header import field_names, read_header
@@ -73,6 +76,8 @@ class Adopter:
         self._ranges = RangeReader()
         self._sharing = Sharing()
         self._torch_types: dict[ClassType, Any] = {}
+        self._from_file: set[str] = set()
+        self._owner = ""
 
     # --- types ---
 
@@ -113,6 +118,8 @@ class Adopter:
         if class_.is_native:
             self._native_class(type_, class_)
         else:
+            if not _is_of_this_process(type_, name):
+                self._from_file.add(name)
             self._fill_class(type_, class_, torch._C._create_module_with_type(type_))
         return class_
 
@@ -128,7 +135,13 @@ class Adopter:
     def _fill_class(self, type_: Any, class_: ClassType, empty: Any) -> None:
         header = read_header(empty.code)
         class_.is_module = header.is_module
-        for name, slot_type in zip(header.attributes, type_.containedTypes(), strict=True):
+        slot_types = type_.containedTypes()
+        if len(slot_types) != len(header.attributes):
+            raise SaveError(
+                f"an attribute name of {class_.qualified_name} cannot be written",
+                hint="Names of attributes must not contain line breaks",
+            )
+        for name, slot_type in zip(header.attributes, slot_types, strict=True):
             flags = (name in header.parameters, name in header.buffers)
             class_.attributes[name] = Attribute(name, self.type(slot_type), *flags)
         if header.constants:
@@ -168,7 +181,7 @@ class Adopter:
     def _enum(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> EnumType:
         ours = EnumType(name, self.type(type_.containedTypes()[0]))
         known.append((type_, ours))
-        for member in _python_enum(name):
+        for member in _python_enum(name, type_):
             ours.members[member.name] = member.value
         return ours
 
@@ -206,8 +219,9 @@ class Adopter:
     def _free_function(self, name: str) -> Function:
         known = self._functions.get(name)
         if known is None:
+            # A function of this process may have the name of a file's function, and differ.
             script = torch.jit._state._python_cu.find_function(name)
-            if script is None:
+            if script is None or self._owner in self._from_file:
                 raise SaveError(
                     f"the function {name} cannot be reached from Python",
                     hint="torch.jit.load hides the functions of a file: load it with tsarchive",
@@ -216,7 +230,11 @@ class Adopter:
         return known
 
     def _graph(self, graph: Any, function: str) -> Block:
-        return GraphCopy(self, self._ranges, function).block(graph, Block())
+        outer, self._owner = self._owner, function.rpartition(".")[0]
+        try:
+            return GraphCopy(self, self._ranges, function).block(graph, Block())
+        finally:
+            self._owner = outer
 
     def constant(self, node: Any) -> Any:
         """The value of a prim::Constant node that is not a function."""
@@ -381,15 +399,22 @@ def _is_module_interface(type_: Any) -> bool:
     return True
 
 
-def _python_enum(qualified_name: str) -> type[enum.Enum]:
+def _is_of_this_process(type_: Any, name: str) -> bool:
+    """Whether a class was compiled here; torch.jit.load keeps classes of files apart."""
+    known: Any = torch.jit._state._python_cu.get_class(name)
+    return known is not None and bool(known == type_)
+
+
+def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum]:
     """The Python class of a scripted enum; no binding lists the members."""
-    found = torch.jit._state._name_to_pyclass.get(qualified_name)
-    if found is None:
+    found: Any = torch.jit._state._name_to_pyclass.get(qualified_name)
+    if found is None or torch._C._jit_try_infer_type(next(iter(found))).type() != type_:
         raise SaveError(
             f"the members of the enum {qualified_name} cannot be read",
             hint="Import the Python class of the enum, or load the file with tsarchive",
         )
-    return found
+    members: type[enum.Enum] = found
+    return members
 
 
 def adopt_module(module: Any) -> ObjectValue:
@@ -440,12 +465,6 @@ def adopt_traced(module: Any) -> dict[str, list[Any]]:
 
 # --- for comparison: what `tsarchive demo` shows beside its own figures ---
 
-_ENTRY_POINTS = (
-    "import_ir_module", "import_ir_module_from_buffer", "_jit_script_compile",
-    "_create_function_from_trace", "_create_method_from_trace", "_jit_script_class_compile",
-    "_jit_script_interface_compile", "CompilationUnit", "_import_ir_module_from_package",
-)  # fmt: skip
-
 
 def script(module: torch.nn.Module) -> Any:
     """Compile ``module`` with torch.jit, so that there is something to save."""
@@ -468,9 +487,13 @@ def forbid_torch_jit() -> None:
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("torch.jit is disabled in this process")
 
-    for name, value in vars(torch.jit).items():
-        if callable(value) and not isinstance(value, type) and not name.startswith("__"):
-            setattr(torch.jit, name, refuse)
-    for name in _ENTRY_POINTS:
+    for part in MODULES:
+        module = sys.modules.get(f"torch.jit{part}")
+        for name, value in list(vars(module).items()) if module else ():
+            if isinstance(value, types.FunctionType) and value.__module__.startswith("torch.jit"):
+                setattr(module, name, refuse)
+    torch.jit.CompilationUnit = refuse
+    torch.jit.ScriptModule.__init__ = refuse  # type: ignore[method-assign]
+    for name in BINDINGS:
         if hasattr(torch._C, name):
             setattr(torch._C, name, refuse)

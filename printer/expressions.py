@@ -144,6 +144,11 @@ class Expressions:
     def _get_attr(self, node: Node) -> TaggedText:
         if is_identifier(node.name):
             return self.build(self.use(node.input), f".{node.name}")
+        if not node.name.isascii():
+            raise SaveError(
+                f"the attribute name {node.name!r} has no form that torch.jit reads back",
+                hint="Give the attribute an ASCII name",
+            )
         return self.build("getattr(", self.use(node.input), f", {string_text(node.name)})")
 
     def _call_function(self, node: Node) -> TaggedText:

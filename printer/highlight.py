@@ -34,6 +34,7 @@ _HEADER = re.compile(r'  File "(.*)", line (\d+)\n', re.DOTALL)
 _MARK = re.compile(r" *~+(?: <--- HERE)?")
 _FRAME = re.compile(r"(.*)\((\d+)\): ")
 _SERIALIZED = "Serialized "
+_LONGEST_NUMBER = 60
 _GENERATED = (".__len__", ".__contains__")
 _LAST_NUMBER = re.compile(r"(?<![\w.])[\d.][\w.]*(?:[eE][-+]\d+)?$")
 
@@ -111,8 +112,10 @@ def _end_of_number(line: str, marked: int) -> int:
 
     Behind the end of a line that cannot be shown.
     """
-    number = _LAST_NUMBER.search(line)
-    if number is None or marked < len(line):
+    if marked < len(line):
+        return 0
+    number = _LAST_NUMBER.search(line, max(0, len(line) - _LONGEST_NUMBER))
+    if number is None:
         return 0
     try:
         return number.start() + len(str(ast.literal_eval(number[0])))

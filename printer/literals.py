@@ -50,7 +50,7 @@ def float_text(value: float) -> str:
         return "-0." if math.copysign(1, value) < 0 else "0."
     if _is_short(value) and abs(value) < 1e10:
         return f"{int(value)}."
-    return f"{value:.17g}"
+    return _general(value)
 
 
 def part_text(value: float) -> str:
@@ -59,6 +59,13 @@ def part_text(value: float) -> str:
         return "0."
     if _is_short(value) and -(2.0**63) <= value < 2.0**63:
         return f"{int(value)}."
+    return _general(value)
+
+
+def _general(value: float) -> str:
+    """C's ``%.17g``, which shows the sign of a nan as well."""
+    if math.isnan(value):
+        return "-nan" if math.copysign(1, value) < 0 else "nan"
     return f"{value:.17g}"
 
 

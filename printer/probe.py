@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tsarchive.errors import SaveError
+
 # Which earlier value each value is the same object as; its own position when there is none.
 FIRST_SAME = """
 def first_same(values: List[Any]) -> List[int]:
@@ -118,4 +120,10 @@ class Probe:
     def _run(self, graph: Any, result: Any, places: Sequence[Place]) -> Any:
         graph.registerOutput(result)
         function = self._bindings._create_function_from_graph("probe", graph)
-        return function(*dict.fromkeys(place.module for place in places))
+        try:
+            return function(*dict.fromkeys(place.module for place in places))
+        except RuntimeError as error:
+            raise SaveError(
+                "a value of the module cannot be read from Python",
+                hint="Import the Python classes it uses, or load the file with tsarchive",
+            ) from error

@@ -136,8 +136,7 @@ def example(type_: Any, tensor: MakeTensor) -> Any:
 
 
 def call(module: Any, method: str, arguments: list[Any]) -> Any:
-    """Call with a fixed seed, without gradients; the arguments are copied."""
+    """Call with a fixed seed; the arguments are copied."""
     torch.manual_seed(0)
-    with torch.no_grad():
-        function = module if method == "forward" else getattr(module, method)
-        return function(*copy.deepcopy(arguments))
+    function = module if method == "forward" else getattr(module, method)
+    return function(*copy.deepcopy(arguments))

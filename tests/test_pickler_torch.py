@@ -85,13 +85,17 @@ def storage_tensor(key, sizes, kind="Float", **options):
 
 
 def linear(weight, bias):
-    return module("torch.nn.modules.linear.Linear", {"weight": weight, "bias": bias} | FLAGS)
+    return module("test_pickler_torch.OwnLinear", {"weight": weight, "bias": bias} | FLAGS)
+
+
+class OwnLinear(torch.nn.Linear):
+    """Compiled nowhere else, so its name is never mangled."""
 
 
 class OneLinear(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.l = torch.nn.Linear(2, 2)
+        self.l = OwnLinear(2, 2)
 
     def forward(self, x):
         return self.l(x)
@@ -107,7 +111,7 @@ class Tied(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.a = torch.nn.Linear(2, 2)
+        self.a = OwnLinear(2, 2)
         self.b = self.a
         self.register_buffer("t", torch.zeros(6))
         self.register_buffer("same", self.t)

@@ -54,8 +54,11 @@ def require_torchscript(kind: str, names: Collection[str]) -> None:
     if kind == TORCHSCRIPT:
         return
     missing = "constants.pkl" if "data.pkl" in names else "data.pkl"
+    hint = _WHAT_TO_DO[kind]
+    if any(name.startswith("code/") for name in names):
+        hint = "The archive is incomplete: download or copy it again"
     raise MissingRecordError(
         f"not a TorchScript archive: {missing} is not in it",
         record=missing,
-        hint=_WHAT_TO_DO[kind],
+        hint=hint,
     )

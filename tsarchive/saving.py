@@ -16,7 +16,14 @@ from tsarchive.printer.adopt import (
     is_script_module,
 )
 from tsarchive.run.classes import ArchiveModule
-from tsarchive.torchscript.exporter import Extras, archive_records, traced_input_records
+from tsarchive.torchscript.exporter import (
+    Extras,
+    archive_records,
+    traced_input_records,
+)
+from tsarchive.torchscript.exporter import (
+    extra_files as extra_file_records,
+)
 from tsarchive.torchscript.resaving import loaded_records
 
 if TYPE_CHECKING:
@@ -40,23 +47,33 @@ def save(
     Raises SaveError where the module has no form that reads back as itself; OSError when the
     file cannot be written.
     """
-    files = {name: _bytes(content) for name, content in (extra_files or {}).items()}
-    write_container(f, _records(module, files, debug=debug))
+    files = {name: _bytes(name, content) for name, content in (extra_files or {}).items()}
+    try:
+        records = _records(module, files, debug=debug)
+    except RecursionError as error:
+        raise SaveError("modules or values are nested too deeply to be saved") from error
+    write_container(f, records)
 
 
-def _bytes(content: str | bytes) -> bytes:
-    return content.encode() if isinstance(content, str) else content
+def _bytes(name: str, content: str | bytes) -> bytes:
+    if isinstance(content, str):
+        return content.encode()
+    if isinstance(content, bytes):
+        return content
+    raise SaveError(f"the extra file {name!r} is neither str nor bytes")
 
 
 def _records(module: Any, files: dict[str, bytes], *, debug: bool) -> list[NewRecord]:
     if isinstance(module, ArchiveModule):
         return loaded_records(module, files, debug=debug)
     if is_script_module(module):
-        extras = Extras(files, traced_input_records(adopt_traced(module)))
+        extras = Extras(extra_file_records(files), traced_input_records(adopt_traced(module)))
         return archive_records(adopt_module(module), code=None, extras=extras, debug=debug)
     if is_script_function(module):
         root = adopt_placeholder(module)
-        return archive_records(root, code=None, extras=Extras(files), debug=debug)
+        return archive_records(
+            root, code=None, extras=Extras(extra_file_records(files)), debug=debug
+        )
     raise SaveError(
         f"a {type(module).__name__} has no TorchScript code",
         hint="Script or trace the module with torch.jit first, or load an archive",

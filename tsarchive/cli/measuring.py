@@ -87,8 +87,7 @@ def call(model: Any, inputs: dict[str, Any]) -> tuple[Any, float]:
 
     args, kwargs = copy.deepcopy((inputs["args"], inputs["kwargs"]))
     torch.manual_seed(0)
-    with torch.no_grad():
-        return _timed(lambda: model(*args, **kwargs))
+    return _timed(lambda: model(*args, **kwargs))
 
 
 def _timed(run: Callable[[], Any]) -> tuple[Any, float]:

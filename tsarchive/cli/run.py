@@ -171,7 +171,7 @@ def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
     torch.manual_seed(seed)
     started = time.perf_counter()
     try:
-        with torch.no_grad(), contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr):
             output = function(*inputs.args, **inputs.kwargs)
     except ArchiveError:
         raise

@@ -159,7 +159,11 @@ class Container:
     def _entry(self, name: str) -> Entry:
         entry = self._entries.get(name)
         if entry is None:
-            raise MissingRecordError("the archive has no such record", record=name)
+            raise MissingRecordError(
+                "the archive has no such record",
+                record=name,
+                hint="The archive is incomplete: download or copy it again",
+            )
         return entry
 
     def _offset(self, name: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ class Code:
 class Extras:
     """What an archive carries besides the module: extra files by name, and traced inputs."""
 
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    files: tuple[NewRecord, ...] = ()
     traced_inputs: tuple[NewRecord, ...] = ()
 
 
@@ -53,7 +53,7 @@ def archive_records(
     if code is None:
         code = print_code(pickling, names, debug=debug)
     return [
-        *extra_files(extras.files),
+        *extras.files,
         *storage_records("data", pickling),
         NewRecord("data.pkl", data),
         *code.records,
@@ -63,9 +63,10 @@ def archive_records(
     ]
 
 
-def extra_files(files: Mapping[str, bytes]) -> Iterator[NewRecord]:
-    for name in unordered_map_order(list(files), len(files)):
-        yield NewRecord(f"extra/{name}", files[name])
+def extra_files(files: Mapping[str, bytes]) -> tuple[NewRecord, ...]:
+    """Extra files as records, in the order in which torch writes a dict of them."""
+    order = unordered_map_order(list(files), len(files))
+    return tuple(NewRecord(f"extra/{name}", files[name]) for name in order)
 
 
 def storage_records(folder: str, pickling: Pickling) -> Iterator[NewRecord]:

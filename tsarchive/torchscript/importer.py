@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tsarchive.container import Container
-from tsarchive.errors import MissingRecordError, PickleError, UnknownClassError
+from tsarchive.errors import MissingRecordError, PickleError, UnknownClassError, UnsupportedError
 from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Global, Object, Reduce, loads
 from tsarchive.printer.types import TENSOR, ClassType, EnumType, Type
 from tsarchive.printer.values import TableConstant
-from tsarchive.run.classes import Classes, new_object, set_slot
+from tsarchive.run.classes import Classes, get_slot, new_object, set_slot
 from tsarchive.run.operators import native_class, native_object, operator_schemas
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.frontend import CodeImporter
-from tsarchive.torchscript.pickling import run_time_type
+from tsarchive.torchscript.pickling import fits, run_time_type
 from tsarchive.torchscript.tensors import TensorReader
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # Deeper nesting than any model has; a file made to exhaust the stack has more.
 MAX_DEPTH = 200
+OLDEST_READ, NEWEST_READ = 1, 10
 _LIST_BUILDERS = frozenset(
     {"build_intlist", "build_tensorlist", "build_doublelist", "build_boollist"}
 )
@@ -42,7 +43,7 @@ class Importer:
             CodeRecords(container),
             operators=operator_schemas,
             constant=self.constant,
-            version=format_version(container),
+            version=_supported_version(container),
             native_class=native_class,
         )
         self.classes = Classes(container)
@@ -76,6 +77,17 @@ class Importer:
         view = self.container.view
         tensors = TensorReader(lambda key: view(f"{folder}/{key}"), self.device, record)
         return _Unpickling(self, tensors, record).value(value)
+
+
+def _supported_version(container: Container) -> int:
+    version = format_version(container)
+    if not OLDEST_READ <= version <= NEWEST_READ:
+        raise UnsupportedError(
+            f"the archive has format version {version}; {OLDEST_READ} to {NEWEST_READ} are known",
+            record="version",
+            hint="It was written by another torch than this tsarchive knows, or is damaged",
+        )
+    return version
 
 
 class _Unpickling:
@@ -189,6 +201,7 @@ class _Unpickling:
             self.importer.classes.call(
                 class_.methods["__setstate__"], built, self.value(value.state)
             )
+            self._check_set(built, class_)
             return built
         if not isinstance(value.state, dict):
             raise self.error(f"the state of {value.cls.qualified_name} is not a dict")
@@ -197,6 +210,17 @@ class _Unpickling:
                 raise self.error(f"{value.cls.qualified_name} has no value for {name!r}")
             set_slot(built, attribute, self.value(value.state[name]))
         return built
+
+    def _check_set(self, built: Any, class_: ClassType) -> None:
+        for attribute in class_.attributes.values():
+            try:
+                is_set = get_slot(built, attribute) is not None
+            except KeyError:
+                is_set = False
+            if not (is_set or fits(None, attribute.type)):
+                raise self.error(
+                    f"__setstate__ of {class_.qualified_name} leaves {attribute.name!r} unset"
+                )
 
 
 _BUILDERS: dict[type, Callable[[_Unpickling, Any], Any]] = {

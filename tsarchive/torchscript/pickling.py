@@ -14,12 +14,20 @@ from tsarchive.printer.names import TypeNames
 from tsarchive.printer.types import (
     ANY,
     BOOL,
+    COMPLEX,
+    DEVICE,
     FLOAT,
     INT,
+    NONE,
+    NUMBER,
+    STRING,
     TENSOR,
     ClassType,
     DictType,
     EnumType,
+    FunctionType,
+    HandleType,
+    InterfaceType,
     ListType,
     OptionalType,
     TupleType,
@@ -72,7 +80,7 @@ class Pickling:
             case Device(text):
                 return self._device(text)
             case EnumMember():
-                return self._once(value, self._enum_member, type_)
+                return self._enum_member(value)
             case ObjectValue():
                 return self._once(value, self._object, type_)
             case list() | dict() | tuple():
@@ -104,7 +112,7 @@ class Pickling:
             self._devices[text] = Reduce(Global("torch", "device"), (text,), Memo.ALWAYS)
         return self._devices[text]
 
-    def _enum_member(self, member: EnumMember, _: Type) -> Reduce:
+    def _enum_member(self, member: EnumMember) -> Reduce:
         cls = class_global(member.type.qualified_name)
         return Reduce(cls, self.value(member.value, member.type.value_type))
 
@@ -210,6 +218,14 @@ def fits(value: Any, type_: Type) -> bool:
             return any(fits(value, member) for member in members)
         case ClassType() | EnumType():
             return isinstance(value, ObjectValue | EnumMember) and value.type is type_
-    return type_ == ANY or (
-        not isinstance(value, list | dict | tuple) and (run_time_type(value) == type_)
-    )
+        case InterfaceType():
+            return isinstance(value, ObjectValue)
+        case HandleType() | FunctionType():
+            return True
+    if type_ == ANY or type_ not in _KNOWN_SIMPLE:
+        return True
+    found = run_time_type(value)
+    return found == type_ or (type_ == NUMBER and found in (INT, FLOAT, COMPLEX))
+
+
+_KNOWN_SIMPLE = (BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, NUMBER, STRING, TENSOR)

@@ -11,12 +11,13 @@ import torch
 from tsarchive.container import Container, NewRecord, Packed
 from tsarchive.errors import SaveError
 from tsarchive.printer.getstate import held_by_native, held_elements
-from tsarchive.printer.types import EnumType
+from tsarchive.printer.types import Attribute, ClassType, EnumType, annotation
 from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.run.classes import ArchiveModule, get_slot
 from tsarchive.run.operators import native_class
 from tsarchive.torchscript.code_records import format_version
-from tsarchive.torchscript.exporter import Code, Extras, archive_records
+from tsarchive.torchscript.exporter import Code, Extras, archive_records, extra_files
+from tsarchive.torchscript.pickling import fits
 
 _EXTRA = "extra/"
 _DEBUG = ".debug_pkl"
@@ -27,16 +28,13 @@ def loaded_records(
 ) -> list[NewRecord]:
     """The records of a loaded module. Extra files of the archive are kept unless replaced."""
     container = module.tsarchive_classes.container
-    kept = {
-        name.removeprefix(_EXTRA): container.read(name)
-        for name in container.records
-        if name.startswith(_EXTRA)
-    }
+    kept = [n for n in _names(container, _EXTRA) if n.removeprefix(_EXTRA) not in files]
+    extras = (*extra_files(files), *_as_read(container, kept))
     traced = tuple(_as_read(container, _names(container, "traced_inputs")))
     return archive_records(
         _Objects(container).object(module),
         code=_code(container, debug=debug),
-        extras=Extras({**kept, **files}, traced),
+        extras=Extras(extras, traced),
         debug=debug,
     )
 
@@ -86,8 +84,39 @@ class _Objects:
             state_type = getstate.schema.return_type
             found.state = TypedValue(self.value(state), state_type, held_elements(getstate.graph))
         else:
+            self._refuse_additions(value, class_)
             for attribute in class_.attributes.values():
-                found.slots[attribute.name] = self.value(get_slot(value, attribute))
+                found.slots[attribute.name] = self._slot(value, attribute)
+        return found
+
+    def _refuse_additions(self, owner: Any, class_: ClassType) -> None:
+        """State that was added to a module after loading has no slot, and would be lost."""
+        if not class_.is_module:
+            return
+        for table in (owner._parameters, owner._buffers, owner._modules):
+            added = [name for name in table if name not in class_.attributes]
+            if added:
+                raise SaveError(
+                    f"{class_.qualified_name} has no attribute {added[0]!r} in the archive",
+                    hint="Remove what was added to the module after loading",
+                )
+
+    def _slot(self, owner: Any, attribute: Attribute) -> Any:
+        name = attribute.name
+        try:
+            value = get_slot(owner, attribute)
+        except (KeyError, AssertionError):
+            raise SaveError(
+                f"the attribute {name!r} of {type(owner).__name__} is gone",
+                hint="A loaded module is saved with all attributes that it was loaded with",
+            ) from None
+        found = self.value(value)
+        if not fits(found, attribute.type):
+            raise SaveError(
+                f"the attribute {name!r} of {type(owner).__name__} holds a "
+                f"{type(value).__name__}, not a value of type {annotation(attribute.type)}",
+                hint="Set attributes of a loaded module to values of their declared types",
+            )
         return found
 
     def value(self, value: Any) -> Any:

@@ -322,7 +322,7 @@ def _moved(
         return storage
     try:
         moved: torch.UntypedStorage = storage.to(device=device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, AttributeError) as error:
         raise UnsupportedError(
             f"a tensor was saved on {device}, which this process cannot use: {error}",
             record=record,

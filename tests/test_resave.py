@@ -1,0 +1,136 @@
+"""Saving what was loaded: nothing is lost, nothing that torch cannot read is written."""
+
+from __future__ import annotations
+
+import enum
+import io
+
+import pytest
+import torch
+from conftest import records_of, torch_loaded, torch_saved
+
+import tsarchive
+
+
+class Shade(enum.Enum):
+    DARK = 1
+    LIGHT = 2
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = Shade.DARK
+        self.second = Shade.DARK
+        self.count = 3
+        self.names = ["a"]
+        self.body = torch.nn.Linear(2, 2)
+        self.act = torch.nn.ReLU()
+
+    def forward(self, x: torch.Tensor):
+        return self.act(self.body(x)) * self.count, self.first == self.second, self.names
+
+
+def loaded(**options):
+    data = io.BytesIO()
+    tsarchive.save(torch.jit.script(Net()), data, **options)
+    data.seek(0)
+    return tsarchive.load(data)
+
+
+def saved(module, **options) -> bytes:
+    data = io.BytesIO()
+    tsarchive.save(module, data, **options)
+    return data.getvalue()
+
+
+def test_one_enum_member_in_two_places_is_stable():
+    assert tsarchive.check_jitter(torch.jit.script(Net())).stable
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 20, 100])
+def test_extra_files_keep_their_order(count):
+    files = {f"file{number}": str(number) for number in range(count)}
+    module = loaded(extra_files=files)
+    first = saved(module)
+    assert [n for n in records_of(first) if n.startswith("extra/")]
+    assert saved(tsarchive.load(io.BytesIO(first))) == first
+
+
+def test_an_extra_file_can_be_replaced():
+    records = records_of(saved(loaded(extra_files={"a": "1", "b": "2"}), extra_files={"a": "3"}))
+    assert (records["extra/a"], records["extra/b"]) == (b"3", b"2")
+
+
+def test_an_extra_file_of_another_type_is_refused():
+    with pytest.raises(tsarchive.SaveError, match="'a' is neither"):
+        saved(loaded(), extra_files={"a": 5})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("count", 2.5), ("count", "text"), ("count", True), ("names", 5), ("names", [1]),
+     ("training", "x"), ("first", 1)],
+)  # fmt: skip
+def test_a_value_of_another_type_is_refused(name, value):
+    module = loaded()
+    setattr(module, name, value)
+    with pytest.raises(tsarchive.SaveError, match=name):
+        saved(module)
+
+
+def test_a_module_of_another_class_is_refused():
+    module = loaded()
+    module.body = module.act
+    with pytest.raises(tsarchive.SaveError, match="body"):
+        saved(module)
+
+
+def test_what_was_added_is_not_lost_silently():
+    module = loaded()
+    module.register_buffer("more", torch.ones(1))
+    with pytest.raises(tsarchive.SaveError, match="more"):
+        saved(module)
+
+
+def test_what_was_removed_is_missed():
+    module = loaded()
+    del module.body
+    with pytest.raises(tsarchive.SaveError, match="body"):
+        saved(module)
+
+
+@pytest.mark.parametrize("version", [b"0\n", b"11\n", b"99\n"])
+def test_versions_that_torch_does_not_read_are_refused(version):
+    from tsarchive.container import NewRecord, write_container
+
+    records = records_of(saved(torch.jit.script(Net())))
+    records["version"] = version
+    data = io.BytesIO()
+    kept = [NewRecord(n, c) for n, c in records.items() if n != ".data/serialization_id"]
+    write_container(data, kept)
+    data.seek(0)
+    with pytest.raises(tsarchive.UnsupportedError, match="format version"):
+        tsarchive.load(data)
+
+
+def helper(x: torch.Tensor):
+    return x + 1
+
+
+class CallsHelper(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        return helper(x)
+
+
+def test_functions_of_another_file_are_never_mixed_up():
+    """torch.jit hides the functions of a file; one of the same name here may be another."""
+    from_file = torch_loaded(torch_saved(torch.jit.script(CallsHelper())))
+    with pytest.raises(tsarchive.SaveError, match="helper cannot be reached"):
+        saved(from_file)
+
+
+def test_enums_of_another_file_are_never_mixed_up():
+    from_file = torch_loaded(torch_saved(torch.jit.script(Net())))
+    with pytest.raises(tsarchive.SaveError, match=r"enum .*Shade cannot be read|relu"):
+        saved(from_file)
