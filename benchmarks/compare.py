@@ -45,8 +45,8 @@ def rows(runs: list[Run]) -> list[tuple[str, str, str]]:
         both("save, load, save gives the same bytes", "stable"),
         (
             "torch.jit loads and runs the file",
-            yes([r["torch_jit_reads_ours"] for r in runs]),
-            "yes",
+            yes([run["torch_jit_reads_ours"] for run in runs]),
+            yes([run["torch_jit"]["error"] is None for run in runs]),
         ),
     ]
     for label, key in TIMES.items():
