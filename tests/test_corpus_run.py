@@ -42,6 +42,10 @@ def test_results_equal_those_of_torch(path):
         result = call(tsarchive.load(path, map_location="cpu"), method, arguments)
         if isinstance(expected, torch.nn.Module | torch.ScriptObject):
             continue
+        if not equal(expected, result):
+            # Its optimiser has gradient formulas of its own, which may differ in the last bit.
+            with torch.jit.optimized_execution(False):
+                expected = call(torch.jit.load(path, map_location="cpu"), method, arguments)
         assert equal(expected, result), method
         compared += 1
     if not compared:
