@@ -62,7 +62,7 @@ for attempt in (
 
 def run(script: str, *arguments: str) -> str:
     command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT.parent, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
