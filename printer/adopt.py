@@ -477,8 +477,8 @@ def peer_save(module: Any, path: str) -> None:
 
 
 def peer_load(path: str) -> Any:
-    """Load with torch.jit itself."""
-    return torch.jit.load(path)  # type: ignore[no-untyped-call]
+    """Load with torch.jit itself, on the CPU."""
+    return torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
 
 
 def forbid_torch_jit() -> None:

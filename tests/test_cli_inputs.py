@@ -52,6 +52,10 @@ def random(spec, seed=0):
 )
 def test_random_tensors_are_as_described(shape, dtype, high):
     spec = f"{'x'.join(map(str, shape))}:{dtype}" + (f"<{high}" if high is not None else "")
+    if dtype == "bool" and high is not None:
+        with pytest.raises(click.BadParameter, match="no bound"):
+            random(spec)
+        return
     tensor = random(spec)
     assert (list(tensor.shape), str(tensor.dtype)) == (shape, f"torch.{dtype}")
     if not tensor.is_complex() and dtype != "bool":
@@ -60,6 +64,12 @@ def test_random_tensors_are_as_described(shape, dtype, high):
         bound = DEFAULT_HIGH if is_integer and high is None else math.inf if high is None else high
         assert bool((values <= bound).all())
         assert not is_integer or bool(((values >= 0) & (values < bound)).all())
+
+
+@pytest.mark.parametrize("spec", ["4:uint8<300", "4:int8<129", "4:int16<40000"])
+def test_a_bound_beyond_the_dtype_is_refused(spec):
+    with pytest.raises(click.BadParameter, match="does not fit"):
+        random(spec)
 
 
 def test_the_defaults_of_random_tensors():

@@ -39,6 +39,8 @@ def _fill(
     shape: list[int], dtype: torch.dtype, high: str | None, generator: torch.Generator
 ) -> torch.Tensor:
     if dtype is torch.bool:
+        if high is not None:
+            raise ValueError("bool takes no bound")
         return torch.randint(0, 2, shape, generator=generator).bool()
     if dtype.is_floating_point or dtype.is_complex:
         # Narrow types have no generator of their own, so all are converted.
@@ -48,6 +50,8 @@ def _fill(
             return torch.randn(shape, generator=generator, dtype=wide).to(dtype)
         return (torch.rand(shape, generator=generator, dtype=wide) * float(high)).to(dtype)
     bound = DEFAULT_HIGH if high is None else int(high)
+    if bound - 1 > torch.iinfo(dtype).max:
+        raise ValueError(f"{bound - 1} does not fit into {dtype}")
     return torch.randint(0, bound, shape, generator=generator, dtype=torch.int64).to(dtype)
 
 
