@@ -323,7 +323,7 @@ class Adopter:
         type_ = self.type(module._type())
         assert isinstance(type_, ClassType)
         found = self._modules[module] = ObjectValue(type_)
-        if _has_state_methods(type_):
+        if type_.has_state_methods:
             found.state = self._state(module, type_)
             return found
         for name, slot in type_.attributes.items():
@@ -343,7 +343,7 @@ class Adopter:
     def _object_at(self, place: Place, class_: ClassType) -> ObjectValue:
         """A script object, slot by slot: Python would only see a copy of it."""
         found = ObjectValue(class_)
-        if _has_state_methods(class_):
+        if class_.has_state_methods:
             getstate = self._torch_method(class_, "__getstate__")
             state = self._probe.state(place, getstate.schema.returns[0].type)
             found.state = self._typed_state(state, class_)
@@ -385,10 +385,6 @@ _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
     "EnumType": Adopter._enum,
     "TupleType": Adopter._named_tuple,
 }
-
-
-def _has_state_methods(class_: ClassType) -> bool:
-    return {"__getstate__", "__setstate__"} <= class_.methods.keys()
 
 
 def _is_module_interface(type_: Any) -> bool:

@@ -157,6 +157,11 @@ class ClassType(Type):
     def parts(self) -> tuple[Type, ...]:
         return tuple(attribute.type for attribute in self.attributes.values())
 
+    @property
+    def has_state_methods(self) -> bool:
+        """Whether ``__getstate__`` and ``__setstate__`` say what is pickled; one alone does not."""
+        return {"__getstate__", "__setstate__"} <= self.methods.keys()
+
     def hooks(self) -> Iterator[Function]:
         """Each distinct hook once, in the order in which torch prints them."""
         by_name: dict[str, Function] = {}

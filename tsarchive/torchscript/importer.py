@@ -197,7 +197,7 @@ class _Unpickling:
             return native_object(class_, self.value(value.state))
         built = new_object(self.importer.classes.python_class(class_))
         self._built[id(value)] = built
-        if {"__getstate__", "__setstate__"} <= class_.methods.keys():
+        if class_.has_state_methods:
             self.importer.classes.call(
                 class_.methods["__setstate__"], built, self.value(value.state)
             )

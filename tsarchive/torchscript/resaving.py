@@ -53,12 +53,8 @@ def _as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
     """Records copied without inflating them."""
     for name in names:
         record = container.records[name]
-        payload = container.payload(name)
-        if record.method == 0:
-            yield NewRecord(name, payload)
-        else:
-            packed = Packed(record.method, record.crc, record.size, payload)
-            yield NewRecord(name, b"", packed=packed)
+        packed = Packed(record.method, record.crc, record.size, container.payload(name))
+        yield NewRecord(name, b"", packed=packed)
 
 
 class _Objects:
@@ -78,7 +74,7 @@ class _Objects:
         class_ = value.tsarchive_class
         found = ObjectValue(class_)
         self._known[id(value)] = (value, found)
-        if {"__getstate__", "__setstate__"} <= class_.methods.keys():
+        if class_.has_state_methods:
             getstate = class_.methods["__getstate__"]
             state = classes.call(getstate, value)
             state_type = getstate.schema.return_type
