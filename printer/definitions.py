@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tsarchive.errors import SaveError
 
 from .graph import Function
-from .literals import part_text
-from .names import is_identifier
+from .literals import check_zeros, enum_float_text, quoted
+from .names import (
+    checked_identifier,
+    is_identifier,
+    name_error,
+    to_identifier,
+)
 from .schema import Argument
+from .shadowing import shadowed_builtins
 from .statements import Statements
 from .types import (
-    STRING,
     Attribute,
     ClassConstant,
     ClassType,
@@ -22,7 +28,12 @@ from .types import (
     ListType,
     NamedType,
     TupleType,
-    Type,
+    own_name,
+)
+
+# What a class body assigns to these is about the class; slots of these names stand in quotes.
+_METADATA = frozenset(
+    {"__parameters__", "__buffers__", "__forward_hooks__", "__forward_pre_hooks__"}
 )
 
 
@@ -43,13 +54,16 @@ class Definitions(Statements):
                 self._enum(named)
 
     def _class_line(self, named: NamedType, base: str) -> None:
-        self.line(f"class {self.rename(named).rpartition('.')[2]}{base and f'({base})'}:")
+        name = checked_identifier(own_name(named).rpartition(".")[2], "the class name")
+        self.line(f"class {name}{base and f'({base})'}:")
 
     def _function(self, function: Function) -> None:
-        self.names.start_function()
         name = self.rename(function.type) if not self.level else function.name
+        name = checked_identifier(name.rpartition(".")[2], "the function name")
+        self._start_names(function, name)
+        check_zeros([argument.default for argument in function.schema.arguments])
         self.open_line()
-        self.put(f"def {name.rpartition('.')[2]}(")
+        self.put(f"def {name}(")
         for index, argument in enumerate(function.schema.arguments):
             self._parameter(function, index, argument)
         self.put(f") -> {self.annotation(function.schema.return_type)}:\n")
@@ -58,9 +72,20 @@ class Definitions(Statements):
         self.print_body(function.graph)
         self.body.mark(self.body.length, None)
 
+    def _start_names(self, function: Function, name: str) -> None:
+        """Keep values from hiding builtins; a function outside of classes knows its own name."""
+        self.names.start_function()
+        shadowed = shadowed_builtins(function, None if self.level else name)
+        if not self.level and name in shadowed:
+            raise SaveError(
+                f"the code of the function {name!r} needs the builtin that its name hides",
+                hint="Rename the function",
+            )
+        self.names.used |= shadowed
+
     def _parameter(self, function: Function, index: int, argument: Argument) -> None:
         self.register(argument.type)
-        name = self.names.unique(argument.name)
+        name = self.names.parameter(to_identifier(argument.name))
         separator = ",\n    " if index else ""
         self.put(f"{separator}{name}: {self.annotation(argument.type)}")
         if argument.has_default:
@@ -83,12 +108,24 @@ class Definitions(Statements):
         with self.indented():
             if class_.is_module:
                 self._module_header(class_)
+            elif not (class_.attributes or class_.methods):
+                self.line("__annotations__ = []")  # a body that says nothing
             for index, attribute in enumerate(class_.attributes.values()):
                 self._attribute(attribute, is_first=index == 0)
-            for constant in class_.constants.values():
+            for constant in self.constants_of(class_):
                 self._class_constant(constant)
-            for function in (*class_.methods.values(), *class_.hooks()):
+            self.in_method = True
+            for function in self.methods_of(class_):
                 self._function(function)
+            self.in_method = False
+            for hook in class_.hooks():
+                self._function(hook)
+
+    def constants_of(self, class_: ClassType) -> Iterable[ClassConstant]:
+        return class_.constants.values()
+
+    def methods_of(self, class_: ClassType) -> Iterable[Function]:
+        return class_.methods.values()
 
     def _module_header(self, class_: ClassType) -> None:
         slots = class_.attributes.values()
@@ -102,55 +139,73 @@ class Definitions(Statements):
                 self._name_list(title, [hook.name for hook in hooks])
 
     def _name_list(self, title: str, names: list[str]) -> None:
-        quoted = "".join(f'"{name}", ' for name in names)
-        self.line(f"{title} = [{quoted}]")
+        shown = "".join(f"{quoted(name)}, " for name in names)
+        self.line(f"{title} = [{shown}]")
 
     def _attribute(self, attribute: Attribute, *, is_first: bool) -> None:
         self.register(attribute.type)
         type_text = self.annotation(attribute.type)
-        if is_identifier(attribute.name):
+        if is_identifier(attribute.name) and attribute.name not in _METADATA:
             self.line(f"{attribute.name} : {type_text}")
             return
         if is_first:
             self.line("__annotations__ = []")
-        self.line(f'__annotations__["{attribute.name}"] = {type_text}')
+        self.line(f"__annotations__[{quoted(attribute.name)}] = {type_text}")
 
     def _class_constant(self, constant: ClassConstant) -> None:
+        what = "the constant name"
+        name = checked_identifier(constant.name, what)
+        if name in _METADATA:
+            raise name_error(name, what)
+        check_zeros(constant.value)
         type_text = self.annotation(constant.type)
         value_text = self.literals.text(constant.value, constant.type)
         self.line(f"{constant.name} : Final[{type_text}] = {value_text}")
 
     def _named_tuple(self, type_: TupleType) -> None:
+        if not type_.elements:
+            raise _no_body(type_)
         self._class_line(type_, "NamedTuple")
         with self.indented():
             for name, element in zip(type_.fields, type_.elements, strict=True):
-                self.line(f"{name} : {self.annotation(element)}")
+                field = checked_identifier(name, "the field name")
+                self.line(f"{field} : {self.annotation(element)}")
 
     def _interface(self, interface: InterfaceType) -> None:
+        if not interface.methods:
+            raise _no_body(interface)
         self._class_line(interface, "ModuleInterface" if interface.is_module else "Interface")
         with self.indented():
             for name, schema in interface.methods.items():
                 arguments = schema.arguments[1:]
                 for type_ in (*(argument.type for argument in arguments), schema.return_type):
                     self.register(type_)
-                shown = "".join(f", {a.name}: {self.annotation(a.type)}" for a in arguments)
-                self.line(f"def {name}(self{shown}) -> {self.annotation(schema.return_type)}:")
+                shown = "".join(f", {self._declared(argument)}" for argument in arguments)
+                method = checked_identifier(name, "the method name")
+                self.line(f"def {method}(self{shown}) -> {self.annotation(schema.return_type)}:")
                 self.line("  pass")
+
+    def _declared(self, argument: Argument) -> str:
+        name = checked_identifier(argument.name, "the parameter name")
+        return f"{name}: {self.annotation(argument.type)}"
 
     def _enum(self, enum: EnumType) -> None:
         self._class_line(enum, "Enum")
         with self.indented():
             for name, value in enum.members.items():
-                self.line(f"{name} = {enum_value_text(value, enum.value_type)}")
+                member = checked_identifier(name, "the enum member name")
+                self.line(f"{member} = {enum_value_text(value)}")
 
 
-def enum_value_text(value: Any, type_: Type) -> str:
-    """The value of an enum member; strings stand between quotes without any escape."""
-    if type_ == STRING:
-        if any(char in value for char in '"\\\n\r'):
-            raise SaveError(
-                f"the enum value {value!r} cannot be written",
-                hint="Enum strings with quotes, backslashes or line breaks do not read back",
-            )
-        return f'"{value}"'
-    return part_text(value) if isinstance(value, float) else str(value)
+def _no_body(named: NamedType) -> SaveError:
+    return SaveError(
+        f"{own_name(named)} has neither fields nor methods, so its definition has no text",
+        hint="torch.jit reads no empty class of this kind",
+    )
+
+
+def enum_value_text(value: float | str) -> str:
+    """The value of an enum member, an int, float or str. Raises SaveError for nan."""
+    if isinstance(value, str):
+        return quoted(value)
+    return enum_float_text(value) if isinstance(value, float) else str(value)

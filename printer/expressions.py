@@ -9,8 +9,8 @@ from tsarchive.errors import SaveError
 
 from .graph import Node, Value, must_be_none
 from .literal_marks import mark_literals
-from .literals import Literals, can_be_inferred, string_text
-from .names import is_identifier
+from .literals import Literals, can_be_inferred, check_zeros, string_text
+from .names import checked_value_name, is_identifier
 from .ranges import TaggedText
 from .schema import FunctionSchema
 from .types import (
@@ -39,6 +39,8 @@ class Expressions:
         self.rename = rename
         self.depend = depend
         self.owner: Node | None = None
+        self.capturing: Node | None = None
+        self.in_closure = False
         self.identifiers: dict[Value, str] = {}
         self.stored: dict[Value, TaggedText] = {}
 
@@ -56,7 +58,9 @@ class Expressions:
         name = self.identifiers.get(value)
         if name is None:
             return self.stored[value]
-        return self.build(name)
+        text = TaggedText()
+        text.write(name, self.capturing or self.owner)
+        return text
 
     def list_of(self, values: Iterable[Value]) -> list[Part]:
         parts: list[Part] = []
@@ -70,8 +74,8 @@ class Expressions:
     def expression(self, node: Node) -> TaggedText:
         text = _BY_KIND.get(node.kind, Expressions._operator)(self, node)
         if node.is_constant:
-            mark_literals(text, node)
-        elif _has_location(node):
+            return mark_literals(text, node, folds=not self.in_closure)
+        if _has_location(node):
             text.mark(_location(node, str(text)), node)
         return text
 
@@ -79,9 +83,10 @@ class Expressions:
         type_ = node.output.type
         if isinstance(type_, FunctionType):
             self.depend(type_)
-            return self.build(self.rename(type_))
+            return self.build(checked_value_name(self.rename(type_)))
         if must_be_none(node.output):
             return self.build("None")
+        check_zeros(node.attributes["value"])
         return self.build(self.literals.text(node.attributes["value"], type_))
 
     def _uninitialized(self, node: Node) -> TaggedText:
@@ -105,7 +110,7 @@ class Expressions:
     def _tuple(self, node: Node) -> TaggedText:
         type_ = node.output.type
         assert isinstance(type_, TupleType)
-        name = self.rename(type_) if type_.qualified_name else ""
+        name = checked_value_name(self.rename(type_)) if type_.qualified_name else ""
         end = ",)" if len(node.inputs) == 1 else ")"
         return self.build(f"{name}(", *self.list_of(node.inputs), end)
 
@@ -138,17 +143,12 @@ class Expressions:
         return self.build(*items)
 
     def _create_object(self, node: Node) -> TaggedText:
-        name = self.annotation(node.output.type)
+        name = checked_value_name(self.annotation(node.output.type))
         return self.build(f"{name}.__new__({name})")
 
     def _get_attr(self, node: Node) -> TaggedText:
         if is_identifier(node.name):
             return self.build(self.use(node.input), f".{node.name}")
-        if not node.name.isascii():
-            raise SaveError(
-                f"the attribute name {node.name!r} has no form that torch.jit reads back",
-                hint="Give the attribute an ASCII name",
-            )
         return self.build("getattr(", self.use(node.input), f", {string_text(node.name)})")
 
     def _call_function(self, node: Node) -> TaggedText:
@@ -192,6 +192,11 @@ class Expressions:
         part = {"prim::EnumValue": "value", "prim::EnumName": "name"}[node.kind]
         return self.build("(", self.use(node.input), f").{part}")
 
+    def _dense_constant(self, node: Node) -> TaggedText:
+        """A tensor in the layout of MKL-DNN, which has no form in an archive."""
+        entry = self.literals.text(node.attributes["value"], node.output.type)
+        return self.build(f"torch.to_mkldnn({entry})")
+
     def _refused(self, node: Node) -> TaggedText:
         raise SaveError(
             f"{node.kind} cannot be written to an archive",
@@ -201,7 +206,13 @@ class Expressions:
     def _operator(self, node: Node) -> TaggedText:
         if node.schema is None:
             raise SaveError(f"no operator schema for a node of kind {node.kind}")
+        if "lost" in node.attributes:
+            raise SaveError(
+                f"{node.kind} holds {', '.join(node.attributes['lost'])}, which code cannot say",
+                hint="Save the module before it is optimised",
+            )
         needed, out_count = necessary_arguments(node.schema, node.inputs)
+        needed = max(needed, self.written_arguments(node))
         arguments: list[Part] = []
         for offset in range(needed):
             arguments += [", ", *self._argument(node.schema, node.inputs[offset], offset)]
@@ -210,8 +221,17 @@ class Expressions:
             arguments += [", ", f"{name}=", self.use(node.inputs[offset])]
         text = self.build(operator_name(node.kind), "(", *arguments[1:], ")")
         for value in node.inputs[needed : len(node.inputs) - out_count]:
-            text.mark(text.length, value.node, self._default_literal(value), is_text=False)
+            hidden = None if self.in_closure else value.node
+            text.mark(text.length, hidden, self._default_literal(value), is_text=False)
         return text
+
+    def written_arguments(self, node: Node) -> int:
+        """How many arguments stand in the text that the node was read from, if more than needed.
+
+        torch writes a default of the overload that it had, and may read back another overload.
+        """
+        written: int = node.attributes.get("written", 0)
+        return written
 
     def _default_literal(self, value: Value) -> str | None:
         default = value.node.attributes["value"]
@@ -294,6 +314,7 @@ def _location(node: Node, text: str) -> int:
 
 _BY_KIND: dict[str, Callable[[Expressions, Node], TaggedText]] = {
     "prim::Constant": Expressions._constant,
+    "prim::ConstantMKLDNNTensor": Expressions._dense_constant,
     "prim::Uninitialized": Expressions._uninitialized,
     "aten::ScalarImplicit": Expressions._conversion,
     "aten::FloatImplicit": Expressions._conversion,

@@ -3,39 +3,64 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _ATTRIBUTE = re.compile(r'  (?:(\w+) : (?!Final\[)|__annotations__\["(.*)"\] = )')
-_CONSTANT = re.compile(r"  (\w+) : Final\[")
-_FLAGS = re.compile(r"  (__parameters__|__buffers__) = \[(.*)\]")
-_QUOTED = re.compile(r'"(.*?)", ')
+_FLAGS = re.compile(r"\n  __parameters__ = \[(.*?)\]\n  __buffers__ = \[(.*?)\](?:\n|$)", re.DOTALL)
+_QUOTED = re.compile(r'"(.*?)", ', re.DOTALL)
+_QUOTED_SLOT = '  __annotations__["'
+# A slot may be named ``def``.
+_METHODS = re.compile(r"\n  def (?!: )")
 
 
 @dataclass(frozen=True, slots=True)
 class ClassHeader:
-    """Attribute names in slot order, constant names in order, and which slots are flagged."""
+    """Attribute names in slot order, which of them are flagged, and whether constants follow.
+
+    No attributes are given when one of them has a line break in its name.
+    """
 
     is_module: bool
     attributes: tuple[str, ...]
-    constants: tuple[str, ...]
+    has_constants: bool
     parameters: frozenset[str]
     buffers: frozenset[str]
 
 
 def read_header(code: str) -> ClassHeader:
     """The header of the class that ``code`` begins with; methods are not looked at."""
-    first, *lines = code.partition("\n  def ")[0].split("\n")
+    header = _METHODS.split(code, 1)[0]
+    first, *lines = header.split("\n")
     attributes = [match for line in lines if (match := _ATTRIBUTE.match(line))]
-    constants = [match for line in lines if (match := _CONSTANT.match(line))]
-    flags = [match for line in lines if (match := _FLAGS.fullmatch(line))]
-    flagged = {match[1]: frozenset(_QUOTED.findall(match[2])) for match in flags}
+    if sum(line.startswith(_QUOTED_SLOT) for line in lines) > sum(m[1] is None for m in attributes):
+        attributes = []  # a name breaks its line
+    flags = _FLAGS.search(header)
+    parameters, buffers = flags.groups() if flags else ("", "")
     return ClassHeader(
         first.endswith("(Module):"),
         tuple(match[1] or match[2] for match in attributes),
-        tuple(match[1] for match in constants),
-        flagged.get("__parameters__", frozenset()),
-        flagged.get("__buffers__", frozenset()),
+        " : Final[" in header,
+        frozenset(_QUOTED.findall(parameters)),
+        frozenset(_QUOTED.findall(buffers)),
     )
+
+
+def in_header_order(names: Iterable[str], code: str) -> tuple[str, ...]:
+    """Names of attributes or constants, known from elsewhere, in the order of their lines.
+
+    Such names may hold anything, line breaks included.
+    """
+
+    places: dict[str, int] = {}
+    # A long name may hold what looks like the line of a short one.
+    for name in sorted(names, key=len, reverse=True):
+        for line in (f'\n  __annotations__["{name}"] = ', f"\n  {name} : "):
+            if (found := code.find(line)) >= 0:
+                places[name] = found
+                code = code.replace(line, "\n" * len(line), 1)
+                break
+    return tuple(sorted(places, key=places.__getitem__))
 
 
 def field_names(shown: str) -> tuple[str, ...]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from tsarchive.errors import SaveError
 
+from .names import checked_value_name
 from .types import (
     ANY,
     BOOL,
@@ -28,13 +31,15 @@ from .types import (
     Type,
     UnionType,
     annotation,
+    own_name,
 )
 from .values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
 _ESCAPES = {
     "\\": "\\\\", "'": "\\'", '"': '\\"', "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n",
-    "\r": "\\r", "\t": "\\t", "\v": "\\v",
+    "\t": "\\t", "\v": "\\v",
 }  # fmt: skip
+_ESCAPED_IN_QUOTES = re.compile(r'["\\\n]')
 _SMALLEST_NORMAL = 2.0**-1022
 
 
@@ -50,7 +55,9 @@ def float_text(value: float) -> str:
         return "-0." if math.copysign(1, value) < 0 else "0."
     if _is_short(value) and abs(value) < 1e10:
         return f"{int(value)}."
-    return _general(value)
+    text = _general(value)
+    # Whole numbers from 1e10 need the point as well, or they read back as integers.
+    return f"{text}." if text.lstrip("-").isdigit() else text
 
 
 def part_text(value: float) -> str:
@@ -60,6 +67,18 @@ def part_text(value: float) -> str:
     if _is_short(value) and -(2.0**63) <= value < 2.0**63:
         return f"{int(value)}."
     return _general(value)
+
+
+def enum_float_text(value: float) -> str:
+    """The value of an enum member, which must be a number literal. Raises SaveError for nan."""
+    if math.isnan(value):
+        raise SaveError(
+            "an enum value that is nan has no literal that torch.jit reads back",
+            hint="Keep nan out of enums that TorchScript code uses",
+        )
+    if math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"
+    return part_text(value) if value else float_text(value)
 
 
 def _general(value: float) -> str:
@@ -74,19 +93,60 @@ def _is_short(value: float) -> bool:
 
 
 def complex_text(value: complex) -> str:
+    if _is_negative_zero(value.real) or _is_negative_zero(value.imag):
+        return f"complex({_call_part(value.real)}, {_call_part(value.imag)})"
     sign = "+" if value.imag >= 0 else "-"
     return f"{part_text(value.real)}{sign}{part_text(abs(value.imag))}j"
 
 
+def _is_negative_zero(value: float) -> bool:
+    return value == 0 and math.copysign(1, value) < 0
+
+
+def _call_part(value: float) -> str:
+    """A positive zero goes as an int: torch takes 0. and -0. in one expression for the same."""
+    return float_text(value) if value or _is_negative_zero(value) else "0"
+
+
+def check_zeros(values: Any) -> None:
+    """Raise SaveError for 0.0 beside -0.0 in one expression, of which torch reads one only."""
+    if len(set(_signs_of_zeros(values))) > 1:
+        raise SaveError(
+            "0.0 and -0.0 in one constant, or in the defaults of one function, read back as one",
+            hint="Use zeros of one sign there",
+        )
+
+
+def _signs_of_zeros(value: Any) -> Iterator[bool]:
+    match value:
+        case float() if value == 0:
+            yield _is_negative_zero(value)
+        case tuple() | list():
+            for item in value:
+                yield from _signs_of_zeros(item)
+        case dict():
+            for pair in value.items():
+                yield from _signs_of_zeros(pair)
+
+
 def string_text(value: str) -> str:
-    """A quoted ASCII string; control characters without an escape of their own go octal."""
-    return '"' + "".join(_escaped(char) for char in value) + '"'
+    """A quoted string; bytes that are neither printable nor have an escape of their own go octal.
+
+    ``\\r`` is one of these: torch writes that escape and does not read it.
+    """
+    shown = value.encode("utf-8", "surrogateescape").decode("latin-1")
+    return '"' + "".join(_escaped(char) for char in shown) + '"'
 
 
 def _escaped(char: str) -> str:
     if char in _ESCAPES:
         return _ESCAPES[char]
     return char if " " <= char < "\x7f" else f"\\{ord(char):03o}"
+
+
+def quoted(text: str) -> str:
+    """Text between quotes as it is, but for what would end the string or start an escape."""
+    return '"' + _ESCAPED_IN_QUOTES.sub(lambda match: _ESCAPES[match[0]], text) + '"'
 
 
 def has_non_ascii(value: Any) -> bool:
@@ -111,13 +171,14 @@ def can_be_inferred(element: Type) -> bool:
 class Literals:
     """Prints constants; tensors, objects and non-ASCII text go to the constant table."""
 
-    def __init__(self, constants: ConstantTable, rename: Rename) -> None:
+    def __init__(self, constants: ConstantTable, rename: Rename, tag: Rename = own_name) -> None:
         self.constants = constants
         self.rename = rename
+        self.tag = tag
 
     def text(self, value: Any, type_: Type) -> str:
         if isinstance(value, TableConstant | ObjectValue) or has_non_ascii(value):
-            return f"CONSTANTS.c{self.constants.index(value, type_)}"
+            return self._entry(value, type_)
         match value:
             case None | bool() | int():
                 return str(value)
@@ -130,12 +191,19 @@ class Literals:
             case Device(text):
                 return f'torch.device("{text}")'
             case EnumMember(enum, name, _):
-                return f"{self.rename(enum)}.{name}"
+                return f"{checked_value_name(self.rename(enum))}.{name}"
             case GeneratorSeed(device, seed):
                 return f'torch.Generator(device="{device}", seed={seed})'
             case tuple() | list() | dict():
                 return self._container(value, type_)
         raise SaveError(f"a constant of type {type(value).__name__} cannot be written as source")
+
+    def _entry(self, value: Any, type_: Type) -> str:
+        """A constant of the table; torch reads no tensors in it that require grad."""
+        text = f"CONSTANTS.c{self.constants.index(value, type_)}"
+        if isinstance(value, TableConstant) and getattr(value.value, "requires_grad", False):
+            return f"torch.requires_grad_(torch.detach({text}))"
+        return text
 
     def _container(self, value: Any, type_: Type) -> str:
         match type_, value:
@@ -149,21 +217,21 @@ class Literals:
 
     def _tuple(self, value: tuple[Any, ...], type_: TupleType) -> str:
         items = [self.text(v, t) for v, t in zip(value, type_.elements, strict=True)]
-        name = self.rename(type_) if type_.qualified_name else ""
+        name = checked_value_name(self.rename(type_)) if type_.qualified_name else ""
         return f"{name}({', '.join(items)}{',' if len(items) == 1 else ''})"
 
     def _list(self, value: list[Any], element: Type) -> str:
         text = f"[{', '.join(self.text(item, element) for item in value)}]"
         if value and can_be_inferred(element):
             return text
-        return f"annotate({annotation(ListType(element))}, {text})"
+        return f"annotate({annotation(ListType(element), self.tag)}, {text})"
 
     def _dict(self, value: dict[Any, Any], key: Type, item: Type) -> str:
         pairs = (f"{self.text(k, key)}: {self.text(v, item)}" for k, v in value.items())
         text = "{" + ", ".join(pairs) + "}"
         if value and can_be_inferred(item):
             return text
-        return f"annotate({annotation(DictType(key, item))},{text})"
+        return f"annotate({annotation(DictType(key, item), self.tag)},{text})"
 
 
 _EXACT = {

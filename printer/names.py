@@ -6,29 +6,75 @@ import keyword
 import re
 from collections import defaultdict
 
+from tsarchive.errors import SaveError
+
 from .types import NamedType, own_name
 
+# What TorchScript's parser never takes for a name, wherever it stands.
+KEYWORDS = frozenset(
+    {
+        "and", "as", "assert", "break", "class", "continue", "def", "del", "elif", "else",
+        "Ellipsis", "False", "for", "global", "if", "import", "in", "is", "None", "NoneType",
+        "not", "or", "pass", "raise", "return", "True", "while", "with",
+    }
+)  # fmt: skip
 # Names with a meaning in serialized code; Python's keywords are reserved as well.
-RESERVED = frozenset(keyword.kwlist) | {
-    "_", "as", "aten", "attribute", "CONSTANTS", "fork", "getattr", "inf", "nan", "infj", "nanj",
+RESERVED = frozenset(keyword.kwlist) | KEYWORDS | {
+    "_", "aten", "attribute", "CONSTANTS", "fork", "getattr", "inf", "nan", "infj", "nanj",
     "ops", "__torch__", "uninitialized", "unchecked_cast",
 }  # fmt: skip
 
 MANGLE_PREFIX = "___torch_mangle_"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_DOT = re.compile(r"\.")
+_DOT_OR_OPERATOR = re.compile(r"[-.+*/]")
 _NOT_IN_IDENTIFIER = re.compile(r"[^A-Za-z_0-9]")
 _UNIQUE_SUFFIX = re.compile(r"(.*)\.\d+", re.DOTALL)
 
 
 def is_identifier(name: str) -> bool:
-    """ASCII identifiers; keywords count too, since torch prints them as they are."""
-    return _IDENTIFIER.fullmatch(name) is not None
+    """ASCII identifiers that are no keywords: names that can stand in code as they are."""
+    return _IDENTIFIER.fullmatch(name) is not None and name not in KEYWORDS
+
+
+def checked_identifier(name: str, what: str) -> str:
+    """``name`` if it can stand in code. Raises SaveError: torch writes it, and cannot read it."""
+    if not is_identifier(name):
+        raise name_error(name, what)
+    return name
+
+
+def name_error(name: str, what: str) -> SaveError:
+    return SaveError(
+        f"{what} {name!r} has no form that torch.jit reads back",
+        hint="Names in TorchScript are ASCII identifiers, and none of its keywords",
+    )
+
+
+def checked_type_name(name: str) -> str:
+    """``name`` if it can stand for a type. Raises SaveError.
+
+    torch takes a type by its text, which only has to parse: ``__torch__.my-model.Net`` does.
+    """
+    return _checked_parts(name, _DOT_OR_OPERATOR)
+
+
+def checked_value_name(name: str) -> str:
+    """``name`` if it can stand for a function, a class or a member of one. Raises SaveError."""
+    return _checked_parts(name, _DOT)
+
+
+def _checked_parts(name: str, separator: re.Pattern[str]) -> str:
+    for part in separator.split(name):
+        checked_identifier(part, f"in {name}, the part")
+    return name
 
 
 def to_identifier(name: str) -> str:
-    """``name`` with every other character replaced by ``_``, never starting with a digit."""
+    """``name`` with every other byte replaced by ``_``, never starting with a digit."""
     prefix = "_" if not name or name[0] in "0123456789" else ""
-    return prefix + _NOT_IN_IDENTIFIER.sub("_", name)
+    shown = name.encode("utf-8", "surrogateescape").decode("latin-1")
+    return prefix + _NOT_IN_IDENTIFIER.sub("_", shown)
 
 
 def base_name(debug_name: str) -> str | None:
@@ -62,6 +108,10 @@ class NamePool:
         self.used.add(name)
         return name
 
+    def parameter(self, name: str) -> str:
+        """The name of a parameter, which callers know."""
+        return self.unique(name)
+
 
 class TypeNames:
     """Qualified names of types in one archive: a second type of the same name is mangled."""
@@ -74,11 +124,21 @@ class TypeNames:
     def name(self, named: NamedType) -> str:
         found = self._names.get(named)
         if found is None:
-            found = own_name(named)
-            while found in self._taken:
-                found = self._mangle(found)
-            self._names[named] = found
+            found = self._names[named] = self._choose(named)
             self._taken.add(found)
+        return found
+
+    def tag(self, named: NamedType) -> str:
+        """The name in type tags of pickles, and in the annotations that torch forgets to rename."""
+        return self.name(named)
+
+    def meet(self, named: NamedType) -> None:
+        """Called for every type that code depends on, before the code itself is printed."""
+
+    def _choose(self, named: NamedType) -> str:
+        found = own_name(named)
+        while found in self._taken:
+            found = self._mangle(found)
         return found
 
     def _mangle(self, name: str) -> str:
@@ -86,7 +146,7 @@ class TypeNames:
         for index, atom in enumerate(atoms):
             if atom.startswith(MANGLE_PREFIX):
                 number = int(atom.removeprefix(MANGLE_PREFIX))
-                self._counter = number + 1
+                self._counter = max(self._counter, number + 1)
                 atoms[index] = f"{MANGLE_PREFIX}{self._counter}"
                 self._counter += 1
                 return ".".join(atoms)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import ClassVar
 
 from tsarchive.errors import SaveError
 
 from .expressions import Expressions, Part
-from .graph import MAX_TRIP_COUNT, RETURN, Block, Node, Value, is_constant_true
+from .graph import MAX_TRIP_COUNT, PARAM, RETURN, Block, Node, Value, is_constant_true
 from .inline import constants_in_order, inlined_nodes
 from .literals import Literals
-from .names import NamePool, to_identifier
+from .names import NamePool, checked_identifier, to_identifier
 from .ranges import TaggedText
+from .subtyping import unify
 from .types import (
     ClassType,
     EnumType,
@@ -26,7 +29,7 @@ from .types import (
     annotation,
     is_named,
 )
-from .versions import FIRST_VERSION, needed_version
+from .versions import Versions
 
 _LONG = 40
 _CARRIED_FROM = 2
@@ -35,14 +38,21 @@ _CARRIED_FROM = 2
 class Statements(Expressions):
     """Prints function bodies into ``body``, the text of one code record."""
 
+    name_pool: ClassVar[type[NamePool]] = NamePool
+
     def __init__(
-        self, literals: Literals, rename: Rename, depend: Callable[[NamedType], None]
+        self,
+        literals: Literals,
+        rename: Rename,
+        depend: Callable[[NamedType], None],
+        versions: Versions | None = None,
     ) -> None:
         super().__init__(literals, rename, depend)
         self.body = TaggedText()
-        self.names = NamePool()
+        self.names = self.name_pool()
         self.level = 0
-        self.version = FIRST_VERSION
+        self.versions = versions or Versions()
+        self.in_method = False
         self.inlined: set[Node] = set()
         self.annotated: set[Value] = set()
         self._split_up_to: dict[Node, int] = {}
@@ -123,7 +133,7 @@ class Statements(Expressions):
     def _print_node(self, node: Node) -> None:
         with self.at(node):
             self._register_types(node)
-            self.version = max(self.version, needed_version(node))
+            self.versions.add(node, in_method=self.in_method)
             if not node.is_constant:
                 _BY_KIND.get(node.kind, Statements._define)(self, node)
 
@@ -180,7 +190,7 @@ class Statements(Expressions):
         parts: list[Part] = [*self.list_of(targets)]
         if len(targets) == 1 and self._takes_annotation(targets[0]):
             self.annotated.add(targets[0])
-            parts.append(f" : {annotation(targets[0].type)}")
+            parts.append(f" : {annotation(targets[0].type, self.literals.tag)}")
         self.line(*parts, " = ", *self.list_of(values))
 
     def _takes_annotation(self, target: Value) -> bool:
@@ -216,7 +226,11 @@ class Statements(Expressions):
     def _branch(self, node: Node, block: Block) -> None:
         with self.indented():
             self._print_block(block, has_more=bool(node.outputs))
-            self._assign(node.outputs, block.returns)
+            if _needs_annotations(node):
+                for target, value in zip(node.outputs, block.returns, strict=True):
+                    self._assign([target], [value])
+            else:
+                self._assign(node.outputs, block.returns)
 
     def _loop(self, node: Node) -> None:
         counted, condition = _loop_form(node)
@@ -258,21 +272,43 @@ class Statements(Expressions):
 
     def _set_attr(self, node: Node) -> None:
         target, value = node.inputs
-        self.line(self.use(target), f".{node.name} = ", self.use(value))
+        name = checked_identifier(node.name, "the name of an assigned attribute")
+        self.line(self.use(target), f".{name} = ", self.use(value))
 
     def _closure(self, node: Node) -> None:
         function, callee = _CLOSURES[node.kind]
         name = self.names.unique(function)
         subgraph: Block = node.attributes["subgraph"]
         self.line(f"def {name}():")
+        self.capturing, self.in_closure = node, True
         for param, value in zip(subgraph.params, node.inputs, strict=True):
-            self.stored[param] = self.use(value)
+            self.stored[param] = self._captured(value)
+        self.capturing = None
         self.body.mark(self.body.length, subgraph)
+        outside, self.in_method = self.in_method, False
         self.print_body(subgraph)
+        self.in_method = outside
+        self.in_closure = False
         self.body.mark(self.body.length, None)
         call = self.build(f"{callee}({name})")
         call.mark(0, node)
         self._assign_outputs(node, call)
+
+    def _captured(self, value: Value) -> TaggedText:
+        """An input of a closure. It will be computed inside, from values that are captured."""
+        if value in self.identifiers:
+            return self.use(value)
+        node = value.node
+        if node.kind == PARAM:  # a loop carries it, under the name of the loop's output
+            return self.stored[value]
+        if node.is_constant:
+            # The closure will have a constant of its own.
+            node = replace(node, inputs=[])
+        for used in node.inputs:
+            if used in self.stored:
+                self.stored[used] = self._captured(used)
+        with self.at(node):
+            return self.expression(node)
 
     def _enter(self, node: Node) -> None:
         parts: list[Part] = ["with ", self.use(node.input)]
@@ -292,7 +328,20 @@ class Statements(Expressions):
         self.assign_names(node.outputs)
         item = self.build(self.use(container), "[", self.use(key), "]")
         item.mark(0, node)
-        self.line(self.use(node.output), f" : {annotation(node.output.type)} = ", item)
+        type_text = annotation(node.output.type, self.literals.tag)
+        self.line(self.use(node.output), f" : {type_text} = ", item)
+
+
+def _needs_annotations(node: Node) -> bool:
+    """Whether the branches give values of types that only an annotation unites.
+
+    torch assigns them in one statement, which takes no annotation and does not read back.
+    """
+    one, other = (block.returns for block in node.blocks)
+    return any(
+        isinstance(target.type, UnionType) and unify(first.type, second.type) is None
+        for target, first, second in zip(node.outputs, one, other, strict=True)
+    )
 
 
 def _loop_form(node: Node) -> tuple[bool, Value]:

@@ -1,0 +1,486 @@
+"""Modules that torch saves in a form that it does not read back, or shows to Python in part."""
+
+import enum
+import math
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class WholeFloats(nn.Module):
+    sizes: Final[tuple[float, int]]
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = (-1e10, 2)
+
+    def forward(self, low: float = 1e10, high: float | None = 12345678901234567.0):
+        by_name = {"a": 1e10, "b": 0.5}
+        by_value = {1e16: "a"}
+        return low, high, [1e15, 0.5], (1e12, 1), by_name, by_value, self.sizes
+
+
+class WholeFloatAsScalar(nn.Module):
+    def forward(self):
+        return torch.full([2], 1e10)
+
+
+class NegativeZeros(nn.Module):
+    def forward(
+        self,
+        a: complex = complex(-0.0, 5.0),
+        b: complex = complex(0.0, -0.0),
+        c: complex = complex(-0.0, -0.0),
+    ):
+        return a, b, c
+
+
+class ZerosInTuple(nn.Module):
+    def forward(self):
+        return (0.0, -0.0)
+
+
+class ZerosInConstant(nn.Module):
+    zeros: Final[tuple[float, float]]
+
+    def __init__(self):
+        super().__init__()
+        self.zeros = (-0.0, 0.0)
+
+    def forward(self):
+        return self.zeros
+
+
+class ZerosInDefaults(nn.Module):
+    def forward(self, low: float = -0.0, high: float = 0.0):
+        return low, high
+
+
+class CarriageReturns(nn.Module):
+    ending: Final[str]
+
+    def __init__(self):
+        super().__init__()
+        self.ending = "\r\n"
+
+    def forward(self, sep: str = "\r"):
+        if sep == "x\ry":
+            raise ValueError("never \r")
+        return sep, "a\r", ["\r", "b"], {"\rk": 1}, self.ending
+
+
+class Quotes(enum.Enum):
+    PLAIN = "a"
+    DOUBLE = 'say "a"'
+    BACKSLASH = "a\\nb"
+    LINES = "a\nb"
+    RETURN = "a\rb"
+    ACCENT = "é"
+
+
+class EnumStrings(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = Quotes.LINES
+
+    def forward(self):
+        values = [Quotes.DOUBLE.value, Quotes.BACKSLASH.value, Quotes.ACCENT.value]
+        return values, self.kept.value, self.kept == Quotes.LINES, Quotes.RETURN
+
+
+class Limit(enum.Enum):
+    LOW = -math.inf
+    HIGH = math.inf
+
+
+class NoValue(enum.Enum):
+    NONE = math.nan
+    ONE = 1.0
+
+
+class Nothing(enum.Enum):
+    BELOW = -0.0
+    ONE = 1.0
+
+
+class EnumInfinity(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = Limit.LOW
+
+    def forward(self):
+        return self.kept.value, Limit.HIGH.value, Limit.HIGH
+
+
+class EnumNan(nn.Module):
+    def forward(self, x: int = 0):
+        found = NoValue.NONE if x > 0 else NoValue.ONE
+        return found.value
+
+
+class EnumNegativeZero(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = Nothing.BELOW
+
+    def forward(self):
+        return self.kept.value, Nothing.ONE
+
+
+class Shift(nn.Module):
+    def __init__(self, by: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(by))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.weight
+
+
+class Children(nn.Module):
+    def __init__(self, *names: str):
+        super().__init__()
+        self.parts = nn.ModuleDict({name: Shift(float(n)) for n, name in enumerate(names)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self.parts.values():
+            x = part(x) * 2
+        return x
+
+
+class Data(nn.Module):
+    """A parameter, a buffer and an attribute whose names begin with ``name``."""
+
+    def __init__(self, name: str, read: bool = False):
+        super().__init__()
+        self.register_parameter(name, nn.Parameter(torch.ones(2)))
+        self._buffers[f"{name}_"] = torch.zeros(2)
+        setattr(self, f"{name}__", 3)
+
+    def forward(self):
+        return 1
+
+
+class ReadsReturn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        setattr(self, "a\rb", 3)
+
+    def forward(self):
+        return getattr(self, "a\rb")
+
+
+class ChildNamed(nn.Module):
+    def __init__(self, name: str):
+        super().__init__()
+        self.add_module(name, Shift(2.0))
+
+    def forward(self):
+        return 1
+
+
+class AssignsKeyword(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.NoneType = 1
+
+    def forward(self):
+        self.NoneType = 2
+        return self.NoneType
+
+
+class AssignsAccent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.é = 1
+
+    def forward(self):
+        self.é = 2
+        return self.é
+
+
+class ConstantNamed(nn.Module):
+    def __init__(self, name: str):
+        super().__init__()
+        self.__constants__ = [name]
+        setattr(self, name, 3)
+
+    def forward(self):
+        return 1
+
+
+class MethodKeyword(nn.Module):
+    def forward(self, x: int = 2):
+        return self.NoneType(x)
+
+    def NoneType(self, x: int):
+        return x + 1
+
+
+class MethodAccent(nn.Module):
+    def forward(self, x: int = 2):
+        return self.é(x)
+
+    def é(self, x: int):
+        return x + 1
+
+
+def größe(x: int):
+    if x > 5:
+        raise ValueError("too large")
+    return x + 1
+
+
+class FunctionAccent(nn.Module):
+    def forward(self, x: int = 2):
+        return größe(x)
+
+
+class Member(enum.Enum):
+    A = 1
+    Ü = 2
+
+
+class MemberAccent(nn.Module):
+    def forward(self, x: int = 2):
+        found = Member.A if x > 3 else Member.Ü
+        return found.value
+
+
+class PropertyAccent(nn.Module):
+    @property
+    def ä(self) -> int:
+        return 3
+
+    def forward(self):
+        return self.ä
+
+
+class Ünit(nn.Module):
+    def forward(self, x: int = 2):
+        return x
+
+
+class Holder(nn.Module):
+    def __init__(self, child: nn.Module):
+        super().__init__()
+        self.child = child
+
+    def forward(self, x: Tensor):
+        return self.child(x)
+
+
+def of_module(path: str) -> nn.Module:
+    """A module with a child whose class belongs to the Python module ``path``."""
+    return Holder(type("Somewhere", (nn.Tanh,), {"__module__": path})())
+
+
+class Total:
+    def __init__(self, start: int):
+        self.value = start
+
+
+class MakesTotal(nn.Module):
+    def forward(self, x: int = 1):
+        return Total(x).value
+
+
+class OddParameters(nn.Module):
+    def forward(self, NoneType: int, é: int):
+        return NoneType + é * 2
+
+
+class HidesTorch(nn.Module):
+    def forward(self, torch: Tensor, x: Tensor):
+        return torch + x
+
+
+class HidesRange(nn.Module):
+    def forward(self, values: list[int]):
+        range = values[0] * 2
+        for value in values:
+            range = range + value
+        return range
+
+
+class HidesAnnotate(nn.Module):
+    def forward(self, x: int):
+        annotate = x * 2
+        empty: list[int] = []
+        empty.append(annotate + annotate)
+        return empty, annotate
+
+
+class LateRange(nn.Module):
+    def forward(self, values: list[int]):
+        total = 0
+        for value in values:
+            total += value
+        range = total * 2
+        return range + range
+
+
+def annotate(x: int) -> list[int]:
+    found: list[int] = []
+    for _ in [1, 2]:
+        found.append(x)
+    return found
+
+
+class CallsAnnotate(nn.Module):
+    def forward(self, x: int = 2):
+        return annotate(x)
+
+
+class NumbersOrText(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept: int | float | complex | str = "kept"
+
+    def forward(self, x: int | float | complex | str):
+        both: dict[str, int | float | complex | Tensor] = {}
+        if isinstance(x, str):
+            return x, both
+        return self.kept, both
+
+
+class Pair(NamedTuple):
+    left: int
+    right: int
+
+
+class MaybePair(nn.Module):
+    def __init__(self, factor: int):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: int):
+        found: Pair | None = None
+        if x > 0:
+            found = Pair(x, x * self.factor)
+        if found is not None:
+            return found.right
+        return 0
+
+
+class Point:
+    def __init__(self, x: int):
+        self.x = x
+
+
+class MaybePoint(nn.Module):
+    def forward(self, x: int):
+        found: Point | None = None
+        if x > 0:
+            found = Point(x)
+        if found is not None:
+            return found.x
+        return 0
+
+
+class Both(nn.Module):
+    def __init__(self, first, second):
+        super().__init__()
+        self.first = first
+        self.second = second
+
+    def forward(self, x: int):
+        return self.first(x), self.second(x)
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.by = torch.tensor([2.0, 3.0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.by
+
+
+class Convolution(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(1, 2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.layer(x))
+
+
+class Clipped(Convolution):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.hardtanh(self.layer(x), -0.5, 0.5)
+
+
+class TwoElementTypes(nn.Module):
+    """Two buffers of different element types over the same bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        floats = torch.tensor([1.0, 2.0])
+        self.register_buffer("floats", floats)
+        self.register_buffer("bits", floats.view(torch.int32))
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        return self.floats, self.bits
+
+
+class Shrunk(nn.Module):
+    """A buffer whose storage was taken away, as sharded training does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("held", torch.ones(3))
+        self.held.untyped_storage().resize_(0)
+
+    def forward(self) -> int:
+        return self.held.numel()
+
+
+class Marker:
+    pass
+
+
+class MaybeMarker(nn.Module):
+    def forward(self, x: Marker | None = None):
+        return x is None
+
+
+class Empty(NamedTuple):
+    pass
+
+
+class MaybeNothing(nn.Module):
+    def forward(self, x: Empty | None = None):
+        return x is None
+
+
+@torch.jit.interface
+class Anything(nn.Module):
+    pass
+
+
+class HoldsAnything(nn.Module):
+    held: Anything
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = nn.ReLU()
+
+    def forward(self):
+        return 1
+
+
+class Known:
+    def __init__(self, value: int):
+        self.value = value
+
+
+class HoldsKnown(torch.nn.Module):
+    several: list[Known]
+
+    def __init__(self):
+        super().__init__()
+        self.several = [Known(1)]
+
+    def forward(self):
+        return self.several[0].value
