@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from .graph import Block, Value
-from .types import TENSOR, ClassType, OptionalType, TupleType, Type
+from .graph import Block, Node, Value
+from .types import TENSOR, ClassType, ListType, OptionalType, TupleType, Type
+from .values import Held
 
-_BIAS_OUTPUT = 1
+_BIAS = 1
 
 
-def held_elements(getstate: Block) -> tuple[int, ...]:
+def held_elements(getstate: Block) -> Held:
     """Positions in the returned tuple that something besides the result keeps alive.
 
     These are slots of the object, constants of the graph, and the bias inside packed
@@ -16,31 +17,56 @@ def held_elements(getstate: Block) -> tuple[int, ...]:
     """
     returned = getstate.returns[0].node
     if returned.kind != "prim::TupleConstruct":
-        return ()
-    return tuple(i for i, value in enumerate(returned.inputs) if _is_held(value))
+        return Held()
+    return Held(tuple(i for i, value in enumerate(returned.inputs) if _is_held(value)))
 
 
 def _is_held(value: Value) -> bool:
     node = value.node
     if node.kind == "prim::TupleUnpack":
-        return _is_unpacking(node.input) and value is node.outputs[_BIAS_OUTPUT]
+        return _holds(node.input, node.outputs.index(value))
+    if node.kind == "prim::If":
+        return all(map(_is_held, _choices(value)))
+    if _is_unpack(node):
+        return value is node.outputs[_BIAS]
     return node.kind in ("prim::GetAttr", "prim::Constant")
 
 
-def _is_unpacking(value: Value) -> bool:
+def _holds(tuple_: Value, index: int) -> bool:
+    """Whether something besides ``tuple_`` keeps its element at ``index`` alive."""
+    node = tuple_.node
+    match node.kind:
+        case "prim::TupleConstruct":
+            return _is_held(node.inputs[index])
+        case "prim::If":
+            return all(_holds(choice, index) for choice in _choices(tuple_))
+        case "prim::CallMethod":
+            owner = node.input.type
+            if isinstance(owner, ClassType) and not owner.is_native and node.name in owner.methods:
+                return _holds(owner.methods[node.name].graph.returns[0], index)
+    return _is_unpack(node) and index == _BIAS
+
+
+def _choices(value: Value) -> list[Value]:
+    """What the branches of an if statement give for one of its outputs, where they give any."""
+    position = value.node.outputs.index(value)
+    given = [block.returns[position] for block in value.node.blocks]
+    return [choice for choice in given if choice.node.kind != "prim::Uninitialized"]
+
+
+def _is_unpack(node: Node) -> bool:
     """``conv2d_unpack(packed)`` and ``packed.unpack()`` give a fresh weight and the own bias."""
-    node = value.node
-    if node.kind != "prim::CallMethod":
-        return node.kind.startswith("quantized::") and node.kind.endswith("_unpack")
-    owner = node.input.type
-    if isinstance(owner, ClassType) and not owner.is_native and node.name in owner.methods:
-        return _is_unpacking(owner.methods[node.name].graph.returns[0])
-    return node.name == "unpack"
+    if node.kind == "prim::CallMethod":
+        return node.name == "unpack"
+    return node.kind.startswith("quantized::") and "_unpack" in node.kind
 
 
-def held_by_native(state: Type) -> tuple[int, ...]:
+def held_by_native(state: Type) -> Held:
     """The same for a torchbind class: packed parameters give their own bias, an optional."""
     if not isinstance(state, TupleType):
-        return ()
+        return Held()
     optional = OptionalType(TENSOR)
-    return tuple(index for index, element in enumerate(state.elements) if element == optional)
+    return Held(
+        tuple(i for i, element in enumerate(state.elements) if element == optional),
+        tuple(i for i, element in enumerate(state.elements) if element == ListType(optional)),
+    )

@@ -52,10 +52,18 @@ class ObjectValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What else keeps parts of a tuple alive, by position: ``elements`` are held themselves,
+    of the lists in ``items`` each item is. The pickle form depends on it."""
+
+    elements: tuple[int, ...] = ()
+    items: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TypedValue:
-    """A value with the static type it was produced with; ``held`` lists the state's elements
-    (by position) that something else keeps alive, which the pickle form depends on."""
+    """A value with the static type it was produced with, and what else holds its parts."""
 
     value: Any
     type: Type
-    held: tuple[int, ...] = ()
+    held: Held = Held()

@@ -7,7 +7,7 @@ import io
 import pytest
 import torch
 from comparing import equal
-from conftest import CORPUS, torch_loaded
+from conftest import CORPUS, records_of, torch_loaded, torch_saved
 from corpus_inputs import arguments_for, call
 
 import tsarchive
@@ -61,3 +61,15 @@ def test_saving_what_was_loaded_is_stable(path):
     tsarchive.save(tsarchive.load(first, map_location="cpu"), second)
     assert first.getvalue() == second.getvalue()
     assert torch_loaded(first.getvalue())
+
+
+@by_path
+def test_data_of_what_was_loaded_is_pickled_as_torch_does(path):
+    theirs = records_of(torch_saved(by_torch(path)))
+    file = io.BytesIO()
+    tsarchive.save(tsarchive.load(path, map_location="cpu"), file)
+    ours = records_of(file.getvalue())
+    assert ours["data.pkl"] == theirs["data.pkl"]
+    storages = [name for name in theirs if name.startswith("data/")]
+    assert [name for name in ours if name.startswith("data/")] == storages
+    assert all(ours[name] == theirs[name] for name in storages)

@@ -35,7 +35,14 @@ from tsarchive.printer.types import (
     UnionType,
     annotation,
 )
-from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
+from tsarchive.printer.values import (
+    Device,
+    EnumMember,
+    Held,
+    ObjectValue,
+    TableConstant,
+    TypedValue,
+)
 from tsarchive.torchscript.tensors import TensorWriter
 
 _JIT = "torch.jit._pickle"
@@ -113,7 +120,7 @@ class Pickling:
         return self._devices[text]
 
     def _enum_member(self, member: EnumMember) -> Reduce:
-        cls = class_global(member.type.qualified_name)
+        cls = class_global(self.names.tag(member.type))
         return Reduce(cls, self.value(member.value, member.type.value_type))
 
     def _object(self, value: ObjectValue, _: Type) -> Object:
@@ -134,13 +141,18 @@ class Pickling:
         """The result of ``__getstate__``: torch holds it, and some elements, while pickling."""
         if not isinstance(state.value, tuple) or not isinstance(state.type, TupleType):
             return self.held(state.value, state.type)
-        items = [
-            self.held(item, type_) if index in state.held else self.value(item, type_)
-            for index, (item, type_) in enumerate(
-                zip(state.value, state.type.elements, strict=True)
-            )
-        ]
-        return Memoised(tuple(items))
+        pairs = zip(state.value, state.type.elements, strict=True)
+        return Memoised(
+            tuple(self._element(*pair, index, state.held) for index, pair in enumerate(pairs))
+        )
+
+    def _element(self, value: Any, type_: Type, index: int, held: Held) -> Value:
+        if index in held.elements:
+            return self.held(value, type_)
+        if index in held.items and isinstance(type_, ListType):
+            items: Value = [self.held(item, type_.element) for item in value]
+            return Reduce(_TAG, (items, self._tag(type_)))
+        return self.value(value, type_)
 
     def _container(self, value: Any, declared: Type) -> Value:
         type_ = container_type(value, declared)
@@ -151,14 +163,17 @@ class Pickling:
                 return self._list(value, element)
             case DictType(key, item):
                 pairs: Value = {self.value(k, key): self.value(v, item) for k, v in value.items()}
-                return Reduce(_TAG, (pairs, annotation(type_)))
+                return Reduce(_TAG, (pairs, self._tag(type_)))
         raise SaveError(f"a {type(value).__name__} stands where {annotation(declared)} is declared")
+
+    def _tag(self, type_: Type) -> str:
+        return annotation(type_, self.names.tag)
 
     def _list(self, value: list[Any], element: Type) -> Reduce:
         builder = _LIST_BUILDERS.get(element)
         if builder is None:
             items: Value = [self.value(item, element) for item in value]
-            return Reduce(_TAG, (items, annotation(ListType(element))))
+            return Reduce(_TAG, (items, self._tag(ListType(element))))
         if element == TENSOR:
             # torch walks a copy of the list, which holds every tensor a second time.
             return Reduce(builder, MarkedTuple(([self.held(t, TENSOR) for t in value],)))
