@@ -1,0 +1,130 @@
+"""One module against torch: every record of our save beside the one that torch writes.
+
+`S1` is torch's first save, `S2` and `S3` its saves after one and two rounds of loading. Code is
+compared with S1, pickles and storages with S2, which no longer depends on reference counts, and
+debug records with S3, the form that torch converges to.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+import tsarchive
+
+Records = dict[str, bytes]
+
+# The rows of the table; a record belongs to the first row whose pattern matches its name.
+ROWS = {
+    "code": r"code/.*\.py",
+    "debug records": r".*\.debug_pkl",
+    "data.pkl": r"data\.pkl",
+    "constants.pkl": r"constants\.pkl",
+    "storages": r"(data|constants)/\d+",
+    "traced inputs": r"traced_inputs.*",
+    "version, byteorder": r"(\.data/)?version|byteorder",
+    "serialization_id": r"\.data/serialization_id",
+}
+ORDER = "names and order"
+LOADED = "save, load, save"
+ALL_ROWS = (*ROWS, ORDER, LOADED)
+
+
+def row_of(name: str) -> str:
+    return next(row for row, pattern in ROWS.items() if re.fullmatch(pattern, name))
+
+
+def records_of(data: bytes) -> Records:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
+
+
+def torch_saved(module: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.jit.save(module, buffer)
+    return buffer.getvalue()
+
+
+def resaved(data: bytes) -> bytes:
+    return torch_saved(torch.jit.load(io.BytesIO(data)))
+
+
+def expected_records(module: Any) -> Records:
+    """What torch writes, each record from the save that settles it.
+
+    Where the text of torch's own code changes from save to save, no debug record of S3 belongs
+    to the text of S1: such records are left out.
+    """
+    saves = [torch_saved(module)]
+    saves += [resaved(saves[0])]
+    saves += [resaved(saves[1])]
+    first, second, third = map(records_of, saves)
+    found = {}
+    for name, content in first.items():
+        row = row_of(name)
+        if row in ("data.pkl", "constants.pkl", "storages"):
+            content = second[name]
+        elif row == "debug records":
+            code = name.removesuffix(".debug_pkl")
+            if first[code] != third.get(code):
+                continue
+            content = third[name]
+        found[name] = content
+    found[".data/serialization_id"] = serialization_id(found)
+    return found
+
+
+def serialization_id(records: Records) -> bytes:
+    """The id that torch's writer gives to an archive of these records."""
+    buffer = io.BytesIO()
+    writer = torch._C.PyTorchFileWriter(buffer)
+    writer.set_min_version(int(records.get("version") or records[".data/version"]))
+    for name, content in records.items():
+        if row_of(name) not in ("version, byteorder", "serialization_id"):
+            writer.write_record(name, content, len(content))
+    writer.write_end_of_file()
+    return records_of(buffer.getvalue())[".data/serialization_id"]
+
+
+def our_save(module: Any) -> bytes:
+    buffer = io.BytesIO()
+    tsarchive.save(module, buffer)
+    return buffer.getvalue()
+
+
+def compare(module: Any) -> dict[str, str]:
+    """The rows that differ, each with its first difference; empty when all is equal."""
+    expected = expected_records(module)
+    saved = our_save(module)
+    ours = records_of(saved)
+    found: dict[str, str] = {}
+    for row, text in differences(ours, expected):
+        found.setdefault(row, text)
+    if our_save(tsarchive.load(io.BytesIO(saved))) != saved:
+        found[LOADED] = "the second save differs from the first"
+    return found
+
+
+def differences(ours: Records, expected: Records) -> Iterator[tuple[str, str]]:
+    left_out = {name for name in ours.keys() - expected.keys() if name.endswith(".debug_pkl")}
+    names = [name for name in ours if name not in left_out]
+    if names != list(expected):
+        yield ORDER, f"ours {names}, torch's {list(expected)}"
+    for name in names:
+        if name == ".data/serialization_id" and left_out:
+            continue
+        if name in expected and ours[name] != expected[name]:
+            yield row_of(name), f"{name}: {first_difference(ours[name], expected[name])}"
+
+
+def first_difference(ours: bytes, theirs: bytes, context: int = 60) -> str:
+    pairs = zip(ours, theirs, strict=False)
+    shorter = min(len(ours), len(theirs))
+    at = next((place for place, (a, b) in enumerate(pairs) if a != b), shorter)
+    window = slice(max(0, at - context), at + context)
+    return f"byte {at}: ours {ours[window]!r}, torch's {theirs[window]!r}"
