@@ -23,18 +23,17 @@ from tsarchive.errors import SaveError
 from .entry_points import BINDINGS, MODULES
 from .getstate import held_by_native, held_elements
 from .graph import Block, Function, Value
-from .header import field_names, read_header
-from .highlight import RangeReader
+from .header import field_names, in_header_order, read_header
 from .lift import GraphCopy
 from .literals import type_of_constant
+from .places import PlaceReader
 from .probe import FIRST_SAME, Attr, Place, Probe
 from .schema import NO_DEFAULT, Argument, FunctionSchema
 from .sharing import Sharing
+from .type_kinds import BUILDERS
 from .types import (
     ANY,
     BOOL,
-    NONE,
-    NUMBER,
     SIMPLE_TYPES,
     TENSOR,
     Attribute,
@@ -42,14 +41,12 @@ from .types import (
     ClassType,
     DictType,
     EnumType,
-    HandleType,
     InterfaceType,
     ListType,
     OptionalType,
     SimpleType,
     TupleType,
     Type,
-    UnionType,
     VarType,
 )
 from .values import (
@@ -62,7 +59,6 @@ from .values import (
 )
 
 _NATIVE_PREFIX = "__torch__.torch.classes."
-_HANDLES = {"FutureType": "Future", "AwaitType": "Await", "RRefType": "RRef"}
 
 
 class Adopter:
@@ -72,8 +68,8 @@ class Adopter:
         self._named: dict[str, list[tuple[Any, Type]]] = {}
         self._functions: dict[str, Function] = {}
         self._modules: dict[Any, ObjectValue] = {}
-        self._natives: dict[Any, ObjectValue] = {}
-        self._ranges = RangeReader()
+        self._natives: dict[int, tuple[Any, ObjectValue]] = {}
+        self._places = PlaceReader(torch._jit_internal.loader.content)
         self._sharing = Sharing()
         self._torch_types: dict[ClassType, Any] = {}
         self._from_file: set[str] = set()
@@ -85,11 +81,9 @@ class Adopter:
         kind = type_.kind()
         if kind == "TensorType":
             return TENSOR
-        build = _TYPE_BUILDERS.get(kind)
+        build = BUILDERS.get(kind)
         if build is not None:
             return build(*map(self.type, type_.containedTypes()))
-        if kind in _HANDLES:
-            return HandleType(_HANDLES[kind], *map(self.type, type_.containedTypes()))
         if kind in ("ClassType", "InterfaceType", "EnumType", "TupleType", "FunctionType"):
             return self._named_type(type_, kind)
         text = type_.annotation_str
@@ -124,6 +118,11 @@ class Adopter:
         return class_
 
     def _native_class(self, type_: Any, class_: ClassType) -> None:
+        if _is_of_this_process(type_, class_.qualified_name):
+            raise SaveError(
+                f"torch takes {class_.qualified_name} for a class bound from C++",
+                hint="Move the class out of a Python module that is named torch.classes",
+            )
         for name in type_.method_names():
             method = torch._C._create_object_with_type(type_)._get_method(name)
             class_.methods[name] = Function(
@@ -136,17 +135,15 @@ class Adopter:
         header = read_header(empty.code)
         class_.is_module = header.is_module
         slot_types = type_.containedTypes()
-        if len(slot_types) != len(header.attributes):
-            raise SaveError(
-                f"an attribute name of {class_.qualified_name} cannot be written",
-                hint="Names of attributes must not contain line breaks",
-            )
-        for name, slot_type in zip(header.attributes, slot_types, strict=True):
+        names = header.attributes
+        if len(slot_types) != len(names):
+            names = in_header_order(_slots_of(type_), empty.code)
+        for name, slot_type in zip(names, slot_types, strict=True):
             flags = (name in header.parameters, name in header.buffers)
             class_.attributes[name] = Attribute(name, self.type(slot_type), *flags)
-        if header.constants:
+        if header.has_constants:
             values = torch._C.ConcreteModuleType.from_jit_type(type_).get_constants()
-            for name in header.constants:
+            for name in in_header_order(values, empty.code):
                 class_.constants[name] = self._class_constant(name, values[name])
         holder = torch._C._create_object_with_type(type_)
         for name in type_.method_names():
@@ -232,7 +229,7 @@ class Adopter:
     def _graph(self, graph: Any, function: str) -> Block:
         outer, self._owner = self._owner, function.rpartition(".")[0]
         try:
-            return GraphCopy(self, self._ranges, function).block(graph, Block())
+            return GraphCopy(self, self._places, function).block(graph, Block())
         finally:
             self._owner = outer
 
@@ -297,9 +294,11 @@ class Adopter:
         assert isinstance(type_, ClassType)
         if "__getstate__" not in type_.methods:
             raise SaveError(f"{type_.qualified_name} has no __getstate__, so it cannot be saved")
-        if value not in self._natives:
-            self._natives[value] = ObjectValue(type_, state=self._state(value, type_))
-        return self._natives[value]
+        # Its hash is its address; == may not be defined for it.
+        if hash(value) not in self._natives:
+            found = ObjectValue(type_, state=self._state(value, type_))
+            self._natives[hash(value)] = (value, found)
+        return self._natives[hash(value)][1]
 
     def _state(self, holder: Any, type_: ClassType) -> TypedValue:
         return self._typed_state(holder._get_method("__getstate__")(), type_)
@@ -335,7 +334,10 @@ class Adopter:
     def _slot(self, module: Any, slot: Attribute, place: Place) -> Any:
         if isinstance(slot.type, ClassType) and not (slot.type.is_module or slot.type.is_native):
             return self._object_at(place, slot.type)
-        value = module.getattr(slot.name)
+        try:
+            value = module.getattr(slot.name)
+        except RuntimeError:
+            value = self._probe.read(place)  # says what is missing
         if isinstance(value, torch._C.ScriptModule):
             return self._module(value)
         return self.value(value, slot.type)
@@ -370,15 +372,6 @@ class Adopter:
         return list(class_.attributes) if isinstance(class_, ClassType) else []
 
 
-_TYPE_BUILDERS: dict[str, Callable[..., Type]] = {
-    "OptionalType": OptionalType,
-    "ListType": ListType,
-    "DictType": DictType,
-    "UnionType": lambda *members: UnionType(members),
-    "NumberType": lambda *_: NUMBER,
-    "NoneType": lambda *_: NONE,
-}
-
 _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
     "ClassType": Adopter._class,
     "InterfaceType": Adopter._interface,
@@ -401,10 +394,17 @@ def _is_of_this_process(type_: Any, name: str) -> bool:
     return known is not None and bool(known == type_)
 
 
+def _slots_of(type_: Any) -> list[str]:
+    """The attribute names of a module class, data before modules."""
+    concrete: Any = torch._C.ConcreteModuleType.from_jit_type(type_)
+    return [*concrete.get_attributes(), *dict(concrete.get_modules())]
+
+
 def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum]:
     """The Python class of a scripted enum; no binding lists the members."""
     found: Any = torch.jit._state._name_to_pyclass.get(qualified_name)
-    if found is None or torch._C._jit_try_infer_type(next(iter(found))).type() != type_:
+    value_type = type_.containedTypes()[0]
+    if found is None or torch._C.EnumType(qualified_name, value_type, list(found)) != type_:
         raise SaveError(
             f"the members of the enum {qualified_name} cannot be read",
             hint="Import the Python class of the enum, or load the file with tsarchive",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from .ranges import Range
 from .schema import FunctionSchema
@@ -45,9 +45,16 @@ class Value:
         return f"%{self.name or hex(id(self))}"
 
 
+class Placed(Protocol):
+    """Something that knows its range in user source; None when it has no place there."""
+
+    @property
+    def range(self) -> Range | None: ...
+
+
 @dataclass(eq=False, slots=True)
 class Node:
-    """One operation. ``schema`` is set for operators; ``range`` is its place in user source."""
+    """One operation. ``schema`` is set for operators; ``place`` is its place in user source."""
 
     kind: str
     inputs: list[Value] = field(default_factory=list)
@@ -55,7 +62,7 @@ class Node:
     blocks: list[Block] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
     schema: FunctionSchema | None = None
-    range: Range | None = None
+    place: Placed | None = None
 
     def add_input(self, value: Value) -> None:
         value.uses.append(Use(self, len(self.inputs)))
@@ -76,6 +83,10 @@ class Node:
         block = Block()
         self.blocks.append(block)
         return block
+
+    @property
+    def range(self) -> Range | None:
+        return None if self.place is None else self.place.range
 
     @property
     def input(self) -> Value:
@@ -122,12 +133,12 @@ class Block:
         kind: str,
         inputs: Sequence[Value] = (),
         *,
-        range: Range | None = None,
+        place: Placed | None = None,
         schema: FunctionSchema | None = None,
         **attributes: Any,
     ) -> Node:
         """Append a node without outputs; the caller adds outputs and blocks."""
-        node = Node(kind, attributes=attributes, schema=schema, range=range)
+        node = Node(kind, attributes=attributes, schema=schema, place=place)
         for value in inputs:
             node.add_input(value)
         self.nodes.append(node)

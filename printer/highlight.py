@@ -1,177 +1,113 @@
-"""Reads source ranges from the highlighted text in which torch shows them.
+"""Reads the marked text in which torch shows a source range.
 
-No binding gives the numbers of a range. The text names file and line, shows the lines around, and
-marks the range with ``~`` below; offsets are counted in the source of the function, as torch's
-frontend took it from the file.
+No binding gives the numbers of a range. torch names file and line, and shows the lines of the range
+with up to two lines before and after; below each line of the range stands a line of ``~``.
 """
 
 from __future__ import annotations
 
-import ast
-import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from .ranges import Range, Source, byte_length
+from .ranges import byte_length
 
-# Nodes of these kinds have no place in the source when torch shows none; a node of any other
-# kind then has torch's dummy range.
-_WITHOUT_PLACE = frozenset(
-    f"prim::{name}"
-    for name in (
-        "CallFunction", "CallMethod", "Constant", "DictConstruct", "Enter", "EnumName",
-        "EnumValue", "Exit", "GetAttr", "If", "ListConstruct", "ListUnpack", "Loop",
-        "ModuleContainerIndex", "NumToTensor", "SetAttr", "TupleConstruct", "TupleIndex",
-        "TupleSlice", "TupleUnpack", "Uninitialized", "awaitable", "fork", "isinstance", "tolist",
-        "unchecked_cast",
-    )
-)  # fmt: skip
-
-_DUMMY = Range(Source("", None, 0), 0, 1)
-_HEADER = re.compile(r'  File "(.*)", line (\d+)\n', re.DOTALL)
-_MARK = re.compile(r" *~+(?: <--- HERE)?")
-_FRAME = re.compile(r"(.*)\((\d+)\): ")
-_SERIALIZED = "Serialized "
-_LONGEST_NUMBER = 60
-_GENERATED = (".__len__", ".__contains__")
-_LAST_NUMBER = re.compile(r"(?<![\w.])[\d.][\w.]*(?:[eE][-+]\d+)?$")
+_HEADER = re.compile(r'  File "(.*?)", line (\d+)\n', re.DOTALL)
+_SERIALIZED = re.compile(r'Serialized   File "(.*)", line \d+\n', re.DOTALL)
+_CONTEXT = 2
+_HERE = " <--- HERE"
+_MARK = re.compile(f" *~+(?:{_HERE})?")
 
 
 @dataclass(frozen=True, slots=True)
-class _Marked:
-    """What the marks say: columns in the first and last marked line, and the lines between."""
+class Highlight:
+    """``line`` is the number of the first marked line, ``shown`` all lines with the marks.
+
+    ``code_file`` names the code record from which torch loaded the range, if it did. A range that
+    is the whole of its source has no file; its source is ``text``. The file is empty where the
+    source has none: the number of the line is not known then.
+    """
+
+    text: str
+    code_file: str | None = None
+    file: str | None = None
+    line: int = 0
+    shown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """The lines without marks, and the range in them: columns in bytes of two of the lines.
+
+    How many lines follow depends on the end of the range, also where its end is not marked.
+    """
 
     lines: tuple[str, ...]
     first: int
     begin_column: int
-    end_column: int
-    more_lines: int
-
-
-class RangeReader:
-    """Reads the ranges of one save; sources that are equal become one object."""
-
-    def __init__(self) -> None:
-        self._sources: dict[tuple[str, str, int, str], Source] = {}
-
-    def read(self, kind: str, highlight: str, function: str) -> Range | None:
-        """The range of a node of ``kind`` in the code of a function, by its qualified name."""
-        text = highlight.partition(_SERIALIZED)[0]
-        if not text.strip():
-            return None if kind in _WITHOUT_PLACE else _DUMMY
-        header = _HEADER.match(text)
-        if header is None:
-            return _stack_range(text)
-        return self._marked_range(header[1], int(header[2]), text[header.end() :], function)
-
-    def _marked_range(self, file: str, line: int, body: str, function: str) -> Range:
-        marked = _parse_marks(body)
-        found = _function_source(file, line, function.rpartition(".")[2])
-        if found is None:
-            # The file cannot be read any more: the lines shown are what is known of it.
-            found = "\n".join(marked.lines), line - marked.first
-        text, first_line = found
-        # torch generates these methods for each class anew, each from a source of its own.
-        generated = function if file == "<string>" and function.endswith(_GENERATED) else ""
-        key = (text, file, first_line, generated)
-        source = self._sources.setdefault(key, Source(text, file, first_line))
-        lines = text.splitlines(keepends=True)
-        first = line - first_line
-        begin = sum(map(byte_length, lines[:first])) + marked.begin_column
-        last = first + marked.more_lines
-        end = sum(map(byte_length, lines[:last])) + marked.end_column
-        return Range(source, begin, end)
-
-
-def _stack_range(text: str) -> Range:
-    """A traced node: the whole of a Python stack, one frame a line, innermost first."""
-    frame = _FRAME.match(text)
-    filename, line = (frame[1], int(frame[2])) if frame else (None, 0)
-    return Range(Source(text, filename, line), 0, byte_length(text))
-
-
-def _parse_marks(body: str) -> _Marked:
-    lines: list[str] = []
-    marks: list[tuple[int, str]] = []
-    for line in body.split("\n"):
-        if "~" in line and _MARK.fullmatch(line) and lines:
-            marks.append((len(lines) - 1, line.removesuffix(" <--- HERE")))
-        else:
-            lines.append(line)
-    if not marks:
-        return _Marked(tuple(lines), 0, 0, 0, 0)
-    (first, opening), (last, closing) = marks[0], marks[-1]
-    end = max(len(closing), _end_of_number(lines[last], len(closing)))
-    return _Marked(tuple(lines), first, opening.index("~"), end, last - first)
-
-
-def _end_of_number(line: str, marked: int) -> int:
-    """torch's frontend takes a number to be as long as Python prints it: ``1e22`` as ``1e+22``.
-
-    Behind the end of a line that cannot be shown.
-    """
-    if marked < len(line):
-        return 0
-    number = _LAST_NUMBER.search(line, max(0, len(line) - _LONGEST_NUMBER))
-    if number is None:
-        return 0
-    try:
-        return number.start() + len(str(ast.literal_eval(number[0])))
-    except (ValueError, SyntaxError):
-        return 0
-
-
-def _function_source(file: str, line: int, function: str) -> tuple[str, int] | None:
-    """The text of the function around ``line`` and the number of its first line."""
-    enclosing = [found for found in _functions(file) if found.first <= line <= found.last]
-    if not enclosing:
-        return None
-    named = [found for found in enclosing if _is_compiled_as(found.name, function)]
-    chosen = (named or enclosing)[-1]
-    lines = linecache.getlines(file)[chosen.first - 1 : chosen.last]
-    return _normalized(lines), chosen.first
-
-
-def _is_compiled_as(name: str, function: str) -> bool:
-    """Overloads are compiled as ``f__0``, property accessors as ``__p_getter``."""
-    accessor = re.fullmatch(rf"__{re.escape(name)}_[gs]etter", function)
-    return (
-        function == name
-        or accessor is not None
-        or (re.fullmatch(rf"{re.escape(name)}__\d+", function) is not None)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Extent:
-    name: str
-    first: int
     last: int
+    end_column: int
 
 
-@cache
-def _functions(file: str) -> tuple[_Extent, ...]:
-    """The functions of a file, outer before inner; decorators belong to them."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return ()
-    return tuple(_extents(tree))
+def read_highlight(shown: str) -> Highlight:
+    serialized = _SERIALIZED.search(shown)
+    text = shown[: serialized.start()] if serialized else shown
+    code_file = serialized[1] if serialized else None
+    header = _HEADER.match(text)
+    if header is None and _HERE not in text:
+        return Highlight(text, code_file)
+    file, line, start = (header[1], int(header[2]), header.end()) if header else ("", 0, 0)
+    lines = text[start:].removesuffix("\n").split("\n")
+    return Highlight(text, code_file, file, line, tuple(lines))
 
 
-def _extents(tree: ast.AST) -> Iterator[_Extent]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
-            first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
-            yield _Extent(node.name, first, node.end_lineno)
+def read_marks(highlight: Highlight, lines_before: int | None = None) -> Marked | None:
+    """The marked range, if ``lines_before`` lines can stand before it.
+
+    The number is known when the source is: lines of the source may look like marks.
+    """
+    if lines_before is None:
+        found = (_marks(highlight.shown, before) for before in range(_CONTEXT + 1))
+        return next((marked for marked in found if marked is not None), None)
+    return _marks(highlight.shown, min(lines_before, _CONTEXT))
 
 
-def _normalized(lines: list[str]) -> str:
-    """Every line gets at least the indentation of the ``def`` line, as torch's frontend does."""
-    definition = next((line for line in lines if line.lstrip().startswith("def ")), "")
-    indent = definition[: len(definition) - len(definition.lstrip())]
-    if not indent:
-        return "".join(lines)
-    return "".join(line if line.startswith(indent) else indent + line for line in lines)
+def agrees(marked: Marked, lines: Sequence[str], first: int) -> bool:
+    """Whether the lines are those of a source in which the range begins with line ``first``."""
+    start = first - marked.first
+    return start >= 0 and marked.lines == tuple(lines[start : start + len(marked.lines)])
+
+
+def _marks(shown: Sequence[str], before: int) -> Marked | None:
+    lines = list(shown[:before])
+    marks: list[tuple[int, str]] = []
+    position = before
+    while position < len(shown):
+        lines.append(shown[position])
+        mark = shown[position + 1] if position + 1 < len(shown) else ""
+        position += 1
+        if _marks_line(mark, lines[-1], is_first=not marks):
+            marks.append((len(lines) - 1, mark))
+            position += 1
+            if mark.endswith(_HERE):
+                break
+        elif not marks or lines[-1].strip(" "):
+            break  # only blank lines of a range stay without marks
+    if not marks:
+        return None
+    lines += shown[position:]
+    return _between(tuple(lines), marks[0], marks[-1])
+
+
+def _marks_line(mark: str, line: str, *, is_first: bool) -> bool:
+    """Whether ``mark`` stands below ``line``: lines of a source may look like marks."""
+    if not _MARK.fullmatch(mark) or byte_length(line) < len(mark.removesuffix(_HERE)):
+        return False
+    indent = len(line) - len(line.lstrip(" "))
+    begin = mark.index("~")
+    return begin >= indent if is_first else begin == indent
+
+
+def _between(lines: tuple[str, ...], opening: tuple[int, str], closing: tuple[int, str]) -> Marked:
+    end_column = len(closing[1].removesuffix(_HERE))
+    return Marked(lines, opening[0], opening[1].index("~"), closing[0], end_column)

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from .graph import Block, Node, Value
-from .highlight import RangeReader
 from .names import base_name
+from .places import PlaceReader
 from .schema import FunctionSchema, parse_schema_with
 from .types import ClassType, FunctionType, Type
+from .values import TableConstant
 
 
 class TypesAndConstants(Protocol):
@@ -27,9 +28,9 @@ class TypesAndConstants(Protocol):
 class GraphCopy:
     """Copies one graph; values are found again by their names, unique in a graph."""
 
-    def __init__(self, adopter: TypesAndConstants, ranges: RangeReader, function: str) -> None:
+    def __init__(self, adopter: TypesAndConstants, places: PlaceReader, function: str) -> None:
         self.adopter = adopter
-        self.ranges = ranges
+        self.places = places
         self.function = function
         self.values: dict[str, Value] = {}
 
@@ -52,7 +53,7 @@ class GraphCopy:
             kind,
             [self.values[value.debugName()] for value in theirs.inputs()],
             schema=self._schema(theirs),
-            range=self.ranges.read(kind, theirs.sourceRange(), self.function),
+            place=self.places.place(theirs, self.function),
         )
         for value in theirs.outputs():
             self._bind(value, ours)
@@ -61,6 +62,8 @@ class GraphCopy:
         read = _ATTRIBUTES.get(kind)
         if read is not None:
             ours.attributes.update(read(self, theirs, ours))
+        elif lost := set(theirs.attributeNames()) - _NOT_WRITTEN:
+            ours.attributes["lost"] = sorted(lost)
 
     def _schema(self, node: Any) -> FunctionSchema | None:
         text = node.schema()
@@ -71,6 +74,9 @@ class GraphCopy:
             return {"value": ours.output.type.function}
         return {"value": self.adopter.constant(theirs)}
 
+    def _dense(self, theirs: Any, _: Node) -> dict[str, Any]:
+        return {"value": TableConstant(theirs.t("value").to_dense())}
+
     def _name(self, theirs: Any, _: Node) -> dict[str, Any]:
         return {"name": theirs.s("name")}
 
@@ -78,7 +84,7 @@ class GraphCopy:
         return {"subgraph": self._copy_of(theirs.g("Subgraph"))}
 
     def _copy_of(self, graph: Any) -> Block:
-        return GraphCopy(self.adopter, self.ranges, self.function).block(graph, Block())
+        return GraphCopy(self.adopter, self.places, self.function).block(graph, Block())
 
     def _types(self, theirs: Any, _: Node) -> dict[str, Any]:
         return {"types": [self.adopter.type(type_) for type_ in theirs.tys("types")]}
@@ -89,6 +95,7 @@ class GraphCopy:
 
 _ATTRIBUTES: dict[str, Callable[[GraphCopy, Any, Node], dict[str, Any]]] = {
     "prim::Constant": GraphCopy._constant,
+    "prim::ConstantMKLDNNTensor": GraphCopy._dense,
     "prim::GetAttr": GraphCopy._name,
     "prim::SetAttr": GraphCopy._name,
     "prim::CallMethod": GraphCopy._name,
@@ -97,6 +104,9 @@ _ATTRIBUTES: dict[str, Callable[[GraphCopy, Any, Node], dict[str, Any]]] = {
     "prim::isinstance": GraphCopy._types,
     "prim::TupleSlice": GraphCopy._bounds,
 }
+
+# The number by which torch tells repeated warnings apart; it counts anew after loading.
+_NOT_WRITTEN = frozenset({"warn_id"})
 
 _schemas: dict[str, FunctionSchema] = {}
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from .definitions import Definitions
 from .literals import ConstantTable, Literals
-from .names import TypeNames
+from .names import TypeNames, checked_type_name
 from .ranges import TaggedRange, TaggedText, range_records
 from .types import ClassType, NamedType
-from .versions import LOWEST_WRITTEN
+from .versions import Versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,20 @@ class Program:
     need, as a queue that grows while it is printed. Each file exists from its first type on.
     """
 
-    def __init__(self, names: TypeNames, constants: ConstantTable) -> None:
+    def __init__(
+        self,
+        names: TypeNames,
+        constants: ConstantTable,
+        definitions: type[Definitions] = Definitions,
+    ) -> None:
         self._names = names
-        self._literals = Literals(constants, names.name)
+        self._definitions = definitions
+        self._literals = Literals(constants, self._reference, names.tag)
+        self._versions = Versions()
         self._files: dict[str, Definitions] = {}
         self._queue: dict[NamedType, None] = {}
         self._printed: set[NamedType] = set()
+        self._checked: set[str] = set()
 
     def print_classes(self, classes: Iterable[ClassType]) -> None:
         for class_ in classes:
@@ -59,7 +67,14 @@ class Program:
     @property
     def version(self) -> int:
         """The archive version that the printed operators need."""
-        return max([LOWEST_WRITTEN, *(file.version for file in self._files.values())])
+        return self._versions.written
+
+    def _reference(self, named: NamedType) -> str:
+        """The name of a type as code mentions it."""
+        name = self._names.name(named)
+        if name not in self._checked:
+            self._checked.add(checked_type_name(name))
+        return name
 
     def _drain(self) -> Iterator[NamedType]:
         position = 0
@@ -69,15 +84,17 @@ class Program:
             yield from waiting
 
     def _depend(self, named: NamedType) -> None:
+        self._names.meet(named)
         self._queue.setdefault(named)
 
     def _print(self, named: NamedType) -> None:
         if named in self._printed:
             return
         self._printed.add(named)
+        self._names.meet(named)
         folder = self._names.name(named).rpartition(".")[0]
         file = self._files.get(folder)
         if file is None:
-            file = Definitions(self._literals, self._names.name, self._depend)
+            file = self._definitions(self._literals, self._reference, self._depend, self._versions)
             self._files[folder] = file
         file.define(named)

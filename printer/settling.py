@@ -9,11 +9,11 @@ printed text, without printing again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .graph import Block, Function, Node
-from .literal_marks import is_number
+from .literal_marks import UNIQUE, is_number
 from .ranges import Mark, Range, Source, TaggedRange, TaggedText, range_records
 
 _ROUNDS = 2
@@ -26,13 +26,28 @@ class _Place(NamedTuple):
 
 def settled_ranges(files: Sequence[TaggedText]) -> list[list[TaggedRange]]:
     """The range records of each file, as torch's third save of the same program has them."""
-    places = _places(files)
     records = [range_records(body.owners, lambda node: node.range) for body in files]
+    places = _places(files)
     for _ in range(_ROUNDS):
-        loaded = [_Loaded(rows) for rows in records]
-        ranges = {node: loaded[place.file].at(place.offset) for node, place in places.items()}
-        records = [range_records(body.owners, ranges.get) for body in files]
+        records = _after_round(files, records, places)
     return records
+
+
+def ranges_after_reading(
+    files: Sequence[TaggedText], records: Sequence[Sequence[TaggedRange]]
+) -> list[list[TaggedRange]]:
+    """The range records of the next save, for files that were read with these."""
+    return _after_round(files, records, _places(files))
+
+
+def _after_round(
+    files: Sequence[TaggedText],
+    records: Sequence[Sequence[TaggedRange]],
+    places: Mapping[Node, _Place],
+) -> list[list[TaggedRange]]:
+    loaded = [_Loaded(rows) for rows in records]
+    ranges = {node: loaded[place.file].at(place.offset) for node, place in places.items()}
+    return [range_records(body.owners, ranges.get) for body in files]
 
 
 class _Loaded:
@@ -73,7 +88,7 @@ def _offsets(marks: Iterable[Mark], known: Container[Node]) -> Iterator[tuple[No
     scopes: list[_Scope] = []
     for mark in marks:
         if isinstance(mark.node, Function | Block):
-            scopes.append(_Scope(is_pooled=isinstance(mark.node, Function)))
+            scopes.append(_Scope(mark.node, scopes[0] if scopes else None))
         elif mark.node is None and mark.literal is None:
             yield from ((node, at) for node, at in scopes.pop().places() if node not in known)
         else:
@@ -81,25 +96,39 @@ def _offsets(marks: Iterable[Mark], known: Container[Node]) -> Iterator[tuple[No
 
 
 class _Scope:
-    """The body of a function, in which equal constants become one node, or of a fork."""
+    """The body of a function, in which equal constants become one node, or of a closure in it.
 
-    def __init__(self, *, is_pooled: bool) -> None:
-        self._is_pooled = is_pooled
+    The numbers of a closure become one with those of the function.
+    """
+
+    def __init__(self, scope: Function | Block, function: _Scope | None) -> None:
+        self._function = function
+        self._returns = (scope.graph if isinstance(scope, Function) else scope).returns
         self._offsets: dict[Node, int] = {}
         self._literals: dict[Node, object] = {}
         self._first: dict[object, tuple[int, bool]] = {}
 
     def add(self, mark: Mark) -> None:
         if mark.literal is None:
-            if mark.node is not None and not mark.node.is_constant:
+            if mark.node is not None and self._has_place(mark.node):
                 self._offsets.setdefault(mark.node, mark.offset)
-            return
-        key: object = mark.literal if self._is_pooled or mark.node is None else mark.node
+        elif self._function is not None and is_number(mark.literal):
+            self._function.add(mark)
+        else:
+            self._add_literal(mark, mark.literal)
+
+    def _add_literal(self, mark: Mark, literal: str) -> None:
+        key: object = mark.node if literal == UNIQUE else literal
         if mark.node is not None:
             self._literals[mark.node] = key
-        if mark.is_text or not is_number(mark.literal):
+        if mark.is_text or not is_number(literal):
             event = (mark.offset, not mark.is_text)
             self._first[key] = min(event, self._first.get(key, event))
+
+    def _has_place(self, node: Node) -> bool:
+        """Code that always raises returns a value of its own, made when it is read back."""
+        is_unreached = node.kind == "prim::Uninitialized" and node.output in self._returns
+        return not (node.is_constant or is_unreached)
 
     def places(self) -> Iterator[tuple[Node, int]]:
         """Constants stand where the first of their kind is made; by a default, nowhere."""

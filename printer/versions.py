@@ -6,6 +6,8 @@ version map (``torch._C._get_operator_version_map()``).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .graph import Node
 
 FIRST_VERSION = 1
@@ -31,8 +33,38 @@ NEEDED = {
 }
 
 
-def needed_version(node: Node) -> int:
-    return NEEDED.get(node.schema.full_name, FIRST_VERSION) if node.schema else FIRST_VERSION
+# Set on nodes of older archives that have the meaning from before the operator changed.
+_UPGRADER = "upgrader"
+
+
+@dataclass(slots=True)
+class Versions:
+    """The archive versions in which printed code means what its graph says.
+
+    ``needed`` is the lowest one by torch's count, in which every node of a current operator
+    takes part. ``before`` is set when old operators were printed: the version must be lower, and
+    at least ``methods``, since only in methods of classes does the version count.
+    """
+
+    needed: int = FIRST_VERSION
+    methods: int = FIRST_VERSION
+    before: int | None = None
+
+    def add(self, node: Node, *, in_method: bool) -> None:
+        if node.schema is None:
+            return
+        changed = NEEDED.get(node.schema.full_name, FIRST_VERSION)
+        if _UPGRADER in node.attributes:
+            self.before = changed if self.before is None else min(self.before, changed)
+            return
+        self.needed = max(self.needed, changed)
+        if in_method:
+            self.methods = max(self.methods, changed)
+
+    @property
+    def written(self) -> int:
+        """The version of the archive."""
+        return max(LOWEST_WRITTEN, self.needed if self.before is None else self.methods)
 
 
 def version_record(version: int) -> str:

@@ -68,6 +68,25 @@ def check_same(theirs: Callable[..., Any], ours: Callable[..., Any], *arguments:
         assert equal(expected[1], found[1]), (arguments, expected[1], found[1])
 
 
+def is_same(one: tuple[str, Any], two: tuple[str, Any]) -> bool:
+    """Whether two outcomes are equal results, or both errors."""
+    return one[0] == two[0] and (one[0] == "error" or equal(one[1], two[1]))
+
+
+def check_same_as_either(
+    theirs: Callable[..., Any], plain: Callable[..., Any], ours: Callable[..., Any], *arguments: Any
+) -> None:
+    """``ours`` gives what torch gives with its optimiser or, with ``plain``, without.
+
+    The optimiser removes code that may raise, and now and then fails on code that is right.
+    """
+    expected, found = outcome(theirs, *arguments), outcome(ours, *arguments)
+    with torch.jit.optimized_execution(False):
+        unoptimised = outcome(plain, *arguments)
+    same = is_same(expected, found) or is_same(unoptimised, found)
+    assert same, (arguments, expected[1], unoptimised[1], found[1])
+
+
 class _Template(torch.nn.Module):
     """Gives the data of hand-written archives: a buffer, a parameter, a list and a number."""
 

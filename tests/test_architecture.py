@@ -37,7 +37,10 @@ MAY_IMPORT = {
     "tsarchive.saving": {
         "tsarchive.container", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
     },
-    "tsarchive.jitter": {"tsarchive.container", "tsarchive.loading", "tsarchive.saving"},
+    "tsarchive.jitter": {
+        "tsarchive.container", "tsarchive.loading", "tsarchive.saving", "tsarchive.torchscript",
+    },
+    "tsarchive.testing": {"tsarchive.jitter", "tsarchive.saving"},
 }  # fmt: skip
 
 # Files that must work without torch installed: opening, listing and checking a file use them.

@@ -2,58 +2,119 @@
 
 from __future__ import annotations
 
+import io
+import shutil
+
 import pytest
-from cli_support import SEQUENTIAL, document, run
+import torch
+from cli_support import SEQUENTIAL, document, run, write_archive
 from conftest import ARCHIVES
 
-from tsarchive import JitterReport, RecordDifference
+import tsarchive
+from tsarchive import GraphReport, JitterReport, ReadComparison, RecordDifference, Unprinted
+from tsarchive.cli.progress import progress
+
+IN_PICKLE = RecordDifference("data.pkl", 7, b"\x80\x02ab", b"\x80\x02cd")
+MISSING = RecordDifference("extra/x", 0, None, b"")
+IN_CODE = RecordDifference("code/a.py", 3, b"x", b"y")
 
 
 @pytest.mark.parametrize("name", ["sequential", "buffers", "hook_of_child", "trace_convolution"])
 def test_stable_archives(name):
     path = ARCHIVES / f"{name}.pt"
     (found,) = document("jitter", path)["files"]
-    assert found.keys() == {"file", "stable", "bytes", "records"}
+    assert found.keys() == {"file", "stable", "bytes", "records", "as_read", "graph"}
     assert (found["file"], found["stable"], found["records"]) == (str(path), True, [])
+    assert found["as_read"].keys() == {"same_file", "records"}
+    assert found["graph"].keys() == {"stable", "records", "code", "debug", "unprinted"}
+    assert found["graph"]["stable"]
+    assert found["graph"]["records"] == []
     assert run("jitter", path).stdout.startswith(f"{path}: stable, ")
 
 
+def test_a_file_that_tsarchive_wrote(tmp_path):
+    path = tmp_path / "model.pt"
+    tsarchive.save(torch.jit.script(torch.nn.Linear(2, 2)), path)
+    (found,) = document("jitter", path)["files"]
+    assert found["as_read"] == {"same_file": True, "records": []}
+    assert lines_of(path)[1:] == [
+        "saved: the file that was read, byte for byte",
+        "graphs: the code and debug records as read",
+    ]
+
+
+def lines_of(*args, code=0) -> list[str]:
+    result = run("jitter", *args)
+    assert result.exit_code == code, result.output
+    return [line.strip() for line in result.stdout.splitlines()]
+
+
 @pytest.fixture
-def unstable(monkeypatch):
-    report = JitterReport(
-        False,
-        100,
-        (
-            RecordDifference("data.pkl", 7, b"\x80\x02ab", b"\x80\x02cd"),
-            RecordDifference("extra/x", 0, None, b""),
-        ),
-    )
-    monkeypatch.setattr("tsarchive.check_jitter", lambda file, map_location: report, raising=False)
+def reported(monkeypatch):
+    """A function that makes the command find a report."""
+
+    def report(*args, **fields) -> None:
+        made = JitterReport(*args, **fields)
+        monkeypatch.setattr("tsarchive.check_jitter", lambda file, map_location: made)
+
+    return report
 
 
-def test_differences_are_findings(unstable):
-    result = run("jitter", SEQUENTIAL)
-    assert result.exit_code == 1
-    lines = [line.strip() for line in result.stdout.splitlines()]
-    assert lines[1:] == [
+def test_differences_are_findings(reported):
+    reported(False, 100, (IN_PICKLE, MISSING))
+    lines = lines_of(SEQUENTIAL, code=1)
+    assert lines == [
+        f"{SEQUENTIAL}: the second save differs",
         "record data.pkl, offset 7",
         "first save:  \\x80\\x02ab",
         "second save: \\x80\\x02cd",
         "and 1 more; --json lists them",
+        "graphs: the code and debug records as read",
     ]
     (found,) = document("jitter", SEQUENTIAL, code=1)["files"]
     assert found["records"] == [
         {"record": "data.pkl", "offset": 7, "first": "\\x80\\x02ab", "second": "\\x80\\x02cd"},
         {"record": "extra/x", "offset": 0, "first": None, "second": ""},
     ]
+    assert found["as_read"] is None
 
 
-def test_a_difference_outside_of_all_records(monkeypatch):
-    report = JitterReport(False, 100, ())
-    monkeypatch.setattr("tsarchive.check_jitter", lambda file, map_location: report, raising=False)
-    result = run("jitter", SEQUENTIAL)
-    assert result.exit_code == 1
-    assert "no record differs" in result.stdout
+def test_a_difference_outside_of_all_records(reported):
+    reported(False, 100, ())
+    assert "no record differs" in lines_of(SEQUENTIAL, code=1)[1]
+
+
+def test_code_that_prints_otherwise_each_time_is_a_finding(reported):
+    reported(True, 100, (), graph=GraphReport(code=(IN_CODE,), records=(IN_CODE,)))
+    assert lines_of(SEQUENTIAL, code=1)[:4] == [
+        f"{SEQUENTIAL}: its code prints otherwise each time",
+        "record code/a.py, offset 3",
+        "first print:  x",
+        "second print: y",
+    ]
+    (found,) = document("jitter", SEQUENTIAL, code=1)["files"]
+    assert found["stable"]
+    assert not found["graph"]["stable"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"as_read": ReadComparison(False, (IN_PICKLE, MISSING))},
+         "saved: as read but for data.pkl and 1 record more"),
+        ({"as_read": ReadComparison(False, ())},
+         "saved: every record as read, in another container"),
+        ({"graph": GraphReport(code=(IN_CODE,))},
+         "graphs: print code/a.py in another form, then always the same"),
+        ({"graph": GraphReport(debug=(IN_CODE, IN_CODE, IN_CODE))},
+         "graphs: the code as read; code/a.py and 2 records more in another form"),
+        ({"graph": GraphReport(unprinted=(Unprinted("code/a.py", "it is odd"),) * 2)},
+         "graphs: code/a.py is not compared: it is odd; and 1 more"),
+    ],
+)  # fmt: skip
+def test_what_is_no_jitter_is_shown(reported, fields, line):
+    reported(True, 100, (), **fields)
+    assert line in lines_of(SEQUENTIAL)
 
 
 def test_one_bad_file_does_not_stop_the_others(tmp_path):
@@ -68,3 +129,75 @@ def test_one_bad_file_does_not_stop_the_others(tmp_path):
     assert result.exit_code == 2
     assert "stable" in result.stdout
     assert str(bad) in result.stderr
+
+
+# --- all archives below a folder ---
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two archives at different depths, and files that are none."""
+    (tmp_path / "b" / "deep").mkdir(parents=True)
+    shutil.copy(SEQUENTIAL, tmp_path / "b" / "deep" / "model.anything")
+    shutil.copy(ARCHIVES / "buffers.pt", tmp_path / "a.pt")
+    torch.save({"weight": torch.ones(2)}, tmp_path / "b" / "weights.pt")
+    (tmp_path / "notes.txt").write_text("no archive")
+    (tmp_path / "empty").write_bytes(b"")
+    write_archive(tmp_path / "other.zip", {"readme": b"a zip of something else"})
+    return tmp_path
+
+
+def test_all_archives_below_a_folder(folder):
+    found = document("jitter", "--all", folder)
+    names = [entry["file"].removeprefix(f"{folder}/") for entry in found["files"]]
+    assert names == ["a.pt", "b/deep/model.anything"]
+    assert found["skipped"] == 4
+    assert lines_of("--all", folder)[-1] == (
+        "2 archives: 0 unusable, 2 stable, 0 changed; 4 other files"
+    )
+
+
+def test_named_files_are_checked_whatever_they_are(folder):
+    found = document("jitter", folder / "notes.txt", "--all", folder / "b", code=2)
+    assert ["error" in entry for entry in found["files"]] == [True, False]
+    assert found["skipped"] == 1
+
+
+def test_a_damaged_archive_is_not_passed_over(folder):
+    data = (folder / "a.pt").read_bytes()
+    (folder / "cut.pt").write_bytes(data[: len(data) // 2])
+    found = document("jitter", "--all", folder, code=2)
+    assert [entry["file"] for entry in found["files"] if "error" in entry] == [
+        str(folder / "cut.pt")
+    ]
+    assert lines_of("--all", folder, code=2)[-1].startswith("3 archives: 1 unusable, 2 stable")
+
+
+def test_a_change_in_one_of_all(folder, reported):
+    reported(False, 100, (IN_PICKLE,))
+    assert lines_of("--all", folder, code=1)[-1].startswith("2 archives: 0 unusable, 0 stable, 2")
+
+
+def test_links_to_folders_are_no_way_in(folder):
+    (folder / "b" / "around").symlink_to(folder, target_is_directory=True)
+    assert len(document("jitter", "--all", folder)["files"]) == 2
+
+
+def test_an_empty_folder(tmp_path):
+    assert document("jitter", "--all", tmp_path) == {"files": [], "skipped": 0}
+
+
+def test_a_folder_that_is_missing(tmp_path):
+    result = run("jitter", "--all", tmp_path / "nowhere")
+    assert result.exit_code == 2
+    assert "nowhere" in result.stderr
+
+
+def test_the_progress_bar_is_for_terminals(monkeypatch):
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    with progress(2) as step:
+        step("one")
+        step("two")
+    import sys
+
+    assert sys.stderr.getvalue() == ""

@@ -38,17 +38,47 @@ def printed_by_torch(value: object) -> str:
 
 @given(st.floats())
 def test_floats(value):
-    assert float_text(value) == printed_by_torch(value)
+    theirs = printed_by_torch(value)
+    reads_back_as_int = theirs.lstrip("-").isdigit()
+    assert float_text(value) == theirs + "." * reads_back_as_int
+
+
+@given(st.integers(10**10, 10**17 - 1).map(float), st.sampled_from([1, -1]))
+def test_whole_floats_read_back_as_floats(value, sign):
+    text = float_text(sign * value)
+    assert not text.lstrip("-").isdigit()
+    assert float(text) == sign * value
 
 
 @given(st.complex_numbers())
 def test_complex_numbers(value):
-    assert complex_text(value) == printed_by_torch(value)
+    if has_negative_zero(value):
+        assert same_complex(eval(complex_text(value), {"nan": math.nan, "inf": math.inf}), value)
+    else:
+        assert complex_text(value) == printed_by_torch(value)
+
+
+def has_negative_zero(value: complex) -> bool:
+    return any(part == 0 and math.copysign(1, part) < 0 for part in (value.real, value.imag))
+
+
+def same_complex(left: complex, right: complex) -> bool:
+    return repr(left) == repr(right) or math.isnan(abs(right))
 
 
 @given(st.text(st.characters(min_codepoint=1, max_codepoint=127)))
 def test_strings(value):
-    assert string_text(value) == printed_by_torch(value)
+    assert string_text(value) == printed_by_torch(value).replace("\\\\", "\0").replace(
+        "\\r", "\\015"
+    ).replace("\0", "\\\\")
+
+
+@given(st.text(max_size=8))
+def test_strings_outside_ascii_are_bytes_in_octal(value):
+    text = string_text(value)
+    assert text.isascii()
+    read = torch.jit.CompilationUnit(f"def f() -> str:\n    return {text}\n").f()
+    assert read == value
 
 
 class Table:

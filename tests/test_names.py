@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from tsarchive.printer.names import (
+    KEYWORDS,
     NamePool,
     TypeNames,
     base_name,
@@ -26,7 +27,7 @@ def test_base_name(name, base):
 
 
 @pytest.mark.parametrize(
-    ("name", "identifier"), [("a.b", "a_b"), ("0", "_0"), ("", "_"), ("é", "_"), ("x1", "x1")]
+    ("name", "identifier"), [("a.b", "a_b"), ("0", "_0"), ("", "_"), ("é", "__"), ("x1", "x1")]
 )
 def test_to_identifier(name, identifier):
     assert to_identifier(name) == identifier
@@ -34,7 +35,8 @@ def test_to_identifier(name, identifier):
 
 @given(st.text())
 def test_to_identifier_always_gives_one(name):
-    assert is_identifier(to_identifier(name))
+    found = to_identifier(name)
+    assert is_identifier(found) or found in KEYWORDS
 
 
 def test_unnamed_values_count_up():
@@ -59,6 +61,12 @@ def test_reserved_names_are_not_given():
     assert NamePool().unique("lambda") == "lambda0"
 
 
+@pytest.mark.parametrize("keyword", sorted(KEYWORDS))
+def test_keywords_are_no_identifiers(keyword):
+    assert not is_identifier(keyword)
+    assert NamePool().unique(keyword) == f"{keyword}0"
+
+
 @given(st.lists(st.sampled_from(["_", "x", "x0", "x1", "def", "_0"])))
 def test_names_are_unique(candidates):
     pool = NamePool()
@@ -75,6 +83,15 @@ def test_a_second_class_of_the_same_name_is_mangled():
         "__torch__.m.___torch_mangle_1.Net",
     ]
     assert names.name(classes[1]) == "__torch__.m.___torch_mangle_0.Net"
+
+
+def test_mangled_names_count_on():
+    """The number in a name is where counting goes on, unless it is further already."""
+    names = TypeNames()
+    for name in ("__torch__.___torch_mangle_7.A", "__torch__.___torch_mangle_2.B"):
+        assert names.name(ClassType(name)) == name
+    assert names.name(ClassType("__torch__.___torch_mangle_7.A")) == "__torch__.___torch_mangle_8.A"
+    assert names.name(ClassType("__torch__.___torch_mangle_2.B")) == "__torch__.___torch_mangle_9.B"
 
 
 def test_equal_named_tuples_are_one_type():

@@ -8,6 +8,7 @@ import io
 import pytest
 import torch
 from conftest import records_of, torch_loaded, torch_saved
+from deviating import HoldsKnown
 
 import tsarchive
 
@@ -134,3 +135,37 @@ def test_enums_of_another_file_are_never_mixed_up():
     from_file = torch_loaded(torch_saved(torch.jit.script(Net())))
     with pytest.raises(tsarchive.SaveError, match=r"enum .*Shade cannot be read|relu"):
         saved(from_file)
+
+
+def test_objects_of_classes_that_are_not_imported_are_refused_in_containers():
+    """Python sees the items of a list only as objects of a Python class."""
+    from tsarchive.container import NewRecord, write_container
+
+    records = records_of(torch_saved(torch.jit.script(HoldsKnown())))
+    data = io.BytesIO()
+    kept = [
+        NewRecord(name, content.replace(b"Known", b"Other"))
+        for name, content in records.items()
+        if name != ".data/serialization_id" and not name.endswith(".debug_pkl")
+    ]
+    write_container(data, kept)
+    with pytest.raises(tsarchive.SaveError, match="cannot be read from Python"):
+        saved(torch_loaded(data.getvalue()))
+    data.seek(0)
+    assert tsarchive.load(io.BytesIO(saved(tsarchive.load(data))))() == 1
+
+
+def test_constants_that_code_wrote_to_are_saved_as_they_are_now():
+    class Adds(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.total = torch.zeros(2)
+
+        def forward(self, x):
+            self.total.add_(x)
+            return self.total + 0
+
+    traced = torch.jit.trace(Adds(), (torch.ones(2),), check_trace=False)
+    module = tsarchive.load(io.BytesIO(torch_saved(traced)))
+    now = module(torch.ones(2))
+    assert torch.equal(torch_loaded(saved(module))(torch.zeros(2)), now)

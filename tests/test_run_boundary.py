@@ -176,7 +176,7 @@ def test_a_named_tuple_comes_back_as_one():
 
 
 ODD_ARGUMENTS = [
-    (["class", "class_", "é", "ü", "x"], [], "(class_, class__, _, __, x)"),
+    (["class", "class_", "é", "ü", "x"], [], "(class_, class__, __, ___, x)"),
     (["a", "b", "c"], [1, NO_DEFAULT, 3], "(a, b, c=3)"),
 ]
 

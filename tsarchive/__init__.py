@@ -24,7 +24,14 @@ from tsarchive.errors import (
 
 if TYPE_CHECKING:
     from tsarchive.archive import Archive, open
-    from tsarchive.jitter import JitterReport, RecordDifference, check_jitter
+    from tsarchive.jitter import (
+        GraphReport,
+        JitterReport,
+        ReadComparison,
+        RecordDifference,
+        Unprinted,
+        check_jitter,
+    )
     from tsarchive.loading import load
     from tsarchive.saving import save
     from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
@@ -36,10 +43,12 @@ __all__ = [
     "ArchiveError",
     "CallError",
     "FormatError",
+    "GraphReport",
     "JitterReport",
     "MissingRecordError",
     "ModuleInfo",
     "PickleError",
+    "ReadComparison",
     "RecordDifference",
     "SaveError",
     "ScriptError",
@@ -47,6 +56,7 @@ __all__ = [
     "TensorInfo",
     "UnknownClassError",
     "UnknownOperatorError",
+    "Unprinted",
     "UnsupportedError",
     "check_jitter",
     "load",
@@ -57,8 +67,11 @@ __all__ = [
 _HOMES = {
     "Archive": "tsarchive.archive",
     "open": "tsarchive.archive",
+    "GraphReport": "tsarchive.jitter",
     "JitterReport": "tsarchive.jitter",
+    "ReadComparison": "tsarchive.jitter",
     "RecordDifference": "tsarchive.jitter",
+    "Unprinted": "tsarchive.jitter",
     "check_jitter": "tsarchive.jitter",
     "load": "tsarchive.loading",
     "save": "tsarchive.saving",

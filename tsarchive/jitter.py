@@ -1,14 +1,15 @@
-"""No jitter: a module that is saved, loaded and saved again gives the same bytes."""
+"""No jitter: saving again gives the same bytes, and so does printing code from its graphs."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tsarchive.container import Container
+from tsarchive.container import Container, write_container
+from tsarchive.errors import ArchiveError
 
 if TYPE_CHECKING:
     import torch
@@ -18,7 +19,7 @@ _SHOWN = 32
 
 @dataclass(frozen=True, slots=True)
 class RecordDifference:
-    """The first byte in which a record of the two saves differs.
+    """The first byte in which a record of the two sides differs.
 
     ``first`` and ``second`` show up to 32 bytes from there on; None when the record is missing.
     """
@@ -30,16 +31,63 @@ class RecordDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class JitterReport:
-    """``stable`` when both files are equal byte for byte; ``records`` says where they differ.
+class ReadComparison:
+    """The first save beside the file that was read: its records, and the file as a whole.
 
-    ``nbytes`` is the size of the first save. Files may differ outside of all records (headers,
-    padding, order): ``stable`` is then False and ``records`` empty.
+    A file of torch's own first save has pickles and debug records that torch itself writes
+    otherwise once it has read them, so ``records`` may name those.
+    """
+
+    same_file: bool
+    records: tuple[RecordDifference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unprinted:
+    """A code or debug record that cannot be compared with what the graphs say, and why."""
+
+    record: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphReport:
+    """The code of the first save, and what is printed from nothing but its graphs.
+
+    ``code`` are code records that print otherwise: an older torch wrote them, or they are of a
+    first save that torch changes, too, when it saves again. ``records`` are those that change
+    once more when what was printed is read and printed again; there should be none.
+
+    ``debug`` are debug records that a loader would write otherwise: those of torch's own first
+    save are in a form that changes once. They are compared when all code prints the same.
+    ``unprinted`` is what this process cannot print or compare.
+    """
+
+    code: tuple[RecordDifference, ...] = ()
+    records: tuple[RecordDifference, ...] = ()
+    debug: tuple[RecordDifference, ...] = ()
+    unprinted: tuple[Unprinted, ...] = ()
+
+    @property
+    def stable(self) -> bool:
+        """Whether code that was printed from graphs prints the same from then on."""
+        return not self.records
+
+
+@dataclass(frozen=True, slots=True)
+class JitterReport:
+    """``stable`` when both saves are equal byte for byte; ``records`` says where they differ.
+
+    ``nbytes`` is the size of the first save. Saves may differ outside of all records (headers,
+    padding, order): ``stable`` is then False and ``records`` empty. ``as_read`` is None for a
+    live module, which was not read from a file; ``graph`` is the depth below the text.
     """
 
     stable: bool
     nbytes: int
     records: tuple[RecordDifference, ...]
+    as_read: ReadComparison | None = None
+    graph: GraphReport = field(default_factory=GraphReport)
 
 
 def check_jitter(
@@ -47,28 +95,67 @@ def check_jitter(
     *,
     map_location: str | torch.device | None = None,
 ) -> JitterReport:
-    """Save, load and save again; compare the two saves.
+    """Save, load and save again; compare the two saves, and their code with its own graphs.
 
     ``source`` is an archive (path or binary file object), which is loaded first, or a module:
     scripted, traced, or one that ``tsarchive.load`` gave. torch.jit loads nothing here.
     ``map_location`` is where archives are loaded to, as for ``load``.
     Raises what ``load`` and ``save`` raise.
     """
+    if isinstance(source, str | os.PathLike):
+        return _check_file(source, source, map_location)
+    given: Any = source
+    if hasattr(given, "read"):
+        content = given.read()
+        return _check_file(io.BytesIO(content), io.BytesIO(content), map_location)
+    return _check_module(given, map_location)
+
+
+def _check_file(
+    file: str | os.PathLike[str] | BinaryIO,
+    again: str | os.PathLike[str] | BinaryIO,
+    map_location: str | torch.device | None,
+) -> JitterReport:
+    """``again`` gives the bytes of ``file`` a second time: running code may write to the first."""
     from tsarchive.loading import load
 
-    is_file = isinstance(source, str | os.PathLike) or hasattr(source, "read")
-    module = load(source, map_location=map_location) if is_file else source  # type: ignore[arg-type]
-    first = _saved(module)  # type: ignore[arg-type]
-    second = _saved(load(io.BytesIO(first), map_location=map_location))
-    return JitterReport(first == second, len(first), tuple(differences(first, second)))
+    module = load(file, map_location=map_location)
+    with Container.open(again) as read:
+        return _check_module(module, map_location, read)
 
 
-def _saved(module: torch.nn.Module) -> bytes:
-    from tsarchive.saving import save
+def _check_module(
+    module: torch.nn.Module,
+    map_location: str | torch.device | None,
+    read: Container | None = None,
+) -> JitterReport:
+    from tsarchive.loading import load
+
+    root = (read.root or None) if read is not None else None
+    first = _saved(module, root)
+    second = _saved(load(io.BytesIO(first), map_location=map_location), root)
+    with Container.open(io.BytesIO(first)) as one, Container.open(io.BytesIO(second)) as two:
+        return JitterReport(
+            first == second,
+            len(first),
+            tuple(_differences(one, two)) if first != second else (),
+            None if read is None else _compare_with_read(read, one),
+            _check_graphs(one, map_location),
+        )
+
+
+def _saved(module: torch.nn.Module, root: str | None) -> bytes:
+    from tsarchive.saving import module_records
 
     buffer = io.BytesIO()
-    save(module, buffer)
+    write_container(buffer, module_records(module, {}), root=root)
     return buffer.getvalue()
+
+
+def _compare_with_read(read: Container, first: Container) -> ReadComparison:
+    with read.buffer() as one, first.buffer() as two:
+        same_file = one == two
+    return ReadComparison(same_file, () if same_file else tuple(_differences(read, first)))
 
 
 def differences(first: bytes, second: bytes) -> Iterator[RecordDifference]:
@@ -76,11 +163,15 @@ def differences(first: bytes, second: bytes) -> Iterator[RecordDifference]:
     if first == second:
         return
     with Container.open(io.BytesIO(first)) as one, Container.open(io.BytesIO(second)) as two:
-        for name in dict.fromkeys([*one.records, *two.records]):
-            left = one.read(name) if name in one.records else None
-            right = two.read(name) if name in two.records else None
-            if left != right:
-                yield _difference(name, left, right)
+        yield from _differences(one, two)
+
+
+def _differences(one: Container, two: Container) -> Iterator[RecordDifference]:
+    for name in dict.fromkeys([*one.records, *two.records]):
+        left = one.read(name) if name in one.records else None
+        right = two.read(name) if name in two.records else None
+        if left != right:
+            yield _difference(name, left, right)
 
 
 def _difference(name: str, left: bytes | None, right: bytes | None) -> RecordDifference:
@@ -90,3 +181,26 @@ def _difference(name: str, left: bytes | None, right: bytes | None) -> RecordDif
     shorter = min(len(left), len(right))
     at = next((index for index, (a, b) in pairs if a != b), shorter)
     return RecordDifference(name, at, left[at : at + _SHOWN], right[at : at + _SHOWN])
+
+
+def _check_graphs(container: Container, map_location: str | torch.device | None) -> GraphReport:
+    from tsarchive.torchscript.reprinting import Reprinter, debug_after_reading
+
+    reprinter = Reprinter(container, map_location)
+    printed = reprinter.once()
+    unprinted = tuple(Unprinted(name, error.message) for name, error in printed.failures.items())
+    code = tuple(_changes({name: container.read(name) for name in printed.texts}, printed.texts))
+    records = tuple(_changes(printed.texts, reprinter.again(printed).texts)) if code else ()
+    if code or unprinted:
+        return GraphReport(code, records, (), unprinted)
+    try:
+        debug = debug_after_reading(container, printed)
+    except ArchiveError as error:
+        return GraphReport(unprinted=(Unprinted(error.record or "", error.message),))
+    return GraphReport(debug=tuple(_changes({n: container.read(n) for n in debug}, debug)))
+
+
+def _changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[RecordDifference]:
+    for name, content in before.items():
+        if content != after.get(name):
+            yield _difference(name, content, after.get(name))

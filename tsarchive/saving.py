@@ -16,18 +16,23 @@ from tsarchive.printer.adopt import (
     is_script_module,
 )
 from tsarchive.run.classes import ArchiveModule
+from tsarchive.torchscript.constants import Constants
 from tsarchive.torchscript.exporter import (
     Extras,
     archive_records,
+    canonical_records,
     traced_input_records,
 )
 from tsarchive.torchscript.exporter import (
     extra_files as extra_file_records,
 )
-from tsarchive.torchscript.resaving import loaded_records
+from tsarchive.torchscript.rereading import reread
+from tsarchive.torchscript.resaving import canonical_loaded_records, loaded_records
 
 if TYPE_CHECKING:
     import torch
+
+_CANONICAL_ROOT = "archive"
 
 
 def save(
@@ -36,6 +41,7 @@ def save(
     *,
     extra_files: Mapping[str, str | bytes] | None = None,
     debug: bool = True,
+    canonical: bool = False,
 ) -> None:
     """Write ``module`` as a TorchScript archive that torch.jit and libtorch load.
 
@@ -44,15 +50,31 @@ def save(
     object. A path is replaced only when the new file is complete. ``extra_files`` are stored
     under `extra/`; ``debug=False`` leaves out where code came from.
 
-    Raises SaveError where the module has no form that reads back as itself; OSError when the
-    file cannot be written.
+    With ``canonical=True`` the bytes depend on the model and ``extra_files`` alone: not on the
+    process, its hash seed, the file name, or places and comments in source files. This form has
+    class names without the numbers that torch gives them, sorted constants and methods, nothing
+    compressed, and no debug records, traced inputs, or extra files of an archive that was
+    loaded. torch reads and runs it like the other.
+
+    Raises SaveError where the module has no form that reads back as itself; SourceError where
+    the canonical form needs code that cannot be read, such as an operator that this process
+    lacks; OSError when the file cannot be written.
     """
     files = {name: _bytes(name, content) for name, content in (extra_files or {}).items()}
+    records = module_records(module, files, debug=debug, canonical=canonical)
+    write_container(f, records, root=_CANONICAL_ROOT if canonical else None)
+
+
+def module_records(
+    module: Any, files: Mapping[str, bytes], *, debug: bool = True, canonical: bool = False
+) -> list[NewRecord]:
+    """The records that ``save`` writes, for extra files by name."""
     try:
-        records = _records(module, files, debug=debug)
+        if canonical:
+            return _canonical_records(module, files)
+        return _usual_records(module, files, debug=debug)
     except RecursionError as error:
         raise SaveError("modules or values are nested too deeply to be saved") from error
-    write_container(f, records)
 
 
 def _bytes(name: str, content: str | bytes) -> bytes:
@@ -63,7 +85,7 @@ def _bytes(name: str, content: str | bytes) -> bytes:
     raise SaveError(f"the extra file {name!r} is neither str nor bytes")
 
 
-def _records(module: Any, files: dict[str, bytes], *, debug: bool) -> list[NewRecord]:
+def _usual_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> list[NewRecord]:
     if isinstance(module, ArchiveModule):
         return loaded_records(module, files, debug=debug)
     if is_script_module(module):
@@ -74,7 +96,22 @@ def _records(module: Any, files: dict[str, bytes], *, debug: bool) -> list[NewRe
         return archive_records(
             root, code=None, extras=Extras(extra_file_records(files)), debug=debug
         )
-    raise SaveError(
+    raise _no_code(module)
+
+
+def _canonical_records(module: Any, files: Mapping[str, bytes]) -> list[NewRecord]:
+    extras = extra_file_records(dict(sorted(files.items())))
+    if isinstance(module, ArchiveModule):
+        return canonical_loaded_records(module, extras)
+    if is_script_module(module):
+        return canonical_records(reread(adopt_module(module), Constants()), extras)
+    if is_script_function(module):
+        return canonical_records(reread(adopt_placeholder(module), Constants()), extras)
+    raise _no_code(module)
+
+
+def _no_code(module: Any) -> SaveError:
+    return SaveError(
         f"a {type(module).__name__} has no TorchScript code",
         hint="Script or trace the module with torch.jit first, or load an archive",
     )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +10,11 @@ import click
 
 from tsarchive.cli.command import FINDINGS, json_option
 from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
-from tsarchive.cli.output import console, print_json
+from tsarchive.cli.output import print_json
+from tsarchive.cli.progress import progress
 
 if TYPE_CHECKING:
-    from tsarchive.cli.trial import Step, Trial
+    from tsarchive.cli.trial import Trial
 
 # Of the steps that one model takes, for the progress bar.
 _STEPS = 4
@@ -62,7 +61,7 @@ def _try_models(folder: Path) -> list[Trial]:
     from tsarchive.cli.trial import attempt
 
     trials = []
-    with _progress(_STEPS * len(MODELS)) as step:
+    with progress(_STEPS * len(MODELS)) as step:
         for name, module, class_name in MODELS:
             step(f"{name}: scripting and saving it")
             (folder / name).mkdir()
@@ -80,27 +79,8 @@ def _try_file(file: str, arguments: list[str], seed: int, folder: Path) -> list[
         # What is no TorchScript archive is refused before any process starts.
         _ = archive.root
     inputs: Inputs = gather(arguments, seed)
-    with _progress(_STEPS - 1) as step:
+    with progress(_STEPS - 1) as step:
         return [attempt(file_subject(file, inputs, folder), step)]
-
-
-@contextmanager
-def _progress(steps: int) -> Iterator[Step]:
-    """A progress bar on stderr; nothing when that is no terminal."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
-    err = console(stderr=True)
-    columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("", total=steps)
-        started = -1
-
-        def step(description: str) -> None:
-            nonlocal started
-            started += 1
-            bar.update(task, completed=started, description=description)
-
-        yield step
 
 
 def _present(trials: list[Trial], *, as_json: bool) -> None:

@@ -21,6 +21,9 @@ class Constants:
         if not (isinstance(value, TableConstant) and isinstance(value.value, torch.Tensor)):
             return self._append(value, type_)
         tensor = value.value
+        if tensor.requires_grad:
+            # The code asks for gradients of what it reads from the table.
+            tensor, value = tensor.detach(), TableConstant(tensor.detach())
         kind = (tensor.dtype, tensor.device.type, tensor.layout, tuple(tensor.shape))
         alike = self._tensors.setdefault(kind, [])
         for position in alike:

@@ -1,10 +1,12 @@
-"""Debug records: which user source each byte of a code record came from."""
+"""Debug records, both ways: which user source each byte of a code record came from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from tsarchive.pickler import Global, MarkedTuple, Memoised, Reduce, Value, dumps
+from tsarchive.errors import PickleError
+from tsarchive.pickler import Global, MarkedTuple, Memoised, Reduce, Value, dumps, loads
 from tsarchive.printer.ranges import Range, Source, TaggedRange
 
 _FORMAT = "FORMAT_WITH_STRING_TABLE"
@@ -54,6 +56,64 @@ class _Texts:
 
     def _number(self, text: str) -> int:
         return self.numbers.setdefault(text, len(self.numbers))
+
+
+def read_debug_record(data: bytes, record: str) -> list[TaggedRange]:
+    """The ranges of one code record; a source is one where it is one in the pickle.
+
+    Raises PickleError for a record without a table of texts, as older torch wrote it.
+    """
+    match loads(data, record=record):
+        case (str(form), tuple(texts), tuple(rows)) if form == _FORMAT:
+            reader = _RowReader(texts, record)
+            return [reader.row(row) for row in rows]
+    raise PickleError(
+        "the debug record has no table of texts",
+        record=record,
+        hint="It was written by an older torch",
+    )
+
+
+class _RowReader:
+    """Reads the rows of one debug record."""
+
+    def __init__(self, texts: tuple[Any, ...], record: str) -> None:
+        self._texts = texts
+        self._record = record
+        self._sources: dict[int, Source | None] = {}
+
+    def row(self, row: Any) -> TaggedRange:
+        match row:
+            case (int(offset), (tuple(source), int(begin), int(end)), int()):
+                found = self._source(source)
+                return TaggedRange(offset, None if found is None else Range(found, begin, end))
+        raise self._malformed()
+
+    def _source(self, source: tuple[Any, ...]) -> Source | None:
+        if id(source) not in self._sources:
+            self._sources[id(source)] = self._described(source)
+        return self._sources[id(source)]
+
+    def _described(self, source: tuple[Any, ...]) -> Source | None:
+        match source:
+            case (Reduce(function, (list(lines),)), int(filename), int(first_line)) if (
+                function == _INT_LIST
+            ):
+                if not lines:
+                    return None
+                text = "".join(map(self._text, lines))
+                return Source(text, self._text(filename), first_line)
+        raise self._malformed()
+
+    def _text(self, number: Any) -> str:
+        if type(number) is int and 0 <= number < len(self._texts):
+            text = self._texts[number]
+            if isinstance(text, str):
+                return text
+        raise self._malformed()
+
+    def _malformed(self) -> PickleError:
+        return PickleError("the debug record is malformed", record=self._record)
 
 
 def _lines(text: str) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 
 from tsarchive.container import NewRecord, unordered_map_order
 from tsarchive.pickler import Memo, Reduce, dumps
+from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.names import TypeNames
 from tsarchive.printer.program import Program
 from tsarchive.printer.settling import settled_ranges
@@ -52,6 +53,26 @@ def archive_records(
     data = dumps(pickling.held(root, root.type))
     if code is None:
         code = print_code(pickling, names, debug=debug)
+    return _in_order(pickling, data, code, extras)
+
+
+def canonical_records(root: ObjectValue, files: tuple[NewRecord, ...]) -> list[NewRecord]:
+    """The records of the canonical form, which depends on the model alone.
+
+    Nothing is compressed, since builds of zlib differ. ``root`` has been read back from text.
+    """
+    names = CanonicalNames()
+    pickling = Pickling(names)
+    data = dumps(pickling.held(root, root.type))
+    constants = Constants()
+    program = Program(names, constants, CanonicalDefinitions)
+    program.print_classes(pickling.classes)
+    sources = (NewRecord(f"code/{file.name}", _encoded(file.text)) for file in program.files())
+    records = (*sources, *_constant_records(constants, names))
+    return _in_order(pickling, data, Code(records, program.version), Extras(files))
+
+
+def _in_order(pickling: Pickling, data: bytes, code: Code, extras: Extras) -> list[NewRecord]:
     return [
         *extras.files,
         *storage_records("data", pickling),
@@ -88,11 +109,14 @@ def _code_records(program: Program, *, debug: bool) -> Iterator[NewRecord]:
     ranges = settled_ranges([file.body for file in files]) if debug else []
     debug_writer = DebugWriter()
     for number, file in enumerate(files):
-        text = file.text.encode("utf-8", "surrogateescape")
-        yield NewRecord(f"code/{file.name}", text, deflate=True)
+        yield NewRecord(f"code/{file.name}", _encoded(file.text), deflate=True)
         if debug:
             record = debug_writer.record(ranges[number])
             yield NewRecord(f"code/{file.name}.debug_pkl", record, deflate=True)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _constant_records(constants: Constants, names: TypeNames) -> Iterable[NewRecord]:

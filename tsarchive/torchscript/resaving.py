@@ -9,15 +9,24 @@ from typing import Any
 import torch
 
 from tsarchive.container import Container, NewRecord, Packed
+from tsarchive.container.layout import STORED
 from tsarchive.errors import SaveError
 from tsarchive.printer.getstate import held_by_native, held_elements
-from tsarchive.printer.types import Attribute, ClassType, EnumType, annotation
+from tsarchive.printer.types import Attribute, ClassType, EnumType, Type, annotation
 from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.run.classes import ArchiveModule, get_slot
 from tsarchive.run.operators import native_class
 from tsarchive.torchscript.code_records import format_version
-from tsarchive.torchscript.exporter import Code, Extras, archive_records, extra_files
+from tsarchive.torchscript.constants import Constants
+from tsarchive.torchscript.exporter import (
+    Code,
+    Extras,
+    archive_records,
+    canonical_records,
+    extra_files,
+)
 from tsarchive.torchscript.pickling import fits
+from tsarchive.torchscript.rereading import reread
 
 _EXTRA = "extra/"
 _DEBUG = ".debug_pkl"
@@ -39,6 +48,28 @@ def loaded_records(
     )
 
 
+def canonical_loaded_records(
+    module: ArchiveModule, files: tuple[NewRecord, ...]
+) -> list[NewRecord]:
+    """The canonical form of a loaded module: code is printed anew, from its graphs."""
+    objects = _Objects(module.tsarchive_classes.container)
+    root = reread(objects.object(module), _LoadedConstants(objects))
+    return canonical_records(root, files)
+
+
+class _LoadedConstants(Constants):
+    """The constant table of code whose graphs hold constants in the forms of run time."""
+
+    def __init__(self, objects: _Objects) -> None:
+        super().__init__()
+        self._objects = objects
+
+    def index(self, value: Any, type_: Type) -> int:
+        if isinstance(value, TableConstant):
+            value = value.value
+        return super().index(self._objects.value(value), type_)
+
+
 def _code(container: Container, *, debug: bool) -> Code:
     names = [name for name in _names(container, "code/") if debug or not name.endswith(_DEBUG)]
     constants = _names(container, "constants")
@@ -50,9 +81,15 @@ def _names(container: Container, prefix: str) -> list[str]:
 
 
 def _as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
-    """Records copied without inflating them."""
+    """Records copied without inflating them.
+
+    Stored tensors of the constant table are mapped into memory, where code may have written.
+    """
     for name in names:
         record = container.records[name]
+        if name.startswith("constants/") and record.method == STORED:
+            yield NewRecord(name, container.payload(name))
+            continue
         packed = Packed(record.method, record.crc, record.size, container.payload(name))
         yield NewRecord(name, b"", packed=packed)
 

@@ -40,4 +40,12 @@ STORAGE_TYPES = {
     "Float8_e4m3fnuzStorage": StorageType("float8_e4m3fnuz", 1),
     "Float8_e8m0fnuStorage": StorageType("float8_e8m0fnu", 1),
     "Float4_e2m1fn_x2Storage": StorageType("float4_e2m1fn_x2", 1),
+    "Bits1x8Storage": StorageType("bits1x8", 1),
+    "Bits2x4Storage": StorageType("bits2x4", 1),
+    "Bits4x2Storage": StorageType("bits4x2", 1),
+    "Bits8Storage": StorageType("bits8", 1),
+    "Bits16Storage": StorageType("bits16", 2),
+    # Integers of less than eight bits take a byte each.
+    **{f"Int{bits}Storage": StorageType(f"int{bits}", 1) for bits in range(1, 8)},
+    **{f"UInt{bits}Storage": StorageType(f"uint{bits}", 1) for bits in range(1, 8)},
 }

@@ -29,7 +29,7 @@ class TensorWriter:
 
     def __init__(self) -> None:
         self.storages: list[torch.Tensor] = []
-        self._by_storage: dict[int, PersistentId] = {}
+        self._by_storage: dict[tuple[int, torch.dtype], PersistentId] = {}
         self._by_tensor: dict[int, Reduce] = {}
 
     def reduce(self, tensor: torch.Tensor) -> Reduce:
@@ -41,6 +41,8 @@ class TensorWriter:
 
     def describe(self, tensor: torch.Tensor) -> Reduce:
         """A new pickle value for ``tensor``; views of one storage still share it."""
+        if tensor.is_nested or tensor._is_zerotensor():
+            raise SaveError("a tensor without a storage of its own cannot be written")
         if tensor.is_quantized:
             return self._quantized(tensor)
         if tensor.layout == torch.strided:
@@ -62,8 +64,10 @@ class TensorWriter:
         return Reduce(Global(_UTILS, "_rebuild_tensor_v2"), MarkedTuple(arguments))
 
     def _view(self, tensor: torch.Tensor) -> list[Value]:
+        storage = self._storage(tensor)
+        _check_bounds(tensor)
         return [
-            self._storage(tensor),
+            storage,
             int(tensor.storage_offset()),
             MarkedTuple(tensor.size()),
             MarkedTuple(tensor.stride()),
@@ -71,7 +75,9 @@ class TensorWriter:
 
     def _storage(self, tensor: torch.Tensor) -> PersistentId:
         storage = tensor.untyped_storage()
-        known = self._by_storage.get(storage._cdata)
+        # A storage has one element type in a pickle; views of another type need a copy.
+        key = (storage._cdata, tensor.dtype)
+        known = self._by_storage.get(key)
         if known is None:
             name = _STORAGE_NAMES.get(tensor.dtype)
             if name is None:
@@ -85,7 +91,7 @@ class TensorWriter:
                     storage.nbytes() // tensor.element_size(),
                 )
             )
-            self._by_storage[storage._cdata] = known
+            self._by_storage[key] = known
             self.storages.append(tensor)
         return known
 
@@ -124,6 +130,19 @@ class TensorWriter:
             Reduce(_HOOKS, ()),
         ]
         return Reduce(Global(_UTILS, "_rebuild_sparse_tensor"), MarkedTuple(arguments))
+
+
+def _check_bounds(tensor: torch.Tensor) -> None:
+    """Refuse what was resized away or holds less than a byte for each element."""
+    if tensor.numel() == 0 or tensor.device.type == "meta":
+        return
+    reach = sum((n - 1) * step for n, step in zip(tensor.size(), tensor.stride(), strict=True))
+    held = tensor.untyped_storage().nbytes() // tensor.element_size()
+    if tensor.storage_offset() + reach >= held:
+        raise SaveError(
+            f"a tensor of size {list(tensor.size())} and {tensor.dtype} needs a larger storage "
+            f"than it has, of {held} elements",
+        )
 
 
 def storage_bytes(tensor: torch.Tensor) -> memoryview:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tsarchive.errors import SourceError, UnknownOperatorError
-from tsarchive.printer.graph import Function
+from tsarchive.printer.expressions import necessary_arguments
+from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import Argument, FunctionSchema
 from tsarchive.printer.types import ClassType, InterfaceType, TupleType, Type
 
 from .casts import Casts
 from .environment import shown
-from .matching import Call, Match, Mismatch, explain, schema_text
+from .matching import Call, Default, Match, Mismatch, explain, schema_text
 from .references import Reference, Results, Typed, typed
 from .upgraders import Candidate
 
@@ -27,6 +28,16 @@ class Arguments(NamedTuple):
 
 def positional(*given: Typed) -> Arguments:
     return Arguments(given, {})
+
+
+def note_defaults(node: Node, schema: FunctionSchema, match: Match) -> None:
+    """Remember how many arguments the call spells out, where a printer would leave some out."""
+    needed, out_count = necessary_arguments(schema, node.inputs)
+    sources = [given.source for given in match.inputs[: len(match.inputs) - out_count]]
+    while sources and isinstance(sources[-1], Default):
+        sources.pop()
+    if len(sources) > needed:
+        node.attributes["written"] = len(sources)
 
 
 class Calls(Casts):
@@ -46,6 +57,7 @@ class Calls(Casts):
         made = self.append(kind, inputs, *match.returns, schema=candidate.schema)
         if candidate.upgrader is not None:
             made.attributes["upgrader"] = candidate.upgrader
+        note_defaults(made, candidate.schema, match)
         if len(made.outputs) == 1:
             return typed(made.output)
         names = tuple(result.name for result in candidate.schema.returns)

@@ -64,6 +64,8 @@ class FunctionCompiler(Conditions, Statements):
                 return tuple(parts)
             case "prim::DictConstruct":
                 return dict(zip(parts[::2], parts[1::2], strict=True))
+            case "aten::Complex":
+                return complex(*parts)
         raise self.error(node, "this is not a constant")
 
     def _function_body(self, body: Sequence[ast.stmt], declared: Type | None) -> None:

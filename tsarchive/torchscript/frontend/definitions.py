@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from .importer import CodeImporter
 
 _NAME_LISTS = ("__parameters__", "__buffers__", "__forward_pre_hooks__", "__forward_hooks__")
-_NAME_LIST = re.compile(r'\[(?:"[^"\n]*" *(?:, *)?)*\]')
-_QUOTED = re.compile(r'"([^"\n]*)"')
+_NAME_LIST = re.compile(r'\[(?:"(?:[^"\\\n]|\\.)*" *(?:, *)?)*\]')
+_QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+_ESCAPE = re.compile(r"\\(.)")
 _FINAL = re.compile(r"Final\[(.*)\]")
 _ENUM_TYPES: dict[type, Type] = {int: INT, float: FLOAT, str: STRING}
 
@@ -193,7 +194,11 @@ def _names(line: Line, piece: Piece) -> list[str]:
     text = line.value or ""
     if not _NAME_LIST.fullmatch(text):
         raise piece.fail(f"{line.name} must be a list of quoted names", line.number)
-    return _QUOTED.findall(text)
+    return [_ESCAPE.sub(_unescaped, name) for name in _QUOTED.findall(text)]
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "\n" if match[1] == "n" else match[1]
 
 
 def _enum_value(line: Line, piece: Piece) -> int | float | str:

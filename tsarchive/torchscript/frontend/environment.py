@@ -10,7 +10,7 @@ from tsarchive.errors import SourceError
 from tsarchive.printer.graph import CONSTANT, Block, Function, Node, Value
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import NONE, ListType, TupleType, Type, annotation
-from tsarchive.printer.values import EnumMember, ObjectValue, TableConstant
+from tsarchive.printer.values import EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
 from .references import FunctionReference, Reference, Results, Typed, typed
 
@@ -97,7 +97,7 @@ def constant_key(value: Any) -> Any:
             return type(value), tuple(map(constant_key, value))
         case dict():
             return dict, tuple((constant_key(k), constant_key(v)) for k, v in value.items())
-        case TableConstant() | ObjectValue() | Function() | EnumMember():
+        case TableConstant() | ObjectValue() | Function() | EnumMember() | GeneratorSeed():
             # torch, too, keeps each mention of an enum member as a constant of its own.
             return id(value)
     return type(value), value

@@ -15,6 +15,7 @@ from tsarchive.printer.types import (
     COMPLEX,
     DEVICE,
     FLOAT,
+    GENERATOR,
     INT,
     NONE,
     STRING,
@@ -26,7 +27,7 @@ from tsarchive.printer.types import (
     Type,
     UnionType,
 )
-from tsarchive.printer.values import Device
+from tsarchive.printer.values import Device, GeneratorSeed
 
 from .arithmetic import BINARY, COMPARISONS, UNARY, number
 from .attributes import Attributes
@@ -234,6 +235,10 @@ class Expressions(Attributes, Builtins):
             constant = arguments.positional[0].value.node.attributes.get("value")
             if isinstance(constant, str) and is_device(constant):
                 return self.constant(Device(constant), DEVICE)
+        if kind == "aten::Generator":
+            seeded = _seeded(arguments)
+            if seeded is not None:
+                return self.constant(seeded, GENERATOR)
         return self.call_operator(kind, arguments, node, target)
 
     def _new_object(self, callee: Constructor, node: ast.Call) -> Typed:
@@ -284,8 +289,8 @@ class Expressions(Attributes, Builtins):
     def _getattr(self, node: ast.Call, form: Special) -> Reference:
         base = self.expression(node.args[0])
         match node.args[1]:
-            case ast.Constant(str() as name):
-                return self.attribute(base, name, node)
+            case ast.Constant(str()) as name:
+                return self.attribute(base, string_value(name, self.text), node)
         raise self.error(node, "the name given to getattr must be a string literal")
 
     def _isinstance(self, node: ast.Call, form: Special) -> Typed:
@@ -324,6 +329,19 @@ def decide_isinstance(actual: Type, types: tuple[Type, ...]) -> bool | None:
         if any(is_subtype(member, type_) or is_subtype(type_, member) for type_ in wanted):
             return None
     return False
+
+
+def _seeded(arguments: Arguments) -> GeneratorSeed | None:
+    """What ``torch.Generator(device="cpu", seed=7)`` makes: torch makes it once, not per call."""
+    constants = {
+        name: given.value.node.attributes["value"]
+        for name, given in arguments.keywords.items()
+        if given.value.node.is_constant
+    }
+    match constants:
+        case {"device": str(device), "seed": int(seed)} if is_device(device):
+            return GeneratorSeed(device, seed)
+    return None
 
 
 Expressions.expression_handlers = {

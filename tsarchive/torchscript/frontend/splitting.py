@@ -68,7 +68,8 @@ class Piece:
 
 def split_record(text: str, record: str) -> dict[str, Piece]:
     """The definitions of a code record by name, in file order. Raises SourceError."""
-    text = _IGNORED_LINE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    # Python ends a line at a carriage return; to torch it is a character of a string.
+    text = _IGNORED_LINE.sub("", text.replace("\r\n", "\n").replace("\r", "\\r"))
     if _MULTILINE_TOKEN.search(text) or _OTHER_TOP_LEVEL.search(text):
         pieces = list(_split_tree(text, record))
     else:

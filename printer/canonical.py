@@ -1,0 +1,113 @@
+"""The canonical form of code: text that depends on the program alone.
+
+torch numbers a class by what its process compiled before, and a variable by the definitions that
+stand before it in the same record; it lists class constants in hash order and methods in the
+order in which the process came to compile them. Here the numbers are given anew, from zero, and
+constants and methods are sorted.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from .definitions import Definitions
+from .graph import Function, Node
+from .names import MANGLE_PREFIX, RESERVED, NamePool, TypeNames
+from .types import ClassConstant, ClassType, FunctionType, NamedType, own_name
+
+_MANGLE_ATOM = re.compile(rf"{MANGLE_PREFIX}\d+\.")
+# torch calls the value of an attribute "0" _0: that number is a name.
+_NUMBERED = re.compile(r"(?!_\d+$)(.*?\D)\d+", re.DOTALL)
+# Values of these names are renamed where code needs what they hide; here they always are.
+_BUILTINS = frozenset(
+    {
+        "annotate", "awaitable", "bool", "complex", "float", "int", "isinstance", "print",
+        "range", "sorted", "str", "torch",
+    }
+)  # fmt: skip
+_NEVER_LOCAL = RESERVED | _BUILTINS
+# Python has no parameters named like keywords, so nobody had to rename any.
+_RENAMED_PARAMETERS = RESERVED.difference(keyword.kwlist)
+
+
+class CanonicalNames(TypeNames):
+    """Qualified names without the numbers of a process; types that share a name are counted.
+
+    The first to be named has the name as it is. Type tags use the same names.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: Counter[str] = Counter()
+        self._owners: dict[FunctionType, ClassType] = {}
+
+    def meet(self, named: NamedType) -> None:
+        if isinstance(named, ClassType):
+            for hook in named.hooks():
+                self._owners.setdefault(hook.type, named)
+
+    def _choose(self, named: NamedType) -> str:
+        # A call of a hook names it as a member of its class.
+        if isinstance(named, FunctionType) and named in self._owners:
+            return f"{self.name(self._owners[named])}.{named.function.name}"
+        plain = found = _MANGLE_ATOM.sub("", own_name(named))
+        folder, _, name = plain.rpartition(".")
+        while found in self._taken:
+            found = f"{folder}.{MANGLE_PREFIX}{self._counts[plain]}.{name}"
+            self._counts[plain] += 1
+        return found
+
+
+class CanonicalPool(NamePool):
+    """Local names whose numbers depend on the function alone.
+
+    ``x3`` beside ``x`` may be torch's third ``x`` or the user's own name; text does not tell, so
+    both are counted as one more ``x``. Where there is no ``x`` the number is part of the name.
+    """
+
+    def start_function(self) -> None:
+        super().start_function()
+        self._next.clear()
+
+    def unique(self, candidate: str) -> str:
+        base = next(filter(self._is_taken, _bases(candidate)), candidate)
+        name = base
+        while self._is_taken(name):
+            name = f"{base}{self._next[base]}"
+            self._next[base] += 1
+        self.used.add(name)
+        return name
+
+    def parameter(self, name: str) -> str:
+        """Callers use the names of parameters: only what torch itself renamed is counted anew."""
+        renamed = next(filter(_RENAMED_PARAMETERS.__contains__, _bases(name)), name)
+        return super().unique(renamed)
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self.used or name in _NEVER_LOCAL
+
+
+def _bases(name: str) -> Iterator[str]:
+    """What is left of a name without its last digits, shortest first: ``x`` and ``x1`` of x12."""
+    numbered = _NUMBERED.fullmatch(name)
+    if numbered is not None:
+        for end in range(numbered.end(1), len(name)):
+            yield name[:end]
+
+
+class CanonicalDefinitions(Definitions):
+    """Prints definitions with members in sorted order."""
+
+    name_pool = CanonicalPool
+
+    def written_arguments(self, node: Node) -> int:
+        return 0
+
+    def constants_of(self, class_: ClassType) -> Iterable[ClassConstant]:
+        return [constant for _, constant in sorted(class_.constants.items())]
+
+    def methods_of(self, class_: ClassType) -> Iterable[Function]:
+        return [method for _, method in sorted(class_.methods.items())]

@@ -1,0 +1,247 @@
+"""The ranges that torch's frontend gives to the syntax of a function.
+
+The frontend computes the ends of ranges from what it knows of the syntax, not from the text: a call
+ends with its last argument, a number is as long as Python prints it, and an attribute stands two
+bytes behind the range before its dot, wherever that is. Such an end may lie behind a line, where
+no highlight shows it.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, pairwise
+from textwrap import dedent
+from typing import Any, NamedTuple
+
+_WHITESPACE = b" \t\n\r\x0b\x0c"
+_UNARY = {ast.Not: 3, ast.USub: 1, ast.Invert: 1}
+# What a call of an unused function does instead; only its line and column count.
+_UNUSED = 'def unused(self):\n\traise RuntimeError("Cannot call @unused methods")'
+
+
+class Extent(NamedTuple):
+    """Bytes ``begin`` to ``end`` of the source text."""
+
+    begin: int
+    end: int
+
+    def merged(self, others: Iterable[Extent]) -> Extent:
+        """The smallest extent around this one and ``others``."""
+        every = [self, *others]
+        return Extent(min(one.begin for one in every), max(one.end for one in every))
+
+
+class FrontendRanges:
+    """The ranges of everything in the source text of a function, found by how torch shows them."""
+
+    def __init__(self, text: str) -> None:
+        self._source = text.encode("utf-8", "surrogateescape")
+        self._by_look: dict[Extent, list[Extent]] = {}
+        for extent in ranges_of_function(text):
+            self._by_look.setdefault(_marked(self._source, extent), []).append(extent)
+
+    def exact(self, marked: Extent, last_shown: int) -> Extent:
+        """The range of which torch marks just this; it marks no blanks at the ends of a range.
+
+        ``last_shown`` is the number of the last line, counted from 0, that is shown after it.
+        """
+        for extent in self._by_look.get(marked, ()):
+            if _last_shown(self._source, extent.end) == last_shown:
+                return extent
+        return marked
+
+
+def _marked(source: bytes, extent: Extent) -> Extent:
+    begin, end = extent.begin, min(extent.end, len(source))
+    while begin < end and source[begin] in b" ":
+        begin += 1
+    while (line_end := source.rfind(b"\n", begin, end)) >= 0:
+        if source[line_end:end].strip(b" \n"):
+            break
+        end = line_end
+    return Extent(begin, end)
+
+
+def _last_shown(source: bytes, end: int) -> int:
+    """Two lines are shown after the range; the second one not when it is empty."""
+    position = min(end, len(source)) - 1
+    for _ in range(3):
+        position = source.find(b"\n", position + 1)
+        if position < 0:
+            return source.removesuffix(b"\n").count(b"\n")
+    return source.count(b"\n", 0, position) - source.endswith(b"\n", 0, position)
+
+
+def ranges_of_function(text: str) -> list[Extent]:
+    """The ranges of everything in the source text of a function, inner before outer."""
+    dedented = dedent(text)
+    tree = parsed(dedented)
+    if tree is None:
+        return []
+    indent = len(text.partition("\n")[0]) - len(dedented.partition("\n")[0])
+    ranges = _Frontend(text.encode("utf-8", "surrogateescape"), indent)
+    for root in (tree, ast.parse(_UNUSED)):
+        for node in reversed(list(ast.walk(root))):
+            ranges.add(node)
+    return ranges.found
+
+
+def parsed(text: str) -> ast.Module | None:
+    """The syntax tree of Python code; None when it is none. Warnings were given on import."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError):
+            return None
+
+
+class _Frontend:
+    """Computes ranges, those of parts first; all of them are in ``found``."""
+
+    def __init__(self, source: bytes, indent: int) -> None:
+        self.found: list[Extent] = []
+        self._extents: dict[ast.AST, Extent] = {}
+        self._source = source
+        self._indent = indent
+        lines = source.split(b"\n")
+        self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+
+    def add(self, node: ast.AST) -> None:
+        if type(node) in _BY_KIND or isinstance(node, ast.expr | ast.stmt):
+            compute = _BY_KIND.get(type(node), _Frontend._keyword)
+            self._extents[node] = extent = compute(self, node)
+            self.found.append(extent)
+
+    def _at(self, node: ast.AST, length: int) -> Extent:
+        begin = self._starts[min(node.lineno, len(self._starts)) - 1]  # type: ignore[attr-defined]
+        begin += node.col_offset + self._indent  # type: ignore[attr-defined]
+        return Extent(begin, begin + length)
+
+    def _all(self, nodes: Iterable[ast.AST | None]) -> list[Extent]:
+        return [self._extents[node] for node in nodes if node is not None]
+
+    def _name(self, node: ast.Name) -> Extent:
+        return self._at(node, len(node.id))
+
+    def _argument(self, node: ast.arg) -> Extent:
+        return self._at(node, len(node.arg)).merged(self._all([node.annotation]))
+
+    def _constant(self, node: ast.Constant) -> Extent:
+        if node.value is ...:
+            return self._at(node, 3)
+        return self._at(node, len(str(node.value)) + isinstance(node.value, str))
+
+    def _attribute(self, node: ast.Attribute) -> Extent:
+        base = self._extents[node.value]
+        start = base.end + 1
+        while start < len(self._source) and self._source[start] in _WHITESPACE:
+            start += 1
+        return Extent(base.begin, max(base.end, start + len(node.attr)))
+
+    def _unary(self, node: ast.UnaryOp) -> Extent:
+        return self._at(node, _UNARY.get(type(node.op), 1)).merged(self._all([node.operand]))
+
+    def _boolean(self, node: ast.BoolOp) -> Extent:
+        """Two operands make an operation, which is the first operand of the next one."""
+        whole, *others = self._all(node.values)
+        for other in others:
+            whole = whole.merged([other])
+            self.found.append(whole)
+        return whole
+
+    def _comparison(self, node: ast.Compare) -> Extent:
+        """Each pair is compared, then all are joined as by ``and``."""
+        operands = self._all([node.left, *node.comparators])
+        whole = operands[0]
+        for before, after in pairwise(operands):
+            whole = whole.merged([after])
+            self.found += [before.merged([after]), whole]
+        return whole
+
+    def _subscript(self, node: ast.Subscript) -> Extent:
+        """One byte more than the indices, for the bracket; a slice adds no more than its bounds."""
+        index = node.slice
+        parts = index.elts if isinstance(index, ast.Tuple) and index.elts else [index]
+        indices: list[Extent] = []
+        for part in parts:
+            bounds = _syntax(part) if isinstance(part, ast.Slice) else [part]
+            indices += self._all(bounds)
+        if isinstance(index, ast.Tuple) and not index.elts:
+            indices.append(self._at(index, len("()")))
+        whole = self._extents[node.value].merged(indices)
+        return Extent(whole.begin, whole.end + 1)
+
+    def _bracketed(self, node: ast.AST) -> Extent:
+        return self._at(node, 1).merged(self._all(_syntax(node)))
+
+    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.DictComp) -> Extent:
+        shown = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        loop = node.generators[0]
+        return self._at(node, 0).merged(self._all([*shown, loop.target, loop.iter]))
+
+    def _format(self, node: ast.JoinedStr) -> Extent:
+        values = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        return self._at(node, 1).merged(self._all(values))
+
+    def _parts(self, node: ast.AST) -> Extent:
+        """What has no text of its own lies around its parts."""
+        parts = self._all(_syntax(node))
+        return parts[0].merged(parts)
+
+    def _function(self, node: ast.FunctionDef) -> Extent:
+        signature = [*node.args.args, *node.args.kwonlyargs, node.returns]
+        return self._at(node, len("def")).merged(self._all([*signature, *node.body]))
+
+    def _with_item(self, node: ast.withitem) -> Extent:
+        """As long as torch's name for the statement, at least."""
+        named = self._at(node.context_expr, len("with statements"))
+        return named.merged(self._all(_syntax(node)))
+
+    def _keyword(self, node: ast.AST) -> Extent:
+        """A statement that begins with a keyword."""
+        keyword = "del" if isinstance(node, ast.Delete) else type(node).__name__
+        return self._at(node, len(keyword)).merged(self._all(_syntax(node)))
+
+    def _raise(self, node: ast.Raise) -> Extent:
+        """Without the cause."""
+        return self._at(node, len("raise")).merged(self._all([node.exc]))
+
+
+def _syntax(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr | ast.stmt | ast.keyword | ast.withitem):
+            yield child
+
+
+_BY_KIND: dict[type[ast.AST], Callable[[_Frontend, Any], Extent]] = {
+    ast.Name: _Frontend._name,
+    ast.arg: _Frontend._argument,
+    ast.Constant: _Frontend._constant,
+    ast.Attribute: _Frontend._attribute,
+    ast.UnaryOp: _Frontend._unary,
+    ast.BinOp: _Frontend._parts,
+    ast.BoolOp: _Frontend._boolean,
+    ast.Compare: _Frontend._comparison,
+    ast.IfExp: _Frontend._parts,
+    ast.Call: _Frontend._parts,
+    ast.keyword: _Frontend._parts,
+    ast.withitem: _Frontend._with_item,
+    ast.Subscript: _Frontend._subscript,
+    ast.List: _Frontend._bracketed,
+    ast.Tuple: _Frontend._bracketed,
+    ast.Dict: _Frontend._bracketed,
+    ast.Starred: _Frontend._bracketed,
+    ast.ListComp: _Frontend._comprehension,
+    ast.GeneratorExp: _Frontend._comprehension,
+    ast.DictComp: _Frontend._comprehension,
+    ast.JoinedStr: _Frontend._format,
+    ast.Expr: _Frontend._parts,
+    ast.Assign: _Frontend._parts,
+    ast.AnnAssign: _Frontend._parts,
+    ast.AugAssign: _Frontend._parts,
+    ast.Raise: _Frontend._raise,
+    ast.FunctionDef: _Frontend._function,
+}

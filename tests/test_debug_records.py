@@ -1,0 +1,164 @@
+"""Debug records: from which user source each byte of code came.
+
+They are those of torch's third save, the form that no longer changes from save to save.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import linecache
+import pickle
+import sys
+
+import pytest
+import torch
+from conftest import records_of, torch_loaded, torch_saved
+from debug_subjects import FILES, SUBJECTS, BuiltinFunctions
+from test_save_records import NETWORKS
+
+import tsarchive
+from fixtures.modules import all_cases
+from tsarchive.printer.builtin_sources import BUILTIN_SOURCES
+
+ID = ".data/serialization_id"
+# torch's own text is another one after it was read back; then no records can be compared.
+CHANGING_TEXT = {"enum_loop": "a list of enum members gets a cast"}
+
+
+def saved(module) -> dict[str, bytes]:
+    buffer = io.BytesIO()
+    tsarchive.save(module, buffer)
+    return records_of(buffer.getvalue())
+
+
+def third_save(module) -> dict[str, bytes]:
+    data = torch_saved(module)
+    for _ in range(2):
+        data = torch_saved(torch_loaded(data))
+    return records_of(data)
+
+
+class WithoutClasses(pickle.Unpickler):
+    def find_class(self, module, name):
+        return list
+
+
+def rows(record: bytes) -> list[tuple]:
+    """Offset, source as (text, file, line), begin, end and tag of each row."""
+    _, texts, found = WithoutClasses(io.BytesIO(record)).load()
+    return [
+        (at, "".join(texts[line] for line in lines), texts[file], first, begin, end, tag)
+        for at, ((lines, file, first), begin, end), tag in found
+    ]
+
+
+def check(module) -> int:
+    """Compare all debug records; the number of those whose text is no longer the same."""
+    ours, theirs, first = saved(module), third_save(module), records_of(torch_saved(module))
+    names = [name for name in first if name.endswith(".debug_pkl")]
+    assert names == [name for name in ours if name.endswith(".debug_pkl")]
+    same = [name for name in names if text_of(ours, name) == text_of(theirs, name)]
+    for name in same:
+        assert rows(ours[name]) == rows(theirs[name]), name
+        assert ours[name] == theirs[name], name
+    return len(names) - len(same)
+
+
+def text_of(records: dict[str, bytes], debug_name: str) -> bytes:
+    return records[debug_name.removesuffix(".debug_pkl")]
+
+
+def test_cases(case):
+    assert check(case.build()) == (case.name in CHANGING_TEXT)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.ao.quantization is deprecated.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*was found in ScriptModule constants.*:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*instance-level annotations.*:UserWarning")
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_subjects(name):
+    assert check(SUBJECTS[name]()) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*enable_nested_tensor.*:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*was found in ScriptModule constants.*:UserWarning")
+@pytest.mark.parametrize("kind", ["script", "trace"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks(name, kind):
+    make, shapes = NETWORKS[name]
+    network = make().eval()
+    inputs = tuple(torch.randn(shape) for shape in shapes)
+    module = torch.jit.script(network) if kind == "script" else torch.jit.trace(network, inputs)
+    assert check(module) == 0
+
+
+@pytest.mark.parametrize("name", ["break_continue", "tensor_properties", "trace_numbers"])
+def test_loaded_modules(name):
+    (case,) = (case for case in all_cases() if case.name == name)
+    assert check(torch_loaded(torch_saved(case.build()))) == 0
+
+
+@pytest.fixture
+def imported(tmp_path, monkeypatch):
+    """Imports a new Python file from bytes."""
+    monkeypatch.syspath_prepend(tmp_path)
+    names = []
+
+    def import_(name: str, content: bytes):
+        (tmp_path / f"{name}.py").write_bytes(content)
+        importlib.invalidate_caches()
+        names.append(name)
+        return importlib.import_module(name)
+
+    yield import_
+    for name in names:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_forms_of_files(name, imported):
+    assert check(torch.jit.script(imported(f"subject_{name}", FILES[name]).Subject())) == 0
+
+
+def test_decorators_and_comments_belong_to_a_function(imported):
+    assert check(torch.jit.script(imported("subject_base", FILES["nested"]).Other())) == 0
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_files_that_changed_are_seen_around_each_node(imported, tmp_path, is_gone):
+    name = f"subject_gone_{is_gone}"
+    module = torch.jit.script(imported(name, FILES["no_line_end"]).Subject())
+    expected = third_save(module)
+    path = tmp_path / f"{name}.py"
+    path.unlink() if is_gone else path.write_bytes(b"\n\n" + FILES["tabs"])
+    linecache.checkcache()
+    record = f"code/__torch__/{name}.py.debug_pkl"
+    assert rows(saved(module)[record]) == rows(expected[record])
+
+
+def test_sources_of_builtin_functions_are_those_of_torch():
+    record = torch_saved(torch.jit.script(BuiltinFunctions()))
+    name = "code/__torch__/debug_subjects.py.debug_pkl"
+    texts = {row[1] for row in rows(records_of(record)[name]) if row[2] == "<string>"}
+    assert texts == set(BUILTIN_SOURCES)
+
+
+def test_archives_equal_those_of_torch_with_their_id(case):
+    """Where nothing is lost on the way to the third save, the whole archive is the same."""
+    module = case.build()
+    theirs = third_save(module)
+    ours = saved(module)
+    lost = "traced_inputs.pkl" in ours or case.name in CHANGING_TEXT
+    assert (ours == theirs) != lost
+    assert (ours[ID] == theirs[ID]) != lost
+
+
+def test_ids_are_those_that_torch_computes(case):
+    records = saved(case.build())
+    writer = torch._C.PyTorchFileWriter(io.BytesIO())
+    for name, content in records.items():
+        if name != ID:
+            writer.write_record(name, content, len(content))
+    writer.write_end_of_file()
+    assert records[ID].decode() == writer.serialization_id()

@@ -1,0 +1,43 @@
+"""Finding the TorchScript archives below a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tsarchive.errors import ArchiveError
+
+# The first record of an archive of torch, as its zip header names it.
+_FIRST_RECORD = re.compile(
+    rb"PK\x03\x04.{26}[^/]+/(?:data/|data\.pkl|code/|constants|extra/|version|byteorder|\.)",
+    re.DOTALL,
+)
+_HEAD_BYTES = 512
+
+
+def files_below(folder: str) -> Iterator[str]:
+    """Every regular file below a folder, in the order of names; links to folders are no way in.
+
+    Raises OSError when the folder cannot be read.
+    """
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_below(entry.path)
+        elif entry.is_file():
+            yield entry.path
+
+
+def may_be_torchscript(path: str) -> bool:
+    """Whether a file is a TorchScript archive, or begins like one and cannot be opened."""
+    import tsarchive
+
+    try:
+        with tsarchive.open(path) as archive:
+            return archive.kind == "torchscript"
+    except ArchiveError:
+        with Path(path).open("rb") as file:
+            return _FIRST_RECORD.match(file.read(_HEAD_BYTES)) is not None
+    except OSError:
+        return True  # what cannot be read is not passed over

@@ -1,0 +1,27 @@
+"""A progress bar on stderr, for commands that take a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tsarchive.cli.output import console
+
+
+@contextmanager
+def progress(steps: int) -> Iterator[Callable[[str], None]]:
+    """Gives a function to call with what is being done; nothing is shown where no terminal is."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    err = console(stderr=True)
+    columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=steps)
+        started = -1
+
+        def step(description: str) -> None:
+            nonlocal started
+            started += 1
+            bar.update(task, completed=started, description=description)
+
+        yield step

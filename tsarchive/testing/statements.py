@@ -1,0 +1,230 @@
+"""Draws statements and blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from . import statement_forms
+from .expressions import Expressions
+from .scope import Scope
+from .type_text import split
+
+_EXPRESSION_DEPTH = 2
+_MOST_STATEMENTS = 4
+_MOST_TURNS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a statement stands: how many blocks deeper it may go, and what may leave it.
+
+    ``exits`` says whether the function has return, break and continue anywhere but at its end.
+    """
+
+    depth: int
+    result: str
+    exits: bool
+    nested: bool = False
+    in_loop: bool = False
+    may_return: bool = True
+
+    def inside(self) -> Place:
+        return replace(self, depth=self.depth - 1, nested=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines of code, indented from zero; ``leaves`` when control never reaches their end."""
+
+    lines: list[str]
+    leaves: bool = False
+
+    def indented(self) -> list[str]:
+        return ["    " + line for line in self.lines]
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """A condition and what it tells: a variable's type where it holds, and where it does not.
+
+    An empty type is one that stays unknown.
+    """
+
+    text: str
+    variable: str = ""
+    holds: str = ""
+    fails: str = ""
+
+
+class Statements(Expressions):
+    def body(self, scope: Scope, result: str, depth: int) -> list[str]:
+        """The lines of a function that returns ``result``."""
+        block = self.block(scope, Place(depth, result, exits=self.chance(2)))
+        if block.leaves:
+            return block.lines
+        return [*block.lines, self._return(scope, result)]
+
+    def block(self, scope: Scope, place: Place) -> Block:
+        lines: list[str] = []
+        for _ in range(self.draw(st.integers(1, _MOST_STATEMENTS))):
+            statement = self._statement(scope, place)
+            lines += statement.lines
+            if statement.leaves:
+                return Block(lines, leaves=True)
+        return Block(lines)
+
+    def _statement(self, scope: Scope, place: Place) -> Block:
+        kinds = [Statements._simple] * 4 + [Statements._refining_assert]
+        kinds += [Statements._exit] * 3 * (place.in_loop and place.exits)
+        if place.depth:
+            kinds += [
+                Statements._if, Statements._if, Statements._loop, Statements._while,
+                Statements._unrolled, Statements._with, Statements._exit,
+            ]  # fmt: skip
+        return self.pick(kinds)(self, scope, place)
+
+    def _text(self, type_: str, scope: Scope) -> str:
+        return self.expression(type_, scope, self.draw(st.integers(0, _EXPRESSION_DEPTH)))
+
+    def _filled(self, form: str, scope: Scope) -> tuple[str, dict[str, str]]:
+        return self.fill(form, scope, self.draw(st.integers(0, _EXPRESSION_DEPTH)))
+
+    def _simple(self, scope: Scope, place: Place) -> Block:
+        form = self.pick(self.usable(self.vocabulary.statements, scope))
+        text, defined = self._filled(form, scope)
+        _declare(scope, defined)
+        return Block(text.split("\n"))
+
+    def _return(self, scope: Scope, result: str) -> str:
+        return "return" if result == "None" else f"return {self._text(result, scope)}"
+
+    def _refining_assert(self, scope: Scope, place: Place) -> Block:
+        optional = [name for name, type_ in scope.types.items() if type_.startswith("Optional[")]
+        if not optional:
+            return self._simple(scope, place)
+        name = self.pick(optional)
+        (inner,) = split(scope.types[name])[1]
+        scope.refine(name, inner)
+        return Block([f"assert {name} is not None"])
+
+    def _exit(self, scope: Scope, place: Place) -> Block:
+        """A way out of the block, taken on a condition."""
+        condition = self._condition(scope)
+        inner = scope.inner()
+        _refine(inner, condition.variable, condition.holds)
+        lines = [f"if {condition.text}:", f"    {self._way_out(inner, place)}"]
+        _refine(scope, condition.variable, condition.fails)
+        return Block(lines)
+
+    def _way_out(self, scope: Scope, place: Place) -> str:
+        ways = ["raise"]
+        if place.exits:
+            ways += ["return"] * 2 * place.may_return + ["break", "continue"] * place.in_loop
+        way = self.pick(ways[::-1])
+        if way == "raise":
+            return f"raise {self.pick(_RAISED)}({self._text('str', scope)})"
+        return self._return(scope, place.result) if way == "return" else way
+
+    def _condition(self, scope: Scope) -> _Condition:
+        refining = [
+            name for name, type_ in scope.types.items() if split(type_)[0] in ("Optional", "Union")
+        ]
+        if refining and self.chance(2):
+            return self._refining_condition(self.pick(refining), scope)
+        plain = self.pick(("<bool>", "<Tensor>.sum() > 0", "<int>", "<bool> and <bool>"))
+        return _Condition(self._filled(plain, scope)[0])
+
+    def _refining_condition(self, name: str, scope: Scope) -> _Condition:
+        head, arguments = split(scope.types[name])
+        if head == "Union":
+            first, second = arguments
+            return _Condition(f"isinstance({name}, {first})", name, first, second)
+        (inner,) = arguments
+        known = scope.inner()
+        known.refine(name, inner)
+        more = self._text("bool", known)
+        return self.pick(
+            (
+                _Condition(f"{name} is not None", name, inner, "None"),
+                _Condition(f"{name} is None", name, "None", inner),
+                _Condition(f"{name} is not None and {more}", name, holds=inner),
+                _Condition(f"{name} is None or {more}", name, fails=inner),
+            )
+        )
+
+    def _if(self, scope: Scope, place: Place) -> Block:
+        condition = self._condition(scope)
+        before = frozenset(scope.used)
+        branches = [scope.inner(), scope.inner()]
+        _refine(branches[0], condition.variable, condition.holds)
+        _refine(branches[1], condition.variable, condition.fails)
+        then = self.block(branches[0], place.inside())
+        lines = [f"if {condition.text}:", *then.indented()]
+        if self.chance(2):
+            other = self._otherwise(branches[1], place)
+            lines += other.lines
+        else:
+            other = Block([])
+        going_on = [b for b, block in zip(branches, (then, other), strict=True) if not block.leaves]
+        if not going_on:
+            return Block(lines, leaves=True)
+        scope.join(before, going_on)
+        return Block(lines)
+
+    def _otherwise(self, scope: Scope, place: Place) -> Block:
+        """`else`, or `elif` where another `if` stands there alone."""
+        if place.depth > 1 and self.chance(3):
+            nested = self._if(scope, place.inside())
+            return Block([f"el{nested.lines[0]}", *nested.lines[1:]], nested.leaves)
+        block = self.block(scope, place.inside())
+        return Block(["else:", *block.indented()], block.leaves)
+
+    def _loop(self, scope: Scope, place: Place) -> Block:
+        form = self.pick(self.usable(self.vocabulary.loops, scope))
+        return self._repeated(form, scope, replace(place.inside(), in_loop=True))
+
+    def _unrolled(self, scope: Scope, place: Place) -> Block:
+        form = self.pick(self.usable(self.vocabulary.unrolled, scope))
+        return self._repeated(form, scope, replace(place.inside(), in_loop=False, may_return=False))
+
+    def _repeated(self, form: str, scope: Scope, place: Place) -> Block:
+        header, defined = self._filled(form, scope)
+        inner = scope.inner()
+        _declare(inner, defined)
+        return Block([f"{header}:", *self.block(inner, place).indented()])
+
+    def _while(self, scope: Scope, place: Place) -> Block:
+        turns = self.new_name(scope)
+        scope.declare(turns, "int")
+        scope.fixed.add(turns)
+        condition = self._text("bool", scope)
+        header = self.pick((f"while {turns} < {_MOST_TURNS}", f"while {turns} < 3 and {condition}"))
+        inner = scope.inner()
+        block = self.block(inner, replace(place.inside(), in_loop=True))
+        lines = [f"{turns} = 0", f"{header}:", f"    {turns} += 1", *block.indented()]
+        return Block(lines)
+
+    def _with(self, scope: Scope, place: Place) -> Block:
+        inside = replace(place.inside(), in_loop=False, may_return=False)
+        if place.exits or place.nested:
+            # In such places, torch may fail on variables that get their value inside `with`.
+            scope = scope.closed()
+        block = self.block(scope, inside)
+        return Block([f"{self.pick(statement_forms.WITH)}:", *block.indented()], block.leaves)
+
+
+_RAISED = ("ValueError", "RuntimeError", "AssertionError", "NotImplementedError")
+
+
+def _declare(scope: Scope, defined: dict[str, str]) -> None:
+    for name, type_ in defined.items():
+        scope.declare(name, type_)
+
+
+def _refine(scope: Scope, name: str, type_: str) -> None:
+    if type_ == "None":
+        scope.hide(name)
+    elif type_:
+        scope.refine(name, type_)

@@ -1,0 +1,147 @@
+"""Code records printed again from nothing but the graphs that were read from them.
+
+What a graph does not hold is lost here: this is the test that it holds everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tsarchive.container import Container
+from tsarchive.errors import ArchiveError
+from tsarchive.printer.definitions import Definitions
+from tsarchive.printer.literals import Literals
+from tsarchive.printer.ranges import TaggedText
+from tsarchive.printer.settling import ranges_after_reading
+from tsarchive.printer.types import ClassType, NamedType, Type, own_name
+from tsarchive.printer.values import TableConstant
+from tsarchive.run.operators import native_class, operator_schemas
+from tsarchive.torchscript.code_records import CodeRecords, format_version
+from tsarchive.torchscript.debug import DebugWriter, read_debug_record
+from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.torchscript.importer import Importer
+
+_DEBUG = ".debug_pkl"
+
+
+@dataclass(frozen=True, slots=True)
+class Reprinted:
+    """The code of an archive, printed again: by record, or why that is not possible."""
+
+    bodies: Mapping[str, TaggedText]
+    failures: Mapping[str, ArchiveError]
+
+    @property
+    def texts(self) -> dict[str, bytes]:
+        """The records in bytes."""
+        return {
+            name: str(body).encode("utf-8", "surrogateescape") for name, body in self.bodies.items()
+        }
+
+
+class Reprinter:
+    """Prints code of one archive again; an entry of the constant table keeps its number."""
+
+    def __init__(self, container: Container, map_location: str | torch.device | None) -> None:
+        """Raises ArchiveError for what is no TorchScript archive that can be loaded."""
+        device = None if map_location is None else torch.device(map_location)
+        self._table = _Table(Importer(container, device))
+        self._version = format_version(container)
+        self._read = CodeRecords(container)
+
+    def once(self) -> Reprinted:
+        """The code of the archive as its graphs print it."""
+        return self._print(self._read)
+
+    def again(self, printed: Reprinted) -> Reprinted:
+        """The same for code as it was printed."""
+        bodies = {name: str(body) for name, body in printed.bodies.items()}
+        return self._print({**self._read, **bodies})
+
+    def _print(self, texts: Mapping[str, str]) -> Reprinted:
+        records = _Records(texts, self._table, self._version)
+        bodies: dict[str, TaggedText] = {}
+        failures: dict[str, ArchiveError] = {}
+        for record in texts:
+            try:
+                bodies[record] = records.body(record)
+            except ArchiveError as error:
+                failures[record] = error
+        return Reprinted(bodies, failures)
+
+
+class _Records:
+    """Code records, each printed from the graphs of its definitions."""
+
+    def __init__(self, texts: Mapping[str, str], table: _Table, version: int) -> None:
+        self._table = table
+        self._code = CodeImporter(
+            texts,
+            operators=operator_schemas,
+            constant=table.constant,
+            version=version,
+            native_class=native_class,
+        )
+
+    def body(self, record: str) -> TaggedText:
+        """The definitions of a record, in file order."""
+        printer = Definitions(Literals(self._table, own_name), own_name, _ignore)
+        for name in self._code.definitions(record):
+            printer.define(self._hook(name) or self._defined(name))
+        return printer.body
+
+    def _defined(self, name: str) -> NamedType:
+        found = self._code.find(name)
+        assert found is not None, name
+        return found
+
+    def _hook(self, name: str) -> NamedType | None:
+        """A hook that stands beside its class is a copy of the one inside."""
+        owner = self._code.find(name.rpartition(".")[0])
+        if isinstance(owner, ClassType):
+            for hook in owner.hooks():
+                if hook.qualified_name == name:
+                    return hook.type
+        return None
+
+
+def _ignore(_: NamedType) -> None:
+    """Every definition of a record is printed, whatever depends on it."""
+
+
+class _Table:
+    """The constant table as it was read: an entry keeps its number."""
+
+    def __init__(self, importer: Importer) -> None:
+        self._importer = importer
+        self._entries: dict[int, tuple[TableConstant, Type]] = {}
+        self._numbers: dict[int, int] = {}
+
+    def constant(self, number: int) -> tuple[TableConstant, Type]:
+        entry = self._entries.get(number)
+        if entry is None:
+            value, type_ = self._importer.constant(number)
+            # An entry of its own even for equal values, such as two equal strings.
+            entry = self._entries[number] = (TableConstant(value), type_)
+            self._numbers[id(entry[0])] = number
+        return entry
+
+    def index(self, value: Any, _: Type) -> int:
+        return self._numbers[id(value)]
+
+
+def debug_after_reading(container: Container, printed: Reprinted) -> dict[str, bytes]:
+    """The debug records that a loader would write again, for those that the archive has.
+
+    Raises PickleError for debug records of an older form.
+    """
+    bodies = {f"{name}{_DEBUG}": body for name, body in printed.bodies.items()}
+    names = [name for name in bodies if name in container.records]
+    read = [read_debug_record(container.read(name), name) for name in names]
+    ranges = ranges_after_reading([bodies[name] for name in names], read)
+    writer = DebugWriter()
+    return {name: writer.record(rows) for name, rows in zip(names, ranges, strict=True)}

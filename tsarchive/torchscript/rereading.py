@@ -1,0 +1,102 @@
+"""A module as it is after saving and loading: the types and graphs of its own code, read back.
+
+Reading text back changes graphs in small ways: a list constant becomes the construction of a
+list, an operator the first overload that fits, and the members of a Union are sorted by name.
+The canonical form is that of the text, so a module goes through its text, in memory and without
+its tensors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tsarchive.printer.canonical import CanonicalNames
+from tsarchive.printer.getstate import held_elements
+from tsarchive.printer.program import Program
+from tsarchive.printer.types import ClassType, EnumType, Type
+from tsarchive.printer.values import EnumMember, ObjectValue, TypedValue
+from tsarchive.run.operators import native_class, operator_schemas
+from tsarchive.torchscript.constants import Constants
+from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.torchscript.pickling import Pickling, run_time_type
+
+
+def reread(root: ObjectValue, constants: Constants) -> ObjectValue:
+    """The same objects, of the classes that the code defines when it is printed.
+
+    Classes get canonical names. ``constants`` is the table to fill while printing.
+    Raises SaveError for a module that cannot be printed, SourceError for text that cannot be
+    read back.
+    """
+    names = CanonicalNames()
+    pickling = Pickling(names)
+    pickling.value(root, root.type)
+    program = Program(names, constants)
+    program.print_classes(pickling.classes)
+    found: ObjectValue = _Rereading(program, names, constants).value(root)
+    return found
+
+
+class _Rereading:
+    """Describes objects and values anew; identity is kept."""
+
+    def __init__(self, program: Program, names: CanonicalNames, constants: Constants) -> None:
+        self._names = names
+        self._constants = constants
+        self._known: dict[int, Any] = {}
+        self._code = CodeImporter(
+            {f"code/{file.name}": file.text for file in program.files()},
+            operators=operator_schemas,
+            constant=self._constant,
+            version=program.version,
+            native_class=native_class,
+        )
+
+    def value(self, value: Any) -> Any:
+        build = _BUILDERS.get(type(value))
+        if build is None:
+            return value
+        if id(value) not in self._known:
+            self._known[id(value)] = build(self, value)
+        return self._known[id(value)]
+
+    def _constant(self, index: int) -> tuple[Any, Type]:
+        value = self.value(self._constants.entries[index].value)
+        return value, run_time_type(value)
+
+    def _list(self, value: list[Any]) -> list[Any]:
+        return [self.value(item) for item in value]
+
+    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([self.value(item) for item in value])
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        return {self.value(key): self.value(item) for key, item in value.items()}
+
+    def _enum_member(self, value: EnumMember) -> EnumMember:
+        enum = self._code.find_class(self._names.name(value.type))
+        assert isinstance(enum, EnumType)
+        return EnumMember(enum, value.name, value.value)
+
+    def _object(self, value: ObjectValue) -> ObjectValue:
+        class_ = self._code.find_class(self._names.name(value.type))
+        assert isinstance(class_, ClassType)
+        found = self._known[id(value)] = ObjectValue(class_)
+        if value.state is not None:
+            found.state = self._state(value.state, class_)
+        found.slots = {name: self.value(slot) for name, slot in value.slots.items()}
+        return found
+
+    def _state(self, state: TypedValue, class_: ClassType) -> TypedValue:
+        getstate = class_.methods["__getstate__"]
+        held = state.held if class_.is_native else held_elements(getstate.graph)
+        return TypedValue(self.value(state.value), getstate.schema.return_type, held)
+
+
+_BUILDERS: dict[type, Any] = {
+    list: _Rereading._list,
+    tuple: _Rereading._tuple,
+    dict: _Rereading._dict,
+    EnumMember: _Rereading._enum_member,
+    ObjectValue: _Rereading._object,
+}
