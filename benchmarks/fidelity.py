@@ -123,9 +123,7 @@ def results(collection: str, options: argparse.Namespace) -> Iterator[Result]:
         skip = last["number"] + 1
 
 
-def worker_messages(
-    collection: str, skip: int, options: argparse.Namespace
-) -> Iterator[Result]:
+def worker_messages(collection: str, skip: int, options: argparse.Namespace) -> Iterator[Result]:
     command = [sys.executable, __file__, "--worker", str(skip)]
     command += ["--seconds", str(options.seconds), "--first", options.first, collection]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:

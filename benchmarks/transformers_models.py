@@ -111,16 +111,22 @@ def candidate_inputs(model: Any) -> Iterator[dict[str, torch.Tensor]]:
 def all_cases() -> Iterator[Model]:
     """Every model class of the package's tables, once."""
     seen = set()
-    for table in sorted(name for name in vars(modeling_auto) if name.endswith("_MAPPING")):
-        try:
-            pairs = list(getattr(modeling_auto, table).items())
-        except (AttributeError, ImportError, ValueError):
-            continue
-        for config_class, found in pairs:
+    for config_class, model_class in entries():
+        if model_class.__name__ not in seen:
+            seen.add(model_class.__name__)
+            for kind in ("trace", "script"):
+                name = f"{model_class.__name__} {kind}"
+                yield Model(name, config_class, model_class, kind)
+
+
+def entries() -> Iterator[tuple[Any, Any]]:
+    """Configuration and model classes; those that need packages not installed are left out."""
+    for name in sorted(name for name in vars(modeling_auto) if name.endswith("_MAPPING")):
+        table = getattr(modeling_auto, name)
+        for config_class in table.keys() if hasattr(table, "keys") else ():
+            try:
+                found = table[config_class]
+            except (AttributeError, ImportError, ValueError):
+                continue
             for model_class in found if isinstance(found, tuple) else (found,):
-                if model_class.__name__ in seen:
-                    continue
-                seen.add(model_class.__name__)
-                for kind in ("trace", "script"):
-                    name = f"{model_class.__name__} {kind}"
-                    yield Model(name, config_class, model_class, kind)
+                yield config_class, model_class

@@ -78,24 +78,12 @@ def test_real_archives_call_the_overloads_that_torch_chooses(path):
     check_overloads(path)
 
 
-# Archives by releases of torch that wrote every argument up to the last, or `-> None`, or chose
-# another overload of upsample_bilinear2d while tracing: torch changes their text, too.
+# Archives by releases of torch that wrote `-> None`: torch changes their text, too.
 BY_OLDER_TORCH = {
     "debian-pytorch-2.6.0__TestSerialization.test_lstm.scripted.pt",
     "debian-pytorch-2.6.0__TestSerialization.test_lstm.traced.pt",
-    "debian-pytorch-2.6.0__script_module_v4.ptl",
-    "debian-pytorch-2.6.0__script_module_v5.ptl",
-    "debian-pytorch-2.6.0__sequence.ptl",
-    "debian-pytorch-2.6.0__test_versioned_full_preserved_v4.pt",
-    "jizhuoran-EasyFHE__loss_function_ops.ptl",
-    "openmm-openmm-torch__forces_2a6866b.pt",
-    "openmm-openmm-torch__global_3ed9d57.pt",
-    "pypi-kelp_o_matic-0.5.3__LRASPP_MobileNetV3_mussel_presence_jit_miou=0.8384.pt",
-    "pypi-kelp_o_matic-0.7.0__LRASPP_MobileNetV3_mussel_presence_jit_miou=0.8745.pt",
     "pytorch-android-demo-app__asl.ptl",
     "pytorch-android-demo-app__mobile_model1_05207e3.pt",
-    "pytorch-android-demo-app__vit4mnist_843029b.pth",
-    "pytorch-ios-demo-app__vit4mnist_9221e80.pth",
 }
 
 
