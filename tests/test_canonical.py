@@ -18,8 +18,8 @@ import pytest
 import torch
 from conftest import ROOT, records_of, torch_loaded, torch_saved
 from hypothesis import given
+from networks import build, each_network
 from running import check_same, hand_written, method
-from test_save_records import NETWORKS
 
 import tsarchive
 from fixtures.modules import all_cases
@@ -66,15 +66,9 @@ def test_torch_reads_and_runs_it(case):
             check_same(getattr(module, name), getattr(theirs, name), *arguments)
 
 
-@pytest.mark.filterwarnings("ignore:.*enable_nested_tensor.*:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*was found in ScriptModule constants.*:UserWarning")
-@pytest.mark.parametrize("kind", ["script", "trace"])
-@pytest.mark.parametrize("name", NETWORKS)
+@each_network
 def test_torch_networks(name, kind):
-    make, shapes = NETWORKS[name]
-    network = make().eval()
-    inputs = tuple(torch.randn(shape) for shape in shapes)
-    module = torch.jit.script(network) if kind == "script" else torch.jit.trace(network, inputs)
+    module, inputs = build(name, kind)
     expected = canonical(module)
     assert canonical(loaded(torch_saved(module))) == expected
     assert canonical(loaded(expected)) == expected

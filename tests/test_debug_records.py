@@ -15,7 +15,7 @@ import pytest
 import torch
 from conftest import records_of, torch_loaded, torch_saved
 from debug_subjects import FILES, SUBJECTS, BuiltinFunctions
-from test_save_records import NETWORKS
+from networks import build, each_network
 
 import tsarchive
 from fixtures.modules import all_cases
@@ -81,15 +81,9 @@ def test_subjects(name):
     assert check(SUBJECTS[name]()) == 0
 
 
-@pytest.mark.filterwarnings("ignore:.*enable_nested_tensor.*:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*was found in ScriptModule constants.*:UserWarning")
-@pytest.mark.parametrize("kind", ["script", "trace"])
-@pytest.mark.parametrize("name", NETWORKS)
+@each_network
 def test_networks(name, kind):
-    make, shapes = NETWORKS[name]
-    network = make().eval()
-    inputs = tuple(torch.randn(shape) for shape in shapes)
-    module = torch.jit.script(network) if kind == "script" else torch.jit.trace(network, inputs)
+    module, _ = build(name, kind)
     assert check(module) == 0
 
 

@@ -11,6 +11,7 @@ import io
 import pytest
 import torch
 from conftest import records_of, torch_loaded, torch_saved
+from networks import build, each_network
 
 import tsarchive
 
@@ -58,38 +59,9 @@ def test_saving_twice_gives_the_same_bytes(case):
     assert saved(module) == saved(module)
 
 
-NETWORKS = {
-    "lstm": (lambda: torch.nn.LSTM(3, 4, 2, bidirectional=True), [(5, 2, 3)]),
-    "gru": (lambda: torch.nn.GRU(3, 4), [(5, 2, 3)]),
-    "attention": (lambda: torch.nn.MultiheadAttention(8, 2), [(5, 2, 8), (5, 2, 8), (5, 2, 8)]),
-    "encoder": (
-        lambda: torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16), 2),
-        [(5, 2, 8)],
-    ),
-    "transformer": (lambda: torch.nn.Transformer(8, 2, 1, 1, 16), [(5, 2, 8), (5, 2, 8)]),
-    "convolution": (
-        lambda: torch.nn.Sequential(
-            torch.nn.Conv2d(3, 4, 3, padding="same", padding_mode="reflect"),
-            torch.nn.BatchNorm2d(4),
-            torch.nn.ReLU6(),
-            torch.nn.AdaptiveAvgPool2d(1),
-            torch.nn.Flatten(),
-            torch.nn.Dropout(0.3),
-        ),
-        [(1, 3, 8, 8)],
-    ),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*enable_nested_tensor.*:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*was found in ScriptModule constants.*:UserWarning")
-@pytest.mark.parametrize("kind", ["script", "trace"])
-@pytest.mark.parametrize("name", NETWORKS)
+@each_network
 def test_torch_networks(name, kind):
-    make, shapes = NETWORKS[name]
-    network = make().eval()
-    inputs = tuple(torch.randn(shape) for shape in shapes)
-    module = torch.jit.script(network) if kind == "script" else torch.jit.trace(network, inputs)
+    module, inputs = build(name, kind)
     ours = saved(module)
     assert comparable(records_of(ours)) == comparable(expected_records(module))
     if hasattr(module, "forward"):  # the overloads of scripted RNNs have no such name
