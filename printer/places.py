@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 from . import builtin_sources
@@ -165,12 +167,16 @@ def _is_nowhere(node: Any) -> bool:
 
 def _extent(source: Source, line: int, marked: Marked) -> Extent:
     """The marked bytes of a source; the first marked line has the number ``line``."""
-    lines = source.text.split("\n")
+    starts = _line_starts(source.text)
     first = line - source.first_line
     last = first + marked.last - marked.first
-    begin = sum(byte_length(line) + 1 for line in lines[:first])
-    inner = sum(byte_length(line) + 1 for line in lines[first:last])
-    return Extent(begin + marked.begin_column, begin + inner + marked.end_column)
+    return Extent(starts[first] + marked.begin_column, starts[last] + marked.end_column)
+
+
+@lru_cache(maxsize=64)
+def _line_starts(text: str) -> list[int]:
+    """The byte at which each line of a text begins, and where one more would."""
+    return [0, *accumulate(byte_length(line) + 1 for line in text.split("\n"))]
 
 
 def _stack_range(text: str) -> Range:
