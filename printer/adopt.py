@@ -21,7 +21,7 @@ import torch
 from tsarchive.errors import SaveError
 
 from .entry_points import BINDINGS, MODULES
-from .getstate import held_by_native, held_elements
+from .getstate import always_held_parts, held_parts
 from .graph import Block, Function, Value
 from .header import field_names, in_header_order, read_header
 from .lift import GraphCopy
@@ -53,6 +53,7 @@ from .values import (
     Device,
     EnumMember,
     GeneratorSeed,
+    Held,
     ObjectValue,
     TableConstant,
     TypedValue,
@@ -301,12 +302,12 @@ class Adopter:
         return self._natives[hash(value)][1]
 
     def _state(self, holder: Any, type_: ClassType) -> TypedValue:
-        return self._typed_state(holder._get_method("__getstate__")(), type_)
+        getstate = holder._get_method("__getstate__")
+        state = getstate()
+        return self._typed_state(state, type_, held_parts(type_, state, getstate))
 
-    def _typed_state(self, state: Any, type_: ClassType) -> TypedValue:
-        getstate = type_.methods["__getstate__"]
-        state_type = getstate.schema.return_type
-        held = held_by_native(state_type) if type_.is_native else held_elements(getstate.graph)
+    def _typed_state(self, state: Any, type_: ClassType, held: Held) -> TypedValue:
+        state_type = type_.methods["__getstate__"].schema.return_type
         return TypedValue(self.value(state, state_type), state_type, held)
 
     def root(self, module: Any) -> ObjectValue:
@@ -348,7 +349,7 @@ class Adopter:
         if class_.has_state_methods:
             getstate = self._torch_method(class_, "__getstate__")
             state = self._probe.state(place, getstate.schema.returns[0].type)
-            found.state = self._typed_state(state, class_)
+            found.state = self._typed_state(state, class_, always_held_parts(class_))
             return found
         for name, slot in class_.attributes.items():
             inner = place.then(Attr(name))

@@ -61,6 +61,7 @@ class Definitions(Statements):
         name = self.rename(function.type) if not self.level else function.name
         name = checked_identifier(name.rpartition(".")[2], "the function name")
         self._start_names(function, name)
+        _check_order(function)
         check_zeros([argument.default for argument in function.schema.arguments])
         self.open_line()
         self.put(f"def {name}(")
@@ -202,6 +203,19 @@ def _no_body(named: NamedType) -> SaveError:
         f"{own_name(named)} has neither fields nor methods, so its definition has no text",
         hint="torch.jit reads no empty class of this kind",
     )
+
+
+def _check_order(function: Function) -> None:
+    """A `*` would not help: calls are written without the names of parameters."""
+    has_default = False
+    for argument in function.schema.arguments:
+        if has_default and not argument.has_default:
+            raise SaveError(
+                f"the keyword-only parameter {argument.name!r} of {function.name!r} stands behind "
+                "one with a default, which torch.jit does not read back",
+                hint="Put parameters without a default first, or give none of them a default",
+            )
+        has_default = argument.has_default
 
 
 def enum_value_text(value: float | str) -> str:

@@ -344,6 +344,25 @@ class NumbersOrText(nn.Module):
         return self.kept, both
 
 
+class UnitedByUnion(nn.Module):
+    def forward(self, x: Tensor) -> tuple[int | str, int | str]:
+        if bool(x.sum() > 0):
+            a: int | str = 1
+            b: int | str = "b"
+        else:
+            a = "a"
+            b = 2
+        return a, b
+
+
+class KeywordOnlyLast(nn.Module):
+    def scaled(self, x: Tensor, by: int = 2, *, scale: float) -> Tensor:
+        return x * by * scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scaled(x, scale=0.5)
+
+
 class Pair(NamedTuple):
     left: int
     right: int

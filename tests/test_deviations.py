@@ -33,6 +33,7 @@ from deviating import (
     HidesRange,
     HidesTorch,
     HoldsAnything,
+    KeywordOnlyLast,
     LateRange,
     MakesTotal,
     MaybeMarker,
@@ -50,6 +51,7 @@ from deviating import (
     Shrunk,
     Total,
     TwoElementTypes,
+    UnitedByUnion,
     WholeFloatAsScalar,
     WholeFloats,
     ZerosInConstant,
@@ -326,6 +328,15 @@ def test_unions_with_all_numbers():
     text = check_written(NumbersOrText(), (("a",), (2.5,)))
     assert "Union[str, number]" in text
     assert "Union[Tensor, number]" in text
+
+
+def test_branches_that_a_union_unites():
+    text = check_written(UnitedByUnion(), ((X,), (-X,)))
+    assert "a : Union[int, str] = 1" in text
+
+
+def test_keyword_only_parameters_behind_defaults(tmp_path):
+    check_refused(tmp_path, KeywordOnlyLast(), "'scale' of 'scaled' stands behind", ((X,),))
 
 
 def test_types_of_one_name_from_two_files():

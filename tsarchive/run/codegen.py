@@ -137,7 +137,8 @@ class _Writer(Expressions):
 
     def _drop(self, node: Node, values: Sequence[Value]) -> None:
         """Give up the variables of tensors that were used for the last time."""
-        names = [self.text[value] for value in values if value in self.live_values]
+        held = [value for value in values if not self._is_inline(value.node)]
+        names = [self.text[value] for value in held if value in self.live_values]
         if names and node.blocks:
             self.line(f"del {', '.join(names)}")
         elif names:

@@ -104,7 +104,9 @@ CONCRETE: dict[str, tuple[str, ...]] = {
         "<Tensor>.to(dtype=torch.float32, copy=True)", "torch.zeros(2, 3, device=<Tensor>.device)",
         "torch.add(<Tensor>, <Tensor>, alpha=<int>)", "<Tensor>.norm(p=2)",
         "torch.linalg.norm(<Tensor>.float())", "torch.special.expit(<Tensor>)",
-        "torch.jit.wait(torch.jit.fork(F.relu, <Tensor>))",
+        # Tracing a fork may end the process.
+        "(torch.jit.wait(torch.jit.fork(F.relu, <Tensor>)) if torch.jit.is_scripting()"
+        " else <Tensor>)",
     ),
     "List[int]": (
         "list(range(<int> % 4))", "<Tensor>.shape", "<Tensor>.size()", "sorted(<List[int]>)",

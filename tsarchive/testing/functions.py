@@ -54,7 +54,7 @@ class Signature:
         ]
 
     def calls(self, callee: str) -> list[str]:
-        """Forms of calls: all arguments, by position or by name, and only the necessary ones."""
+        """Forms of calls: all arguments, only the necessary ones, and all of them by name."""
         positional = [p for p in self.parameters if not p.keyword_only]
         named = [f"{p.name}=<{p.type}>" for p in self.parameters if p.keyword_only]
         needed = [f"<{p.type}>" for p in positional if not p.default]

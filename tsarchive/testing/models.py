@@ -114,8 +114,13 @@ class Models(Definitions):
             return self._static_method(name)
         signature = self.signature(name, "self")
         lines = self.function(signature)
-        self.add_forms(signature.result, signature.calls(f"self.{name}"))
-        return ["@torch.jit.export", *lines] if kind == "export" else lines
+        calls = signature.calls(f"self.{name}")
+        if kind == "export":
+            # Exported methods are compiled together, before any of them has its defaults.
+            self.add_forms(signature.result, calls[::2])
+            return ["@torch.jit.export", *lines]
+        self.add_forms(signature.result, calls)
+        return lines
 
     def _property(self, name: str) -> list[str]:
         # torch.jit.script evaluates properties: they must not raise.

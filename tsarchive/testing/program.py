@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import linecache
 import sys
 import types
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,26 +26,29 @@ class Program:
     source: str
     inputs: tuple[tuple[Any, ...], ...]
 
-    @property
-    def name(self) -> str:
-        """The name of the Python module that the source is; the same for the same source."""
-        return f"program_{hashlib.sha256(self.source.encode()).hexdigest()[:8]}"
-
     def namespace(self) -> dict[str, Any]:
-        """Runs the source, once; its functions and classes by name.
+        """Runs the source as a new Python module; its functions and classes by name.
 
-        torch.jit asks ``inspect`` for the source of what it compiles, so the source is known
-        under the name of a file from then on.
+        torch.jit asks ``inspect`` for the source of what it compiles, so the module and its
+        source are known to Python from then on.
         """
-        if self.name in sys.modules:
-            return sys.modules[self.name].__dict__
-        module = types.ModuleType(self.name)
-        module.__file__ = f"<{self.name}>.py"
+        module = types.ModuleType(self._new_name())
+        module.__file__ = f"<{module.__name__}>.py"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # such as `1 is None`
+            code = compile(self.source, module.__file__, "exec", dont_inherit=True)
+        exec(code, module.__dict__)
         lines = self.source.splitlines(keepends=True)
         linecache.cache[module.__file__] = (len(self.source), None, lines, module.__file__)
-        sys.modules[self.name] = module
-        exec(compile(self.source, module.__file__, "exec", dont_inherit=True), module.__dict__)
+        sys.modules[module.__name__] = module
         return module.__dict__
+
+    def _new_name(self) -> str:
+        """The first time, the name depends on the source alone, and so do archives."""
+        name = f"program_{hashlib.sha256(self.source.encode()).hexdigest()[:8]}"
+        # torch keeps what it compiled of a class, even where that failed: no name comes twice.
+        names = itertools.chain((name,), (f"{name}_{count}" for count in itertools.count(2)))
+        return next(free for free in names if free not in sys.modules)
 
     def module(self) -> torch.nn.Module:
         """A new instance of ``Model``, for ``torch.jit.script`` or ``torch.jit.trace``."""

@@ -187,7 +187,8 @@ class Statements(Expressions):
 
     def _unrolled(self, scope: Scope, place: Place) -> Block:
         form = self.pick(self.usable(self.vocabulary.unrolled, scope))
-        return self._repeated(form, scope, replace(place.inside(), in_loop=False, may_return=False))
+        # Every turn is compiled in one scope, in which blocks may not declare a variable again.
+        return self._repeated(form, scope, replace(place.inside(), depth=0, in_loop=False))
 
     def _repeated(self, form: str, scope: Scope, place: Place) -> Block:
         header, defined = self._filled(form, scope)

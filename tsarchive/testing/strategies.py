@@ -36,7 +36,7 @@ def programs(
     result: st.SearchStrategy[str] | None = None,
     least: int = 0,
 ) -> Program:
-    """Well-typed programs: torch.jit.script takes every one of them.
+    """Well-typed programs, which torch.jit.script takes.
 
     ``types`` are the types of the parameters of ``forward``, as annotation text, of which there
     are ``least`` at least; ``result`` is a strategy for its return type. Calls may raise: lists
@@ -49,7 +49,7 @@ def programs(
         lines += model.add_part()
     parameters = model.parameters(types, by_name=False, least=least)
     values = [t for t in model.vocabulary.types if t not in model.vocabulary.objects]
-    returned = draw(result) if result else model.pick([*values, "None"])
+    returned = draw(result) if result is not None else model.pick([*values, "None"])
     lines += model.module_class("Model", Signature("forward", parameters, returned, "self"))
     calls = st.tuples(*(arguments(parameter.type) for parameter in parameters))
     inputs: list[tuple[Any, ...]] = draw(st.lists(calls, min_size=_CALLS, max_size=_CALLS))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tsarchive.printer.canonical import CanonicalNames
-from tsarchive.printer.getstate import held_elements
+from tsarchive.printer.getstate import always_held_parts
 from tsarchive.printer.program import Program
 from tsarchive.printer.types import ClassType, EnumType, Type
 from tsarchive.printer.values import EnumMember, ObjectValue, TypedValue
@@ -88,9 +88,8 @@ class _Rereading:
         return found
 
     def _state(self, state: TypedValue, class_: ClassType) -> TypedValue:
-        getstate = class_.methods["__getstate__"]
-        held = state.held if class_.is_native else held_elements(getstate.graph)
-        return TypedValue(self.value(state.value), getstate.schema.return_type, held)
+        type_ = class_.methods["__getstate__"].schema.return_type
+        return TypedValue(self.value(state.value), type_, always_held_parts(class_))
 
 
 _BUILDERS: dict[type, Any] = {

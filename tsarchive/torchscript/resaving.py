@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from tsarchive.container import Container, NewRecord, Packed
 from tsarchive.container.layout import STORED
 from tsarchive.errors import SaveError
-from tsarchive.printer.getstate import held_by_native, held_elements
+from tsarchive.printer.getstate import held_parts
 from tsarchive.printer.types import Attribute, ClassType, EnumType, Type, annotation
 from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.run.classes import ArchiveModule, get_slot
@@ -112,10 +113,8 @@ class _Objects:
         found = ObjectValue(class_)
         self._known[id(value)] = (value, found)
         if class_.has_state_methods:
-            getstate = class_.methods["__getstate__"]
-            state = classes.call(getstate, value)
-            state_type = getstate.schema.return_type
-            found.state = TypedValue(self.value(state), state_type, held_elements(getstate.graph))
+            getstate = partial(classes.call, class_.methods["__getstate__"], value)
+            found.state = self._state(class_, getstate)
         else:
             self._refuse_additions(value, class_)
             for attribute in class_.attributes.values():
@@ -188,11 +187,12 @@ class _Objects:
         class_ = native_class(value._type().qualified_name())
         if class_ is None or "__getstate__" not in class_.methods:
             raise SaveError("a torchbind object without __getstate__ cannot be saved")
+        return ObjectValue(class_, state=self._state(class_, value._get_method("__getstate__")))
+
+    def _state(self, class_: ClassType, getstate: Callable[[], Any]) -> TypedValue:
+        state = getstate()
         state_type = class_.methods["__getstate__"].schema.return_type
-        state = value._get_method("__getstate__")()
-        return ObjectValue(
-            class_, state=TypedValue(self.value(state), state_type, held_by_native(state_type))
-        )
+        return TypedValue(self.value(state), state_type, held_parts(class_, state, getstate))
 
 
 def _enum_type(member: enum.Enum) -> EnumType:
