@@ -280,15 +280,15 @@ class Statements(Expressions):
         name = self.names.unique(function)
         subgraph: Block = node.attributes["subgraph"]
         self.line(f"def {name}():")
+        outside = self.in_closure, self.in_method
         self.capturing, self.in_closure = node, True
         for param, value in zip(subgraph.params, node.inputs, strict=True):
             self.stored[param] = self._captured(value)
         self.capturing = None
         self.body.mark(self.body.length, subgraph)
-        outside, self.in_method = self.in_method, False
+        self.in_method = False
         self.print_body(subgraph)
-        self.in_method = outside
-        self.in_closure = False
+        self.in_closure, self.in_method = outside
         self.body.mark(self.body.length, None)
         call = self.build(f"{callee}({name})")
         call.mark(0, node)

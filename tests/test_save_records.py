@@ -91,6 +91,16 @@ def test_extra_files(count):
     assert {name: bytes(text, "utf-8") for name, text in files.items()} == read
 
 
+class CutString(torch.nn.Module):
+    def forward(self) -> str:
+        return "über"[0]  # the first byte of two, to torch
+
+
+def test_a_string_that_torch_does_not_show_is_refused():
+    with pytest.raises(tsarchive.SaveError, match="is not UTF-8"):
+        saved(torch.jit.script(CutString()))
+
+
 def test_a_plain_module_is_refused():
     with pytest.raises(tsarchive.SaveError, match="has no TorchScript code"):
         saved(torch.nn.ReLU())

@@ -75,6 +75,11 @@ def module_records(
         return _usual_records(module, files, debug=debug)
     except RecursionError as error:
         raise SaveError("modules or values are nested too deeply to be saved") from error
+    except UnicodeDecodeError as error:
+        raise SaveError(
+            "a string of the module is not UTF-8, so torch does not show it to Python",
+            hint="Do not cut strings inside a character, or load the file with tsarchive",
+        ) from error
 
 
 def _bytes(name: str, content: str | bytes) -> bytes:
