@@ -24,7 +24,7 @@ _NUMBERED = re.compile(r"(?!_\d+$)(.*?\D)\d+", re.DOTALL)
 # Values of these names are renamed where code needs what they hide; here they always are.
 _BUILTINS = frozenset(
     {
-        "annotate", "awaitable", "bool", "complex", "float", "int", "isinstance", "print",
+        "annotate", "awaitable", "bool", "float", "int", "isinstance", "print",
         "range", "sorted", "str", "torch",
     }
 )  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 from tsarchive.errors import SaveError
@@ -93,19 +95,12 @@ def _is_short(value: float) -> bool:
 
 
 def complex_text(value: complex) -> str:
-    if _is_negative_zero(value.real) or _is_negative_zero(value.imag):
-        return f"complex({_call_part(value.real)}, {_call_part(value.imag)})"
     sign = "+" if value.imag >= 0 else "-"
     return f"{part_text(value.real)}{sign}{part_text(abs(value.imag))}j"
 
 
 def _is_negative_zero(value: float) -> bool:
     return value == 0 and math.copysign(1, value) < 0
-
-
-def _call_part(value: float) -> str:
-    """A positive zero goes as an int: torch takes 0. and -0. in one expression for the same."""
-    return float_text(value) if value or _is_negative_zero(value) else "0"
 
 
 def check_zeros(values: Any) -> None:
@@ -168,6 +163,25 @@ def can_be_inferred(element: Type) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """The text of a constant. Items of a container are literals among its parts.
+
+    The value is a TableConstant where the text is an entry of the table.
+    """
+
+    value: Any
+    type: Type
+    parts: tuple[str | Literal, ...]
+
+    @property
+    def items(self) -> Iterator[Literal]:
+        return (part for part in self.parts if isinstance(part, Literal))
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.parts))
+
+
 class Literals:
     """Prints constants; tensors, objects and non-ASCII text go to the constant table."""
 
@@ -177,8 +191,16 @@ class Literals:
         self.tag = tag
 
     def text(self, value: Any, type_: Type) -> str:
+        return str(self.literal(value, type_))
+
+    def literal(self, value: Any, type_: Type) -> Literal:
         if isinstance(value, TableConstant | ObjectValue) or has_non_ascii(value):
             return self._entry(value, type_)
+        if isinstance(value, tuple | list | dict):
+            return Literal(value, type_, tuple(self._container(value, type_)))
+        return Literal(value, type_, (self._scalar(value),))
+
+    def _scalar(self, value: Any) -> str:
         match value:
             case None | bool() | int():
                 return str(value)
@@ -194,18 +216,17 @@ class Literals:
                 return f"{checked_value_name(self.rename(enum))}.{name}"
             case GeneratorSeed(device, seed):
                 return f'torch.Generator(device="{device}", seed={seed})'
-            case tuple() | list() | dict():
-                return self._container(value, type_)
         raise SaveError(f"a constant of type {type(value).__name__} cannot be written as source")
 
-    def _entry(self, value: Any, type_: Type) -> str:
+    def _entry(self, value: Any, type_: Type) -> Literal:
         """A constant of the table; torch reads no tensors in it that require grad."""
         text = f"CONSTANTS.c{self.constants.index(value, type_)}"
-        if isinstance(value, TableConstant) and getattr(value.value, "requires_grad", False):
-            return f"torch.requires_grad_(torch.detach({text}))"
-        return text
+        entry = value if isinstance(value, TableConstant) else TableConstant(value)
+        if getattr(entry.value, "requires_grad", False):
+            text = f"torch.requires_grad_(torch.detach({text}))"
+        return Literal(entry, type_, (text,))
 
-    def _container(self, value: Any, type_: Type) -> str:
+    def _container(self, value: Any, type_: Type) -> Iterator[str | Literal]:
         match type_, value:
             case TupleType(), tuple():
                 return self._tuple(value, type_)
@@ -215,23 +236,36 @@ class Literals:
                 return self._dict(value, key, item)
         raise SaveError(f"constant {value!r} does not have the type {annotation(type_)}")
 
-    def _tuple(self, value: tuple[Any, ...], type_: TupleType) -> str:
-        items = [self.text(v, t) for v, t in zip(value, type_.elements, strict=True)]
-        name = checked_value_name(self.rename(type_)) if type_.qualified_name else ""
-        return f"{name}({', '.join(items)}{',' if len(items) == 1 else ''})"
+    def _tuple(self, value: tuple[Any, ...], type_: TupleType) -> Iterator[str | Literal]:
+        yield checked_value_name(self.rename(type_)) if type_.qualified_name else ""
+        items = (self.literal(*pair) for pair in zip(value, type_.elements, strict=True))
+        end = ",)" if len(value) == 1 else ")"
+        yield from _joined("(", ([item] for item in items), end)
 
-    def _list(self, value: list[Any], element: Type) -> str:
-        text = f"[{', '.join(self.text(item, element) for item in value)}]"
+    def _list(self, value: list[Any], element: Type) -> Iterator[str | Literal]:
+        text = _joined("[", ([self.literal(item, element)] for item in value), "]")
         if value and can_be_inferred(element):
             return text
-        return f"annotate({annotation(ListType(element), self.tag)}, {text})"
+        return chain([f"annotate({annotation(ListType(element), self.tag)}, "], text, ")")
 
-    def _dict(self, value: dict[Any, Any], key: Type, item: Type) -> str:
-        pairs = (f"{self.text(k, key)}: {self.text(v, item)}" for k, v in value.items())
-        text = "{" + ", ".join(pairs) + "}"
+    def _dict(self, value: dict[Any, Any], key: Type, item: Type) -> Iterator[str | Literal]:
+        pairs = ([self.literal(k, key), ": ", self.literal(v, item)] for k, v in value.items())
+        text = _joined("{", pairs, "}")
         if value and can_be_inferred(item):
             return text
-        return f"annotate({annotation(DictType(key, item), self.tag)},{text})"
+        return chain([f"annotate({annotation(DictType(key, item), self.tag)},"], text, ")")
+
+
+def _joined(
+    begin: str, items: Iterable[Sequence[str | Literal]], end: str
+) -> Iterator[str | Literal]:
+    """Items with commas between them."""
+    separator = begin
+    for item in items:
+        yield separator
+        yield from item
+        separator = ", "
+    yield end if separator != begin else begin + end
 
 
 _EXACT = {

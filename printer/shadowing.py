@@ -35,7 +35,7 @@ _BY_KIND = {
     "prim::unchecked_unwrap_optional": "unchecked_cast",
 }
 
-_BUILTINS = frozenset({*_BY_KIND.values(), "CONSTANTS", "complex", "ops", "torch"})
+_BUILTINS = frozenset({*_BY_KIND.values(), "CONSTANTS", "ops", "torch"})
 _WITHOUT_NAME = frozenset({"aten::__getitem__", "prim::EnumName", "prim::EnumValue"})
 
 
@@ -96,8 +96,6 @@ def _needed_by_constant(value: Any) -> Iterator[str]:
             yield from ("CONSTANTS", "torch")
         case Device() | GeneratorSeed():
             yield "torch"
-        case complex():
-            yield "complex"
         case list() | dict():
             yield "annotate"
             for item in value:

@@ -26,16 +26,6 @@ class WholeFloatAsScalar(nn.Module):
         return torch.full([2], 1e10)
 
 
-class NegativeZeros(nn.Module):
-    def forward(
-        self,
-        a: complex = complex(-0.0, 5.0),
-        b: complex = complex(0.0, -0.0),
-        c: complex = complex(-0.0, -0.0),
-    ):
-        return a, b, c
-
-
 class ZerosInTuple(nn.Module):
     def forward(self):
         return (0.0, -0.0)

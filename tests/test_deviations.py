@@ -55,7 +55,6 @@ from deviating_values import (
     EnumNan,
     EnumNegativeZero,
     EnumStrings,
-    NegativeZeros,
     WholeFloatAsScalar,
     WholeFloats,
     ZerosInConstant,
@@ -134,12 +133,6 @@ def check_refused(tmp_path, module, reason: str, calls=AS_IS) -> None:
 @pytest.mark.parametrize("make", [WholeFloats, WholeFloatAsScalar])
 def test_whole_floats(make):
     assert "10000000000." in check_written(make())
-
-
-def test_negative_zeros_in_complex_numbers():
-    text = check_written(NegativeZeros())
-    assert "a: complex=complex(-0., 5.)" in text
-    assert "b: complex=complex(0, -0.)" in text
 
 
 @pytest.mark.parametrize("make", [ZerosInTuple, ZerosInConstant, ZerosInDefaults])

@@ -21,6 +21,7 @@ from tsarchive.printer.types import (
 
 from .conditions import Condition, Conditions
 from .environment import Frame, Scope, shown
+from .folding import fold
 from .references import Closure, Reference, Typed, typed
 from .statements import PLAIN_STATEMENTS, Statements, has_meaning
 
@@ -41,6 +42,11 @@ class FunctionCompiler(Conditions, Statements):
             param = self.frame.body.add_param(argument.type, argument.name)
             self.scope.bind(argument.name, typed(param))
         self._function_body(node.body, declared)
+        return self._finished()
+
+    def _finished(self) -> Block:
+        self.frame.tidy()
+        fold(self.frame, self.importer.evaluate)
         return self.frame.finish()
 
     def constant_of(self, node: ast.expr, type_: Type) -> Any:
@@ -64,8 +70,6 @@ class FunctionCompiler(Conditions, Statements):
                 return tuple(parts)
             case "prim::DictConstruct":
                 return dict(zip(parts[::2], parts[1::2], strict=True))
-            case "aten::Complex":
-                return complex(*parts)
         raise self.error(node, "this is not a constant")
 
     def _function_body(self, body: Sequence[ast.stmt], declared: Type | None) -> None:
@@ -128,7 +132,7 @@ class FunctionCompiler(Conditions, Statements):
         if condition.name is None or type_ is None:
             return
         given = scope.find(condition.name)
-        if isinstance(given, Typed) and given.type != type_:
+        if isinstance(given, Typed):
             made = self.append("prim::unchecked_cast", [given.value], type_)
             scope.bind(condition.name, typed(made.output))
 
@@ -223,7 +227,7 @@ class FunctionCompiler(Conditions, Statements):
         try:
             declared = None if node.returns is None else self.type_of(node.returns)
             self._function_body(node.body, declared)
-            closure = Closure(self.frame.finish(), list(self.frame.captured))
+            closure = Closure(self._finished(), list(self.frame.captured))
         finally:
             self.frame, self.scope = saved
         self.bind(node.name, closure, node)
