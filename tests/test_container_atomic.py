@@ -128,3 +128,16 @@ def test_a_folder_cannot_be_a_target(tmp_path):
         write_container(tmp_path / "net.pt", [])
     with pytest.raises(FileNotFoundError):
         write_container(tmp_path / "absent" / "net.pt", [])
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    path = tmp_path / "missing" / "net.pt"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_container(path, [])
+    assert caught.value.filename == str(path)
+
+
+@pytest.mark.parametrize("target", [None, 5, b"net.pt"])
+def test_a_target_that_is_neither_path_nor_file_is_refused(target):
+    with pytest.raises(SaveError, match="neither a path nor a file object"):
+        write_container(target, [])

@@ -35,8 +35,10 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         if mode is not None:
             os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         _remove(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = path
         raise
 
 

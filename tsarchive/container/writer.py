@@ -91,6 +91,11 @@ def write_container(
     that contradicts itself; OSError when the file cannot be written.
     """
     if not isinstance(target, (str, os.PathLike)):
+        if not hasattr(target, "write"):
+            raise SaveError(
+                f"a {type(target).__name__} is neither a path nor a file object to write to",
+                hint="Give a path as str or os.PathLike, or a binary file object",
+            )
         write_records(target, records, _STREAM_ROOT if root is None else root)
         return
     path = os.fsdecode(target)
