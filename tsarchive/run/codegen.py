@@ -24,6 +24,7 @@ from tsarchive.printer.graph import (
     is_constant_true,
 )
 
+from .autocast import autocast, is_autocast
 from .expressions import Bound, Expressions
 from .lifetimes import ALIASES, all_nodes, last_uses
 from .natives import Awaitable, Future
@@ -281,13 +282,22 @@ class _Writer(Expressions):
         self.line(f"{target}{self.method_name(enter.input.type, '__enter__')}({manager})")
         leave = f"{self.method_name(enter.input.type, '__exit__')}({manager}, None, None, None)"
         self.line("try:")
-        with self._indented():
+        with self._indented(), self._casting(enter.input):
             self._nodes(inside)
         self.line(f"except {self.globals.name('BaseException', BaseException)}:")
         with self._indented():
             self.line(leave)
             self.line("raise")
         self.line(leave)
+
+    @contextmanager
+    def _casting(self, manager: Value) -> Iterator[None]:
+        if not is_autocast(manager.type):
+            yield
+            return
+        self.line(f"with {self.globals.name('autocast', autocast)}({self.use(manager)}):")
+        with self._indented():
+            yield
 
     def _outlined(self, nodes: Sequence[Node]) -> bool:
         """Make a function of code that is nested too deeply; false where it is not."""

@@ -1,0 +1,43 @@
+"""``with torch.autocast(...)`` in archive code: torch.jit knows the class by its name.
+
+The class's own ``__enter__`` and ``__exit__`` do nothing in TorchScript; a pass of torch.jit
+inserts the casts. Here the dispatcher makes them, as it does in eager code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tsarchive.printer.types import ClassType, Type
+
+from .natives.dtypes import to_dtype
+from .slots import get_slot
+from .typecheck import type_of_class
+
+__all__ = ["autocast", "is_autocast"]
+
+_CLASSES = frozenset(
+    f"__torch__.torch.{part}amp.autocast_mode.autocast" for part in ("", "cpu.", "cuda.")
+)
+_DEVICE, _DTYPE, _ENABLED = "device", "fast_dtype", "_enabled"
+
+
+def is_autocast(type_: Type) -> bool:
+    """Whether objects of this type switch casts on and off; copies of the class do not."""
+    return (
+        isinstance(type_, ClassType)
+        and type_.qualified_name in _CLASSES
+        and {_DEVICE, _DTYPE, _ENABLED} <= type_.attributes.keys()
+    )
+
+
+def autocast(manager: Any) -> torch.autocast:
+    """The context that ``manager``, an object of such a class, stands for."""
+    type_ = type_of_class(type(manager))
+    assert isinstance(type_, ClassType)
+    device, dtype, enabled = (
+        get_slot(manager, type_.attributes[name]) for name in (_DEVICE, _DTYPE, _ENABLED)
+    )
+    return torch.autocast(device, dtype=to_dtype(dtype), enabled=enabled)
