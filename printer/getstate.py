@@ -39,7 +39,7 @@ def held_parts(class_: ClassType, state: Any, again: Callable[[], Any]) -> Held:
 
 def always_held_parts(class_: ClassType) -> Held:
     """The same as far as it does not depend on the engine for quantized operators."""
-    lists = ()
+    lists: tuple[int, ...] = ()
     if class_.is_native:
         optional = ListType(OptionalType(TENSOR))
         lists = tuple(i for i, type_ in enumerate(_state_types(class_)) if type_ == optional)
