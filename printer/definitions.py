@@ -15,6 +15,7 @@ from .names import (
     name_error,
     to_identifier,
 )
+from .read_types import needed_declarations
 from .schema import Argument
 from .shadowing import shadowed_builtins
 from .statements import Statements
@@ -60,6 +61,7 @@ class Definitions(Statements):
     def _function(self, function: Function) -> None:
         name = self.rename(function.type) if not self.level else function.name
         name = checked_identifier(name.rpartition(".")[2], "the function name")
+        self._find_declarations(function)
         self._start_names(function, name)
         _check_order(function)
         check_zeros([argument.default for argument in function.schema.arguments])
@@ -73,10 +75,22 @@ class Definitions(Statements):
         self.print_body(function.graph)
         self.body.mark(self.body.length, None)
 
+    def _find_declarations(self, function: Function) -> None:
+        found = needed_declarations(function.graph, function.schema.return_type)
+        if found is None:
+            raise SaveError(
+                f"{function.qualified_name!r} has tuples with elements of wider declared types, "
+                "in places where torch.jit does not read them back",
+                hint="Use a NamedTuple there, or hold these elements apart",
+            )
+        self.declarations = found
+
     def _start_names(self, function: Function, name: str) -> None:
         """Keep values from hiding builtins; a function outside of classes knows its own name."""
         self.names.start_function()
         shadowed = shadowed_builtins(function, None if self.level else name)
+        if self.declarations.always:
+            shadowed |= {"annotate"}
         if not self.level and name in shadowed:
             raise SaveError(
                 f"the code of the function {name!r} needs the builtin that its name hides",

@@ -8,10 +8,11 @@ from typing import Any, Final
 from tsarchive.errors import SaveError
 
 from .graph import Node, Value, must_be_none
-from .literal_marks import mark_literals
+from .literal_marks import marked_literal
 from .literals import Literals, can_be_inferred, check_zeros, string_text
 from .names import checked_value_name, is_identifier
 from .ranges import TaggedText
+from .read_types import Declarations
 from .schema import FunctionSchema
 from .types import (
     NONE,
@@ -41,6 +42,7 @@ class Expressions:
         self.owner: Node | None = None
         self.capturing: Node | None = None
         self.in_closure = False
+        self.declarations = Declarations()
         self.identifiers: dict[Value, str] = {}
         self.stored: dict[Value, TaggedText] = {}
 
@@ -73,8 +75,6 @@ class Expressions:
 
     def expression(self, node: Node) -> TaggedText:
         text = _BY_KIND.get(node.kind, Expressions._operator)(self, node)
-        if node.is_constant:
-            return mark_literals(text, node, folds=not self.in_closure)
         if _has_location(node):
             text.mark(_location(node, str(text)), node)
         return text
@@ -84,10 +84,11 @@ class Expressions:
         if isinstance(type_, FunctionType):
             self.depend(type_)
             return self.build(checked_value_name(self.rename(type_)))
-        if must_be_none(node.output):
-            return self.build("None")
-        check_zeros(node.attributes["value"])
-        return self.build(self.literals.text(node.attributes["value"], type_))
+        value = None if must_be_none(node.output) else node.attributes["value"]
+        check_zeros(value)
+        literal = self.literals.literal(value, type_)
+        text = marked_literal(literal, node, in_closure=self.in_closure)
+        return self._annotate(type_, text) if node.output in self.declarations.always else text
 
     def _uninitialized(self, node: Node) -> TaggedText:
         return self.build(f"uninitialized({self.annotation(node.output.type)})")
@@ -126,7 +127,7 @@ class Expressions:
         type_ = node.output.type
         assert isinstance(type_, ListType)
         items: list[Part] = ["[", *self.list_of(node.inputs), "]"]
-        if not node.inputs or not can_be_inferred(type_.element):
+        if not can_be_inferred(type_.element) or self._needs_type(node):
             return self._annotate(type_, *items)
         return self.build(*items)
 
@@ -138,9 +139,12 @@ class Expressions:
             pairs += [", ", self.use(key), ": ", self.use(value)]
         items: list[Part] = ["{", *pairs[1:], "}"]
         inferred = can_be_inferred(type_.key) and can_be_inferred(type_.value)
-        if not node.inputs or not inferred:
+        if not inferred or self._needs_type(node):
             return self._annotate(type_, *items)
         return self.build(*items)
+
+    def _needs_type(self, literal: Node) -> bool:
+        return not literal.inputs or literal.output in self.declarations.always
 
     def _create_object(self, node: Node) -> TaggedText:
         name = checked_value_name(self.annotation(node.output.type))
@@ -291,7 +295,7 @@ def _is_default(default: Any, value: Value) -> bool:
 # Reading these back gives nodes without a place in the source.
 _WITHOUT_LOCATION = frozenset(
     {
-        "prim::GetAttr", "prim::TupleIndex", "prim::TupleSlice",
+        "prim::Constant", "prim::GetAttr", "prim::TupleIndex", "prim::TupleSlice",
         "prim::ListConstruct", "prim::DictConstruct", "prim::isinstance", "prim::tolist",
         "prim::unchecked_cast", "prim::EnumName", "prim::EnumValue",
     }

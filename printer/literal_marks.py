@@ -5,77 +5,88 @@ from __future__ import annotations
 import re
 
 from .graph import CONSTANT, Node
-from .ranges import TaggedText, byte_length
-from .types import FunctionType
+from .literals import Literal
+from .ranges import TaggedText
+from .types import TupleType
 from .values import Device, EnumMember, GeneratorSeed, TableConstant
 
 # Every mention of an enum member is a new object, equal to no other, and no nan equals another.
 UNIQUE = ""
-_TABLE = "CONSTANTS."
 
-_LITERAL = re.compile(
-    r"""(?P<string>"(?:[^"\\]|\\.)*")|(?P<number>-?(?:\d+\.?\d*(?:e[+-]?\d+)?j?|inf|nan))(?![\w.])
-    |(?P<word>True|False|None)\b""",
-    re.VERBOSE,
-)
+_NANS = ("nan", "-nan")
+
+# In a complex number. A minus between the parts is an operator.
+_NUMBER = re.compile(r"(?<![\w.])-?\d+\.?\d*(?:e[+-]?\d+)?j?")
 
 
-_TUPLE = re.compile(r"(?<!\w)\(")
+def marked_literal(literal: Literal, node: Node, *, in_closure: bool) -> TaggedText:
+    """The text of the constant ``node``, with marks for it or for what it will be made from.
 
-
-def mark_literals(text: TaggedText, node: Node, *, folds: bool) -> TaggedText:
-    """Mark the constant ``node``, or what it is made from, in its own text.
-
-    Where constants are folded, what makes a tuple is gone as soon as it is read back.
+    Read back, a container is made of its items, each a node of its own; but tuples of constants
+    that cannot change are folded to one constant again.
     """
-    shown = str(text)
-    value = node.attributes["value"]
-    if isinstance(node.output.type, FunctionType) or isinstance(value, Device | GeneratorSeed):
-        return text
-    if isinstance(value, EnumMember):
-        text.mark(0, node, UNIQUE)
-    elif isinstance(value, TableConstant) or shown.startswith(_TABLE):
-        text.mark(0, node, shown)
-    elif isinstance(value, list | dict) or (isinstance(value, tuple) and not folds):
-        return _with_elements(shown, node, folds)
-    else:
-        is_folded = isinstance(value, tuple | complex)
-        for match in _LITERAL.finditer(shown):
-            _mark(text, shown, match, None if is_folded else node)
-    return text
+    marking = _Marking(node, in_closure=in_closure)
+    marking.write(literal, node, is_folded=False)
+    return marking.text
 
 
-def _mark(text: TaggedText, shown: str, match: re.Match[str], node: Node | None) -> None:
-    """What is folded leaves only its numbers, for they are kept for the whole function."""
-    literal = UNIQUE if match[0] in ("nan", "-nan") else match[0]
-    if node is not None or is_number(literal):
-        # A number has its place behind the sign.
-        start = match.start() + (match[0][0] == "-")
-        text.mark(byte_length(shown[:start]), node, literal)
+class _Marking:
+    def __init__(self, node: Node, *, in_closure: bool) -> None:
+        self.text = TaggedText()
+        self._place = node.place
+        self._in_closure = in_closure
 
+    def write(self, literal: Literal, owner: Node, *, is_folded: bool) -> None:
+        """``is_folded`` inside of what has no node of its own."""
+        if isinstance(literal.value, tuple | list | dict):
+            is_folded = is_folded or self._can_be_folded(literal)
+            self._container(literal, owner, is_folded=is_folded)
+        else:
+            is_folded = is_folded or isinstance(literal.value, complex)
+            self._mark(literal, None if is_folded else owner)
+            self.text.write(str(literal), owner)
 
-def _with_elements(shown: str, node: Node, folds: bool) -> TaggedText:
-    """Read back, a container is made of its elements, each a constant of its own."""
-    text = TaggedText()
-    end = 0
-    for match in _LITERAL.finditer(shown):
-        element = None
-        if not folds or not _is_in_tuple(shown[: match.start()]):
-            element = Node(CONSTANT, attributes=node.attributes, place=node.place)
-            text.write(shown[end : match.start()], node)
-            text.write(match[0], element)
-            end = match.end()
-        _mark(text, shown, match, element)
-    text.write(shown[end:], node)
-    return text
+    def _container(self, literal: Literal, owner: Node, *, is_folded: bool) -> None:
+        if not is_folded and isinstance(literal.type, TupleType) and literal.type.qualified_name:
+            # Of all that make a container, only the call of a named tuple has a place.
+            self.text.mark(self.text.length, owner, UNIQUE)
+        for part in literal.parts:
+            if isinstance(part, str):
+                self.text.write(part, owner)
+            else:
+                item = owner if is_folded else Node(CONSTANT, place=self._place)
+                self.write(part, item, is_folded=is_folded)
 
+    def _mark(self, literal: Literal, node: Node | None) -> None:
+        """What is folded leaves only its numbers, for they are kept for the whole function."""
+        shown = str(literal)
+        start = self.text.length
+        match literal.value:
+            case complex():
+                for number in _NUMBER.finditer(shown):
+                    self._mark_literal(start + number.start(), number[0], node)
+            case EnumMember():
+                self._mark_literal(start, shown, node, is_unique=True)
+            case Device() | GeneratorSeed():
+                pass
+            case _:
+                self._mark_literal(start, shown, node, is_unique=shown in _NANS)
 
-def _is_in_tuple(before: str) -> bool:
-    """Tuples of constants are folded."""
-    opened = _TUPLE.search(before)
-    return opened is not None and before.count("(", opened.start()) > before.count(
-        ")", opened.start()
-    )
+    def _mark_literal(
+        self, start: int, shown: str, node: Node | None, *, is_unique: bool = False
+    ) -> None:
+        if node is not None or is_number(shown):
+            # A number has its place behind the sign.
+            start += shown[0] == "-"
+            self.text.mark(start, node, UNIQUE if is_unique else shown)
+
+    def _can_be_folded(self, literal: Literal) -> bool:
+        """A closure captures its numbers from the function, and no input is folded."""
+        if isinstance(literal.value, list | dict | TableConstant | GeneratorSeed):
+            return False
+        if self._in_closure and is_number(str(literal)):
+            return False
+        return all(map(self._can_be_folded, literal.items))
 
 
 def is_number(literal: str) -> bool:

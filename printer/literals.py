@@ -249,7 +249,7 @@ class Literals:
         return chain([f"annotate({annotation(ListType(element), self.tag)}, "], text, ")")
 
     def _dict(self, value: dict[Any, Any], key: Type, item: Type) -> Iterator[str | Literal]:
-        pairs = ([self.literal(k, key), ": ", self.literal(v, item)] for k, v in value.items())
+        pairs = ((self.literal(k, key), ": ", self.literal(v, item)) for k, v in value.items())
         text = _joined("{", pairs, "}")
         if value and can_be_inferred(item):
             return text

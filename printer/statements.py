@@ -158,7 +158,10 @@ class Statements(Expressions):
 
     def _assign_outputs(self, node: Node, text: Part) -> None:
         self.assign_names(node.outputs)
-        if node.outputs:
+        if node.outputs and node.outputs[0] in self.declarations.assigned:
+            type_text = self.annotation(node.output.type)
+            self.line(self.use(node.output), f" : {type_text} = ", text)
+        elif node.outputs:
             self.line(*self.list_of(node.outputs), " = ", text)
         else:
             self.line(text)
@@ -194,7 +197,7 @@ class Statements(Expressions):
         self.line(*parts, " = ", *self.list_of(values))
 
     def _takes_annotation(self, target: Value) -> bool:
-        return (
+        return target in self.declarations.always or (
             isinstance(target.type, UnionType | OptionalType)
             and target not in self.annotated
             and target not in self.stored
@@ -206,7 +209,7 @@ class Statements(Expressions):
             annotate = target not in self.annotated
             self.annotated.add(target)
         else:
-            annotate = target.type != value.type
+            annotate = target.type != value.type or target in self.declarations.always
         parts: list[Part] = [self.use(target)]
         if annotate:
             parts.append(f": {self.annotation(target.type)}")
@@ -226,11 +229,14 @@ class Statements(Expressions):
     def _branch(self, node: Node, block: Block) -> None:
         with self.indented():
             self._print_block(block, has_more=bool(node.outputs))
-            if _needs_annotations(node):
+            if _needs_annotations(node) or self._declares_outputs(node):
                 for target, value in zip(node.outputs, block.returns, strict=True):
                     self._assign([target], [value])
             else:
                 self._assign(node.outputs, block.returns)
+
+    def _declares_outputs(self, node: Node) -> bool:
+        return not self.declarations.always.isdisjoint(node.outputs)
 
     def _loop(self, node: Node) -> None:
         counted, condition = _loop_form(node)

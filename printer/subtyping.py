@@ -126,13 +126,13 @@ def unify(first: Type, second: Type, *, or_union: bool = False) -> Type | None:
         return second
     if is_subtype(second, first):
         return first
-    found = _unify_by_shape(first, second)
+    found = _unify_by_shape(first, second, or_union)
     if found is None and or_union:
         return union_of((first, second))
     return found
 
 
-def _unify_by_shape(first: Type, second: Type) -> Type | None:
+def _unify_by_shape(first: Type, second: Type, or_union: bool) -> Type | None:
     if NONE in (first, second):
         return OptionalType(second if first == NONE else first)
     for one, other in ((first, second), (second, first)):
@@ -141,7 +141,8 @@ def _unify_by_shape(first: Type, second: Type) -> Type | None:
             return None if element is None else OptionalType(element)
     match first, second:
         case TupleType(mine), TupleType(theirs) if len(mine) == len(theirs):
-            elements = [unify(one, other) for one, other in zip(mine, theirs, strict=True)]
+            pairs = zip(mine, theirs, strict=True)
+            elements = [unify(one, other, or_union=or_union) for one, other in pairs]
             known = tuple(element for element in elements if element is not None)
             return TupleType(known) if len(known) == len(mine) else None
         case HandleType("Future", one), HandleType("Future", other):

@@ -17,7 +17,7 @@ from tsarchive.printer.graph import Block, Function, Node, Value, nested_blocks
 from tsarchive.printer.literals import Literals
 from tsarchive.printer.types import TENSOR, ClassType, FunctionType, Type, own_name
 from tsarchive.printer.values import TableConstant
-from tsarchive.run.operators import native_class, operator_schemas
+from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.importer import Importer
 
@@ -66,6 +66,7 @@ def importer_of(files: dict[str, str] | str, *, version: int = HIGHEST_VERSION) 
         constant=constant,
         version=version,
         native_class=native_class,
+        evaluate=find_native,
     )
 
 
@@ -176,6 +177,7 @@ class OpenedArchive:
             constant=self.table.constant,
             version=self.version,
             native_class=native_class,
+            evaluate=find_native,
         )
 
     def records(self) -> dict[str, str]:

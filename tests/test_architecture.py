@@ -37,8 +37,10 @@ MAY_IMPORT = {
     "tsarchive.saving": {
         "tsarchive.container", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
     },
+    "tsarchive.other_processes": set(),
     "tsarchive.jitter": {
-        "tsarchive.container", "tsarchive.loading", "tsarchive.saving", "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.loading", "tsarchive.other_processes", "tsarchive.run",
+        "tsarchive.saving", "tsarchive.torchscript",
     },
     "tsarchive.testing": {"tsarchive.jitter", "tsarchive.saving"},
 }  # fmt: skip

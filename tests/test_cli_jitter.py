@@ -11,7 +11,14 @@ from cli_support import SEQUENTIAL, document, run, write_archive
 from conftest import ARCHIVES
 
 import tsarchive
-from tsarchive import GraphReport, JitterReport, ReadComparison, RecordDifference, Unprinted
+from tsarchive import (
+    GraphReport,
+    JitterReport,
+    ReadComparison,
+    RecordDifference,
+    SaveComparison,
+    Unprinted,
+)
 from tsarchive.cli.progress import progress
 
 IN_PICKLE = RecordDifference("data.pkl", 7, b"\x80\x02ab", b"\x80\x02cd")
@@ -23,10 +30,16 @@ IN_CODE = RecordDifference("code/a.py", 3, b"x", b"y")
 def test_stable_archives(name):
     path = ARCHIVES / f"{name}.pt"
     (found,) = document("jitter", path)["files"]
-    assert found.keys() == {"file", "stable", "bytes", "records", "as_read", "graph"}
+    assert found.keys() == {
+        "file", "stable", "bytes", "records", "twice", "as_read", "graph", "canonical",
+    }  # fmt: skip
+    assert found["twice"] == {"same": True, "records": []}
+    assert found["canonical"] is None
     assert (found["file"], found["stable"], found["records"]) == (str(path), True, [])
     assert found["as_read"].keys() == {"same_file", "records"}
-    assert found["graph"].keys() == {"stable", "records", "code", "debug", "unprinted"}
+    assert found["graph"].keys() == {
+        "stable", "is_own", "records", "code", "debug", "unprinted",
+    }  # fmt: skip
     assert found["graph"]["stable"]
     assert found["graph"]["records"] == []
     assert run("jitter", path).stdout.startswith(f"{path}: stable, ")
@@ -55,7 +68,7 @@ def reported(monkeypatch):
 
     def report(*args, **fields) -> None:
         made = JitterReport(*args, **fields)
-        monkeypatch.setattr("tsarchive.check_jitter", lambda file, map_location: made)
+        monkeypatch.setattr("tsarchive.check_jitter", lambda file, **options: made)
 
     return report
 
@@ -92,9 +105,56 @@ def test_code_that_prints_otherwise_each_time_is_a_finding(reported):
         "first print:  x",
         "second print: y",
     ]
+    assert "then always the same" not in run("jitter", SEQUENTIAL).stdout
     (found,) = document("jitter", SEQUENTIAL, code=1)["files"]
     assert found["stable"]
     assert not found["graph"]["stable"]
+
+
+@pytest.mark.parametrize(
+    ("report", "what"),
+    [
+        (GraphReport(code=(IN_CODE,), is_own=True), "code"),
+        (GraphReport(debug=(IN_CODE,), is_own=True), "debug records"),
+    ],
+)
+def test_what_tsarchive_saved_first_may_not_change(reported, report, what):
+    reported(True, 100, (), graph=report)
+    assert lines_of(SEQUENTIAL, code=1) == [
+        f"{SEQUENTIAL}: its graphs print other {what}",
+        "record code/a.py, offset 3",
+        "saved:   x",
+        "printed: y",
+        "a file that tsarchive was the first to save must print as it is",
+    ]
+    (found,) = document("jitter", SEQUENTIAL, code=1)["files"]
+    assert found["graph"]["is_own"]
+
+
+def test_saves_of_one_module_that_differ_are_a_finding(reported):
+    reported(False, 100, (), twice=SaveComparison(False, (IN_PICKLE,)))
+    assert lines_of(SEQUENTIAL, code=1)[:4] == [
+        f"{SEQUENTIAL}: saving it twice gives different bytes",
+        "record data.pkl, offset 7",
+        "first save:  \\x80\\x02ab",
+        "second save: \\x80\\x02cd",
+    ]
+
+
+def test_canonical_forms_of_processes_that_differ_are_a_finding(reported):
+    reported(True, 100, (), canonical=SaveComparison(False, (IN_CODE,)))
+    assert lines_of("--canonical", SEQUENTIAL, code=1)[:4] == [
+        f"{SEQUENTIAL}: its canonical form is another in a fresh process",
+        "record code/a.py, offset 3",
+        "this process: x",
+        "a fresh one:  y",
+    ]
+    (found,) = document("jitter", SEQUENTIAL, code=1)["files"]
+    assert not found["canonical"]["same"]
+
+
+def test_the_canonical_form_of_fresh_processes():
+    assert lines_of("--canonical", SEQUENTIAL)[-1] == "canonical: the same bytes in fresh processes"
 
 
 @pytest.mark.parametrize(
@@ -183,8 +243,13 @@ def test_links_to_folders_are_no_way_in(folder):
     assert len(document("jitter", "--all", folder)["files"]) == 2
 
 
-def test_an_empty_folder(tmp_path):
-    assert document("jitter", "--all", tmp_path) == {"files": [], "skipped": 0}
+@pytest.mark.parametrize("files", [[], ["notes.txt"]])
+def test_a_folder_without_archives_is_no_success(tmp_path, files):
+    for name in files:
+        (tmp_path / name).write_text("no archive")
+    found = document("jitter", "--all", tmp_path, code=2)
+    assert found == {"files": [], "skipped": len(files)}
+    assert "nothing was checked" in run("jitter", "--all", tmp_path).stderr
 
 
 def test_a_folder_that_is_missing(tmp_path):

@@ -49,6 +49,23 @@ from deviating import (
     Ünit,
     of_module,
 )
+from deviating_tuples import (
+    Appends,
+    AppendsNone,
+    BranchesToLists,
+    BranchesToTuples,
+    CarriesList,
+    CarriesTuple,
+    HidesAnnotateInTuples,
+    Indexes,
+    KeepsVariable,
+    LongReturn,
+    Nests,
+    ReadsBack,
+    Searches,
+    SetsAttribute,
+    SetsItem,
+)
 from deviating_values import (
     CarriageReturns,
     EnumInfinity,
@@ -330,6 +347,59 @@ def test_branches_that_a_union_unites():
     assert "a : Union[int, str] = 1" in text
 
 
+STEPS = "List[Tuple[int, Optional[Tensor]]]"
+
+
+@pytest.mark.parametrize(
+    ("make", "shown_type"),
+    [
+        (Appends, f"annotate({STEPS}, [(1, None)])"),
+        (AppendsNone, f"annotate({STEPS}, [(1, x)])"),
+        (SetsItem, 'annotate(Dict[str, Tuple[int, Optional[Tensor]]], {"a": (1, None)})'),
+        (SetsAttribute, f"annotate({STEPS}, [(1, None)])"),
+        (Nests, f"annotate({STEPS}, [(1, None)])"),
+        (BranchesToLists, f"annotate({STEPS}, [(1, None)])"),
+        (KeepsVariable, "annotate(List[Tuple[Optional[Tensor], int]], [(None, 1)])"),
+        (CarriesList, f"annotate({STEPS}, [(1, None)])"),
+        (HidesAnnotateInTuples, f"annotate({STEPS}, [(annotate0, None)])"),
+        (LongReturn, f"_0 : {STEPS} = [(1, x), (2, x), "),
+    ],
+)
+def test_literals_of_wide_tuples(make, shown_type):
+    assert shown_type in check_written(make(), ((X,), (X.repeat(2),)))
+
+
+def test_variables_of_wide_tuples():
+    text = check_written(CarriesTuple(), ((X,), (X, 0)))
+    assert "step0: Tuple[int, Optional[Tensor]] = step" in text
+    text = check_written(BranchesToTuples(), ((X,), (X.repeat(2),)))
+    assert text.count("_0 : Tuple[int, Union[int, str], Union[int, str]] = ") == 2
+
+
+def test_wide_tuples_that_nothing_declares(tmp_path):
+    check_refused(tmp_path, Indexes(), "wider declared types", ((1,),))
+
+
+def test_a_search_with_beams():
+    check_written(Searches(), ((X,), (X, 0)))
+
+
+def test_canonical_form_of_wide_tuples():
+    module = torch.jit.script(Searches())
+    data = io.BytesIO()
+    tsarchive.save(module, data, canonical=True)
+    assert reads_back(data.getvalue(), results(module, ((X,),)), ((X,),))
+
+
+def test_wide_tuples_that_read_back():
+    """They keep torch's text."""
+    module = torch.jit.script(ReadsBack())
+    theirs, ours = torch_saved(module), saved(module)
+    assert reads_back(theirs, results(module, ((X,),)), ((X,),))
+    name = "code/__torch__/deviating_tuples.py"
+    assert records_of(ours)[name] == records_of(theirs)[name]
+
+
 def test_keyword_only_parameters_behind_defaults(tmp_path):
     check_refused(tmp_path, KeywordOnlyLast(), "'scale' of 'scaled' stands behind", ((X,),))
 
@@ -383,6 +453,9 @@ def test_tensors_beyond_their_storage(tmp_path):
 
 
 ABOUT_NO_ROW = {
+    "test_a_search_with_beams",
+    "test_canonical_form_of_wide_tuples",
+    "test_wide_tuples_that_read_back",
     "test_types_of_modules_with_a_dash_are_written",
     "test_values_behind_the_last_use_of_a_builtin_keep_their_names",
     "test_each_row_has_its_test",

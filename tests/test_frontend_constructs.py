@@ -297,7 +297,7 @@ def test_attribute_reads_keep_the_name_in_the_text(line, name):
 
 
 def test_if_outputs_follow_the_order_of_assignment():
-    graph = graph_of("if b:\n  z, y = 1, x\nelse:\n  z, y = 2, x\nreturn (z, y)")
+    graph = graph_of("if b:\n  z, y = 1, x\nelse:\n  z, y = 2, torch.neg(x)\nreturn (z, y)")
     node = only(graph, "prim::If")
     assert [value.name for value in node.outputs] == ["z", "y"]
     assert [constant_of(block.returns[0]) for block in node.blocks] == [1, 2]

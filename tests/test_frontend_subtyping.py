@@ -132,6 +132,9 @@ def test_the_common_type_of_many():
     assert unify_all([INT, NONE, INT]) == OptionalType(INT)
     assert unify_all([INT, STRING, TENSOR]) is None
     assert unify_all([INT, STRING], or_union=True) == UnionType((INT, STRING))
+    pairs = [TupleType((INT, INT)), TupleType((INT, STRING))]
+    assert unify_all(pairs) is None
+    assert unify_all(pairs, or_union=True) == TupleType((INT, UnionType((INT, STRING))))
 
 
 def test_named_tuples_fit_by_their_fields():

@@ -153,6 +153,7 @@ def lazy(files):
         constant=lambda index: (None, TENSOR),
         version=10,
         native_class=lambda name: None,
+        evaluate=lambda schema: None,
     )
     return importer, records.read
 
@@ -218,6 +219,7 @@ def test_classes_that_libraries_register_are_found_first():
         constant=lambda index: (None, TENSOR),
         version=10,
         native_class={native.qualified_name: native}.get,
+        evaluate=lambda schema: None,
     )
     assert importer.find(native.qualified_name) is native
     with pytest.raises(UnknownClassError, match="not registered in this process"):

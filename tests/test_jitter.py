@@ -11,6 +11,7 @@ from conftest import ARCHIVES, CORPUS, records_of, torch_loaded, torch_saved
 from running import hand_written, method
 
 import tsarchive
+from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import ArchiveError
 
 REAL = sorted((CORPUS / "torchscript").glob("*")) if CORPUS.is_dir() else []
@@ -55,12 +56,20 @@ def test_the_second_depth_saving_what_was_loaded(case):
 def test_the_third_depth_printing_what_was_read(case):
     found = tsarchive.check_jitter(case.build())
     assert found.stable
+    assert found.twice == tsarchive.SaveComparison()
     assert not found.records
     assert found.as_read is None
-    assert found.graph.stable
+    assert found.graph.is_own
+    assert found.graph.stable == (case.name not in CHANGED_BY_TORCH)
+    assert not found.graph.records
     assert not found.graph.unprinted
     assert bool(found.graph.code) == (case.name in CHANGED_BY_TORCH)
     assert not found.graph.debug
+
+
+def test_the_third_depth_of_canonical_files(case):
+    data = saved(case.build(), canonical=True)
+    assert tsarchive.check_jitter(io.BytesIO(data)).graph == tsarchive.GraphReport()
 
 
 def test_what_torch_has_read_twice_is_kept_as_a_whole(case):
@@ -131,6 +140,108 @@ def test_text_that_torch_changes_is_kept(module, what):
     assert found.stable
     assert not found.graph.code
     assert tsarchive.check_jitter(module).graph == tsarchive.GraphReport()
+
+
+# --- who saved first ---
+
+
+def repacked(data: bytes) -> bytes:
+    """The records of an archive as tsarchive compresses them."""
+    content = {n: c for n, c in records_of(data).items() if not n.startswith(".data/")}
+    records = [
+        NewRecord(name, value, deflate=name.startswith("code/")) for name, value in content.items()
+    ]
+    written = io.BytesIO()
+    write_container(written, records)
+    return written.getvalue()
+
+
+def test_files_that_tsarchive_saved_first_are_known():
+    module = torch.jit.script(torch.nn.Linear(2, 2))
+    assert repacked(saved(module)) == saved(module)
+    for data, is_own in ((saved(module), True), (torch_saved(module), False)):
+        loaded = tsarchive.load(io.BytesIO(data))
+        for source in (io.BytesIO(data), io.BytesIO(saved(loaded)), loaded):
+            assert tsarchive.check_jitter(source).graph.is_own == is_own
+
+
+def test_debug_records_that_change_are_jitter_of_our_own_files_alone():
+    """Those of torch's first save, in its file and in one that tsarchive might have written."""
+    theirs = (ARCHIVES / "sequential.pt").read_bytes()
+    ours = repacked(theirs)
+    other, own = (tsarchive.check_jitter(io.BytesIO(data)).graph for data in (theirs, ours))
+    assert own.debug == other.debug != ()
+    assert (own.is_own, own.stable) == (True, False)
+    assert (other.is_own, other.stable) == (False, True)
+
+
+@pytest.mark.parametrize("name", sorted(CHANGED_BY_TORCH))
+def test_code_that_changes_is_jitter_of_our_own_files_alone(name):
+    from fixtures.modules import all_cases
+
+    (case,) = [case for case in all_cases() if case.name == name]
+    module = case.build()
+    own = tsarchive.check_jitter(io.BytesIO(saved(module))).graph
+    other = tsarchive.check_jitter(io.BytesIO(torch_saved(module))).graph
+    assert own.code == other.code != ()
+    assert (own.stable, other.stable) == (False, True)
+
+
+# --- other saves ---
+
+
+class Counting(torch.nn.Module):
+    """Its state is another each time that it is asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    @torch.jit.export
+    def __getstate__(self) -> tuple[int, bool]:
+        self.count += 1
+        return self.count, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: tuple[int, bool]) -> None:
+        self.count, self.training = state
+
+
+def test_saves_that_differ_from_each_other():
+    found = tsarchive.check_jitter(torch.jit.script(Counting()))
+    assert not found.stable
+    assert not found.twice.same
+    assert found.twice.records[0].record == "data.pkl"
+
+
+def test_the_canonical_form_in_other_processes(tmp_path):
+    module = torch.jit.script(torch.nn.Linear(2, 2))
+    path = tmp_path / "model.pt"
+    tsarchive.save(module, path)
+    for source in (module, path):
+        found = tsarchive.check_jitter(source, map_location="cpu", canonical=True)
+        assert found.canonical == tsarchive.SaveComparison()
+    assert tsarchive.check_jitter(path).canonical is None
+
+
+def test_a_canonical_form_that_differs_is_shown(monkeypatch):
+    module = torch.jit.script(torch.nn.Linear(2, 2))
+    other = saved(torch.jit.script(torch.nn.Linear(2, 3)), canonical=True)
+    forms = [saved(module, canonical=True), other]
+    monkeypatch.setattr("tsarchive.other_processes.canonical_saves", lambda *_: forms)
+    found = tsarchive.check_jitter(module, canonical=True)
+    assert found.stable
+    assert not found.canonical.same
+    assert "data.pkl" in {difference.record for difference in found.canonical.records}
+
+
+def test_a_process_that_fails_says_why(monkeypatch):
+    monkeypatch.setattr("tsarchive.other_processes._SAVE", "raise ValueError('no such library')")
+    with pytest.raises(ArchiveError, match="no such library"):
+        tsarchive.check_jitter(torch.jit.script(torch.nn.ReLU()), canonical=True)
 
 
 def test_paths_file_objects_and_modules(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -62,6 +64,21 @@ def test_a_failure_names_the_record_and_shows_both_sides(make, process):
     assert text.startswith(f"{process} gives different bytes: data.pkl differs from byte ")
     assert "\n  first:  b'" in text
     assert "\n  second: b'" in text
+
+
+class Deciding(nn.Module):
+    """What is asked of the type is known once the code is read back."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        anything: Any = x
+        return x + 1 if isinstance(anything, torch.Tensor) else x
+
+
+def test_code_that_its_graphs_print_otherwise_fails():
+    module = torch.jit.script(Deciding())
+    with pytest.raises(AssertionError, match="printing code from its graphs gives"):
+        assert_no_jitter(module)
+    assert_no_jitter(module, graph=False)
 
 
 def test_a_plain_module_is_an_error_of_its_own():

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         JitterReport,
         ReadComparison,
         RecordDifference,
+        SaveComparison,
         Unprinted,
         check_jitter,
     )
@@ -50,6 +51,7 @@ __all__ = [
     "PickleError",
     "ReadComparison",
     "RecordDifference",
+    "SaveComparison",
     "SaveError",
     "ScriptError",
     "SourceError",
@@ -71,6 +73,7 @@ _HOMES = {
     "JitterReport": "tsarchive.jitter",
     "ReadComparison": "tsarchive.jitter",
     "RecordDifference": "tsarchive.jitter",
+    "SaveComparison": "tsarchive.jitter",
     "Unprinted": "tsarchive.jitter",
     "check_jitter": "tsarchive.jitter",
     "load": "tsarchive.loading",

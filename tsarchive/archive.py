@@ -73,6 +73,7 @@ class Archive:
             constant=_no_constant,
             version=self.format_version,
             native_class=lambda name: ClassType(name, is_native=True),
+            evaluate=lambda schema: None,
         )
 
     @cached_property

@@ -1,4 +1,7 @@
-"""No jitter: saving again gives the same bytes, and so does printing code from its graphs."""
+"""No jitter: saving again gives the same bytes, and so does printing code from its graphs.
+
+With ``canonical``, so does saving the canonical form in other processes.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.container import Container, write_container
+from tsarchive.container.layout import DEFLATED
+from tsarchive.container.writer import deflated
 from tsarchive.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -28,6 +33,17 @@ class RecordDifference:
     offset: int
     first: bytes | None
     second: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveComparison:
+    """Saves that should be equal byte for byte, and the records in which they are not.
+
+    They may differ outside of all records: ``records`` is empty then.
+    """
+
+    same: bool = True
+    records: tuple[RecordDifference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +77,37 @@ class GraphReport:
     ``debug`` are debug records that a loader would write otherwise: those of torch's own first
     save are in a form that changes once. They are compared when all code prints the same.
     ``unprinted`` is what this process cannot print or compare.
+
+    ``is_own`` tells that tsarchive was the first to save the code: that of a live module, or
+    compressed as this process compresses it. Small records are compressed alike everywhere.
     """
 
     code: tuple[RecordDifference, ...] = ()
     records: tuple[RecordDifference, ...] = ()
     debug: tuple[RecordDifference, ...] = ()
     unprinted: tuple[Unprinted, ...] = ()
+    is_own: bool = field(default=False, compare=False)
 
     @property
     def stable(self) -> bool:
-        """Whether code that was printed from graphs prints the same from then on."""
-        return not self.records
+        """Whether code and debug records are what their graphs say.
+
+        Those that another writer saved first may change once, to a form that stays.
+        """
+        return not (self.records or (self.is_own and (self.code or self.debug)))
 
 
 @dataclass(frozen=True, slots=True)
 class JitterReport:
-    """``stable`` when both saves are equal byte for byte; ``records`` says where they differ.
+    """``stable`` when all usual saves are equal byte for byte: saved twice, and after loading.
 
-    ``nbytes`` is the size of the first save. Saves may differ outside of all records (headers,
-    padding, order): ``stable`` is then False and ``records`` empty. ``as_read`` is None for a
-    live module, which was not read from a file; ``graph`` is the depth below the text.
+    ``twice`` compares the saves of one object; ``records`` says where the save of what was
+    loaded differs from the first. Saves may differ outside of all records (headers, padding,
+    order): ``records`` is then empty. ``nbytes`` is the size of the first save.
+
+    ``as_read`` is None for a live module, which was not read from a file; ``graph`` is the depth
+    below the text; ``canonical`` compares the canonical form of this process with those of two
+    others, None when that was not asked for.
     """
 
     stable: bool
@@ -88,59 +115,72 @@ class JitterReport:
     records: tuple[RecordDifference, ...]
     as_read: ReadComparison | None = None
     graph: GraphReport = field(default_factory=GraphReport)
+    twice: SaveComparison = field(default_factory=SaveComparison)
+    canonical: SaveComparison | None = None
 
 
 def check_jitter(
     source: str | os.PathLike[str] | BinaryIO | torch.nn.Module,
     *,
     map_location: str | torch.device | None = None,
+    canonical: bool = False,
 ) -> JitterReport:
-    """Save, load and save again; compare the two saves, and their code with its own graphs.
+    """Save twice, load and save again; compare the saves, and their code with its own graphs.
 
     ``source`` is an archive (path or binary file object), which is loaded first, or a module:
     scripted, traced, or one that ``tsarchive.load`` gave. torch.jit loads nothing here.
-    ``map_location`` is where archives are loaded to, as for ``load``.
-    Raises what ``load`` and ``save`` raise.
+    ``map_location`` is where archives are loaded to, as for ``load``. With ``canonical=True``
+    two fresh processes of other hash seeds, in other working directories, load the archive, or
+    the first save of a module, and save it in the canonical form.
+    Raises what ``load`` and ``save`` raise; ArchiveError when a fresh process fails.
     """
     if isinstance(source, str | os.PathLike):
-        return _check_file(source, source, map_location)
+        return _check_file(source, source, map_location, canonical)
     given: Any = source
     if hasattr(given, "read"):
         content = given.read()
-        return _check_file(io.BytesIO(content), io.BytesIO(content), map_location)
-    return _check_module(given, map_location)
+        return _check_file(io.BytesIO(content), io.BytesIO(content), map_location, canonical)
+    return _check_module(given, map_location, canonical)
 
 
 def _check_file(
     file: str | os.PathLike[str] | BinaryIO,
     again: str | os.PathLike[str] | BinaryIO,
     map_location: str | torch.device | None,
+    canonical: bool,
 ) -> JitterReport:
     """``again`` gives the bytes of ``file`` a second time: running code may write to the first."""
     from tsarchive.loading import load
 
     module = load(file, map_location=map_location)
     with Container.open(again) as read:
-        return _check_module(module, map_location, read)
+        return _check_module(module, map_location, canonical, read)
 
 
 def _check_module(
     module: torch.nn.Module,
     map_location: str | torch.device | None,
+    canonical: bool,
     read: Container | None = None,
 ) -> JitterReport:
     from tsarchive.loading import load
+    from tsarchive.run.classes import ArchiveModule
 
     root = (read.root or None) if read is not None else None
     first = _saved(module, root)
-    second = _saved(load(io.BytesIO(first), map_location=map_location), root)
-    with Container.open(io.BytesIO(first)) as one, Container.open(io.BytesIO(second)) as two:
+    twice = _comparison(first, _saved(module, root))
+    loaded = _comparison(first, _saved(load(io.BytesIO(first), map_location=map_location), root))
+    with Container.open(io.BytesIO(first)) as one:
         return JitterReport(
-            first == second,
+            twice.same and loaded.same,
             len(first),
-            tuple(_differences(one, two)) if first != second else (),
+            loaded.records,
             None if read is None else _compare_with_read(read, one),
-            _check_graphs(one, map_location),
+            _check_graphs(
+                one, map_location, is_own=not isinstance(module, ArchiveModule) or _is_own(one)
+            ),
+            twice,
+            _compare_processes(module, first, map_location) if canonical else None,
         )
 
 
@@ -150,6 +190,22 @@ def _saved(module: torch.nn.Module, root: str | None) -> bytes:
     buffer = io.BytesIO()
     write_container(buffer, module_records(module, {}), root=root)
     return buffer.getvalue()
+
+
+def _comparison(first: bytes, second: bytes) -> SaveComparison:
+    return SaveComparison(first == second, tuple(differences(first, second)))
+
+
+def _compare_processes(
+    module: torch.nn.Module, first: bytes, map_location: str | torch.device | None
+) -> SaveComparison:
+    from tsarchive.other_processes import canonical_saves
+    from tsarchive.saving import save
+
+    buffer = io.BytesIO()
+    save(module, buffer, canonical=True)
+    compared = (_comparison(buffer.getvalue(), c) for c in canonical_saves(first, map_location))
+    return next((found for found in compared if not found.same), SaveComparison())
 
 
 def _compare_with_read(read: Container, first: Container) -> ReadComparison:
@@ -183,7 +239,9 @@ def _difference(name: str, left: bytes | None, right: bytes | None) -> RecordDif
     return RecordDifference(name, at, left[at : at + _SHOWN], right[at : at + _SHOWN])
 
 
-def _check_graphs(container: Container, map_location: str | torch.device | None) -> GraphReport:
+def _check_graphs(
+    container: Container, map_location: str | torch.device | None, *, is_own: bool
+) -> GraphReport:
     from tsarchive.torchscript.reprinting import Reprinter, debug_after_reading
 
     reprinter = Reprinter(container, map_location)
@@ -192,12 +250,28 @@ def _check_graphs(container: Container, map_location: str | torch.device | None)
     code = tuple(_changes({name: container.read(name) for name in printed.texts}, printed.texts))
     records = tuple(_changes(printed.texts, reprinter.again(printed).texts)) if code else ()
     if code or unprinted:
-        return GraphReport(code, records, (), unprinted)
+        return GraphReport(code, records, (), unprinted, is_own)
     try:
         debug = debug_after_reading(container, printed)
     except ArchiveError as error:
         return GraphReport(unprinted=(Unprinted(error.record or "", error.message),))
-    return GraphReport(debug=tuple(_changes({n: container.read(n) for n in debug}, debug)))
+    changed = tuple(_changes({name: container.read(name) for name in debug}, debug))
+    return GraphReport(debug=changed, is_own=is_own)
+
+
+def _is_own(container: Container) -> bool:
+    """Whether code is compressed as tsarchive does it: torch's deflater gives other bytes.
+
+    Code that was loaded keeps the form that its first writer gave it.
+    """
+    packed = [
+        record
+        for name, record in container.records.items()
+        if name.startswith("code/") and record.method == DEFLATED
+    ]
+    return bool(packed) and all(
+        deflated(container.read(record.name)) == container.payload(record.name) for record in packed
+    )
 
 
 def _changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[RecordDifference]:

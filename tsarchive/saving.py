@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.container import NewRecord, write_container
-from tsarchive.errors import SaveError
+from tsarchive.errors import SaveError, SourceError
 from tsarchive.printer.adopt import (
     adopt_module,
     adopt_placeholder,
@@ -15,6 +15,7 @@ from tsarchive.printer.adopt import (
     is_script_function,
     is_script_module,
 )
+from tsarchive.printer.values import ObjectValue
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.torchscript.constants import Constants
 from tsarchive.torchscript.exporter import (
@@ -57,8 +58,8 @@ def save(
     loaded. torch reads and runs it like the other.
 
     Raises SaveError where the module has no form that reads back as itself; SourceError where
-    the canonical form needs code that cannot be read, such as an operator that this process
-    lacks; OSError when the file cannot be written.
+    the canonical form needs code of a loaded archive that cannot be read, such as an operator
+    that this process lacks; OSError when the file cannot be written.
     """
     files = {name: _bytes(name, content) for name, content in (extra_files or {}).items()}
     records = module_records(module, files, debug=debug, canonical=canonical)
@@ -109,10 +110,20 @@ def _canonical_records(module: Any, files: Mapping[str, bytes]) -> list[NewRecor
     if isinstance(module, ArchiveModule):
         return canonical_loaded_records(module, extras)
     if is_script_module(module):
-        return canonical_records(reread(adopt_module(module), Constants()), extras)
+        return _records_read_back(adopt_module(module), extras)
     if is_script_function(module):
-        return canonical_records(reread(adopt_placeholder(module), Constants()), extras)
+        return _records_read_back(adopt_placeholder(module), extras)
     raise _no_code(module)
+
+
+def _records_read_back(root: ObjectValue, extras: tuple[NewRecord, ...]) -> list[NewRecord]:
+    try:
+        return canonical_records(reread(root, Constants()), extras)
+    except SourceError as error:
+        raise SaveError(
+            f"code of the module does not read back, so it has no canonical form: {error}",
+            hint="Save without canonical=True",
+        ) from error
 
 
 def _no_code(module: Any) -> SaveError:

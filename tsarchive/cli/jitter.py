@@ -1,8 +1,8 @@
-"""``tsarchive jitter``: does saving, loading and saving again give the same bytes?"""
+"""``tsarchive jitter``: does saving again give the same bytes?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,16 +16,25 @@ from tsarchive.cli.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
 
 if TYPE_CHECKING:
-    from tsarchive import GraphReport, JitterReport, ReadComparison, RecordDifference
+    from tsarchive import (
+        GraphReport,
+        JitterReport,
+        ReadComparison,
+        RecordDifference,
+        SaveComparison,
+    )
 
 _SAVES = ("first save:", "second save:")
+_PROCESSES = ("this process:", "a fresh one:")
 _PRINTS = ("first print:", "second print:")
+_READ = ("saved:", "printed:")
 
 
 @click.command(cls=Command)
 @click.argument("files", nargs=-1, type=click.Path(), metavar="FILE...")
 @click.option("--all", "folder", metavar="DIR", help="Check every archive below this folder.")
 @click.option("--map-location", metavar="DEVICE", help="Load tensors to this device.")
+@click.option("--canonical", is_flag=True, help="Save the canonical form in fresh processes, too.")
 @json_option
 @click.pass_context
 def command(
@@ -34,42 +43,50 @@ def command(
     *,
     folder: str | None,
     map_location: str | None,
+    canonical: bool,
     as_json: bool,
 ) -> None:
     """Check that saving again gives the same bytes.
 
-    Each FILE is loaded and saved, and that loaded and saved again; its code is also printed from
-    its graphs alone. Nothing is written to disk and torch.jit loads nothing. The exit code is 1
-    when a byte changes, 2 when a file cannot be loaded.
+    Each FILE is loaded and saved twice, and that loaded and saved again; its code is also printed
+    from its graphs alone. torch.jit loads nothing. With --canonical, two fresh processes of other
+    hash seeds save the canonical form beside this one. The exit code is 1 when a byte changes, 2
+    when a file cannot be loaded, or there is none.
 
     Shown beside that is what does not count as jitter: records that the first save writes in
-    another form than the file has, and code or debug records that change once, as they do when
-    torch saves again what it saved first.
+    another form than the file has; and, in files that tsarchive was not the first to save, code
+    or debug records that change once, as they do when torch saves again what it saved first.
 
     \b
     Examples:
       tsarchive jitter model.pt
       tsarchive jitter models/*.pt --json
       tsarchive jitter --all models
+      tsarchive jitter --canonical model.pt
       tsarchive jitter saved_on_gpu.pt --map-location cpu
     """
     if not files and folder is None:
         raise click.UsageError("Missing argument 'FILE...', or --all with a folder.")
     found = [] if folder is None else list(files_below(folder))
-    results, skipped = _check_all([*files, *found], len(files), map_location, as_json=as_json)
+    options = {"map_location": map_location, "canonical": canonical}
+    results, skipped = _check_all([*files, *found], len(files), options, as_json=as_json)
     if as_json:
         counts = {} if folder is None else {"skipped": skipped}
         print_json({"files": results, **counts})
     elif folder is not None:
         console().print(_summary(results, skipped))
-    if any("error" in result for result in results):
+    if not results:
+        click.echo(
+            f"{visible(folder or '')}: no archive is below it: nothing was checked", err=True
+        )
+    if not results or any("error" in result for result in results):
         ctx.exit(UNUSABLE)
     if not all(map(_is_stable, results)):
         ctx.exit(FINDINGS)
 
 
 def _check_all(
-    files: Sequence[str], named: int, map_location: str | None, *, as_json: bool
+    files: Sequence[str], named: int, options: Mapping[str, Any], *, as_json: bool
 ) -> tuple[list[dict[str, Any]], int]:
     """The results, and how many files were passed over; the first ``named`` never are."""
     results = []
@@ -77,15 +94,15 @@ def _check_all(
         for number, file in enumerate(files):
             step(visible(file))
             if number < named or may_be_torchscript(file):
-                results.append(_check(file, map_location, as_json=as_json))
+                results.append(_check(file, options, as_json=as_json))
     return results, len(files) - len(results)
 
 
-def _check(file: str, map_location: str | None, *, as_json: bool) -> dict[str, Any]:
+def _check(file: str, options: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
     import tsarchive
 
     try:
-        found = tsarchive.check_jitter(file, map_location=map_location)
+        found = tsarchive.check_jitter(file, **options)
     except (ArchiveError, OSError) as error:
         facts = describe(error)
         if not as_json:
@@ -97,7 +114,10 @@ def _check(file: str, map_location: str | None, *, as_json: bool) -> dict[str, A
 
 
 def _is_stable(result: dict[str, Any]) -> bool:
-    return bool(result["stable"] and result["graph"]["stable"])
+    canonical = result["canonical"]
+    return bool(
+        result["stable"] and result["graph"]["stable"] and (canonical is None or canonical["same"])
+    )
 
 
 def document(found: JitterReport) -> dict[str, Any]:
@@ -106,9 +126,15 @@ def document(found: JitterReport) -> dict[str, Any]:
         "stable": found.stable,
         "bytes": found.nbytes,
         "records": _documents(found.records),
+        "twice": _save_document(found.twice),
         "as_read": found.as_read and _as_read_document(found.as_read),
         "graph": _graph_document(found.graph),
+        "canonical": found.canonical and _save_document(found.canonical),
     }
+
+
+def _save_document(found: SaveComparison) -> dict[str, Any]:
+    return {"same": found.same, "records": _documents(found.records)}
 
 
 def _as_read_document(found: ReadComparison) -> dict[str, Any]:
@@ -118,6 +144,7 @@ def _as_read_document(found: ReadComparison) -> dict[str, Any]:
 def _graph_document(found: GraphReport) -> dict[str, Any]:
     return {
         "stable": found.stable,
+        "is_own": found.is_own,
         "records": _documents(found.records),
         "code": _documents(found.code),
         "debug": _documents(found.debug),
@@ -145,23 +172,47 @@ def _escaped(data: bytes | None) -> str | None:
 
 def _show(file: str, found: JitterReport) -> None:
     out = console()
-    if not found.stable:
-        out.print(f"{visible(file)}: the second save differs", style="bold red")
-    elif not found.graph.stable:
-        out.print(f"{visible(file)}: its code prints otherwise each time", style="bold red")
-    else:
+    fault = _fault(found)
+    if fault is None:
         out.print(f"{visible(file)}: stable, {size(found.nbytes)}", style="green")
+    else:
+        out.print(f"{visible(file)}: {fault}", style="bold red")
     for line in _details(found):
         out.print(f"  {line}")
 
 
-def _details(found: JitterReport) -> Iterator[str]:
+def _fault(found: JitterReport) -> str | None:
+    if not found.twice.same:
+        return "saving it twice gives different bytes"
     if not found.stable:
-        yield from _changes(found.records, _SAVES)
+        return "the second save differs"
+    if found.graph.records:
+        return "its code prints otherwise each time"
     if not found.graph.stable:
-        yield from _changes(found.graph.records, _PRINTS)
+        return f"its graphs print other {'code' if found.graph.code else 'debug records'}"
+    if found.canonical is not None and not found.canonical.same:
+        return "its canonical form is another in a fresh process"
+    return None
+
+
+def _details(found: JitterReport) -> Iterator[str]:
+    """Both sides of what differs first, then what is known beside it."""
+    graph = found.graph
+    if not found.twice.same:
+        yield from _changes(found.twice.records, _SAVES)
+    elif not found.stable:
+        yield from _changes(found.records, _SAVES)
+    if graph.records:
+        yield from _changes(graph.records, _PRINTS)
+    elif not graph.stable:
+        yield from _changes(graph.code or graph.debug, _READ)
+        yield "a file that tsarchive was the first to save must print as it is"
+    if found.canonical is not None and not found.canonical.same:
+        yield from _changes(found.canonical.records, _PROCESSES)
     yield from _as_read_lines(found.as_read)
-    yield from _graph_lines(found.graph)
+    yield from _graph_lines(graph)
+    if found.canonical is not None and found.canonical.same:
+        yield "canonical: the same bytes in fresh processes"
 
 
 def _changes(differences: Sequence[RecordDifference], sides: tuple[str, str]) -> Iterator[str]:
@@ -185,9 +236,9 @@ def _as_read_lines(found: ReadComparison | None) -> Iterator[str]:
 
 
 def _graph_lines(found: GraphReport) -> Iterator[str]:
-    if found.code:
+    if found.code and found.stable:
         yield f"graphs: print {_names(found.code)} in another form, then always the same"
-    if found.debug:
+    if found.debug and found.stable:
         yield f"graphs: the code as read; {_names(found.debug)} in another form"
     if found.unprinted:
         first = found.unprinted[0]

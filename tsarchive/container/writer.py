@@ -111,7 +111,7 @@ def check_root(root: str) -> None:
     if problem is not None:
         raise SaveError(
             f"the root folder {root!r}, which is the file name up to its last dot, {problem}",
-            hint="Choose another file name, or give the root folder",
+            hint="Choose another file name",
         )
 
 
@@ -206,9 +206,13 @@ def _pack(record: NewRecord) -> Packed:
     data = _bytes_view(record.data, record.name)
     if not record.deflate or len(data) <= _DEFLATE_ABOVE:
         return _stored(data)
+    return Packed(DEFLATED, zlib.crc32(data), len(data), deflated(data))
+
+
+def deflated(data: bytes | memoryview) -> bytes:
+    """What a deflated record of this content holds when this build of zlib wrote it."""
     deflater = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    payload = deflater.compress(data) + deflater.flush()
-    return Packed(DEFLATED, zlib.crc32(data), len(data), payload)
+    return deflater.compress(data) + deflater.flush()
 
 
 def _stored(data: memoryview) -> Packed:

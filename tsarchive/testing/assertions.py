@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tsarchive.jitter import RecordDifference, check_jitter, differences
+from tsarchive.jitter import RecordDifference, check_jitter
 
 if TYPE_CHECKING:
     import torch
 
 
 def assert_no_jitter(
-    module: torch.nn.Module, *, map_location: str | torch.device | None = None
+    module: torch.nn.Module,
+    *,
+    map_location: str | torch.device | None = None,
+    graph: bool = True,
 ) -> None:
     """Fails unless ``module`` has one archive.
 
-    It is saved twice, and saved, loaded and saved again. ``module`` is scripted, traced, or one
-    that ``tsarchive.load`` gave; ``map_location`` is where its archive is loaded to, as for
-    ``load``.
+    It is saved twice; saved, loaded and saved again; and its code and debug records are printed
+    anew from the graphs that were read. ``module`` is scripted, traced, or one that
+    ``tsarchive.load`` gave; ``map_location`` is where its archive is loaded to, as for ``load``.
+    ``graph=False`` leaves the graphs out: for code of the few forms that torch, too, writes
+    otherwise once it has read them.
 
     Raises AssertionError that names the first record that differs and shows both sides of it;
     what ``save`` and ``load`` raise where they cannot do their part.
     """
-    first, second = _saved(module), _saved(module)
-    _compare("saving twice", first == second, tuple(differences(first, second)))
     report = check_jitter(module, map_location=map_location)
+    _compare("saving twice", report.twice.same, report.twice.records)
     _compare("save, load and save", report.stable, report.records)
-
-
-def _saved(module: torch.nn.Module) -> bytes:
-    from tsarchive.saving import save
-
-    buffer = io.BytesIO()
-    save(module, buffer)
-    return buffer.getvalue()
+    if graph:
+        found = report.graph
+        changed = found.records or found.code or found.debug
+        _compare("printing code from its graphs", found.stable, changed)
 
 
 def _compare(process: str, is_same: bool, records: Sequence[RecordDifference]) -> None:

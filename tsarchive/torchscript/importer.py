@@ -14,7 +14,7 @@ from tsarchive.pickler import Global, Object, Reduce, loads
 from tsarchive.printer.types import TENSOR, ClassType, EnumType, Type
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import Classes, get_slot, new_object, set_slot
-from tsarchive.run.operators import native_class, native_object, operator_schemas
+from tsarchive.run.operators import find_native, native_class, native_object, operator_schemas
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.pickling import fits, run_time_type
@@ -45,6 +45,7 @@ class Importer:
             constant=self.constant,
             version=_supported_version(container),
             native_class=native_class,
+            evaluate=find_native,
         )
         self.classes = Classes(container)
 

@@ -13,13 +13,14 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
+from tsarchive.printer.canonical import CanonicalDefinitions
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
 from tsarchive.printer.ranges import TaggedText
 from tsarchive.printer.settling import ranges_after_reading
 from tsarchive.printer.types import ClassType, NamedType, Type, own_name
 from tsarchive.printer.values import TableConstant
-from tsarchive.run.operators import native_class, operator_schemas
+from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugWriter, read_debug_record
 from tsarchive.torchscript.frontend import CodeImporter
@@ -52,10 +53,22 @@ class Reprinter:
         self._table = _Table(Importer(container, device))
         self._version = format_version(container)
         self._read = CodeRecords(container)
+        self._definitions: type[Definitions] = Definitions
 
     def once(self) -> Reprinted:
-        """The code of the archive as its graphs print it."""
-        return self._print(self._read)
+        """The code of the archive as its graphs print it.
+
+        Nothing but the text marks a canonical archive: where all of it prints the same in the
+        canonical form, and only there, that is the form.
+        """
+        usual = self._print(self._read)
+        if any(str(body) != self._read[name] for name, body in usual.bodies.items()):
+            self._definitions = CanonicalDefinitions
+            canonical = self._print(self._read)
+            if {name: str(body) for name, body in canonical.bodies.items()} == dict(self._read):
+                return canonical
+            self._definitions = Definitions
+        return usual
 
     def again(self, printed: Reprinted) -> Reprinted:
         """The same for code as it was printed."""
@@ -63,7 +76,7 @@ class Reprinter:
         return self._print({**self._read, **bodies})
 
     def _print(self, texts: Mapping[str, str]) -> Reprinted:
-        records = _Records(texts, self._table, self._version)
+        records = _Records(texts, self._table, self._version, self._definitions)
         bodies: dict[str, TaggedText] = {}
         failures: dict[str, ArchiveError] = {}
         for record in texts:
@@ -77,19 +90,27 @@ class Reprinter:
 class _Records:
     """Code records, each printed from the graphs of its definitions."""
 
-    def __init__(self, texts: Mapping[str, str], table: _Table, version: int) -> None:
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        table: _Table,
+        version: int,
+        definitions: type[Definitions],
+    ) -> None:
         self._table = table
+        self._definitions = definitions
         self._code = CodeImporter(
             texts,
             operators=operator_schemas,
             constant=table.constant,
             version=version,
             native_class=native_class,
+            evaluate=find_native,
         )
 
     def body(self, record: str) -> TaggedText:
         """The definitions of a record, in file order."""
-        printer = Definitions(Literals(self._table, own_name), own_name, _ignore)
+        printer = self._definitions(Literals(self._table, own_name), own_name, _ignore)
         for name in self._code.definitions(record):
             printer.define(self._hook(name) or self._defined(name))
         return printer.body

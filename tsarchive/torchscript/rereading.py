@@ -1,24 +1,28 @@
 """A module as it is after saving and loading: the types and graphs of its own code, read back.
 
 Reading text back changes graphs in small ways: a list constant becomes the construction of a
-list, an operator the first overload that fits, and the members of a Union are sorted by name.
-The canonical form is that of the text, so a module goes through its text, in memory and without
-its tensors.
+list, an operator the first overload that fits, the members of a Union are sorted by name, and a
+condition that the text decides is gone. The canonical form is that of text that stays as it is
+when it is read back, so a module goes through its text, in memory and without its tensors.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tsarchive.printer.canonical import CanonicalNames
+from tsarchive.errors import SaveError
+from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.getstate import always_held_parts
 from tsarchive.printer.program import Program
 from tsarchive.printer.types import ClassType, EnumType, Type
 from tsarchive.printer.values import EnumMember, ObjectValue, TypedValue
-from tsarchive.run.operators import native_class, operator_schemas
+from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.torchscript.constants import Constants
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.pickling import Pickling, run_time_type
+
+# Each reading folds what the one before laid bare; there is seldom more than one.
+_MOST_READINGS = 16
 
 
 def reread(root: ObjectValue, constants: Constants) -> ObjectValue:
@@ -28,28 +32,47 @@ def reread(root: ObjectValue, constants: Constants) -> ObjectValue:
     Raises SaveError for a module that cannot be printed, SourceError for text that cannot be
     read back.
     """
-    names = CanonicalNames()
-    pickling = Pickling(names)
-    pickling.value(root, root.type)
-    program = Program(names, constants)
-    program.print_classes(pickling.classes)
-    found: ObjectValue = _Rereading(program, names, constants).value(root)
-    return found
+    text = _Text(root, constants)
+    for _ in range(_MOST_READINGS):
+        root = _Rereading(text).value(root)
+        again = _Text(root, Constants())
+        if again.files == text.files:
+            return root
+        text = again
+    raise SaveError(
+        f"{root.type.qualified_name} has no canonical form: its code changes with each reading",
+        hint="Save it without canonical=True",
+    )
+
+
+class _Text:
+    """The code that a module has when it is printed."""
+
+    def __init__(self, root: ObjectValue, constants: Constants) -> None:
+        self.names = CanonicalNames()
+        self.constants = constants
+        pickling = Pickling(self.names)
+        pickling.value(root, root.type)
+        program = Program(self.names, constants, CanonicalDefinitions)
+        program.print_classes(pickling.classes)
+        self.files = {f"code/{file.name}": file.text for file in program.files()}
+        self.version = program.version
 
 
 class _Rereading:
     """Describes objects and values anew; identity is kept."""
 
-    def __init__(self, program: Program, names: CanonicalNames, constants: Constants) -> None:
-        self._names = names
-        self._constants = constants
+    def __init__(self, text: _Text) -> None:
+        self._names = text.names
+        self._constants = text.constants
         self._known: dict[int, Any] = {}
         self._code = CodeImporter(
-            {f"code/{file.name}": file.text for file in program.files()},
+            text.files,
             operators=operator_schemas,
             constant=self._constant,
-            version=program.version,
+            version=text.version,
             native_class=native_class,
+            evaluate=find_native,
         )
 
     def value(self, value: Any) -> Any:

@@ -134,6 +134,7 @@ class FunctionCompiler(Conditions, Statements):
         given = scope.find(condition.name)
         if isinstance(given, Typed):
             made = self.append("prim::unchecked_cast", [given.value], type_)
+            made.output.name = condition.name if has_meaning(condition.name) else None
             scope.bind(condition.name, typed(made.output))
 
     def _join(self, made: Node, scopes: Sequence[Scope], name: str, node: ast.If) -> None:

@@ -60,14 +60,17 @@ class Frame:
             for value, proposed in self.reads.items():
                 value.name = value.name or proposed
 
-    def finish(self) -> Block:
-        """The body, after what turned out to be unused is removed."""
+    def tidy(self) -> None:
+        """Remove what turned out to be unused."""
         for loop, param in reversed(self.conditions):
             drop_condition_variable(loop, param)
         for block, node in reversed(self.temporary):
             if node in block.nodes and not any(value.uses for value in node.outputs):
                 node.drop_inputs()
                 block.nodes.remove(node)
+
+    def finish(self) -> Block:
+        """The whole body."""
         self._name_reads()
         self.body.nodes[:0] = [value.node for value in self.constants.values()]
         return self.body
@@ -80,12 +83,17 @@ def drop_condition_variable(loop: Node, param: Value) -> None:
     if param.uses or loop.outputs[position - 1].uses:
         return
     # Before the carried values come the trip count and the condition, and the condition.
-    for node, offset in ((loop, position + 1), (body.return_node, position)):
-        kept = [value for index, value in enumerate(node.inputs) if index != offset]
-        node.drop_inputs()
-        for value in kept:
-            node.add_input(value)
+    without_input(loop, position + 1)
+    without_input(body.return_node, position)
     del body.params[position], loop.outputs[position - 1]
+
+
+def without_input(node: Node, offset: int) -> None:
+    """Take one input from a node."""
+    kept = [value for index, value in enumerate(node.inputs) if index != offset]
+    node.drop_inputs()
+    for value in kept:
+        node.add_input(value)
 
 
 def constant_key(value: Any) -> Any:

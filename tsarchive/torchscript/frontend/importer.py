@@ -19,6 +19,7 @@ from tsarchive.printer.types import (
 )
 
 from .definitions import define
+from .folding import Evaluate
 from .sizes import TypeSizes
 from .splitting import Piece, split_record
 from .syntax import bounded
@@ -34,7 +35,8 @@ class CodeImporter:
     operators: the overloads of an operator kind in the order of selection, none when unknown;
     constant: entry N of the constant table and its type; raises IndexError past the end;
     version: the archive's version, which decides the meaning of changed operators;
-    native_class: the class that a library of this process registers under a qualified name.
+    native_class: the class that a library of this process registers under a qualified name;
+    evaluate: the function that runs an operator on Python values, None where there is none.
     """
 
     def __init__(
@@ -45,10 +47,12 @@ class CodeImporter:
         constant: Callable[[int], tuple[Any, Type]],
         version: int,
         native_class: Callable[[str], ClassType | None],
+        evaluate: Evaluate,
     ) -> None:
         self.operators = operators
         self.constant = constant
         self.version = version
+        self.evaluate = evaluate
         self._files = files
         self._native_class = native_class
         self._pieces: dict[str, dict[str, Piece]] = {}

@@ -8,11 +8,11 @@ torch's schema matcher.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.subtyping import is_subtype, unify, unify_all
+from tsarchive.printer.subtyping import is_subtype
+from tsarchive.printer.type_variables import Bindings, bind, has_variables, substitute
 from tsarchive.printer.types import (
     BOOL,
     COMPLEX,
@@ -23,13 +23,10 @@ from tsarchive.printer.types import (
     NUMBER,
     STRING,
     TENSOR,
-    DictType,
-    HandleType,
     ListType,
     OptionalType,
     TupleType,
     Type,
-    UnionType,
     VarType,
     annotation,
 )
@@ -82,8 +79,6 @@ class Mismatch(NamedTuple):
         shown = (annotation(part) if isinstance(part, Type) else part for part in self.parts)
         return self.text.format(*shown)
 
-
-Bindings = dict[str, Type]
 
 # torch keeps these overloads out of scripts: an int cannot be told from a dtype there.
 BLOCKED = frozenset({"aten::view.dtype", "aten::max.unary_out", "aten::min.unary_out"})
@@ -312,66 +307,6 @@ def _from_tuple(actual: TupleType, wanted: Type, convert: bool) -> list[Step]:
     parts = [conversions(have, want, convert=convert) for have, want in pairs]
     reached = TupleType(tuple(type_ for _, type_ in parts))
     return [Step("elements", reached, parts=tuple(steps for steps, _ in parts))]
-
-
-@cache
-def has_variables(type_: Type) -> bool:
-    if isinstance(type_, UnionType | OptionalType | ListType | DictType | HandleType | TupleType):
-        return any(map(has_variables, type_.parts()))
-    return isinstance(type_, VarType)
-
-
-def bind(formal: Type, actual: Type, bindings: Bindings) -> bool:
-    """Match type variables of ``formal``; False when the shapes differ."""
-    if not has_variables(formal):
-        return True
-    match formal, actual:
-        case VarType(name), _:
-            bound = bindings.setdefault(name, actual)
-            return unify(bound, actual) is not None
-        case ListType(element), ListType(given):
-            return bind(element, given, bindings)
-        case ListType(element), TupleType(elements) if elements:
-            common = unify_all(elements)
-            return common is not None and bind(element, common, bindings)
-        case DictType(key, value), DictType(given_key, given_value):
-            return bind(key, given_key, bindings) and bind(value, given_value, bindings)
-        case TupleType(elements), TupleType(given) if len(elements) == len(given):
-            return all(bind(one, two, bindings) for one, two in zip(elements, given, strict=True))
-        case HandleType(kind, element), HandleType(given_kind, given) if kind == given_kind:
-            return bind(element, given, bindings)
-        case OptionalType(element), OptionalType(given):
-            return bind(element, given, bindings)
-        case OptionalType(element), _:
-            # None says nothing of the element; that shows when the variable is read.
-            return actual == NONE or bind(element, actual, bindings)
-    return False
-
-
-def substitute(type_: Type, bindings: Mapping[str, Type]) -> Type | None:
-    """The type with its variables replaced; None when one is not bound."""
-    if not has_variables(type_):
-        return type_
-    if isinstance(type_, VarType):
-        return bindings.get(type_.name)
-    parts = [substitute(part, bindings) for part in type_.parts()]
-    known = tuple(part for part in parts if part is not None)
-    return _rebuilt(type_, known) if len(known) == len(parts) else None
-
-
-def _rebuilt(type_: Type, parts: tuple[Type, ...]) -> Type:
-    match type_:
-        case ListType():
-            return ListType(parts[0])
-        case OptionalType():
-            return parts[0] if isinstance(parts[0], OptionalType) else OptionalType(parts[0])
-        case DictType():
-            return DictType(parts[0], parts[1])
-        case HandleType(kind, _):
-            return HandleType(kind, parts[0])
-        case TupleType(_, name, fields):
-            return TupleType(parts, name, fields)
-    return UnionType(parts)
 
 
 def schema_text(schema: FunctionSchema) -> str:

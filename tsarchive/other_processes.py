@@ -1,0 +1,55 @@
+"""The canonical form as other processes give it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from tsarchive.errors import ArchiveError
+
+if TYPE_CHECKING:
+    import torch
+
+_SAVE = """
+import sys, tsarchive
+archive, device, target = sys.argv[1:]
+tsarchive.save(tsarchive.load(archive, map_location=device or None), target, canonical=True)
+"""
+# Hash seeds: one that orders sets as they come, and one that does not.
+_SEEDS = ("0", "4242")
+
+
+def canonical_saves(archive: bytes, map_location: str | torch.device | None) -> list[bytes]:
+    """The canonical form of an archive by fresh processes, each with a hash seed of its own.
+
+    Raises ArchiveError when one of them fails, as where it lacks a library of this process.
+    """
+    with TemporaryDirectory() as folder:
+        source = Path(folder, "archive.pt")
+        source.write_bytes(archive)
+        places = [Path(folder, f"process{seed}") for seed in _SEEDS]
+        device = "" if map_location is None else str(map_location)
+        pairs = zip(_SEEDS, places, strict=True)
+        started = [_start(seed, place, source, device) for seed, place in pairs]
+        failures = [process.communicate()[1] for process in started]
+        for process, failure in zip(started, failures, strict=True):
+            if process.returncode:
+                raise ArchiveError(f"a fresh process cannot save the canonical form: {failure}")
+        return [(place / "canonical.pt").read_bytes() for place in places]
+
+
+def _start(seed: str, place: Path, source: Path, device: str) -> subprocess.Popen[str]:
+    place.mkdir()
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    return subprocess.Popen(
+        [sys.executable, "-c", _SAVE, str(source), device, "canonical.pt"],
+        cwd=place,
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
