@@ -49,7 +49,7 @@ class Definitions(Functions):
     def _named_tuple(self) -> list[str]:
         name = self.definition_name(_CLASSES)
         fields = {f"f{field}" if field[0] == "_" else field: type_
-                  for field, type_ in self.fields(list(self.vocabulary.types)).items()}  # fmt: skip
+                  for field, type_ in self.fields(self._field_types()).items()}  # fmt: skip
         values = [f"<{type_}>" for type_ in fields.values()]
         named = [f"{field}={value}" for field, value in zip(fields, values, strict=True)]
         self._new_type(name, f"{name}({', '.join(values)})", f"{name}({', '.join(named)})")
@@ -57,6 +57,10 @@ class Definitions(Functions):
             self.vocabulary.add(type_, f"<{name}>.{field}", f"<{name}>[{index}]")
         defined = [f"    {field}: {type_}" for field, type_ in fields.items()]
         return [f"class {name}(NamedTuple):", *defined]
+
+    def _field_types(self) -> list[str]:
+        """torch cannot compare two tuple constants with complex numbers, and stops."""
+        return [type_ for type_ in self.vocabulary.types if type_ != "complex"]
 
     def _enum(self) -> list[str]:
         name = self.definition_name(_CLASSES)

@@ -156,7 +156,8 @@ class Statements(Expressions):
 
     def _if(self, scope: Scope, place: Place) -> Block:
         condition = self._condition(scope)
-        before = frozenset(scope.used)
+        # What a branch knows of an older variable ends with it: torch forgets it in loops.
+        before = frozenset((*scope.used, *scope.types))
         branches = [scope.inner(), scope.inner()]
         _refine(branches[0], condition.variable, condition.holds)
         _refine(branches[1], condition.variable, condition.fails)
