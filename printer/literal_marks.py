@@ -67,8 +67,10 @@ class _Marking:
                     self._mark_literal(start + number.start(), number[0], node)
             case EnumMember():
                 self._mark_literal(start, shown, node, is_unique=True)
-            case Device() | GeneratorSeed():
+            case Device():
                 pass
+            case GeneratorSeed(_, seed):
+                self._mark_literal(start + shown.rindex(str(seed)), str(seed), None)
             case _:
                 self._mark_literal(start, shown, node, is_unique=shown in _NANS)
 

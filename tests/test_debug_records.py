@@ -163,6 +163,14 @@ def test_networks(name, kind):
     assert check(module) == 0
 
 
+def test_a_seed_that_is_a_number_of_the_code():
+    """Running the module seeds its generator constant with a number that the code has as well."""
+    (case,) = (case for case in all_cases() if case.name == "generator_constant")
+    module = case.build()
+    module(*case.inputs[0])
+    assert check(module) == 0
+
+
 @pytest.mark.parametrize("name", ["break_continue", "tensor_properties", "trace_numbers"])
 def test_loaded_modules(name):
     (case,) = (case for case in all_cases() if case.name == name)
