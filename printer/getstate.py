@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .graph import Node, Value
@@ -28,8 +28,9 @@ def held_parts(class_: ClassType, state: Any, again: Callable[[], Any]) -> Held:
     parameters; what the function computes is held by the result alone. ``again`` calls
     ``__getstate__`` once more, to see whether the weight inside packed parameters is a new one.
     """
-    held = always_held_parts(class_)
-    weights = _positions(class_, _Fate.PACKED)
+    fates = _fates(class_)
+    held = _held(class_, fates)
+    weights = _positions(fates, _Fate.PACKED)
     if not weights:
         return held
     other = again()
@@ -39,15 +40,18 @@ def held_parts(class_: ClassType, state: Any, again: Callable[[], Any]) -> Held:
 
 def always_held_parts(class_: ClassType) -> Held:
     """The same as far as it does not depend on the engine for quantized operators."""
+    return _held(class_, _fates(class_))
+
+
+def _held(class_: ClassType, fates: Sequence[_Fate]) -> Held:
     lists: tuple[int, ...] = ()
     if class_.is_native:
         optional = ListType(OptionalType(TENSOR))
         lists = tuple(i for i, type_ in enumerate(_state_types(class_)) if type_ == optional)
-    return Held(_positions(class_, _Fate.HELD), lists)
+    return Held(_positions(fates, _Fate.HELD), lists)
 
 
-def _positions(class_: ClassType, fate: _Fate) -> tuple[int, ...]:
-    fates = map(_native_fate, _state_types(class_)) if class_.is_native else _fates(class_)
+def _positions(fates: Sequence[_Fate], fate: _Fate) -> tuple[int, ...]:
     return tuple(index for index, found in enumerate(fates) if found is fate)
 
 
@@ -64,6 +68,8 @@ def _native_fate(type_: Type) -> _Fate:
 
 
 def _fates(class_: ClassType) -> list[_Fate]:
+    if class_.is_native:
+        return list(map(_native_fate, _state_types(class_)))
     returned = class_.methods["__getstate__"].graph.returns[0].node
     if returned.kind != "prim::TupleConstruct":
         return []

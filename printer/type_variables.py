@@ -7,6 +7,7 @@ from functools import cache
 
 from .subtyping import unify, unify_all
 from .types import (
+    COMPOSITE,
     NONE,
     DictType,
     HandleType,
@@ -24,7 +25,7 @@ Bindings = dict[str, Type]
 @cache
 def has_variables(type_: Type) -> bool:
     """Whether a type of a schema has variables in it. Classes are not looked into."""
-    if isinstance(type_, UnionType | OptionalType | ListType | DictType | HandleType | TupleType):
+    if isinstance(type_, COMPOSITE):
         return any(map(has_variables, type_.parts()))
     return isinstance(type_, VarType)
 

@@ -97,6 +97,10 @@ class TupleType(Type):
         return self.elements
 
 
+# Types that are made of their parts alone. Classes and enums have parts too, but are names.
+COMPOSITE = OptionalType | ListType | DictType | UnionType | HandleType | TupleType
+
+
 @dataclass(eq=False, slots=True)
 class EnumType(Type):
     """An enum class: members by name in definition order, all values of one type."""

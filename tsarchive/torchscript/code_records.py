@@ -1,4 +1,4 @@
-"""The code records of a container, and the version that their meaning depends on."""
+"""Code records as text and as bytes, and the version that their meaning depends on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from collections.abc import Iterator, Mapping
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, MissingRecordError
 
+# What the debug record of a code record has behind its name.
+DEBUG_SUFFIX = ".debug_pkl"
 # Where both are present, the first counts.
 _VERSION_RECORDS = (".data/version", "version")
+
+# Strings may hold bytes that are not UTF-8.
+_ENCODING = ("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    """The text of a code record as it is stored."""
+    return text.encode(*_ENCODING)
 
 
 def format_version(container: Container) -> int:
@@ -40,7 +50,7 @@ class CodeRecords(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         if name not in self._known:
             raise KeyError(name)
-        return self._container.read(name).decode("utf-8", "surrogateescape")
+        return self._container.read(name).decode(*_ENCODING)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

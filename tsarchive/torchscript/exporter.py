@@ -18,6 +18,7 @@ from tsarchive.printer.settling import settled_ranges
 from tsarchive.printer.types import ANY, STRING, DictType, ListType
 from tsarchive.printer.values import ObjectValue
 from tsarchive.printer.versions import version_record
+from tsarchive.torchscript.code_records import DEBUG_SUFFIX, encoded
 from tsarchive.torchscript.constants import Constants
 from tsarchive.torchscript.debug import DebugWriter
 from tsarchive.torchscript.pickling import Pickling
@@ -67,7 +68,7 @@ def canonical_records(root: ObjectValue, files: tuple[NewRecord, ...]) -> list[N
     constants = Constants()
     program = Program(names, constants, CanonicalDefinitions)
     program.print_classes(pickling.classes)
-    sources = (NewRecord(f"code/{file.name}", _encoded(file.text)) for file in program.files())
+    sources = (NewRecord(f"code/{file.name}", encoded(file.text)) for file in program.files())
     records = (*sources, *_constant_records(constants, names))
     return _in_order(pickling, data, Code(records, program.version), Extras(files))
 
@@ -109,14 +110,10 @@ def _code_records(program: Program, *, debug: bool) -> Iterator[NewRecord]:
     ranges = settled_ranges([file.body for file in files]) if debug else []
     debug_writer = DebugWriter()
     for number, file in enumerate(files):
-        yield NewRecord(f"code/{file.name}", _encoded(file.text), deflate=True)
+        yield NewRecord(f"code/{file.name}", encoded(file.text), deflate=True)
         if debug:
             record = debug_writer.record(ranges[number])
-            yield NewRecord(f"code/{file.name}.debug_pkl", record, deflate=True)
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+            yield NewRecord(f"code/{file.name}{DEBUG_SUFFIX}", record, deflate=True)
 
 
 def _constant_records(constants: Constants, names: TypeNames) -> Iterable[NewRecord]:

@@ -21,12 +21,15 @@ from tsarchive.printer.settling import ranges_after_reading
 from tsarchive.printer.types import ClassType, NamedType, Type, own_name
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.operators import find_native, native_class, operator_schemas
-from tsarchive.torchscript.code_records import CodeRecords, format_version
+from tsarchive.torchscript.code_records import (
+    DEBUG_SUFFIX,
+    CodeRecords,
+    encoded,
+    format_version,
+)
 from tsarchive.torchscript.debug import DebugWriter, read_debug_record
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.importer import Importer
-
-_DEBUG = ".debug_pkl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,7 @@ class Reprinted:
     @property
     def texts(self) -> dict[str, bytes]:
         """The records in bytes."""
-        return {
-            name: str(body).encode("utf-8", "surrogateescape") for name, body in self.bodies.items()
-        }
+        return {name: encoded(str(body)) for name, body in self.bodies.items()}
 
 
 class Reprinter:
@@ -160,7 +161,7 @@ def debug_after_reading(container: Container, printed: Reprinted) -> dict[str, b
 
     Raises PickleError for debug records of an older form.
     """
-    bodies = {f"{name}{_DEBUG}": body for name, body in printed.bodies.items()}
+    bodies = {f"{name}{DEBUG_SUFFIX}": body for name, body in printed.bodies.items()}
     names = [name for name in bodies if name in container.records]
     read = [read_debug_record(container.read(name), name) for name in names]
     ranges = ranges_after_reading([bodies[name] for name in names], read)

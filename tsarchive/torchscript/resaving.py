@@ -17,7 +17,7 @@ from tsarchive.printer.types import Attribute, ClassType, EnumType, Type, annota
 from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.run.classes import ArchiveModule, get_slot
 from tsarchive.run.operators import native_class
-from tsarchive.torchscript.code_records import format_version
+from tsarchive.torchscript.code_records import DEBUG_SUFFIX, format_version
 from tsarchive.torchscript.constants import Constants
 from tsarchive.torchscript.exporter import (
     Code,
@@ -30,7 +30,6 @@ from tsarchive.torchscript.pickling import fits
 from tsarchive.torchscript.rereading import reread
 
 _EXTRA = "extra/"
-_DEBUG = ".debug_pkl"
 
 
 def loaded_records(
@@ -72,7 +71,9 @@ class _LoadedConstants(Constants):
 
 
 def _code(container: Container, *, debug: bool) -> Code:
-    names = [name for name in _names(container, "code/") if debug or not name.endswith(_DEBUG)]
+    names = [
+        name for name in _names(container, "code/") if debug or not name.endswith(DEBUG_SUFFIX)
+    ]
     constants = _names(container, "constants")
     return Code(tuple(_as_read(container, [*names, *constants])), format_version(container))
 

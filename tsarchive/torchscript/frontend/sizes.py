@@ -9,18 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from tsarchive.errors import SourceError
-from tsarchive.printer.types import (
-    DictType,
-    HandleType,
-    ListType,
-    OptionalType,
-    TupleType,
-    Type,
-    UnionType,
-)
+from tsarchive.printer.types import COMPOSITE, Type
 
 MAX_TYPE_SIZE: Final = 10_000
-_COMPOSITE = DictType | HandleType | ListType | OptionalType | TupleType | UnionType
 
 
 class TypeSizes:
@@ -32,12 +23,12 @@ class TypeSizes:
 
     def checked(self, type_: Type) -> Type:
         """The type itself. Raises SourceError when it has too many parts."""
-        if isinstance(type_, _COMPOSITE) and self._size(type_) > MAX_TYPE_SIZE:
+        if isinstance(type_, COMPOSITE) and self._size(type_) > MAX_TYPE_SIZE:
             raise SourceError(f"a type of more than {MAX_TYPE_SIZE} parts is not supported")
         return type_
 
     def _size(self, type_: Type) -> int:
-        if not isinstance(type_, _COMPOSITE):
+        if not isinstance(type_, COMPOSITE):
             return 1
         found = self._known.get(id(type_))
         if found is None:
