@@ -27,7 +27,7 @@ from tsarchive.torchscript.exporter import (
 from tsarchive.torchscript.exporter import (
     extra_files as extra_file_records,
 )
-from tsarchive.torchscript.rereading import reread
+from tsarchive.torchscript.rereading import settled_text
 from tsarchive.torchscript.resaving import canonical_loaded_records, loaded_records
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _canonical_records(module: Any, files: Mapping[str, bytes]) -> list[NewRecor
 
 def _records_read_back(root: ObjectValue, extras: tuple[NewRecord, ...]) -> list[NewRecord]:
     try:
-        return canonical_records(reread(root, Constants()), extras)
+        return canonical_records(settled_text(root, Constants()), extras)
     except SourceError as error:
         raise SaveError(
             f"code of the module does not read back, so it has no canonical form: {error}",

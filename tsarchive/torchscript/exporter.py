@@ -11,7 +11,6 @@ import torch
 
 from tsarchive.container import NewRecord, unordered_map_order
 from tsarchive.pickler import Memo, Reduce, dumps
-from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.names import TypeNames
 from tsarchive.printer.program import Program
 from tsarchive.printer.settling import settled_ranges
@@ -22,6 +21,7 @@ from tsarchive.torchscript.code_records import DEBUG_SUFFIX, encoded
 from tsarchive.torchscript.constants import Constants
 from tsarchive.torchscript.debug import DebugWriter
 from tsarchive.torchscript.pickling import Pickling
+from tsarchive.torchscript.rereading import CanonicalText
 from tsarchive.torchscript.tensors import storage_bytes
 
 
@@ -57,20 +57,14 @@ def archive_records(
     return _in_order(pickling, data, code, extras)
 
 
-def canonical_records(root: ObjectValue, files: tuple[NewRecord, ...]) -> list[NewRecord]:
+def canonical_records(text: CanonicalText, files: tuple[NewRecord, ...]) -> list[NewRecord]:
     """The records of the canonical form, which depends on the model alone.
 
-    Nothing is compressed, since builds of zlib differ. ``root`` has been read back from text.
+    Nothing is compressed, since builds of zlib differ.
     """
-    names = CanonicalNames()
-    pickling = Pickling(names)
-    data = dumps(pickling.held(root, root.type))
-    constants = Constants()
-    program = Program(names, constants, CanonicalDefinitions)
-    program.print_classes(pickling.classes)
-    sources = (NewRecord(f"code/{file.name}", encoded(file.text)) for file in program.files())
-    records = (*sources, *_constant_records(constants, names))
-    return _in_order(pickling, data, Code(records, program.version), Extras(files))
+    sources = (NewRecord(name, encoded(source)) for name, source in text.files.items())
+    code = Code((*sources, *_constant_records(text.constants, text.names)), text.version)
+    return _in_order(text.pickling, dumps(text.data), code, Extras(files))
 
 
 def _in_order(pickling: Pickling, data: bytes, code: Code, extras: Extras) -> list[NewRecord]:

@@ -25,36 +25,39 @@ from tsarchive.torchscript.pickling import Pickling, run_time_type
 _MOST_READINGS = 16
 
 
-def reread(root: ObjectValue, constants: Constants) -> ObjectValue:
-    """The same objects, of the classes that the code defines when it is printed.
+def settled_text(root: ObjectValue, constants: Constants) -> CanonicalText:
+    """The text that stays as it is, and the same objects, of the classes that it defines.
 
-    Classes get canonical names. ``constants`` is the table to fill while printing.
+    ``constants`` is the table to fill while ``root`` is printed.
     Raises SaveError for a module that cannot be printed, SourceError for text that cannot be
     read back.
     """
-    text = _Text(root, constants)
+    text = CanonicalText(root, constants)
     for _ in range(_MOST_READINGS):
-        root = _Rereading(text).value(root)
-        again = _Text(root, Constants())
+        again = CanonicalText(_Rereading(text).value(root), Constants())
         if again.files == text.files:
-            return root
-        text = again
+            return again
+        root, text = again.root, again
     raise SaveError(
         f"{root.type.qualified_name} has no canonical form: its code changes with each reading",
         hint="Save it without canonical=True",
     )
 
 
-class _Text:
-    """The code that a module has when it is printed."""
+class CanonicalText:
+    """A module and the code that it has when it is printed under canonical names.
+
+    ``pickling`` and ``data`` are the module as a pickle value, which named its classes.
+    """
 
     def __init__(self, root: ObjectValue, constants: Constants) -> None:
+        self.root = root
         self.names = CanonicalNames()
         self.constants = constants
-        pickling = Pickling(self.names)
-        pickling.value(root, root.type)
+        self.pickling = Pickling(self.names)
+        self.data = self.pickling.held(root, root.type)
         program = Program(self.names, constants, CanonicalDefinitions)
-        program.print_classes(pickling.classes)
+        program.print_classes(self.pickling.classes)
         self.files = {f"code/{file.name}": file.text for file in program.files()}
         self.version = program.version
 
@@ -62,7 +65,7 @@ class _Text:
 class _Rereading:
     """Describes objects and values anew; identity is kept."""
 
-    def __init__(self, text: _Text) -> None:
+    def __init__(self, text: CanonicalText) -> None:
         self._names = text.names
         self._constants = text.constants
         self._known: dict[int, Any] = {}

@@ -27,7 +27,7 @@ from tsarchive.torchscript.exporter import (
     extra_files,
 )
 from tsarchive.torchscript.pickling import fits
-from tsarchive.torchscript.rereading import reread
+from tsarchive.torchscript.rereading import settled_text
 
 _EXTRA = "extra/"
 
@@ -53,8 +53,8 @@ def canonical_loaded_records(
 ) -> list[NewRecord]:
     """The canonical form of a loaded module: code is printed anew, from its graphs."""
     objects = _Objects(module.tsarchive_classes.container)
-    root = reread(objects.object(module), _LoadedConstants(objects))
-    return canonical_records(root, files)
+    text = settled_text(objects.object(module), _LoadedConstants(objects))
+    return canonical_records(text, files)
 
 
 class _LoadedConstants(Constants):
