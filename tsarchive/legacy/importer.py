@@ -1,0 +1,131 @@
+"""From an archive of before torch 1.3 to a module that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tsarchive.container import Container
+from tsarchive.errors import FormatError
+from tsarchive.printer.ranges import TaggedRange
+from tsarchive.printer.types import TENSOR, Type
+from tsarchive.printer.values import TableConstant
+from tsarchive.run.classes import Classes, new_object, set_slot
+from tsarchive.run.operators import find_native, native_class, operator_schemas
+from tsarchive.torchscript.code_records import CodeRecords
+from tsarchive.torchscript.debug import read_any_debug_record
+from tsarchive.torchscript.devices import MovedArchive, moved_archive
+from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.torchscript.importer import Unpickling, check_set
+from tsarchive.torchscript.tensors import TensorReader
+
+from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
+from .model import MODEL, ModuleDef, read_model
+from .old_operators import RECORD, TEXT
+from .values import ATTRIBUTES, Values
+
+if TYPE_CHECKING:
+    from tsarchive.run.classes import ArchiveModule
+
+
+class _Records(CodeRecords):
+    """Code records, with the functions that stand for old operators among them."""
+
+    def __getitem__(self, name: str) -> str:
+        return TEXT if name == RECORD else super().__getitem__(name)
+
+
+class _Debug(Mapping[str, Sequence[TaggedRange]]):
+    """Where the methods of modules come from, by the record of the methods."""
+
+    def __init__(self, container: Container, main: ModuleDef) -> None:
+        self._container = container
+        self._records = dict(_debug_records(main))
+
+    def __getitem__(self, name: str) -> Sequence[TaggedRange]:
+        record = self._records[name]
+        return read_any_debug_record(self._container.read(record), record)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+def _debug_records(module: ModuleDef) -> Iterator[tuple[str, str]]:
+    if module.code is not None and module.debug is not None:
+        yield module.code, module.debug
+    for submodule in module.submodules:
+        yield from _debug_records(submodule)
+
+
+class LegacyImporter:
+    """Loads the main module of one archive; its container stays open while tensors live."""
+
+    def __init__(self, container: Container, device: torch.device | None) -> None:
+        self.model = read_model(container.read(MODEL))
+        self.moved: MovedArchive | None = None
+        if device is not None:
+            tensors_on = {tensor.device for tensor in self.model.tensors}
+            self.moved = moved_archive(container, str(device), tensors_on)
+            container = self.moved.container
+        self.container = container
+        self.records = _Records(container, CODE_FOLDERS)
+        self.classes = Classes(container)
+        self.code = CodeImporter(
+            self.records,
+            operators=operator_schemas,
+            constant=self.constant,
+            version=OPERATOR_VERSION,
+            native_class=native_class,
+            evaluate=find_native,
+            debug=_Debug(container, self.model.main),
+            dialect=DIALECT,
+        )
+        self._values = Values(container, self.model)
+        tensors = TensorReader(container.view, device, MODEL)
+        self._unpickling = Unpickling(self, tensors, ATTRIBUTES)
+        self._main = module_of(self.model.main, self.code, self.records)
+
+    def load(self) -> ArchiveModule:
+        """The main module. Raises ArchiveError where a record breaks a rule of the format."""
+        module = self._module(self._main)
+        return module  # type: ignore[no-any-return]  # modules are of no other class here
+
+    def constant(self, index: int) -> tuple[Any, Type]:
+        """``CONSTANTS.cN``: tensor N of the table."""
+        return TableConstant(self._unpickling.value(self._values.tensor(index))), TENSOR
+
+    def _module(self, module: Module) -> Any:
+        built = new_object(self.classes.python_class(module.class_))
+        slots = module.class_.attributes
+        if "training" in slots:
+            set_slot(built, slots["training"], True)
+        for submodule in module.submodules:
+            set_slot(built, slots[submodule.definition.name], self._module(submodule))
+        for parameter in module.definition.parameters:
+            tensor = self._unpickling.value(self._values.tensor(parameter.tensor))
+            set_slot(built, slots[parameter.name], tensor)
+        for attribute in module.definition.attributes:
+            set_slot(built, slots[attribute.name], self._attribute(attribute.value))
+        self._set_state(built, module)
+        return built
+
+    def _attribute(self, place: int | None) -> Any:
+        if place is None:
+            return None
+        return self._unpickling.value(self._values.attribute(place))
+
+    def _set_state(self, built: Any, module: Module) -> None:
+        state = module.definition.state
+        if state is not None:
+            setter = module.class_.methods.get("__setstate__")
+            if setter is None:
+                name = module.class_.qualified_name
+                raise FormatError(f"{name} has a state and no __setstate__", record=MODEL)
+            takes_state = len(setter.schema.arguments) > 1
+            self.classes.call(setter, built, *([self._attribute(state)] * takes_state))
+        check_set(built, module.class_, MODEL)

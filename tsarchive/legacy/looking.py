@@ -1,0 +1,91 @@
+"""What an archive of before torch 1.3 shows without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from tsarchive.container import Container
+from tsarchive.errors import UnsupportedError
+from tsarchive.pickler import Global, Object, Value
+from tsarchive.printer.types import ClassType, Type
+from tsarchive.torchscript.code_records import CodeRecords
+from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.torchscript.inspection import ClassOf, TensorInfo, named_tensors
+
+from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
+from .model import MODEL, Model, read_model
+from .values import Values
+
+
+class LegacyDoor:
+    """The parts of an open archive, each read when it is asked for."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    @cached_property
+    def model(self) -> Model:
+        return read_model(self._container.read(MODEL))
+
+    @property
+    def format_version(self) -> int:
+        """The version of ``model.json``; the version record is 1 in all these archives."""
+        return self.model.version
+
+    @cached_property
+    def code(self) -> CodeRecords:
+        return CodeRecords(self._container, CODE_FOLDERS)
+
+    @property
+    def classes(self) -> CodeImporter:
+        return self._main[1]
+
+    @cached_property
+    def _main(self) -> tuple[Module, CodeImporter]:
+        """The main module, and what knows its class."""
+        classes = CodeImporter(
+            self.code,
+            operators=lambda name: (),
+            constant=_no_constant,
+            version=OPERATOR_VERSION,
+            native_class=lambda name: ClassType(name, is_native=True),
+            evaluate=lambda schema: None,
+            dialect=DIALECT,
+            reads_bodies=False,
+        )
+        return module_of(self.model.main, classes, self.code), classes
+
+    @cached_property
+    def root(self) -> Object:
+        """The main module as a pickle would describe it."""
+        return _described(self._main[0], Values(self._container, self.model))
+
+    def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
+        """Every tensor by its dotted name."""
+        for name, info in named_tensors(self.root, class_of):
+            # The names of storages are those of records here.
+            record = info.storage and info.storage.removeprefix("data/")
+            yield name, replace(info, storage=record)
+
+
+def _described(module: Module, values: Values) -> Object:
+    definition = module.definition
+    state: dict[Value, Value] = {}
+    for submodule in module.submodules:
+        state[submodule.definition.name] = _described(submodule, values)
+    for parameter in definition.parameters:
+        state[parameter.name] = values.tensor(parameter.tensor)
+    for attribute in definition.attributes:
+        if attribute.value is not None:
+            state[attribute.name] = values.attribute(attribute.value)
+    if definition.state is not None:
+        state["__getstate__"] = values.attribute(definition.state)
+    qualifier, _, name = module.class_.qualified_name.rpartition(".")
+    return Object(Global(qualifier, name), state)
+
+
+def _no_constant(index: int) -> tuple[Any, Type]:
+    raise UnsupportedError("constants are not read while looking", record=MODEL)
