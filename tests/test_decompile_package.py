@@ -1,0 +1,153 @@
+"""The package around the code: weights, what shares memory, and where it may be written."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import sys
+from itertools import pairwise
+
+import pytest
+import torch
+from cli_support import document, error, run
+from conftest import ARCHIVES, torch_saved
+from torch import nn
+
+import tsarchive
+from tsarchive.decompiler.forms import FORMS, NON_ZERO_DIVISOR, STATEMENTS, WRAPPING
+from tsarchive.decompiler.wrapping import wrapped
+from tsarchive.run.operators import operator_schemas
+
+ARCHIVE = ARCHIVES / "sequential.pt"
+
+
+class Sharing(nn.Module):
+    """Tied parameters, views of one storage, other layouts and dtypes."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+        self.second = nn.Linear(3, 3)
+        self.second.weight = self.first.weight
+        base = torch.arange(12.0)
+        self.register_buffer("whole", base)
+        self.register_buffer("part", base[2:8].view(2, 3))
+        self.register_buffer("turned", torch.arange(6).view(2, 3).t())
+        self.register_buffer("low", torch.ones(2, dtype=torch.bfloat16))
+        self.register_buffer("wide", torch.ones(2, dtype=torch.complex128))
+        self.register_buffer("nothing", torch.empty(0, 3))
+        self.register_buffer("sparse", torch.eye(3).to_sparse())
+        self.tables = [torch.ones(2), torch.zeros(3)]
+        self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.whole += 1
+        return self.second(self.first(x)) + self.part[0] + self.tables[0].sum()
+
+
+@pytest.fixture
+def imported(tmp_path, monkeypatch):
+    """Decompiles a module and imports the package."""
+    monkeypatch.syspath_prepend(tmp_path)
+    names = []
+
+    def load(module: nn.Module):
+        name = f"package_{len(names)}_{tmp_path.name}"
+        names.append(name)
+        tsarchive.decompile(io.BytesIO(torch_saved(torch.jit.script(module))), tmp_path / name)
+        return importlib.import_module(name)
+
+    yield load
+    for name in list(sys.modules):
+        if name.startswith(tuple(names)):
+            del sys.modules[name]
+
+
+def test_tensors_come_back_as_they_were(imported):
+    scripted = torch.jit.script(Sharing().eval())
+    model = imported(Sharing().eval()).load()
+    assert model.first.weight is model.second.weight
+    assert model.part.untyped_storage()._cdata == model.whole.untyped_storage()._cdata
+    for (name, theirs), ours in zip(
+        scripted.state_dict().items(), model.state_dict().values(), strict=True
+    ):
+        assert (theirs.dtype, theirs.shape, theirs.layout) == (ours.dtype, ours.shape, ours.layout)
+        if theirs.layout == torch.strided:
+            assert theirs.stride() == ours.stride(), name
+    assert not model.frozen.requires_grad
+    assert not model.training
+
+
+def test_two_models_share_nothing(imported):
+    package = imported(Sharing())
+    one, two = package.load(), package.load()
+    with torch.no_grad():
+        one.first.weight.fill_(7)
+        one.tables[0].fill_(7)
+    assert not torch.equal(one.first.weight, two.first.weight)
+    assert not torch.equal(one.tables[0], two.tables[0])
+
+
+def test_gradients(imported):
+    torch.manual_seed(0)
+    module = Sharing()
+    model = imported(module).load()
+    x = torch.randn(2, 3)
+    torch.jit.script(module)(x).sum().backward()
+    model(x).sum().backward()
+    assert torch.equal(module.first.weight.grad, model.first.weight.grad)
+
+
+def test_weights_follow_the_safetensors_format(tmp_path):
+    tsarchive.decompile(ARCHIVE, tmp_path / "model")
+    data = (tmp_path / "model" / "weights.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    assert size % 8 == 0
+    metadata = header.pop("__metadata__")
+    assert all(isinstance(value, str) for value in metadata.values())
+    ends = sorted(tuple(entry["data_offsets"]) for entry in header.values())
+    assert ends[0][0] == 0
+    assert ends[-1][1] == len(data) - 8 - size
+    assert all(before[1] == after[0] for before, after in pairwise(ends))
+
+
+def test_a_directory_with_files_is_refused(tmp_path):
+    (tmp_path / "mine.py").write_text("kept")
+    with pytest.raises(tsarchive.CallError, match="not an empty directory"):
+        tsarchive.decompile(ARCHIVE, tmp_path)
+    report = tsarchive.decompile(ARCHIVE, tmp_path, force=True)
+    assert (tmp_path / "mine.py").read_text() == "kept"
+    assert all((tmp_path / file.name).stat().st_size == file.size for file in report.files)
+
+
+def test_command(tmp_path):
+    found = document("decompile", ARCHIVE, "-o", tmp_path / "model")
+    assert {file["name"] for file in found["files"]} >= {"__init__.py", "weights.safetensors"}
+    assert found["untranslated"] == []
+    assert error("decompile", ARCHIVE, "-o", tmp_path / "model")["hint"]
+    shown = run("decompile", ARCHIVE, "-o", tmp_path / "model", "--force").stdout
+    assert f"{found['root']} and load()" in shown
+
+
+@pytest.mark.parametrize("key", sorted({*FORMS, *STATEMENTS, *NON_ZERO_DIVISOR, *WRAPPING}))
+def test_forms_are_of_known_operators(key):
+    name = key.partition(".")[0]
+    assert key in {schema.full_name for schema in operator_schemas(name)}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("short(a)", "short(a)"),
+        (
+            f"    {'f' * 40}({'a' * 40}, {'b' * 10})",
+            f"    {'f' * 40}(\n        {'a' * 40}, {'b' * 10}\n    )",
+        ),
+        (f"x = {'a' * 100}", f"x = {'a' * 100}"),
+        (f"f('{'(,' * 50}', 1)", f"f(\n    '{'(,' * 50}',\n    1\n)"),
+    ],
+)
+def test_long_lines_are_broken_in_brackets(line, expected):
+    assert wrapped(line) == expected

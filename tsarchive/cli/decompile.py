@@ -1,0 +1,58 @@
+"""``tsarchive decompile``: an archive as a Python package."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from tsarchive.cli.command import Command, file_argument, json_option
+from tsarchive.cli.output import console, print_json, table
+from tsarchive.cli.progress import progress
+from tsarchive.cli.text import visible
+
+if TYPE_CHECKING:
+    from tsarchive.decompiler import DecompileReport
+
+_STEPS = 3
+
+
+@click.command(cls=Command)
+@file_argument
+@click.option(
+    "-o", "--output", "directory", required=True, type=click.Path(), help="The package to write."
+)
+@click.option("--force", is_flag=True, help="Write into a directory that is not empty.")
+@click.option("--full-paths", is_flag=True, help="Name original files with their folders.")
+@json_option
+def command(file: str, directory: str, *, force: bool, full_paths: bool, as_json: bool) -> None:
+    """Write a file as a Python package that needs torch alone.
+
+    The package has the classes of the archive with their methods, the weights in a safetensors
+    file, and a function 'load' that gives the model. Comments name the original lines.
+
+    \b
+    Examples:
+      tsarchive decompile model.pt -o model
+      python -c "import model; print(model.load())"
+    """
+    import tsarchive
+
+    with progress(_STEPS) as step:
+        report = tsarchive.decompile(file, directory, force=force, full_paths=full_paths, step=step)
+    if as_json:
+        print_json({"file": file, **asdict(report)})
+    else:
+        _show(report)
+
+
+def _show(report: DecompileReport) -> None:
+    files = table("file", "bytes", right=("bytes",))
+    for written in report.files:
+        files.add_row(visible(written.name), f"{written.size:,}")
+    out = console()
+    out.print(files)
+    for call in report.untranslated:
+        out.print(f"not translated: {visible(call)}")
+    out.print(f"{report.root} and load() are in {visible(report.directory)}")

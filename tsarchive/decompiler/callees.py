@@ -1,0 +1,175 @@
+"""By which name Python calls an operator of torch: ``torch.relu``, a method, or ``torch.ops``.
+
+``torch.relu`` and the methods of tensors are made from the same schemas as the operators, as
+long as no Python function stands in front of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+from collections.abc import Collection, Mapping
+from functools import cache
+from types import MappingProxyType, MethodDescriptorType
+
+import torch
+import torch.nn.functional
+
+from tsarchive.printer.schema import FunctionSchema
+from tsarchive.printer.types import TENSOR, ListType, OptionalType, Type
+from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS
+
+from . import syntax
+from .references import References
+
+__all__ = ["METHOD", "by_overload", "callee", "enum_literal", "enum_names"]
+
+METHOD = "method"
+"""Stands for the method of the first argument."""
+
+_functions = torch._C._VariableFunctions
+_nn = torch._C._nn
+
+# Python functions that do what the operator of the same name does with this many arguments.
+_PLAIN_FUNCTIONAL: Mapping[str, int] = MappingProxyType(
+    {
+        "adaptive_avg_pool2d": 2, "adaptive_avg_pool3d": 2, "elu": 2, "glu": 2, "hardsigmoid": 1,
+        "hardswish": 1, "hardtanh": 3, "leaky_relu": 2, "mish": 1, "pad": 4, "relu6": 1, "silu": 1,
+    }
+)  # fmt: skip
+# Bindings by hand, whose arguments are not those of the schema, and names that mislead.
+_BY_HAND = frozenset(
+    {
+        "as_tensor", "from_file", "get_device", "index", "item", "new_tensor", "normal",
+        "promote_types", "result_type", "sparse_bsc_tensor", "sparse_bsr_tensor",
+        "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor",
+        "sym_size", "sym_stride", "tensor", "type", "_has_compatible_shallow_copy_type",
+    }
+)  # fmt: skip
+# The third argument by position would be another one.
+_WITHOUT_ALPHA = frozenset({"aten::add.Scalar", "aten::sub.Scalar", "aten::add_.Scalar",
+                            "aten::sub_.Scalar"})  # fmt: skip
+_OPERANDS = 2
+_GAPPY = ListType(OptionalType(TENSOR))
+_TO_OVERLOADS = frozenset({"device", "dtype", "other"})
+
+_MEMORY_FORMATS = {
+    0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d",
+}  # fmt: skip
+
+
+def callee(
+    schema: FunctionSchema, count: int, references: References, keywords: Collection[str] = ()
+) -> ast.expr | str | None:
+    """What to call for an operator with the first ``count`` arguments by position.
+
+    ``keywords`` are the names of those that are given by name.
+
+    ``METHOD`` means the method of the first argument that has the operator's name, None that
+    the operator is reached by its overload alone.
+    """
+    namespace, _, name = schema.name.partition("::")
+    is_usual = _has_no_out(schema) and not _is_misread(schema, count)
+    if namespace == "aten" and is_usual and _concerns_tensors(schema):
+        if name in _PLAIN_FUNCTIONAL and count <= _PLAIN_FUNCTIONAL[name]:
+            return syntax.attribute(_functional(references), name)
+        if _is_function(name):
+            return syntax.attribute(references.module("torch"), name)
+        shared = getattr(_nn, name, None)
+        if shared is not None and getattr(torch.nn.functional, name, None) is shared:
+            return syntax.attribute(_functional(references), name)
+        if name == "to":
+            return METHOD if _is_to(schema, count, keywords) else None
+        if _is_method(schema, name):
+            return METHOD
+    return None
+
+
+def by_overload(schema: FunctionSchema, references: References) -> ast.expr:
+    """``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
+    namespace, _, name = schema.name.partition("::")
+    found: ast.expr = references.module("torch")
+    for part in ("ops", namespace, name, schema.overload or "default"):
+        if part.isidentifier() and not keyword.iskeyword(part):
+            found = syntax.attribute(found, part)
+        else:
+            found = syntax.call(references.builtin("getattr"), [found, syntax.string(part)])
+    return found
+
+
+def _functional(references: References) -> ast.expr:
+    return references.module("torch.nn.functional", "F")
+
+
+def _has_no_out(schema: FunctionSchema) -> bool:
+    return not any(argument.is_out for argument in schema.arguments)
+
+
+def _concerns_tensors(schema: FunctionSchema) -> bool:
+    """Functions of torch make tensors of numbers, where TorchScript has operators on numbers."""
+    types = [argument.type for argument in (*schema.arguments, *schema.returns)]
+    return any(map(_holds_tensor, types))
+
+
+def _holds_tensor(type_: Type) -> bool:
+    return type_ == TENSOR or any(map(_holds_tensor, type_.parts()))
+
+
+def _is_function(name: str) -> bool:
+    found = getattr(_functions, name, None)
+    return found is not None and getattr(torch, name, None) is found
+
+
+def _is_misread(schema: FunctionSchema, count: int) -> bool:
+    """Whether torch's Python functions take these arguments for others, or not at all."""
+    name = schema.name.partition("::")[2]
+    if name in _BY_HAND or (schema.full_name in _WITHOUT_ALPHA and count > _OPERANDS):
+        return True
+    return any(argument.type == _GAPPY for argument in schema.arguments)
+
+
+def _is_to(schema: FunctionSchema, count: int, keywords: Collection[str]) -> bool:
+    """Whether ``x.to`` of Python takes the arguments."""
+    if schema.overload == "prim_Device":
+        return count <= _OPERANDS
+    if schema.overload == "dtype_layout":
+        return bool(keywords) and not {"layout", "pin_memory"} & set(keywords)
+    return schema.overload in _TO_OVERLOADS
+
+
+def _is_method(schema: FunctionSchema, name: str) -> bool:
+    if not schema.arguments or schema.arguments[0].type != TENSOR:
+        return False
+    if schema.arguments[0].name not in ("self", "input") or name.startswith("__"):
+        return False
+    bound = getattr(torch._C.TensorBase, name, None)
+    return isinstance(bound, MethodDescriptorType) and name not in torch.Tensor.__dict__
+
+
+@cache
+def enum_names(full_name: str) -> Mapping[int, str]:
+    """Arguments that are dtypes, layouts and memory formats, which the types of an archive hide.
+
+    By position; the names are ScalarType, Layout and MemoryFormat.
+    """
+    name = full_name.partition(".")[0]
+    for schema in torch._C._jit_get_schemas_for_operator(name):
+        overload = schema.overload_name
+        if (f"{schema.name}.{overload}" if overload else schema.name) == full_name:
+            kinds = [str(a.real_type) for a in schema.arguments]
+            shown = [kind.removeprefix("Optional[").removesuffix("]") for kind in kinds]
+            wanted = ("ScalarType", "Layout", "MemoryFormat")
+            return {i: kind for i, kind in enumerate(shown) if kind in wanted}
+    return {}
+
+
+def enum_literal(kind: str, number: int, references: References) -> ast.expr | None:
+    """``torch.float32`` for the number of a ScalarType, likewise the others; None if unknown."""
+    if kind == "ScalarType":
+        shown = str(DTYPES.get(number, "")).removeprefix("torch.")
+    elif kind == "Layout":
+        layouts = {position: str(layout) for layout, position in LAYOUTS.items()}
+        shown = layouts.get(number, "").removeprefix("torch.")
+    else:
+        shown = _MEMORY_FORMATS.get(number, "")
+    return syntax.attribute(references.module("torch"), shown) if shown else None

@@ -1,0 +1,99 @@
+"""Comments that lead back to the lines of the original program.
+
+A syntax tree has no comments: a marker statement stands for one until the text is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tsarchive.printer.graph import Node
+from tsarchive.printer.ranges import Range
+
+__all__ = ["Comments", "with_comments"]
+
+_MARKER = "comment_number_"
+_MARKED = re.compile(rf"( *){_MARKER}([0-9]+)")
+_NUMBER = "comment_number"
+_LONGEST = 96
+_SEPARATORS = re.compile(r"[/\\]")
+
+
+class Comments:
+    """Makes a comment where the original line changes. ``full_paths`` keeps folders."""
+
+    def __init__(self, *, full_paths: bool = False) -> None:
+        self.texts: list[str] = []
+        self._full_paths = full_paths
+        self._last = ""
+
+    def before(self, node: Node) -> ast.stmt | None:
+        """The marker for the line that ``node`` comes from, None where it was told already."""
+        text = _described(node.range, full_paths=self._full_paths)
+        if not text or text == self._last:
+            return None
+        self._last = text
+        self.texts.append(text)
+        marker = ast.Name(_MARKER, ast.Load())
+        setattr(marker, _NUMBER, len(self.texts) - 1)
+        return ast.Expr(marker)
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        yield
+        self._last = ""
+
+    def start(self) -> None:
+        self._last = ""
+
+
+def _described(range_: Range | None, *, full_paths: bool) -> str:
+    location = None if range_ is None else range_.location
+    if location is None or not location.filename:
+        return ""
+    name = location.filename
+    if not full_paths:
+        name = _SEPARATORS.split(name)[-1]
+    return f"{_printable(name)}:{location.line}: {_printable(location.text)}".rstrip(": ")
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def is_marker(node: ast.Name) -> bool:
+    return hasattr(node, _NUMBER)
+
+
+def without_markers(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements that are no comments."""
+    return [
+        statement
+        for statement in body
+        if not (
+            isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Name)
+            and is_marker(statement.value)
+        )
+    ]
+
+
+def marker_name(marker: ast.Name) -> str:
+    return f"{_MARKER}{getattr(marker, _NUMBER)}"
+
+
+def with_comments(text: str, texts: Sequence[str]) -> str:
+    """The text with comments in the place of their markers."""
+    return "\n".join(_line(line, texts) for line in text.split("\n"))
+
+
+def _line(line: str, texts: Sequence[str]) -> str:
+    match = _MARKED.fullmatch(line)
+    if match is None:
+        return line
+    indent, number = match.groups()
+    shown = f"{indent}# {texts[int(number)]}"
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."

@@ -1,0 +1,131 @@
+"""The bodies of classes, enums, named tuples and functions."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tsarchive.errors import UnsupportedError
+from tsarchive.printer.graph import Function
+from tsarchive.printer.schema import Argument
+from tsarchive.printer.types import ClassType, EnumType, ListType, OptionalType, TupleType, Type
+
+from . import syntax
+from .annotations import shown_type
+from .control import finish_function
+from .members import OF_CONTAINERS, container_base, is_plain, members_of
+from .naming import identifier
+from .translation import Translation, function_definition, without_type_parameters
+
+if TYPE_CHECKING:
+    from .layout import Definition
+    from .program import Program
+
+__all__ = ["class_body", "enum_body", "function_body", "named_tuple_body"]
+
+_SHARED = ("training", "_is_full_backward_hook")
+
+
+def class_body(program: Program, class_: ClassType, definition: Definition) -> list[ast.stmt]:
+    """A class without its ``__init__``: what its objects hold decides that."""
+    members = members_of(class_)
+    body: list[ast.stmt] = []
+    is_container = container_base(class_) is not None
+    for attribute in class_.attributes.values():
+        if attribute.name in _SHARED or is_container:
+            continue
+        shown = shown_type(program, attribute.type)
+        name = members.slot(attribute.name)
+        annotation = ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1)
+        if class_.is_module:
+            definition.types.append(ast.dump(annotation))
+        else:
+            body.append(annotation)
+    methods = {method.name: method for method in (*class_.methods.values(), *class_.hooks())}
+    for function in methods.values():
+        if is_container and function.name in OF_CONTAINERS:
+            continue
+        body.append(_function(program, function, members.method(function.name), definition))
+    if "__eq__" in class_.methods:
+        hash_ = syntax.attribute(program.references.builtin("object"), "__hash__")
+        body.append(syntax.assign(["__hash__"], hash_))
+    return [_class(definition, _bases(program, class_), body)]
+
+
+def _bases(program: Program, class_: ClassType) -> list[ast.expr]:
+    if not class_.is_module:
+        return []
+    nn = program.references.module("torch.nn", "nn")
+    return [syntax.attribute(nn, container_base(class_) or "Module")]
+
+
+def _class(definition: Definition, bases: list[ast.expr], body: list[ast.stmt]) -> ast.ClassDef:
+    made = ast.ClassDef(definition.name, bases, [], body or [ast.Pass()], [])
+    return without_type_parameters(made)
+
+
+def function_body(program: Program, function: Function, definition: Definition) -> list[ast.stmt]:
+    return [_function(program, function, definition.name, definition)]
+
+
+def _function(
+    program: Program, function: Function, name: str, definition: Definition
+) -> ast.FunctionDef:
+    program.comments.start()
+    graph = function.graph
+    translation = Translation(function, graph, program, program.references, program.comments)
+    arguments: list[ast.arg] = []
+    defaults: list[ast.expr] = []
+    for index, argument in enumerate(function.schema.arguments):
+        value = graph.params[index]
+        shown = translation.variables.parameter(value, argument.name)
+        translation.hold(shown, value)
+        is_self = isinstance(argument.type, ClassType) and index == 0
+        type_ = None if is_self else shown_type(program, argument.type)
+        arguments.append(ast.arg(shown, type_))
+        if argument.has_default:
+            defaults.append(_default(translation, argument))
+        elif defaults:
+            raise UnsupportedError(f"{function.qualified_name} has a default before its last ones")
+    finish_function(translation, graph)
+    definition.variables |= translation.variables.used
+    returns = shown_type(program, function.schema.return_type)
+    return function_definition(name, arguments, defaults, translation.statements, returns)
+
+
+def _default(translation: Translation, argument: Argument) -> ast.expr:
+    value = argument.default
+    if isinstance(argument.type, ListType) and isinstance(value, int | float):
+        value = [value] * (argument.repeat or 1)
+    return translation.value(value, _without_optional(argument.type))
+
+
+def _without_optional(type_: Type) -> Type:
+    return type_.element if isinstance(type_, OptionalType) else type_
+
+
+def enum_body(program: Program, enum: EnumType, definition: Definition) -> list[ast.stmt]:
+    names: dict[str, str] = {}
+    body: list[ast.stmt] = []
+    for name, value in enum.members.items():
+        shown = name if is_plain(name) and not name.startswith("_") else identifier(name)
+        while shown in names.values() or shown in ("mro", "name", "value"):
+            shown += "_"
+        names[name] = shown
+        body.append(syntax.assign([shown], syntax.literal(value)))
+    program.note_members(enum, names)
+    base = syntax.attribute(program.references.module("enum"), "Enum")
+    return [_class(definition, [base], body)]
+
+
+def named_tuple_body(program: Program, type_: TupleType, definition: Definition) -> list[ast.stmt]:
+    body: list[ast.stmt] = []
+    taken: set[str] = set()
+    for position, (field, element) in enumerate(zip(type_.fields, type_.elements, strict=True)):
+        name = field if is_plain(field) and not field.startswith("_") else f"item_{position}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        shown = shown_type(program, element)
+        body.append(ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1))
+    return [_class(definition, [program.references.imported("typing", "NamedTuple")], body)]

@@ -1,0 +1,202 @@
+"""An archive as a package of Python modules."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+
+from tsarchive.container import Container
+from tsarchive.errors import CallError
+from tsarchive.printer.types import ANY
+from tsarchive.printer.values import GeneratorSeed
+from tsarchive.reviving import importer_of
+from tsarchive.run.modules import ArchiveModule
+
+from . import syntax
+from .comments import Comments
+from .constants import CONSTANTS, small_tensor
+from .instances import Instances
+from .layout import Definition, Layout, Module, settle_paths, written
+from .objects import OBJECTS, WEIGHTS, ObjectValues
+from .program import Program
+from .raising import EXCEPTIONS
+from .references import HELPERS
+from .runtime import runtime_files
+from .survey import module_type
+from .translation import function_definition, without_type_parameters
+from .weights import TensorFile
+
+__all__ = ["DecompileReport", "WrittenFile", "decompile"]
+
+_SUPPORT = Path(__file__).parent / "support"
+_TABLES = (CONSTANTS, EXCEPTIONS, OBJECTS, WEIGHTS, HELPERS, "weights", "__init__")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file of the package: its path inside of it, and its size in bytes."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecompileReport:
+    """What :func:`decompile` wrote. ``root`` is the name of the class of the model.
+
+    ``untranslated`` names calls of operators that Python cannot run, with the function that holds
+    them: they raise RuntimeError when they are reached.
+    """
+
+    directory: str
+    root: str
+    files: tuple[WrittenFile, ...]
+    untranslated: tuple[str, ...] = ()
+
+
+def decompile(
+    f: str | os.PathLike[str] | BinaryIO,
+    directory: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    full_paths: bool = False,
+    step: Callable[[str], None] | None = None,
+) -> DecompileReport:
+    """Write the archive ``f`` as a Python package that needs torch alone.
+
+    ``directory`` becomes a package with the classes of the archive, its weights, and ``load``,
+    which gives the model as an ``nn.Module``. Comments name the lines of the original program
+    where the archive tells them, with the names of files or, with ``full_paths``, whole paths.
+    ``force`` allows a directory that is not empty; files of other names stay there. ``step`` is
+    called with what is being done.
+
+    Numbers are Python's: ints do not wrap at 2**63 (but where the code itself computes with
+    numbers beyond 32 bits), and faults are Python's exceptions. Arguments are not converted.
+
+    Raises ArchiveError where the archive cannot be loaded, UnsupportedError for what has no
+    Python form, CallError for a directory that is not empty; OSError when nothing can be written.
+    """
+    target = Path(directory)
+    if not force and target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise CallError(
+            f"{str(directory)!r} exists and is not an empty directory",
+            hint="Name another one, or write into it with force=True (--force)",
+        )
+    tell = step or _tell_nothing
+    tell("reading")
+    root = importer_of(Container.open(f), torch.device("cpu")).load()
+    package = _Package(root, full_paths=full_paths)
+    tell("translating")
+    files = package.files()
+    tell("writing")
+    written_files = [_write(target, name, content) for name, content in sorted(files.items())]
+    return DecompileReport(
+        str(directory), package.root_name, tuple(written_files), package.untranslated
+    )
+
+
+def _tell_nothing(_: str) -> None:
+    """For callers that do not ask."""
+
+
+def _write(target: Path, name: str, content: bytes) -> WrittenFile:
+    path = target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return WrittenFile(name, len(content))
+
+
+class _Package:
+    """The files of one package, by name."""
+
+    def __init__(self, root: ArchiveModule, *, full_paths: bool) -> None:
+        self._comments = Comments(full_paths=full_paths)
+        self._program = Program(root, self._comments)
+        self._tensors = TensorFile()
+        self._instances = Instances(self._program, root, self._tensors)
+        self._root = self._program.definition(module_type(root))
+        self.root_name = self._root.name
+
+    @property
+    def untranslated(self) -> tuple[str, ...]:
+        return tuple(self._program.untranslated)
+
+    def files(self) -> dict[str, bytes]:
+        constants = self._constants()
+        entry = self._entry()
+        archive_modules = list(self._program.modules.values())
+        settle_paths(archive_modules, _TABLES)
+        modules = [*archive_modules, *constants, entry]
+        layout = Layout(modules, self._program.references, self._comments.texts)
+        texts = {module.file: layout.text(module) for module in modules}
+        texts |= self._support(layout)
+        for name in list(texts):
+            for folder in Path(name).parents:
+                texts.setdefault(str(folder / "__init__.py"), "")
+        return {name: text.encode() for name, text in texts.items()} | self._tensors.written()
+
+    def _constants(self) -> list[Module]:
+        """The module of the constants; each is one object for all code."""
+        body: list[ast.stmt] = []
+        values = ObjectValues(self._program, self._tensors)
+        torch_module = self._program.references.module("torch")
+        for name, value in self._program.constants.values.items():
+            body.append(syntax.assign([name], self._constant(values, torch_module, name, value)))
+        return [_module((CONSTANTS,), body)] if body else []
+
+    def _constant(
+        self, values: ObjectValues, torch_module: ast.expr, name: str, value: object
+    ) -> ast.expr:
+        if isinstance(value, torch.Tensor):
+            shown = small_tensor(value, torch_module)
+            return shown or values.tensor(value, f"{CONSTANTS}.{name}")
+        if isinstance(value, GeneratorSeed):
+            value = torch.Generator(value.device).manual_seed(value.seed)
+        return values.value(value, ANY, f"{CONSTANTS}.{name}")
+
+    def _entry(self) -> Module:
+        """``__init__.py``: the class of the model, and ``load``."""
+        references = self._program.references
+        root = references.to_definition(self._root)
+        lambda_ = ast.Lambda(ast.arguments([], [], None, [], [], None, []), self._instances.root)
+        build = references.imported(WEIGHTS, "build")
+        text = "The model with its weights, on the CPU or on ``device``."
+        body: list[ast.stmt] = [
+            syntax.expression_statement(syntax.string(text)),
+            ast.Return(syntax.call(build, [lambda_, syntax.name("device")])),
+        ]
+        load = function_definition("load", [ast.arg("device")], [syntax.literal(None)], body, root)
+        return _module(("__init__",), [load], {"load", "device"})
+
+    def _support(self, layout: Layout) -> dict[str, str]:
+        """Modules that are copied as they are, where something uses them."""
+        used = layout.used
+        texts = {f"{WEIGHTS}.py": (_SUPPORT / "weights.py").read_text(encoding="utf-8")}
+        if any(reference.home == OBJECTS for reference in used):
+            texts[f"{OBJECTS}.py"] = (_SUPPORT / "objects.py").read_text(encoding="utf-8")
+        if self._program.exceptions:
+            texts[f"{EXCEPTIONS}.py"] = _exceptions(list(self._program.exceptions))
+        keys = [reference.name for reference in used if reference.home == HELPERS]
+        prefix = f"{HELPERS}."
+        whole = {r.home.removeprefix(prefix) for r in used if r.home.startswith(prefix)}
+        return texts | runtime_files(keys, whole)
+
+
+def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = ()) -> Module:
+    """A module of the package that no record of the archive stands for."""
+    definition = Definition(0, "", path, "", body, set(names))
+    return Module(path, [definition])
+
+
+def _exceptions(names: list[str]) -> str:
+    body: list[ast.stmt] = []
+    for name in names:
+        made = ast.ClassDef(name, [syntax.name("RuntimeError")], [], [ast.Pass()], [])
+        body.append(without_type_parameters(made))
+    return written(body)

@@ -1,0 +1,152 @@
+"""The package's own small run time: the native operators that its code needs, as text.
+
+Operators that neither Python nor torch has are functions of ``tsarchive.run.natives``. The files
+that define them are copied with their imports made relative.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from tsarchive.run import natives
+
+from .references import HELPERS, helper_name
+
+__all__ = ["runtime_files"]
+
+_FOLDER = Path(natives.__file__).parent
+_PACKAGE = "tsarchive.run.natives"
+_PROBED = "tsarchive_copied_natives"
+_UPGRADER = "upgrader::"
+_TABLE = "table"
+_ERRORS = '''"""Errors of TorchScript programs."""
+
+
+class ScriptError(RuntimeError):
+    """A fault of the running program; ``exception`` names the class that was raised."""
+
+    def __init__(self, message: str, exception: str = "RuntimeError") -> None:
+        super().__init__(message)
+        self.exception = exception
+
+
+class ArchiveError(RuntimeError):
+    """A defect of the table of operators."""
+'''
+
+
+def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
+    """The files of the run time by name, for operators by key and for whole ``modules``."""
+    wanted = sorted(set(keys))
+    homes = _homes()
+    needed = {homes[key] for key in wanted if not key.startswith(_UPGRADER)} | set(modules)
+    if any(key.startswith(_UPGRADER) for key in wanted):
+        needed.add("upgraders")
+    if not needed:
+        return {}
+    files = {f"{HELPERS}/{name}.py": _relative(name) for name in sorted(_closure(needed))}
+    files[f"{HELPERS}/errors.py"] = _ERRORS
+    files[f"{HELPERS}/__init__.py"] = _entry(wanted, homes)
+    return files
+
+
+def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
+    """The module that gives the functions their names."""
+    lines = ['"""Operators of TorchScript that Python and torch do not have."""', ""]
+    operators = [key for key in keys if not key.startswith(_UPGRADER)]
+    for module in sorted({homes[key] for key in operators}):
+        lines.append(f"from . import {module} as _{module}  # enters its operators into the table")
+    if operators:
+        lines.append("from .table import NATIVES")
+    if len(operators) < len(keys):
+        lines.append("from .upgraders import UPGRADERS")
+    if keys:
+        lines.append("")
+    for key in keys:
+        table, entry = "NATIVES", key
+        if key.startswith(_UPGRADER):
+            table, entry = "UPGRADERS", key.removeprefix(_UPGRADER)
+        lines.append(f"{helper_name(key)} = {table}[{entry!r}]")
+    return "\n".join(lines) + "\n"
+
+
+@cache
+def _imports(name: str) -> frozenset[str]:
+    """The other native modules that one imports."""
+    tree = ast.parse(_source(name))
+    sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    prefix = f"{_PACKAGE}."
+    return frozenset(source.removeprefix(prefix) for source in sources if source.startswith(prefix))
+
+
+def _closure(names: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += _imports(name)
+    return found
+
+
+@cache
+def _source(name: str) -> str:
+    return (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
+
+
+def _relative(name: str) -> str:
+    text = _source(name).replace(f"from {_PACKAGE}.", "from .")
+    return text.replace("from tsarchive.errors import", "from .errors import")
+
+
+@cache
+def _homes() -> Mapping[str, str]:
+    """The module that enters each operator into the table.
+
+    Found by running copies of the modules, each after those that it imports.
+    """
+    homes: dict[str, str] = {}
+    made: list[str] = []
+    try:
+        _probe(_PROBED, "", made).__path__ = []
+        _probe(f"{_PROBED}.errors", _ERRORS, made)
+        for name in _in_order():
+            module = _probe(f"{_PROBED}.{name}", _relative(name), made)
+            table = sys.modules[f"{_PROBED}.{_TABLE}"] if name != _TABLE else module
+            for key in table.NATIVES:
+                homes.setdefault(key, name)
+    finally:
+        for name in made:
+            del sys.modules[name]
+    return homes
+
+
+def _probe(name: str, text: str, made: list[str]) -> ModuleType:
+    module = ModuleType(name)
+    module.__package__ = _PROBED
+    sys.modules[name] = module
+    made.append(name)
+    exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def _in_order() -> list[str]:
+    """The native modules, each behind those that it imports; the table first."""
+    names = sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
+    found: list[str] = []
+
+    def add(name: str) -> None:
+        if name not in found:
+            for other in sorted(_imports(name)):
+                add(other)
+            found.append(name)
+
+    for name in (_TABLE, *names):
+        add(name)
+    return found

@@ -1,0 +1,1 @@
+"""Modules that every decompiled package may hold, copied as they are."""

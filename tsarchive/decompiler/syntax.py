@@ -1,0 +1,174 @@
+"""Python syntax trees of values, templates and calls: the only way by which code is written.
+
+Nothing of an archive reaches generated code but through these nodes: as an identifier that was
+checked, or as a literal.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+__all__ = [
+    "assign",
+    "attribute",
+    "call",
+    "expression_statement",
+    "is_atom",
+    "literal",
+    "name",
+    "same",
+    "string",
+    "subscript",
+    "substituted",
+]
+
+
+def name(identifier: str) -> ast.Name:
+    return ast.Name(identifier, ast.Load())
+
+
+def target(identifier: str) -> ast.Name:
+    return ast.Name(identifier, ast.Store())
+
+
+def string(text: str) -> ast.Constant:
+    return ast.Constant(text)
+
+
+def attribute(base: ast.expr, *path: str) -> ast.expr:
+    for part in path:
+        base = ast.Attribute(base, part, ast.Load())
+    return base
+
+
+def call(
+    function: ast.expr,
+    arguments: Iterable[ast.expr] = (),
+    keywords: Mapping[str, ast.expr] | None = None,
+) -> ast.Call:
+    named = [_keyword(key, value) for key, value in (keywords or {}).items()]
+    return ast.Call(function, list(arguments), named)
+
+
+def _keyword(key: str, value: ast.expr) -> ast.keyword:
+    """``key=value``, also where the key is a keyword of Python."""
+    if keyword.iskeyword(key):
+        return ast.keyword(None, ast.Dict([string(key)], [value]))
+    return ast.keyword(key, value)
+
+
+def subscript(base: ast.expr, index: ast.expr) -> ast.Subscript:
+    return ast.Subscript(base, index, ast.Load())
+
+
+def expression_statement(value: ast.expr) -> ast.Expr:
+    return ast.Expr(value)
+
+
+def assign(targets: Sequence[str], value: ast.expr, *, unpack: bool = False) -> ast.Assign:
+    """``a = value``, or ``a, b = value``; one target is unpacked where ``unpack`` says so."""
+    names: list[ast.expr] = [target(identifier) for identifier in targets]
+    if len(names) == 1 and not unpack:
+        return ast.Assign([names[0]], value, lineno=0)
+    return ast.Assign([ast.Tuple(names, ast.Store())], value, lineno=0)
+
+
+def literal(value: Any) -> ast.expr:
+    """The expression that gives a plain value back: numbers, strings, None, containers of them."""
+    match value:
+        case bool() | None | str() | bytes():
+            return ast.Constant(value)
+        case int() | float():
+            return _number(value)
+        case complex():
+            parts = [_number(value.real), _number(value.imag)]
+            return call(name("complex"), parts)
+        case tuple():
+            return ast.Tuple([literal(item) for item in value], ast.Load())
+        case list():
+            return ast.List([literal(item) for item in value], ast.Load())
+    raise TypeError(f"{type(value).__name__} has no literal")
+
+
+def _number(value: float) -> ast.expr:
+    if isinstance(value, float) and not math.isfinite(value):
+        return call(name("float"), [string(repr(value))])
+    if value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0):
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value))
+    return ast.Constant(value)
+
+
+def is_atom(node: ast.expr) -> bool:
+    """Whether evaluating the expression earlier or later makes no difference."""
+    match node:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.Attribute(base):
+            return is_atom(base)
+        case ast.UnaryOp(ast.USub(), ast.Constant()):
+            return True
+    return False
+
+
+def same(one: ast.AST, two: ast.AST) -> bool:
+    return ast.dump(one) == ast.dump(two)
+
+
+@cache
+def _template(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def parameters(text: str) -> list[int]:
+    """The numbers of the arguments that a template uses, in the order of evaluation."""
+    found = _Placeholders()
+    found.visit(_template(text))
+    return found.numbers
+
+
+def substituted(
+    text: str, arguments: Sequence[ast.expr], globals_: Mapping[str, ast.expr]
+) -> ast.expr:
+    """A template such as ``_0[_1]`` with its arguments in place; other names are ``globals_``."""
+    filled: ast.expr = _Fill(arguments, globals_).visit(_copied(_template(text)))
+    return filled
+
+
+def names_in(text: str) -> set[str]:
+    """The names of a template that are no arguments."""
+    nodes = ast.walk(_template(text))
+    return {node.id for node in nodes if isinstance(node, ast.Name) and node.id[0] != "_"}
+
+
+def _copied(node: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(node), mode="eval").body
+
+
+class _Placeholders(ast.NodeVisitor):
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if node.id[0] == "_":
+            self.numbers.append(int(node.id[1:]))
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        self.visit(node.left)
+        for operand in node.comparators:
+            self.visit(operand)
+
+
+class _Fill(ast.NodeTransformer):
+    def __init__(self, arguments: Sequence[ast.expr], globals_: Mapping[str, ast.expr]) -> None:
+        self._arguments = arguments
+        self._globals = globals_
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id[0] == "_":
+            return self._arguments[int(node.id[1:])]
+        return self._globals[node.id]

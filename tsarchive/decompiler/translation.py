@@ -1,0 +1,364 @@
+"""From the graph of a function to the statements of a Python function.
+
+Nodes are taken in order. An expression waits until the node that uses it is met, and becomes part
+of that one's expression when nothing else was computed in between; otherwise it gets a variable.
+So everything is computed in the order of the archive's code.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from tsarchive.printer.graph import CONSTANT, Block, Function, Node, Value
+from tsarchive.run.lifetimes import all_nodes
+from tsarchive.run.operators import find_native
+from tsarchive.run.passes import Liveness
+
+from . import syntax
+from .callees import enum_names
+from .comments import Comments
+from .expressions import Expressions
+from .forms import FORMS, STATEMENTS, WRAPPING
+from .lifetimes import Lifetimes, Point
+from .movable import Movable, dtype_values
+from .variables import Variables
+
+if TYPE_CHECKING:
+    from .program import Program
+    from .references import References
+
+__all__ = ["Translation"]
+
+_CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
+_FIRST_CARRIED = 2
+# Expressions that nest deeper are hard to read, and at some depth Python refuses them.
+_DEEPEST = 16
+_DEPTH = "nesting_depth"
+_D = TypeVar("_D", bound=ast.AST)
+_WIDE = 1 << 31
+_NAME_OF_KIND = {
+    "prim::ListConstruct": "items",
+    "prim::DictConstruct": "mapping",
+    "prim::TupleConstruct": "pair",
+    "prim::If": "result",
+    "prim::Loop": "carried",
+    "prim::CallFunction": "result",
+    "prim::CreateObject": "made",
+    "prim::TupleUnpack": "item",
+    "prim::TupleIndex": "item",
+    "prim::ListUnpack": "item",
+    "prim::isinstance": "is_instance",
+    "aten::__getitem__": "item",
+    "aten::__isnot__": "is_not_none",
+    "aten::__is__": "is_none",
+}
+_NAME_OF_OPERATOR = {
+    "size": "n", "len": "n", "format": "text", "str": "text", "to": "converted", "select": "item",
+    "slice": "part", "dim": "n_dim", "item": "number", "Int": "number", "Float": "number",
+}  # fmt: skip
+
+
+class Translation(Expressions):
+    """The state of translating one function: its variables, and the expressions that wait."""
+
+    def __init__(
+        self,
+        function: Function,
+        graph: Block,
+        program: Program,
+        references: References,
+        comments: Comments,
+    ) -> None:
+        super().__init__(function, program, references)
+        self.graph = graph
+        self.comments = comments
+        live = Liveness(graph, program.effects)
+        self.live_nodes, self.live_values = live.nodes, live.values
+        self.movable = Movable(program.assigned)
+        self.lifetimes = Lifetimes(graph, self.live_nodes, self.movable)
+        nodes = list(all_nodes(graph.nodes))
+        self.variables = Variables(self.lifetimes, _names(graph, nodes))
+        self.is_wide = any(map(_computes_widely, nodes))
+        self.dtypes = self._find_dtypes(nodes)
+        self._owners = {block.return_node: node for node in nodes for block in node.blocks}
+        self.statements: list[ast.stmt] = []
+        self.waiting: list[tuple[Value, ast.expr]] = []
+        self.wishes: dict[Value, str] = {}
+        self.block = graph
+
+    def _find_dtypes(self, nodes: list[Node]) -> set[Value]:
+        answers: dict[Value, list[bool]] = {}
+        for node in nodes:
+            if node.kind == "prim::dtype":
+                answers[node.output] = [_takes_dtype(*use) for use in node.output.uses]
+        return dtype_values([node for node in nodes if node.schema is not None], answers)
+
+    def is_live(self, value: Value) -> bool:
+        return value in self.live_values
+
+    def uses_of(self, value: Value) -> list[tuple[Node, int]]:
+        """The uses that code which runs makes of a value."""
+        return [use for use in value.uses if self._counts(*use)]
+
+    def _counts(self, user: Node, offset: int) -> bool:
+        if user.kind == "prim::Loop" and offset >= _FIRST_CARRIED:
+            return user in self.live_nodes and self.is_carried(user, offset - _FIRST_CARRIED)
+        if user.kind != "prim::Return":
+            return user in self.live_nodes
+        owner = self._owners.get(user)
+        if owner is None:
+            return True
+        if owner.kind == "prim::Loop":
+            return offset == 0 or self.is_carried(owner, offset - 1)
+        return self.is_live(owner.outputs[offset])
+
+    def is_carried(self, loop: Node, index: int) -> bool:
+        """Whether anything reads a value that a loop carries."""
+        return self.is_live(loop.outputs[index]) or self.is_live(loop.blocks[0].params[index + 1])
+
+    def emit(self, statement: ast.stmt, node: Node | None = None) -> None:
+        """Add a statement behind everything that waits."""
+        self.flush()
+        if node is not None:
+            comment = self.comments.before(node)
+            if comment is not None:
+                self.statements.append(comment)
+        self.statements.append(statement)
+
+    def flush(self) -> None:
+        """Give variables to the expressions that wait."""
+        waiting, self.waiting = self.waiting, []
+        for value, shown in waiting:
+            self._assign(value, shown)
+
+    def _assign(self, value: Value, shown: ast.expr) -> None:
+        name = self.define(value)
+        comment = self.comments.before(value.node)
+        if comment is not None:
+            self.statements.append(comment)
+        self.statements.append(syntax.assign([name], shown))
+
+    def define(self, value: Value, point: Point | None = None, besides: Sequence[str] = ()) -> str:
+        """A variable for a new value."""
+        if point is None:
+            is_if = value.node.kind == "prim::If"
+            point = (self.lifetimes.end if is_if else self.lifetimes.start)(value.node)
+        name = self.variables.choose(
+            self.candidate(value), point, besides=besides, wish=self.wishes.get(value, "")
+        )
+        self.hold(name, value)
+        return name
+
+    def hold(self, name: str, value: Value) -> None:
+        self.variables.hold(name, value)
+        self.known[value] = syntax.name(name)
+
+    def candidate(self, value: Value) -> str:
+        if value.name is not None:
+            return value.name
+        node = value.node
+        if node.kind in _NAME_OF_KIND:
+            return _NAME_OF_KIND[node.kind]
+        if "name" in node.attributes:
+            return node.name
+        shown = node.kind.rpartition("::")[2].strip("_")
+        return _NAME_OF_OPERATOR.get(shown, shown)
+
+    def operands(self, node: Node, offsets: Sequence[int] | None = None) -> list[ast.expr]:
+        """The expressions of the inputs, which are those that wait where the order allows it."""
+        chosen = range(len(node.inputs)) if offsets is None else offsets
+        taken: dict[int, ast.expr] = {}
+        for offset in reversed(chosen):
+            value = node.inputs[offset]
+            if self.waiting and self.waiting[-1][0] is value:
+                taken[offset] = self.waiting.pop()[1]
+            elif any(value is waiting for waiting, _ in self.waiting):
+                self.flush()
+        return [taken[i] if i in taken else self.use(node.inputs[i]) for i in chosen]
+
+    def settled_operands(self, node: Node) -> list[ast.expr]:
+        """The inputs where they are not evaluated in their order: variables and constants."""
+        self.flush()
+        return [self.use(value) for value in node.inputs]
+
+    def nodes(self, nodes: Sequence[Node]) -> None:
+        from .control import translate_control
+
+        position = 0
+        while position < len(nodes):
+            node = nodes[position]
+            if node.kind == "prim::Enter" or (node in self.live_nodes and node.kind != CONSTANT):
+                position = translate_control(self, nodes, position)
+            position += 1
+
+    def simple(self, node: Node) -> None:
+        """A node without blocks of its own."""
+        is_reordered = _is_out_of_order(node)
+        arguments = self.settled_operands(node) if is_reordered else self.operands(node)
+        if node.schema is not None and node.schema.full_name in STATEMENTS:
+            self._statement(node, STATEMENTS[node.schema.full_name], arguments)
+            return
+        self.finish(node, self.expression(node, arguments), arguments)
+
+    def finish(self, node: Node, shown: ast.expr, arguments: Sequence[ast.expr]) -> None:
+        """Keep the expression of a node for its user, or give its results variables."""
+        live = [output for output in node.outputs if self.is_live(output)]
+        if not live:
+            if not isinstance(shown, ast.Name | ast.Constant):
+                self.emit(syntax.expression_statement(shown), node)
+            return
+        if len(node.outputs) > 1:
+            self.unpack(node, shown)
+            return
+        if all(shown is not argument for argument in arguments):
+            depth = 1 + max((getattr(argument, _DEPTH, 0) for argument in arguments), default=0)
+            setattr(shown, _DEPTH, depth)
+        if self.movable(node) and all(map(self._is_at_hand, node.inputs, arguments)):
+            self.known[node.output] = shown
+        else:
+            self.keep(node.output, shown)
+
+    def keep(self, value: Value, shown: ast.expr) -> None:
+        """Let an expression wait for the user of its value, or assign it."""
+        if self._waits(value) and getattr(shown, _DEPTH, 0) <= _DEEPEST:
+            self.waiting.append((value, shown))
+        else:
+            self.flush()
+            self._assign(value, shown)
+
+    def _is_at_hand(self, value: Value, shown: ast.expr) -> bool:
+        return value.node.is_constant or self.known.get(value) is shown
+
+    def _waits(self, value: Value) -> bool:
+        """Whether the only use of a value can take its expression."""
+        uses = self.uses_of(value)
+        if len(uses) != 1:
+            return False
+        user, offset = uses[0]
+        if user.kind in _CAPTURING or (user.kind == "prim::Loop" and offset >= _FIRST_CARRIED):
+            return False
+        if user is not self.block.return_node and user not in self.block.nodes:
+            return False
+        return value.name is None or self.is_attribute_name(value)
+
+    def is_attribute_name(self, value: Value) -> bool:
+        """Whether the name of a value is only that of the attribute it was read from."""
+        node = value.node
+        return node.kind == "prim::GetAttr" and (value.name or "").rstrip("0123456789") in (
+            node.name, node.name.rstrip("0123456789")
+        )  # fmt: skip
+
+    def unpack(self, node: Node, shown: ast.expr) -> None:
+        self.flush()
+        names: list[str] = []
+        for output in node.outputs:
+            names.append(self.define(output, besides=names) if self.is_live(output) else "_")
+        self.emit(syntax.assign(names, shown, unpack=True), node)
+
+    def _statement(self, node: Node, form: str, arguments: Sequence[ast.expr]) -> None:
+        if form == "extend":
+            self._extend(node, arguments)
+            return
+        place = ast.Subscript(arguments[0], arguments[1], ast.Store())
+        if form == "set":
+            self.emit(ast.Assign([place], arguments[2], lineno=0), node)
+        else:
+            self.emit(ast.Delete([ast.Subscript(arguments[0], arguments[1], ast.Del())]), node)
+        self._alias(node, arguments[0])
+
+    def nested(self, name: str, subgraph: Block) -> ast.stmt:
+        """The body of a forked call, as a function of what it takes from outside."""
+        from .control import finish_function
+
+        inner = Translation(self.function, subgraph, self.program, self.references, self.comments)
+        names = [inner.variables.parameter(p, p.name or "value") for p in subgraph.params]
+        for param, shown in zip(subgraph.params, names, strict=True):
+            inner.hold(shown, param)
+        finish_function(inner, subgraph)
+        self.variables.used |= inner.variables.used
+        arguments = [ast.arg(shown) for shown in names]
+        return function_definition(name, arguments, [], inner.statements, None)
+
+    def _extend(self, node: Node, arguments: Sequence[ast.expr]) -> None:
+        extend = syntax.call(syntax.attribute(arguments[0], "extend"), [arguments[1]])
+        self.emit(syntax.expression_statement(extend), node)
+        self._alias(node, arguments[0])
+
+    def _alias(self, node: Node, changed: ast.expr) -> None:
+        """The result of an operator that gives its first operand back."""
+        for output in node.outputs:
+            if self.is_live(output):
+                self._assign(output, changed)
+
+    @contextmanager
+    def inside(self, block: Block) -> Iterator[list[ast.stmt]]:
+        """Statements written inside go to the list that this gives."""
+        outer = self.statements, self.waiting, self.block
+        self.statements, self.waiting, self.block = [], [], block
+        with self.comments.nested():
+            yield self.statements
+        self.statements, self.waiting, self.block = outer
+
+
+def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
+    values = [*graph.params, *(output for node in nodes for output in node.outputs)]
+    values += [param for node in nodes for block in node.blocks for param in block.params]
+    return (value.name for value in values if value.name is not None)
+
+
+def _computes_widely(node: Node) -> bool:
+    """Whether a node computes with ints beyond 32 bits, where sums and products may wrap."""
+    if node.schema is None:
+        return False
+    if node.schema.full_name == "aten::__lshift__.int":
+        return True
+    return node.schema.full_name in WRAPPING and any(
+        value.node.is_constant and abs(value.node.attributes["value"]) >= _WIDE
+        for value in node.inputs
+    )
+
+
+def _is_out_of_order(node: Node) -> bool:
+    """Whether the Python form evaluates its operands in another order."""
+    if node.schema is None:
+        return False
+    if node.schema.full_name in STATEMENTS:
+        return True
+    form = FORMS.get(node.schema.full_name)
+    if form is None:
+        return False
+    numbers = syntax.parameters(form)
+    return numbers != sorted(numbers)
+
+
+def _takes_dtype(user: Node, offset: int) -> bool:
+    if user.schema is None or "upgrader" in user.attributes:
+        return False
+    if user.schema.full_name in ("aten::eq.int", "aten::ne.int"):
+        return True
+    if find_native(user.schema) is not None:
+        return False
+    return enum_names(user.schema.full_name).get(offset) == "ScalarType"
+
+
+def function_definition(
+    name: str,
+    arguments: list[ast.arg],
+    defaults: list[ast.expr],
+    body: list[ast.stmt],
+    returns: ast.expr | None,
+) -> ast.FunctionDef:
+    given = ast.arguments([], arguments, None, [], [], None, defaults)
+    made = ast.FunctionDef(name, given, body or [ast.Pass()], [], returns)
+    made.lineno = 0
+    return without_type_parameters(made)
+
+
+def without_type_parameters(made: _D) -> _D:
+    """Python 3.12 and later want to be told that a definition has none."""
+    if "type_params" in made._fields:
+        setattr(made, "type_params", [])  # noqa: B010  # a field that older Pythons lack
+    return made

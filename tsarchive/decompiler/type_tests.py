@@ -1,0 +1,98 @@
+"""``isinstance`` of TorchScript as a Python condition."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tsarchive.errors import UnsupportedError
+from tsarchive.printer.subtyping import flat_members
+from tsarchive.printer.types import (
+    ANY_LIST,
+    ANY_TUPLE,
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    GENERATOR,
+    INT,
+    NONE,
+    STRING,
+    TENSOR,
+    ClassType,
+    DictType,
+    EnumType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+    annotation,
+)
+
+from . import syntax
+
+if TYPE_CHECKING:
+    from .expressions import Expressions
+
+__all__ = ["type_test"]
+
+_BUILTIN: dict[Type, str] = {
+    BOOL: "bool", FLOAT: "float", COMPLEX: "complex", STRING: "str", ANY_LIST: "list",
+    ANY_TUPLE: "tuple",
+}  # fmt: skip
+_TORCH: dict[Type, str] = {TENSOR: "Tensor", DEVICE: "device", GENERATOR: "Generator"}
+
+
+def type_test(
+    expressions: Expressions, subject: ast.expr, types: Sequence[Type], static: Type
+) -> ast.expr:
+    """Whether the value of ``subject``, whose static type is ``static``, is of one of ``types``."""
+    flat: dict[Type, None] = {}
+    for type_ in types:
+        flat.update(dict.fromkeys(flat_members(type_) or (type_,)))
+    if len(flat) > 1 and not syntax.is_atom(subject):
+        raise UnsupportedError("isinstance of a computed value and several types")
+    tests = [_test(expressions, subject, type_, static) for type_ in flat]
+    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)
+
+
+def _test(expressions: Expressions, subject: ast.expr, type_: Type, static: Type) -> ast.expr:
+    references = expressions.references
+    if type_ == NONE:
+        return ast.Compare(subject, [ast.Is()], [syntax.literal(None)])
+    if type_ == INT:  # a bool is an int in Python only
+        kind = syntax.call(references.builtin("type"), [subject])
+        return ast.Compare(kind, [ast.Is()], [references.builtin("int")])
+    return syntax.call(
+        references.builtin("isinstance"), [subject, _class(expressions, type_, static)]
+    )
+
+
+def _class(expressions: Expressions, type_: Type, static: Type) -> ast.expr:
+    references = expressions.references
+    if type_ in _BUILTIN:
+        return references.builtin(_BUILTIN[type_])
+    if type_ in _TORCH:
+        return syntax.attribute(references.module("torch"), _TORCH[type_])
+    match type_:
+        case ClassType(is_native=False) | EnumType() | TupleType(qualified_name=str()):
+            return expressions.program.class_(type_, references)
+        case ListType() if _only_one(type_, static):
+            return references.builtin("list")
+        case DictType() if _only_one(type_, static):
+            return references.builtin("dict")
+        case TupleType() if _only_one(type_, static):
+            return references.builtin("tuple")
+    raise UnsupportedError(
+        f"isinstance(..., {annotation(type_)}) needs element types, which Python's containers lack"
+    )
+
+
+def _only_one(type_: Type, static: Type) -> bool:
+    """Whether the static type leaves one container of this kind, and that one is asked for."""
+    if not isinstance(static, UnionType | OptionalType | type(type_)):
+        return False
+    members = flat_members(static) or (static,)
+    return [member for member in members if isinstance(member, type(type_))] == [type_]

@@ -1,0 +1,138 @@
+"""The tensors of a package: a safetensors file, and a second one for what that cannot hold."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tsarchive.errors import UnsupportedError
+from tsarchive.torchscript.tensors import storage_bytes
+
+__all__ = ["TensorFile"]
+
+_DTYPES: Mapping[torch.dtype, str] = {
+    torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16",
+    torch.int32: "I32", torch.int64: "I64", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.float32: "F32", torch.float64: "F64", torch.complex64: "C64",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class TensorFile:
+    """Collects tensors by name.
+
+    state: the names that are in the state dict; modules: paths that hold the module of another
+    path; training: the paths of modules in training mode.
+    """
+
+    state: list[str] = field(default_factory=list)
+    modules: dict[str, str] = field(default_factory=dict)
+    training: list[str] = field(default_factory=list)
+    _tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def add(self, name: str, tensor: torch.Tensor) -> str:
+        """Note a tensor; the name it got, which is another one where the name is taken."""
+        if tensor.is_meta or tensor.is_nested:
+            raise UnsupportedError(f"the tensor {name!r} has no data of its own")
+        found, number = name, 1
+        while found in self._tensors and self._tensors[found] is not tensor:
+            found = f"{name}~{number}"
+            number += 1
+        self._tensors[found] = tensor
+        return found
+
+    def written(self) -> dict[str, bytes]:
+        """The files by name."""
+        plain, others, facts = self._sorted()
+        facts |= {
+            "grad": [name for name, tensor in self._tensors.items() if tensor.requires_grad],
+            "modules": self.modules,
+            "others": bool(others),
+            "state": self.state,
+            "training": self.training,
+        }
+        files = {"weights.safetensors": safetensors(plain, {"package": json.dumps(facts)})}
+        if others:
+            files["weights.pt"] = _saved(others)
+        return files
+
+    def _sorted(
+        self,
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], dict[str, Any]]:
+        """Tensors for the first file and the second one, and what shares memory."""
+        first_names: dict[int, str] = {}
+        same: dict[str, str] = {}
+        groups: dict[int, list[str]] = {}
+        others: dict[str, torch.Tensor] = {}
+        for name, tensor in self._tensors.items():
+            first = first_names.setdefault(id(tensor), name)
+            if first != name:
+                same[name] = first
+            elif not _is_plain(tensor):
+                others[name] = tensor.detach()
+            else:
+                groups.setdefault(tensor.untyped_storage()._cdata, []).append(name)
+        plain: dict[str, torch.Tensor] = {}
+        views: dict[str, Any] = {}
+        for names in groups.values():
+            self._group(names, plain, views)
+        return plain, others, {"same": same, "views": views}
+
+    def _group(
+        self, names: list[str], plain: dict[str, torch.Tensor], views: dict[str, Any]
+    ) -> None:
+        """The tensors of one storage: as they are, or as views of all of it."""
+        tensors = [self._tensors[name].detach() for name in names]
+        if len(names) == 1 and tensors[0].is_contiguous():
+            plain[names[0]] = tensors[0]
+            return
+        dtypes = {tensor.dtype for tensor in tensors}
+        dtype = tensors[0].dtype if len(dtypes) == 1 else torch.uint8
+        base = f"{names[0]}~storage"
+        flat = torch.frombuffer(bytearray(storage_bytes(tensors[0])), dtype=dtype)
+        plain[base] = flat
+        for name, tensor in zip(names, tensors, strict=True):
+            shown = str(tensor.dtype).removeprefix("torch.")
+            place = [tensor.storage_offset(), list(tensor.shape), list(tensor.stride())]
+            views[name] = [base, shown, *place]
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    is_flagged = tensor.is_conj() or tensor.is_neg()
+    return tensor.layout == torch.strided and tensor.dtype in _DTYPES and not is_flagged
+
+
+def safetensors(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> bytes:
+    """The bytes of a safetensors file: length of the header, header, data, wide elements first."""
+    ordered = sorted(tensors.items(), key=lambda pair: -pair[1].element_size())
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    data: list[bytes] = []
+    end = 0
+    for name, tensor in ordered:
+        content = _bytes(tensor)
+        header[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [end, end + len(content)],
+        }
+        data.append(content)
+        end += len(content)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *data])
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    own = tensor.detach().contiguous().clone()
+    return bytes(storage_bytes(own))
+
+
+def _saved(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(dict(tensors), buffer)
+    return buffer.getvalue()
