@@ -1,12 +1,13 @@
-"""How many modules of a collection are saved exactly as torch saves them.
+"""How many modules of a collection are saved exactly as torch saves them, or run the same.
 
-    python benchmarks/fidelity.py [--first MODULE] [--json FILE] [--seconds 60] MODULES...
+    python benchmarks/fidelity.py [--run] [--first MODULE] [--json FILE] [--seconds 60] MODULES...
 
 Each of MODULES is importable: a package (all modules below it are searched) or a module. Prints,
 for each row of the format's records, how many modules obey it, and the first difference of each
 module that does not. `--first` names a module to import before them, one that defines missing
-operators, say. The modules run in a process of their own, which is started anew after a
-crash or a module that takes more than the given time.
+operators, say. With `--run`, archives that torch saves are run by both sides. The modules run in
+a process of their own, which is started anew after a crash or a module that takes more than the
+given time.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any, TextIO
 
+import fidelity_rows
+import running_rows
 from fidelity_modules import Unimportable, subjects
-from fidelity_rows import ALL_ROWS, compare
 
 Result = dict[str, Any]
 RESTART_AFTER = 300  # torch keeps every compiled class for the life of the process
@@ -52,7 +55,7 @@ def work(collection: str, options: argparse.Namespace) -> None:
         if module is not None:
             out.write(json.dumps({"number": number, "name": name, "built": True}) + "\n")
             signal.alarm(seconds)
-            result = judged(module)
+            result = judged(module, rows_of(options))
         signal.alarm(0)
         out.write(json.dumps({"number": number, "name": name, **result}) + "\n")
         if number - skip + 1 == RESTART_AFTER:
@@ -82,9 +85,14 @@ def built(build: Any) -> tuple[Any, Result]:
         return None, {"status": "not TorchScript", "reason": f"{type(error).__name__}: {error}"}
 
 
-def judged(module: Any) -> Result:
+def rows_of(options: argparse.Namespace) -> ModuleType:
+    """The module that compares: its ``compare`` and the names of its rows."""
+    return running_rows if options.run else fidelity_rows
+
+
+def judged(module: Any, rows: ModuleType) -> Result:
     try:
-        found = compare(module)
+        found = rows.compare(module)
     except TimeoutError:
         return {"status": "too slow"}
     except Exception as error:
@@ -124,7 +132,7 @@ def results(collection: str, options: argparse.Namespace) -> Iterator[Result]:
 
 
 def worker_messages(collection: str, skip: int, options: argparse.Namespace) -> Iterator[Result]:
-    command = [sys.executable, __file__, "--worker", str(skip)]
+    command = [sys.executable, __file__, "--worker", str(skip), *["--run"] * options.run]
     command += ["--seconds", str(options.seconds), "--first", options.first, collection]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
@@ -144,10 +152,10 @@ def lines(stream: TextIO, patience: int) -> Iterator[str]:
         yield line
 
 
-def table(found: list[Result]) -> str:
+def table(found: list[Result], rows: ModuleType) -> str:
     compared = [result for result in found if "rows" in result]
-    text = ["| record | modules that obey |", "|---|---|"]
-    for row in ALL_ROWS:
+    text = ["| row | modules that obey |", "|---|---|"]
+    for row in rows.ALL_ROWS:
         obey = sum(row not in result["rows"] for result in compared)
         text.append(f"| {row} | {obey} of {len(compared)} |")
     states = Counter(result["status"] for result in found)
@@ -166,6 +174,7 @@ def complaints(result: Result) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("modules", nargs="+", metavar="MODULES")
+    parser.add_argument("--run", action="store_true", help="compare what the modules compute")
     parser.add_argument("--first", default="", metavar="MODULE", help="import this module first")
     parser.add_argument("--json", metavar="FILE", help="write every result, one a line")
     parser.add_argument("--seconds", type=int, default=60, help="time for one module")
@@ -185,7 +194,7 @@ def main() -> None:
                 log.flush()
             for text in complaints(result):
                 print(text)
-    print(f"\n{table(found)}\n\n{time.monotonic() - started:.0f} s")
+    print(f"\n{table(found, rows_of(options))}\n\n{time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":
