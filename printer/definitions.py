@@ -220,16 +220,21 @@ def _no_body(named: NamedType) -> SaveError:
 
 
 def _check_order(function: Function) -> None:
-    """A `*` would not help: calls are written without the names of parameters."""
+    """A `*` would not help: calls are written without the names of parameters.
+
+    torch reads lists without a default anywhere: it wrote them so where the default was a number
+    that stood for a list of equal ones.
+    """
     has_default = False
     for argument in function.schema.arguments:
-        if has_default and not argument.has_default:
+        if argument.has_default:
+            has_default = True
+        elif has_default and not isinstance(argument.type, ListType):
             raise SaveError(
                 f"the keyword-only parameter {argument.name!r} of {function.name!r} stands behind "
                 "one with a default, which torch.jit does not read back",
                 hint="Put parameters without a default first, or give none of them a default",
             )
-        has_default = argument.has_default
 
 
 def enum_value_text(value: float | str) -> str:

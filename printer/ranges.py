@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+# A line of a Python stack: what is recorded for nodes of traced graphs.
+_STACK_FRAME = re.compile(r"(\S.*)\((\d+)\): \S+$")
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -23,6 +27,35 @@ class Range:
     source: Source
     begin: int
     end: int
+
+    @property
+    def location(self) -> Location | None:
+        """The line on which the range begins; None for the place of nothing."""
+        source = self.source
+        if not source.text:
+            return None
+        before = source.text.encode("utf-8", "surrogateescape")[: self.begin].count(b"\n")
+        text = source.text.split("\n")[before]
+        stack = _STACK_FRAME.match(text)
+        if stack is not None:
+            return Location(stack[1], int(stack[2]), "")
+        return Location(source.filename or "", source.first_line + before, text.strip())
+
+
+class Location(NamedTuple):
+    """A line of user source: the file as it was named when the code was compiled ("" where that
+    is not known), the 1-based number, and the text without indentation.
+
+    Of traced code only the Python stack was recorded: the text is "".
+    """
+
+    filename: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        where = f"{self.filename or '<unknown>'}:{self.line}"
+        return f"{where}: {self.text}" if self.text else where
 
 
 class TaggedRange(NamedTuple):

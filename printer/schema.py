@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tsarchive.errors import FormatError
 
+from .parsing import parse_expression
 from .types import (
     ANY,
     ANY_CLASS,
@@ -281,7 +282,7 @@ class _Parser:
         if token.lstrip("+-") in ("inf", "nan"):
             return float(token)
         try:
-            return ast.literal_eval(token)
+            return ast.literal_eval(parse_expression(token))
         except (ValueError, SyntaxError):
             raise self.fail("a default value") from None
 

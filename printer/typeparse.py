@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tsarchive.errors import SourceError
 
+from .parsing import parse_expression
 from .subtyping import union_of
 from .types import (
     ANY,
@@ -74,7 +75,7 @@ def parse_type(text: str, resolve: Resolve) -> Type:
     if _QUALIFIED.fullmatch(text):
         return _named(text, resolve)
     try:
-        expression = ast.parse(text, mode="eval").body
+        expression = parse_expression(text).body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise SourceError(f"{text!r} is not a type annotation") from error
     return type_of_expression(expression, resolve)

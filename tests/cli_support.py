@@ -13,7 +13,9 @@ from conftest import ARCHIVES
 from tsarchive.cli import main
 from tsarchive.container import NewRecord, write_container
 
-ERROR_KEYS = {"type", "message", "record", "line", "offset", "limit", "hint", "file"}
+ERROR_KEYS = {
+    "type", "message", "record", "line", "offset", "limit", "code", "origin", "hint", "file",
+}  # fmt: skip
 SEQUENTIAL = str(ARCHIVES / "sequential.pt")
 
 

@@ -209,40 +209,40 @@ REWRITTEN = {
 }
 
 
+def call_order(block: Block) -> list[str]:
+    """The overloads that a graph calls, in the order of its nodes."""
+    kinds = [
+        node.schema.full_name if node.schema is not None else node.kind
+        for node in walk(block)
+        if node.schema is not None or node.kind in CALLS
+    ]
+    return [REWRITTEN.get(kind, kind) for kind in kinds if kind not in STRUCTURE]
+
+
+def torch_call_order(graph) -> list[str]:
+    """The same of a graph that torch made."""
+    kinds = [
+        node.schema().partition("(")[0] if node.schema() != "(no schema)" else node.kind()
+        for node in _torch_nodes(graph)
+        if node.schema() != "(no schema)" or node.kind() in CALLS
+    ]
+    return [REWRITTEN.get(kind, kind) for kind in kinds if kind not in STRUCTURE]
+
+
+def _torch_nodes(block) -> Iterator[Any]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _torch_nodes(inner)
+        if node.hasAttribute("Subgraph"):
+            yield from _torch_nodes(node.g("Subgraph"))
+
+
 def calls_of(block: Block) -> Counter:
     """The overloads that a graph calls, how often each."""
-    found: Counter = Counter()
-    for node in walk(block):
-        if node.schema is not None:
-            found[REWRITTEN.get(node.schema.full_name, node.schema.full_name)] += 1
-        elif node.kind in CALLS:
-            found[node.kind] += 1
-    return without_structure(found)
+    return Counter(call_order(block))
 
 
 def torch_calls_of(graph) -> Counter:
     """The same of a graph that torch made."""
-    found: Counter = Counter()
-    _count(graph, found)
-    for kind, new in REWRITTEN.items():
-        found[new] += found.pop(kind, 0)
-    return without_structure(found)
-
-
-def _count(block, found: Counter) -> None:
-    for node in block.nodes():
-        schema = node.schema()
-        if schema != "(no schema)":
-            found[schema.partition("(")[0]] += 1
-        elif node.kind() in CALLS:
-            found[node.kind()] += 1
-        for inner in node.blocks():
-            _count(inner, found)
-        if node.hasAttribute("Subgraph"):
-            _count(node.g("Subgraph"), found)
-
-
-def without_structure(found: Counter) -> Counter:
-    return Counter(
-        {kind: count for kind, count in found.items() if kind not in STRUCTURE and count}
-    )
+    return Counter(torch_call_order(graph))

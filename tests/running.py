@@ -101,10 +101,13 @@ class _Template(torch.nn.Module):
         return x + self.buffer + self.weight + self.items[0] + self.number
 
 
-def hand_written(methods: str) -> bytes:
-    """An archive of a module with these methods; torch.jit.script would tidy their code first."""
+def hand_written(methods: str, module: Any = None) -> bytes:
+    """An archive of a module with these methods; torch.jit.script would tidy their code first.
+
+    ``module`` is a scripted module that gives the data.
+    """
     saved = io.BytesIO()
-    torch.jit.save(torch.jit.script(_Template()), saved)
+    torch.jit.save(module or torch.jit.script(_Template()), saved)
     written = io.BytesIO()
     with zipfile.ZipFile(saved) as template, zipfile.ZipFile(written, "w") as archive:
         for name in template.namelist():

@@ -29,11 +29,26 @@ MAY_IMPORT = {
         "tsarchive.pickler", "tsarchive.printer", "tsarchive.container", "tsarchive.kinds",
         "tsarchive.run",
     },
-    "tsarchive.archive": {
-        "tsarchive.container", "tsarchive.kinds", "tsarchive.pickler", "tsarchive.printer",
+    "tsarchive.legacy": {
+        "tsarchive.pickler", "tsarchive.printer", "tsarchive.container", "tsarchive.run",
         "tsarchive.torchscript",
     },
-    "tsarchive.loading": {"tsarchive.container", "tsarchive.run", "tsarchive.torchscript"},
+    "tsarchive.needs": {"tsarchive.torchscript"},
+    "tsarchive.lacking": {"tsarchive.archive", "tsarchive.run", "tsarchive.torchscript"},
+    "tsarchive.archive": {
+        "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.needs",
+        "tsarchive.pickler", "tsarchive.printer", "tsarchive.torchscript",
+    },
+    "tsarchive.reviving": {
+        "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",
+        "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
+    },
+    "tsarchive.loading": {"tsarchive.container", "tsarchive.reviving", "tsarchive.run"},
+    "tsarchive.exporting": {"tsarchive.loading", "tsarchive.run"},
+    "tsarchive.decompiler": {
+        "tsarchive.container", "tsarchive.kinds", "tsarchive.pickler", "tsarchive.printer",
+        "tsarchive.reviving", "tsarchive.run", "tsarchive.torchscript",
+    },
     "tsarchive.saving": {
         "tsarchive.container", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
     },
@@ -51,7 +66,12 @@ WITHOUT_TORCH = (
     "tsarchive.container", "tsarchive.pickler", "tsarchive.printer",
     "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection",
     "tsarchive.torchscript.storages",
-    "tsarchive.torchscript.frontend",
+    "tsarchive.torchscript.frontend", "tsarchive.torchscript.looking",
+    "tsarchive.legacy.classes", "tsarchive.legacy.fields", "tsarchive.legacy.looking",
+    "tsarchive.legacy.model", "tsarchive.legacy.values",
+    "tsarchive.needs", "tsarchive.torchscript.devices", "tsarchive.torchscript.device_places",
+    "tsarchive.torchscript.device_strings", "tsarchive.torchscript.edits",
+    "tsarchive.torchscript.pickled", "tsarchive.torchscript.program_text",
 )  # fmt: skip
 
 

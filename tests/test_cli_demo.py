@@ -30,6 +30,7 @@ def request(folder, file=SEQUENTIAL, shape=(2, 3)) -> Request:
         outputs=str(folder / "outputs.pt"),
         first_save=str(folder / "first.pt"),
         second_save=str(folder / "second.pt"),
+        imports=(),
     )
 
 

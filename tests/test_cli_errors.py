@@ -159,10 +159,11 @@ def test_a_defect_is_reported_as_one(monkeypatch):
     assert document("tree", SEQUENTIAL, code=3)["error"]["type"] == "ZeroDivisionError"
 
 
-def test_traceback_on_request(monkeypatch, tmp_path):
-    result = process(
-        "-m", "tsarchive", "--traceback", "info", tmp_path / "nothing.pt", cwd=tmp_path
-    )
+@pytest.mark.parametrize(
+    "args", [["--traceback", "info"], ["info", "--traceback"]], ids=["before", "after"]
+)
+def test_traceback_on_request(args, tmp_path):
+    result = process("-m", "tsarchive", *args, tmp_path / "nothing.pt", cwd=tmp_path)
     assert result.returncode == 1
     assert "Traceback" in result.stderr
 

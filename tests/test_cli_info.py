@@ -6,10 +6,9 @@ import zipfile
 
 import pytest
 import torch
-from cli_support import SEQUENTIAL, document, run, write_archive
+from cli_support import SEQUENTIAL, document, error, process, run, write_archive
 from conftest import ARCHIVES
 
-from tsarchive.cli.operators import native_classes_in, operators_in
 from tsarchive.cli.records import GROUPS, group_of
 
 KEYS = {
@@ -18,7 +17,7 @@ KEYS = {
 }  # fmt: skip
 PROGRAM_KEYS = {
     "main_class", "has_traced_inputs", "modules", "classes", "methods", "functions",
-    "native_classes", "operators",
+    "signatures", "native_classes", "operators", "needs",
 }  # fmt: skip
 TENSOR_KEYS = {"count", "parameters", "parameter_elements", "bytes", "dtypes", "devices"}
 
@@ -36,6 +35,8 @@ def test_every_fact_of_a_small_archive():
     assert (program["modules"], program["classes"]) == (5, 5)
     assert program["operators"]["aten::linear"] == 2
     assert program["native_classes"] == []
+    assert program["signatures"] == ["forward(x: Tensor) -> Tensor"]
+    assert program["needs"] == {}
     assert program["has_traced_inputs"] is False
     assert (tensors["count"], tensors["parameters"], tensors["bytes"]) == (4, 4, 104)
     assert tensors["parameter_elements"] == 26
@@ -93,36 +94,105 @@ def test_an_archive_without_version(tmp_path):
 
 def test_text_holds_the_same_figures():
     shown = run("info", SEQUENTIAL).stdout
-    for text in ("sequential.pt", "5 modules of 5 classes", "26 elements", "aten::linear 2"):
+    for text in (
+        "sequential.pt", "5 modules of 5 classes", "26 elements", "aten::linear 2",
+        "nothing beyond torch", "forward(x: Tensor) -> Tensor",
+    ):  # fmt: skip
         assert text in shown
 
 
+@pytest.mark.parametrize("command", [["info"], ["tree"], ["tensors"], ["code", "--list"]])
+def test_lines_in_a_pipe_are_not_padded(command):
+    lines = run(*command, SEQUENTIAL).stdout.split("\n")
+    assert len(lines) > 3
+    assert [line for line in lines if line.endswith(" ")] == []
+
+
+# What a file needs
+
+LIBRARY = """
+import torch
+library = torch.library.Library("{space}", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+"""
+MODULE = """
+import torch, {space}
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.{space}.twice(x)
+torch.jit.save(torch.jit.script(Net()), "net.pt")
+"""
+
+
+@pytest.fixture(scope="module")
+def needy(tmp_path_factory):
+    """A folder with a library and an archive that needs it; this process knows neither."""
+    folder = tmp_path_factory.mktemp("needy")
+    (folder / "doubling.py").write_text(LIBRARY.format(space="doubling"))
+    (folder / "make.py").write_text(MODULE.format(space="doubling"))
+    made = process("-W", "ignore", "make.py", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def test_what_a_file_needs_is_told_without_torch(needy):
+    needs = document("info", needy / "net.pt")["program"]["needs"]
+    assert list(needs) == ["doubling::twice"]
+    assert "import that library" in needs["doubling::twice"]
+    shown = run("info", needy / "net.pt").stdout
+    assert "doubling::twice" in shown
+    assert needs["doubling::twice"] in shown
+
+
+def test_what_this_process_lacks_is_a_finding(needy):
+    found = document("info", needy / "net.pt", "--check", code=1)
+    assert found["missing"]["operators"] == ["doubling::twice"]
+    assert found["missing"]["classes"] == []
+    assert found["missing"]["hints"] == found["program"]["needs"]
+    assert run("info", needy / "net.pt", "--check").exit_code == 1
+    assert document("info", SEQUENTIAL, "--check")["missing"] == {
+        "operators": [], "classes": [], "hints": {}
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("code", "expected"),
+    ("command", "code"),
     [
-        ("_0 = torch.add(x, y)", ["aten::add"]),
-        ("torch.add(torch.mul(a, b), c)", ["aten::add", "aten::mul"]),
-        ("ops.prim.NumToTensor(1)", ["prim::NumToTensor"]),
-        ("ops.torchvision.nms(a, b, 0.5)", ["torchvision::nms"]),
-        ("torch.autograd.grad([a], [b])", ["aten::grad"]),
-        ('x = "torch.add(1)"', []),
-        ('x = "a\\"torch.add(1)"', []),
-        ("x = 'torch.add(1)'; torch.sub(a)", ["aten::sub"]),
-        ("__torch__.torch.nn.functional.relu(x, )", []),
-        ("self.torch.add(x)", []),
-        ("mytorch.add(x)", []),
-        ("torch.float32", []),
+        (["info", "net.pt", "--check"], 1),
+        (["run", "net.pt", "--random", "2x3"], 2),
+        # It says that the code cannot be compared, which is no jitter.
+        (["jitter", "net.pt"], 0),
+        (["demo", "net.pt", "--random", "2x3"], 2),
     ],
+    ids=["info", "run", "jitter", "demo"],
 )
-def test_operators_in_text(code, expected):
-    assert list(operators_in(code)) == expected
-
-
-def test_native_classes_in_text():
-    code = (
-        "p : __torch__.torch.classes.quantized.Conv2dPackedParamsBase\n  x : __torch__.torch.nn.X"
+def test_a_library_is_imported_first(needy, command, code):
+    env = {"PYTHONPATH": str(needy)}
+    without = process("-m", "tsarchive", *command, cwd=needy, env=env)
+    assert without.returncode == code
+    assert "operator doubling::twice" in without.stdout + without.stderr or "missing" in (
+        without.stdout
     )
-    assert native_classes_in(code) == {"__torch__.torch.classes.quantized.Conv2dPackedParamsBase"}
+    done = process("-m", "tsarchive", *command, "--import", "doubling", cwd=needy, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "operator doubling::twice" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["info", "run", "jitter", "demo"])
+def test_a_library_that_cannot_be_imported(command):
+    found = error(command, SEQUENTIAL, "--import", "no_such_module")
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in found["message"]
+
+
+def test_a_shared_library_that_is_not_there(tmp_path):
+    found = error("info", SEQUENTIAL, "--import", tmp_path / "lib.so")
+    assert "OSError" in found["message"]
+
+
+def test_a_file_that_is_no_torchscript_needs_nothing_that_is_known(tmp_path):
+    path = write_archive(tmp_path / "a.zip", {"notes.txt": b"hello"})
+    assert error("info", path, "--check")["type"] == "MissingRecordError"
 
 
 @pytest.mark.parametrize(

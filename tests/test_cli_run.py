@@ -114,8 +114,9 @@ def test_outputs_that_a_file_cannot_hold(name, out, message, tmp_path):
 
 def test_what_the_model_raises_is_an_error_of_the_model():
     found = error("run", ARCHIVES / "raise_message.pt", "--arg", "-1")
-    assert found["type"]
-    assert found["message"]
+    assert found["type"] == "ModelError"
+    assert found["message"].startswith("the model raised ")
+    assert "raise " in found["origin"]
 
 
 def test_what_the_model_prints_is_not_part_of_the_document(tmp_path):

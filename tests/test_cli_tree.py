@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cli_support import SEQUENTIAL, document, run
+from cli_support import SEQUENTIAL, document, run, write_archive
 from conftest import ARCHIVES
+
+from tsarchive.pickler import Global, Object, dumps
 
 KEYS = {
     "name", "class", "methods", "parameters", "bytes", "total_parameters", "total_bytes", "children"
@@ -49,6 +51,33 @@ def test_text_has_one_line_per_module():
     assert [line.split()[-1] for line in lines[2:]] == ["forward"] * 3
     assert "16 parameters, 64 bytes" in lines[2]
     assert len(run("tree", SEQUENTIAL, "--depth", 1).stdout.splitlines()) == 2
+
+
+def test_signatures_on_request():
+    signature = "forward(input: Tensor) -> Tensor"
+    lines = run("tree", SEQUENTIAL, "--signatures").stdout.splitlines()
+    assert [line.endswith(signature) for line in lines[2:]] == [True] * 3
+    root = document("tree", SEQUENTIAL, "--signatures")["root"]
+    assert root["methods"] == ["forward(x: Tensor) -> Tensor"]
+    assert root["children"][0]["children"][0]["methods"] == [signature]
+
+
+def test_a_method_that_does_not_say_what_it_gives(tmp_path):
+    """Its result is that of an operator, and operators are known to torch."""
+    records = {
+        "data.pkl": dumps(Object(Global("__torch__", "Net"), {})),
+        "code/__torch__.py": b"class Net(Module):\n"
+        b"  def a(self: __torch__.Net, x: Tensor, y: int=2, z: List[int]=[1]):\n"
+        b"    return torch.add(x, y)\n"
+        b"  def b(self: __torch__.Net, x: Tensor, y: int=2, z: List[int]=[1]):\n"
+        b"    return y\n",
+        "constants.pkl": dumps(()),
+        "version": b"3",
+    }
+    path = write_archive(tmp_path / "a.pt", records)
+    assert document("info", path)["program"]["signatures"] == [
+        "a(...)", "b(x: Tensor, y: int=2, z: List[int]=...) -> int"
+    ]  # fmt: skip
 
 
 def test_a_shared_module_appears_in_both_places():

@@ -13,7 +13,7 @@ import zlib
 import pytest
 
 from tsarchive.container import Container, NewRecord, write_container
-from tsarchive.errors import ArchiveError, FormatError, MissingRecordError
+from tsarchive.errors import ArchiveError, CallError, FormatError, MissingRecordError
 
 TEXT = b"def forward(self) -> int:\n  return 1\n" * 20
 DATA = {"data/0": bytes(range(256)), "data/1": b"", "code/a.py": TEXT, "version": b"3\n"}
@@ -256,3 +256,17 @@ def test_opening_touches_no_local_header(path):
             assert caught.value.record == name
             with pytest.raises(FormatError):
                 _ = record.offset
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        (None, "NoneType"),
+        (b"PK", "bytes"),
+        (3, "int"),
+        (io.StringIO("PK"), "a file opened as text"),
+    ],
+)
+def test_what_is_no_file(source, what):
+    with pytest.raises(CallError, match=f"cannot be read from {what}"):
+        Container.open(source)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 from conftest import ARCHIVES, CORPUS
-from frontend_support import OpenedArchive, calls_of, printed, torch_calls_of, walk
+from frontend_support import OpenedArchive, call_order, printed, torch_call_order, walk
 
 from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
 from tsarchive.printer.graph import Block
@@ -38,7 +38,7 @@ def check_overloads(path) -> None:
     assert set(expected) <= set(ours)
     for name, graph in expected.items():
         if not is_upgraded(ours[name].graph):  # torch has put the body of upgraders in place
-            assert calls_of(ours[name].graph) == torch_calls_of(graph), name
+            assert call_order(ours[name].graph) == torch_call_order(graph), name
 
 
 def is_current_form(version: int, text: str) -> bool:

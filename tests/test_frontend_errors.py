@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownClassError, UnknownOperatorError
+from tsarchive.torchscript.frontend.libraries import what_registers
 
 CLASSES = """class C:
   x : int
@@ -189,7 +190,7 @@ RECORDS = [
     ("def C(x: int) -> 3:\n  return 1\n", "is not a type"),
     ("def C(x: int) -> str:\n  return x\n", "int is returned where str is declared"),
     ("def C(x: int) -> str:\n  pass\n", "NoneType is returned where str"),
-    ("def C(x: int):\n  return __torch__.C(x, )\n", "nested too deeply"),
+    ("def C(x: int):\n  return __torch__.C(x, )\n", "C is called recursively"),
     ("def C(x: int) -> int:\nreturn x\n", "does not parse|only"),
     ("def C(x: int) -> int:\n  return (x\n", "does not parse"),
     ("def C(x: int) -> int:\n  return \0\n", "does not parse|not text"),
@@ -269,8 +270,28 @@ def test_unknown_operators_say_what_to_do():
     with pytest.raises(UnknownOperatorError) as caught:
         everything("def f(x):\n  return ops.torchvision.nms(x, x, 0.5)\n")
     assert "torchvision::nms" in caught.value.message
-    assert "Import the library" in caught.value.hint
+    assert "import torchvision" in caught.value.hint
     assert str(caught.value).startswith("code/__torch__.py:2: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("deepmd::border_op", "'import deepmd.pt'"),
+        ("mine::op", "the namespace 'mine'"),
+        ("aten::rfft", "Another version"),
+        ("__torch__.torch.classes.xnnpack.LinearOpContext", "for phones"),
+        ("__torch__.torch.classes.__backends__.demo", "torch.ops.load_library"),
+    ],
+)
+def test_what_is_missing_decides_what_to_do(name, advice):
+    assert advice in what_registers(name)
+
+
+def test_a_missing_class_is_an_error_of_the_record_that_names_it():
+    with pytest.raises(UnknownClassError, match=r"xnnpack\.LinearOpContext is not") as caught:
+        everything("class M(Module):\n  packed : __torch__.torch.classes.xnnpack.LinearOpContext\n")
+    assert caught.value.record == "code/__torch__.py"
 
 
 SOURCES = [

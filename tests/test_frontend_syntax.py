@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from frontend_support import function_of, importer_of, only, reprinted, walk
 
@@ -186,6 +188,38 @@ def test_records_are_read_when_first_needed():
     with pytest.raises(SourceError) as caught:
         importer.find("__torch__.b.broken").function.graph  # noqa: B018
     assert (caught.value.record, caught.value.line) == ("code/__torch__/b.py", 2)
+
+
+def elifs(count: int, last: str) -> str:
+    """A chain of ``elif``, as torch writes it; ``last`` is what the innermost block assigns."""
+    lines = ["def f(n: int) -> int:"]
+    lines += ["  " * depth + f"if torch.eq(n, {depth}):\n" + "  " * (depth + 1) + f"r = {depth}\n"
+              + "  " * depth + "else:" for depth in range(1, count + 1)]  # fmt: skip
+    return "\n".join([*lines, "  " * (count + 1) + f"r = {last}", "  return r", ""])
+
+
+@pytest.mark.parametrize("count", [88, 89, 90, 99, 105])
+def test_blocks_are_read_where_python_refuses_to(count):
+    graph = function_of(elifs(count, "torch.neg(n)")).graph
+    assert [node.kind for node in walk(graph)].count("prim::If") == count
+    assert only(graph, "aten::neg")
+    with pytest.raises(SourceError, match="'nothing' is not defined") as caught:
+        function_of(elifs(count, "nothing")).graph  # noqa: B018
+    assert caught.value.line == 3 * count + 2
+
+
+def test_blocks_side_by_side_are_read_at_any_depth():
+    inner = elifs(104, "n").splitlines()[1:-1]
+    text = "\n".join(["def f(n: int) -> int:", *inner, *inner, "  return r", ""])
+    graph = function_of(text).graph
+    assert [node.kind for node in walk(graph)].count("prim::If") == 208
+
+
+def test_the_bound_of_depth_is_named():
+    with pytest.raises(SourceError, match="nested too deeply") as caught:
+        function_of(elifs(sys.getrecursionlimit() // 4, "n")).graph  # noqa: B018
+    assert caught.value.limit == sys.getrecursionlimit()
+    assert "setrecursionlimit" in str(caught.value)
 
 
 def test_bodies_are_compiled_when_their_graph_is_asked_for():

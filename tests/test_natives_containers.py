@@ -146,6 +146,32 @@ def test_dict_operators(key):
         check_script(key, *call)
 
 
+NAN = math.nan
+WITH_NAN = {NAN: 10, 0.5: 20}
+CALLS_WITH_NAN = {
+    "aten::__contains__.float": (WITH_NAN, NAN),
+    "aten::__getitem__.Dict_float": (WITH_NAN, NAN),
+    "aten::_set_item.float": (WITH_NAN, NAN, 30),
+    "aten::get.float": (WITH_NAN, NAN),
+    "aten::get.default_float": (WITH_NAN, NAN, 7),
+    "aten::setdefault.float": (WITH_NAN, NAN, 7),
+    "aten::pop.Dict_float": (WITH_NAN, NAN),
+    "aten::pop.Dict_default_float": (WITH_NAN, NAN, 7),
+    "aten::Delete.Dict_float": (WITH_NAN, NAN),
+    "aten::update.float": (WITH_NAN, {NAN: 30, 0.5: 40}),
+    "aten::dict.float": ([(NAN, 1), (NAN, 2), (0.5, 3)],),
+    "aten::dict.Dict_float": (WITH_NAN,),
+    "aten::popitem.float": (WITH_NAN,),
+    "aten::_set_item.complex": ({complex(NAN): 10}, complex(NAN), 30),
+    "aten::get.complex": ({complex(NAN): 10}, complex(NAN)),
+}
+
+
+@pytest.mark.parametrize("key", CALLS_WITH_NAN)
+def test_a_key_that_is_nan_is_never_found(key):
+    check_script(key, *CALLS_WITH_NAN[key])
+
+
 TENSORS_TO_SORT = [torch.tensor(2.5), torch.tensor(-1), torch.tensor(2)]
 SORTED_LISTS = {
     "int": [[3, -1, 3, INT_MIN, INT_MAX]],

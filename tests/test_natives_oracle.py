@@ -170,6 +170,8 @@ def same(ours: Any, theirs: Any) -> bool:
     if type(ours) is not type(theirs):
         return False
     if isinstance(ours, float):
+        if math.isnan(ours) and math.isnan(theirs):  # whose other bits are the library's
+            return math.copysign(1, ours) == math.copysign(1, theirs)
         return struct.pack("d", ours) == struct.pack("d", theirs)
     if isinstance(ours, complex):
         return same(ours.real, theirs.real) and same(ours.imag, theirs.imag)

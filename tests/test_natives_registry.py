@@ -8,6 +8,7 @@ import pytest
 import test_natives_containers
 import test_natives_formatting
 import test_natives_numbers
+import test_natives_quantized
 import test_natives_strings
 import test_natives_tensors
 import test_natives_values
@@ -135,6 +136,7 @@ def test_natives_take_the_arguments_of_the_schema(key, signature):
 MODULES = (
     test_natives_containers,
     test_natives_formatting,
+    test_natives_quantized,
     test_natives_tensors,
     test_natives_values,
 )
@@ -154,7 +156,7 @@ def keys_of_tests():
         *(f"aten::{name}" for name in test_natives_tensors.SHAPE_QUERIES),
     }
     for module in MODULES:
-        keys.update(re.findall(r'"((?:aten|prim)::[\w.]+)"', inspect.getsource(module)))
+        keys.update(re.findall(r'"((?:aten|prim|quantized)::[\w.]+)"', inspect.getsource(module)))
     return keys
 
 

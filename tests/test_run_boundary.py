@@ -5,7 +5,10 @@ from __future__ import annotations
 import collections
 import enum
 import inspect
+import io
 import itertools
+import operator
+import sys
 from typing import (  # the types of the scripted functions
     Any,
     NamedTuple,
@@ -15,9 +18,10 @@ import numpy as np
 import pytest
 import torch
 from comparing import equal
-from running import ours, outcome, scripted
+from running import hand_written, ours, outcome, scripted
 
-from tsarchive.errors import CallError
+import tsarchive
+from tsarchive.errors import CallError, ScriptError
 from tsarchive.printer.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.printer.types import INT
 from tsarchive.run.boundary import Signature
@@ -79,7 +83,8 @@ PYTHON_FUNCTIONS = {
 }  # fmt: skip
 TYPES = (
     "Tensor", "int", "float", "complex", "bool", "str", "Device", "Optional[int]",
-    "Optional[bool]", "Optional[Tensor]", "List[int]", "List[float]", "List[bool]", "List[str]",
+    "Optional[bool]", "Optional[Tensor]", "number", "List[number]",
+    "List[int]", "List[float]", "List[bool]", "List[str]",
     "List[Tensor]", "List[List[int]]", "Optional[List[int]]", "Dict[str, int]",
     "Dict[int, float]", "Tuple[int, str]", "Tuple[Tensor, int]", "Tuple[int, int]",
 )  # fmt: skip
@@ -166,7 +171,8 @@ def test_containers_are_copied_in_and_out():
 
 
 def test_the_signature_is_shown():
-    assert str(inspect.signature(ours(scripted(BOUND)))) == "(a, b=2.0, c=[1])"
+    shown = "(a: int, b: float = 2.0, c: List[int] = [1]) -> Tuple[int, float, List[int]]"
+    assert str(inspect.signature(ours(scripted(BOUND)))) == shown
 
 
 def test_a_named_tuple_comes_back_as_one():
@@ -176,8 +182,12 @@ def test_a_named_tuple_comes_back_as_one():
 
 
 ODD_ARGUMENTS = [
-    (["class", "class_", "é", "ü", "x"], [], "(class_, class__, __, ___, x)"),
-    (["a", "b", "c"], [1, NO_DEFAULT, 3], "(a, b, c=3)"),
+    (
+        ["class", "class_", "é", "ü", "x"],
+        [],
+        "(class_: int, class__: int, __: int, ___: int, x: int)",
+    ),
+    (["a", "b", "c"], [1, NO_DEFAULT, 3], "(a: int, b: int, c: int = 3)"),
 ]
 
 
@@ -188,6 +198,82 @@ def test_signatures_that_python_could_not_write(names, defaults, shown):
         "f", "", tuple(Argument(name, INT, default) for name, default in arguments), ()
     )
     signature = Signature("f", schema, Classes(), is_method=False)
-    assert str(signature.shown()) == shown
+    assert str(signature.shown()) == f"{shown} -> NoneType"
     given = dict(zip(names, range(len(names)), strict=True))
     assert signature.bind((), given) == list(given.values())
+
+
+RECURSIVE = """
+  def forward(self, x: Tensor) -> int:
+    return (self).f(100000)
+  def f(self, n: int) -> int:
+    if torch.gt(n, 0):
+      r = torch.add((self).f(torch.sub(n, 1)), 1)
+    else:
+      r = 0
+    return r
+"""
+
+
+def test_calls_that_are_nested_too_deeply_are_an_error_of_the_archive():
+    module = tsarchive.load(io.BytesIO(hand_written(RECURSIVE.lstrip("\n"))))
+    assert module.f(20) == 20
+    for call in (module.f, lambda count: module(torch.ones(count))):
+        with pytest.raises(ScriptError, match="nested too deeply") as caught:
+            call(50_000)
+        assert isinstance(caught.value, RecursionError)
+        assert caught.value.limit == sys.getrecursionlimit()
+
+
+BYTES = """
+def f(text: str, start: int, end: int) -> Tuple[str, List[str], Dict[str, int]]:
+    part = text[start:end]
+    return part, [part], {part: 1}
+"""
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 1), (0, 2), (0, 3), (1, 3), (3, 9)])
+def test_strings_cut_inside_a_character_stay_inside(start, end):
+    theirs = scripted(BYTES)
+    expected = outcome(theirs, "a\u00e9\u20ac", start, end)
+    found = outcome(ours(theirs), "a\u00e9\u20ac", start, end)
+    assert found[0] == expected[0]
+    if found[0] == "result":
+        assert found[1] == expected[1]
+    else:
+        assert isinstance(found[1], ScriptError)
+
+
+@torch.jit.script
+def forked(x: torch.Tensor, size: int) -> list[torch.jit.Future[torch.Tensor]]:
+    return [torch.jit.fork(torch.reshape, x, [size])]
+
+
+@torch.jit.script
+def waited(future: torch.jit.Future[torch.Tensor]) -> torch.Tensor:
+    return torch.jit.wait(future)
+
+
+WAITS = {
+    "torch": torch.jit.wait,
+    "method": operator.methodcaller("wait"),
+    "script": waited,
+    "archive": ours(waited),
+}
+
+
+# A scripted function of torch does not see the exception that Python code put into a future.
+@pytest.mark.parametrize(
+    ("wait", "size"), [*((wait, 2) for wait in WAITS), ("torch", 3), ("method", 3), ("archive", 3)]
+)
+def test_futures_cross_the_border(wait, size):
+    (theirs,), (mine,) = forked(torch.ones(2), size), ours(forked)(torch.ones(2), size)
+    expected, found = (outcome(lambda f=f: WAITS[wait](f)) for f in (theirs, mine))
+    assert found[0] == expected[0] == ("result" if size == 2 else "error")
+    assert found[0] == "error" or equal(expected[1], found[1])
+    assert mine.done()
+
+
+def test_what_is_no_future_is_refused():
+    with pytest.raises(CallError):
+        ours(waited)(torch.ones(2))

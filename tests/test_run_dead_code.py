@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 
 import pytest
 import torch
@@ -36,6 +37,9 @@ KEPT_AND_DROPPED = {
     "a fill of a parameter's data": "_0 = torch.uniform_(torch.detach(self.weight))",
     "a fill of what was concatenated":
         "z = torch.zeros([2])\ny = torch.cat([z, x])\n_0 = torch.uniform_(z)",
+    "a change of listed arguments": "torch._foreach_add_([x], 1)",
+    "a change of an attribute's items": "torch._foreach_add_([self.buffer, x], [x, x])",
+    "a change of a list that is dropped": "l = [torch.zeros([2])]\ntorch._foreach_add_(l, 1)",
     "an if": "if bool(torch.gt(torch.sum(x), 0)):\n  y = torch.rand([2])\nelse:\n  y = x",
     "a for": "y = x\nfor i in range(3):\n  y = torch.rand([2])",
     "a fill in a loop": "y = torch.zeros([2])\nfor i in range(3):\n  _0 = torch.uniform_(y)",
@@ -170,3 +174,39 @@ def test_gradients_of_what_is_kept():
         module(torch.tensor([1.0, 2.0])).backward()
     assert equal(theirs.weight.grad, mine.weight.grad)
     check_same(theirs, mine, torch.tensor([1.0, 2.0]))
+
+
+# torch decides these before it runs the code, by types and by what the two sides are.
+COMPARED_WITH_ITSELF = {
+    "float": ("x: float", (math.nan, 1.0)),
+    "int": ("x: int", (2**63 - 1,)),
+    "list": ("x: List[float]", ([math.nan], [])),
+    "complex": ("x: complex", (complex(math.nan, 0), 1j)),
+    "tensor": ("x: Tensor", (torch.tensor([math.nan, 1.0]),)),
+}
+
+
+@pytest.mark.parametrize("name", COMPARED_WITH_ITSELF)
+def test_values_compared_with_themselves(name):
+    parameter, values = COMPARED_WITH_ITSELF[name]
+    body = "return (torch.eq(x, x), torch.ne(x, x))"
+    data = hand_written(method(body, f"forward(self, {parameter})"))
+    theirs, mine = torch.jit.load(io.BytesIO(data)), tsarchive.load(io.BytesIO(data))
+    for value in values:
+        check_same(theirs, mine, value)
+
+
+def test_the_ceiling_of_an_int_is_the_int():
+    data = hand_written(method("return torch.ceil(x)", "forward(self, x: int) -> int"))
+    theirs, mine = torch.jit.load(io.BytesIO(data)), tsarchive.load(io.BytesIO(data))
+    check_same(theirs, mine, 2**63 - 1)
+
+
+def test_tensors_of_a_list_that_is_given_change():
+    text = "torch._foreach_add_(x, 1)\nreturn x"
+    data = hand_written(method(text, "forward(self, x: List[Tensor]) -> List[Tensor]"))
+    theirs, mine = torch.jit.load(io.BytesIO(data)), tsarchive.load(io.BytesIO(data))
+    check_same(theirs, mine, [torch.ones(2), torch.zeros(1)])
+    given = [torch.ones(2)]
+    mine(given)
+    assert equal(given[0], torch.full((2,), 2.0))

@@ -24,6 +24,8 @@ from tsarchive.errors import (
 
 if TYPE_CHECKING:
     from tsarchive.archive import Archive, open
+    from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
+    from tsarchive.exporting import to_exported_program
     from tsarchive.jitter import (
         GraphReport,
         JitterReport,
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
         Unprinted,
         check_jitter,
     )
+    from tsarchive.lacking import Missing, missing
     from tsarchive.loading import load
+    from tsarchive.needs import Needs
     from tsarchive.saving import save
     from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
 
@@ -43,11 +47,14 @@ __all__ = [
     "Archive",
     "ArchiveError",
     "CallError",
+    "DecompileReport",
     "FormatError",
     "GraphReport",
     "JitterReport",
+    "Missing",
     "MissingRecordError",
     "ModuleInfo",
+    "Needs",
     "PickleError",
     "ReadComparison",
     "RecordDifference",
@@ -60,15 +67,23 @@ __all__ = [
     "UnknownOperatorError",
     "Unprinted",
     "UnsupportedError",
+    "WrittenFile",
     "check_jitter",
+    "decompile",
     "load",
+    "missing",
     "open",
     "save",
+    "to_exported_program",
 ]
 
 _HOMES = {
     "Archive": "tsarchive.archive",
     "open": "tsarchive.archive",
+    "DecompileReport": "tsarchive.decompiler",
+    "WrittenFile": "tsarchive.decompiler",
+    "decompile": "tsarchive.decompiler",
+    "to_exported_program": "tsarchive.exporting",
     "GraphReport": "tsarchive.jitter",
     "JitterReport": "tsarchive.jitter",
     "ReadComparison": "tsarchive.jitter",
@@ -77,6 +92,9 @@ _HOMES = {
     "Unprinted": "tsarchive.jitter",
     "check_jitter": "tsarchive.jitter",
     "load": "tsarchive.loading",
+    "Missing": "tsarchive.lacking",
+    "missing": "tsarchive.lacking",
+    "Needs": "tsarchive.needs",
     "save": "tsarchive.saving",
     "ModuleInfo": "tsarchive.torchscript.inspection",
     "TensorInfo": "tsarchive.torchscript.inspection",

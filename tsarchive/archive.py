@@ -6,16 +6,20 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType, TracebackType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from tsarchive.container import Container, Record
-from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.kinds import kind_of, require_torchscript
+from tsarchive.errors import FormatError
+from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of, require_torchscript
+from tsarchive.legacy.classes import DIALECT
+from tsarchive.legacy.looking import LegacyDoor
+from tsarchive.needs import Needs, needs_of, needs_of_all
 from tsarchive.pickler import Object, loads
-from tsarchive.printer.types import ClassType, Type
-from tsarchive.torchscript.code_records import CodeRecords, format_version
+from tsarchive.printer.types import ClassType
+from tsarchive.torchscript.devices import moved_archive
 from tsarchive.torchscript.frontend import CodeImporter
-from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo, module_tree, named_tensors
+from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo, module_tree
+from tsarchive.torchscript.looking import TorchScriptDoor
 
 
 class Archive:
@@ -35,11 +39,16 @@ class Archive:
 
     @cached_property
     def format_version(self) -> int:
-        """The number in the version record.
+        """The number in the version record, or ``protoVersion`` of a model.json.
 
         Raises MissingRecordError when there is none, FormatError when it is not a number.
         """
-        return format_version(self._container)
+        return self._door.format_version
+
+    @cached_property
+    def _door(self) -> TorchScriptDoor | LegacyDoor:
+        is_legacy = self.kind == LEGACY_TORCHSCRIPT
+        return (LegacyDoor if is_legacy else TorchScriptDoor)(self._container)
 
     @property
     def container(self) -> Container:
@@ -58,7 +67,7 @@ class Archive:
     @cached_property
     def code(self) -> Mapping[str, str]:
         """The text of each code record, read when it is looked at."""
-        return CodeRecords(self._container)
+        return self._door.code
 
     @cached_property
     def classes(self) -> CodeImporter:
@@ -66,29 +75,45 @@ class Archive:
 
         They serve for looking: methods have schemas, and graphs as far as they need no operator.
         """
-        require_torchscript(self.kind, self.records)
-        return CodeImporter(
-            self.code,
-            operators=lambda name: (),
-            constant=_no_constant,
-            version=self.format_version,
-            native_class=lambda name: ClassType(name, is_native=True),
-            evaluate=lambda schema: None,
-        )
+        return self._door.classes
+
+    def moved(self, map_location: str) -> Archive:
+        """The archive as :func:`tsarchive.load` reads it with this ``map_location``.
+
+        Devices in its code and constants are changed; data.pkl is shown as it is. It shares the
+        file with this archive. Raises CallError when ``map_location`` is no device, SourceError
+        for code that names devices and does not parse.
+        """
+        door = self._door
+        if isinstance(door, LegacyDoor):
+            tensors_on = {tensor.device for tensor in door.model.tensors}
+        else:
+            require_torchscript(self.kind, self.records)
+            tensors_on = set()
+        return Archive(moved_archive(self._container, map_location, tensors_on).container)
 
     @cached_property
     def root(self) -> Object:
-        """The root object as data.pkl describes it."""
-        require_torchscript(self.kind, self.records)
-        found = loads(self._container.read("data.pkl"), record="data.pkl")
-        if not isinstance(found, Object):
-            raise FormatError("the root of the archive is not an object", record="data.pkl")
-        return found
+        """The root object as data.pkl describes it, or as it would describe a model.json."""
+        return self._door.root
 
     @cached_property
     def tensors(self) -> Mapping[str, TensorInfo]:
         """Every tensor that a module attribute holds, by its fully qualified name."""
-        return MappingProxyType(dict(named_tensors(self.root, self.class_of)))
+        return MappingProxyType(dict(self._door.tensors(self.class_of)))
+
+    @cached_property
+    def needs(self) -> Needs:
+        """The operators and torchbind classes that loading the archive takes.
+
+        :func:`tsarchive.missing` compares them with those of this process. Raises SourceError
+        for code that does not parse.
+        """
+        if self.kind == LEGACY_TORCHSCRIPT:
+            return needs_of_all(self.code, DIALECT.renamed)
+        root = self.root
+        constants = loads(self.read("constants.pkl"), record="constants.pkl")
+        return needs_of(self.code, (root, constants))
 
     def tree(self) -> ModuleInfo:
         """The module tree: name, class, methods, parameters and bytes of each module."""
@@ -126,7 +151,3 @@ def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of t
     Raises FormatError when the file is not a sound zip archive, OSError when it cannot be read.
     """
     return Archive(Container.open(source))
-
-
-def _no_constant(index: int) -> tuple[Any, Type]:
-    raise UnsupportedError("constants are not read while looking", record="constants.pkl")

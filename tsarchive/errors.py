@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Callable
+from functools import cache
+from typing import TypeGuard
+
 __all__ = [
     "ArchiveError",
     "CallError",
@@ -71,7 +76,12 @@ class PickleError(FormatError):
 
 
 class SourceError(FormatError):
-    """A code record does not parse or does not type-check. ``line`` is 1-based in the record."""
+    """A code record does not parse or does not type-check.
+
+    ``line`` is 1-based in the record, ``construct`` the text of that line; ``origin`` is the
+    line of user source that it was compiled from, as ``file:line: text``, where a debug record
+    tells.
+    """
 
     def __init__(
         self,
@@ -83,11 +93,16 @@ class SourceError(FormatError):
     ) -> None:
         super().__init__(message, record=record, hint=hint)
         self.line = line
+        self.construct: str | None = None
+        self.origin: str | None = None
 
     def __str__(self) -> str:
-        where = f"{self.record}:{self.line}: " if self.record and self.line else ""
-        text = f"{where}{self.message}" if where else super().__str__()
-        return f"{text}. {self.hint}" if where and self.hint else text
+        if not (self.record and self.line):
+            return super().__str__()
+        text = f"{self.record}:{self.line}: {self.message}"
+        text += f". {self.hint}" if self.hint else ""
+        text += f"\n  code: {self.construct}" if self.construct else ""
+        return text + (f"\n  from: {self.origin}" if self.origin else "")
 
 
 class UnknownClassError(ArchiveError, LookupError):
@@ -107,8 +122,48 @@ class CallError(ArchiveError, TypeError):
 
 
 class ScriptError(ArchiveError, RuntimeError):
-    """Code of the archive raised. ``exception`` is the qualified name of the raised class."""
+    """Code of the archive raised.
+
+    ``exception`` is the qualified name of the class that the code raised. What is made is of a
+    class of that name, which is a ScriptError and also, where it is one of Python's exceptions,
+    of that: ``except ValueError`` catches the ValueError of an archive.
+    """
+
+    def __new__(cls, message: str, *, exception: str = "RuntimeError") -> ScriptError:
+        return super().__new__(_raised_class(exception) if cls is ScriptError else cls, message)
 
     def __init__(self, message: str, *, exception: str = "RuntimeError") -> None:
         super().__init__(message)
         self.exception = exception
+
+    def __reduce__(self) -> tuple[Callable[..., ScriptError], tuple[str, str]]:
+        return _script_error, (self.message, self.exception)
+
+
+def _script_error(message: str, exception: str) -> ScriptError:
+    return ScriptError(message, exception=exception)
+
+
+@cache
+def _raised_class(qualified_name: str) -> type[ScriptError]:
+    """The class of errors that stand for those of another class, which is known by name alone."""
+    module, _, name = qualified_name.rpartition(".")
+    if not module or not all(part.isidentifier() for part in qualified_name.split(".")):
+        return ScriptError
+    plain: type[ScriptError] = type(name, (ScriptError,), {"__module__": module})
+    python_class = getattr(builtins, name, None) if module == "builtins" else None
+    if not _can_be_raised(python_class):
+        return plain
+    try:
+        made: type[ScriptError] = type(name, (ScriptError, python_class), {"__module__": module})
+        made("")
+    except TypeError:
+        return plain  # a class that takes more than a message
+    return made
+
+
+def _can_be_raised(class_: object) -> TypeGuard[type[Exception]]:
+    """Whether an archive may raise this Python exception: not those that Python looks into."""
+    if not isinstance(class_, type) or not issubclass(class_, Exception):
+        return False
+    return not issubclass(class_, StopIteration | StopAsyncIteration | SyntaxError)

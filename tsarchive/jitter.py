@@ -254,7 +254,8 @@ def _check_graphs(
     try:
         debug = debug_after_reading(container, printed)
     except ArchiveError as error:
-        return GraphReport(unprinted=(Unprinted(error.record or "", error.message),))
+        unread = (Unprinted(error.record or "", error.message),)
+        return GraphReport(unprinted=unread, is_own=is_own)
     changed = tuple(_changes({name: container.read(name) for name in debug}, debug))
     return GraphReport(debug=changed, is_own=is_own)
 

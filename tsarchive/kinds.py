@@ -41,7 +41,8 @@ def kind_of(names: Collection[str]) -> str:
 
 
 _WHAT_TO_DO = {
-    LEGACY_TORCHSCRIPT: "It was written before torch 1.4: load and save it with torch 1.4 or 1.5",
+    LEGACY_TORCHSCRIPT: "It is TorchScript of before torch 1.3: tsarchive.load reads it, and "
+    "tsarchive.save writes it in the form of today",
     PT2: "It is a torch.export archive: load it with torch.export.load",
     TORCH_SAVE: "It holds tensors or a state_dict, no code: load it with torch.load",
     TORCH_PACKAGE: "It is a torch.package archive: open it with torch.package.PackageImporter",
@@ -55,7 +56,7 @@ def require_torchscript(kind: str, names: Collection[str]) -> None:
         return
     missing = "constants.pkl" if "data.pkl" in names else "data.pkl"
     hint = _WHAT_TO_DO[kind]
-    if any(name.startswith("code/") for name in names):
+    if kind != LEGACY_TORCHSCRIPT and any(name.startswith("code/") for name in names):
         hint = "The archive is incomplete: download or copy it again"
     raise MissingRecordError(
         f"not a TorchScript archive: {missing} is not in it",

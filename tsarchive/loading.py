@@ -9,7 +9,7 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import CallError
-from tsarchive.torchscript.importer import Importer
+from tsarchive.reviving import importer_of
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
@@ -24,13 +24,23 @@ def load(
 
     The result is an ``nn.Module``: parameters, buffers, submodules and methods of the archive.
     Tensors are views of the mapped file, private to this process; what is never touched is
-    never read. Methods are compiled when they are first called. ``map_location`` is the device
-    for all tensors; by default each goes to the device it was saved from.
+    never read. Methods are compiled when they are first called.
+
+    ``map_location`` is the device for all tensors; by default each goes to the device it was
+    saved from. Unlike torch.jit, it is also the device for what the code makes: devices that
+    code, its constants and attributes name, and strings that they turn into devices, move with
+    the tensors, so that a model that was traced on a GPU runs on the CPU. ``meta`` stays. In an
+    archive that names another device, or has tensors there, ``cpu`` in code means the CPU and
+    stays; where nothing else is named it is where the tensors were, and moves. Lengths of packed
+    sequences stay on the CPU. Questions stay as they are, since they get true answers:
+    ``x.is_cuda``, ``x.device == torch.device("cuda:0")``, ``torch.autocast("cuda")``. Saving
+    writes the code as it runs.
 
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read.
     """
-    return Importer(Container.open(f), _device(map_location)).load()
+    device = _device(map_location)
+    return importer_of(Container.open(f), device).load()
 
 
 def _device(map_location: str | torch.device | None) -> torch.device | None:

@@ -8,7 +8,7 @@ import click
 
 import tsarchive
 
-_COMMANDS = ("demo", "info", "tree", "code", "tensors", "run", "jitter")
+_COMMANDS = ("demo", "info", "tree", "code", "decompile", "tensors", "run", "jitter")
 
 
 class _LazyGroup(click.Group):

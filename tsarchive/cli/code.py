@@ -12,7 +12,7 @@ import click
 from tsarchive.archive import Archive
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.definitions import Definition, all_definitions, matching
-from tsarchive.cli.output import console, print_json, table
+from tsarchive.cli.output import console, print_json, show, table
 from tsarchive.cli.text import visible
 from tsarchive.kinds import require_torchscript
 
@@ -23,13 +23,17 @@ _CANDIDATES_SHOWN = 10
 @file_argument
 @click.argument("name", required=False)
 @click.option("--list", "only_list", is_flag=True, help="List the names in place of the source.")
+@click.option("--map-location", metavar="DEVICE", help="As it is run when loaded to DEVICE.")
 @json_option
-def command(file: str, name: str | None, *, only_list: bool, as_json: bool) -> None:
+def command(
+    file: str, name: str | None, *, only_list: bool, map_location: str | None, as_json: bool
+) -> None:
     """Show the source in a file, or a part of it.
 
     NAME is that of a record, class, function or method, or the end of it when only one name
     ends so; without NAME everything is shown. In a pipe the source comes out byte for byte as
-    it is in the archive. Does not import torch.
+    it is in the archive. With --map-location the devices that code names are changed, as
+    loading with that map_location does. Does not import torch.
 
     \b
     Examples:
@@ -37,11 +41,12 @@ def command(file: str, name: str | None, *, only_list: bool, as_json: bool) -> N
       tsarchive code model.pt --list
       tsarchive code model.pt __torch__.models.Net.forward
       tsarchive code model.pt Net.forward
+      tsarchive code traced_on_gpu.pt --map-location cpu
     """
     import tsarchive
 
     with tsarchive.open(file) as archive:
-        candidates = _candidates(archive)
+        candidates = _candidates(archive if map_location is None else archive.moved(map_location))
     if name is not None:
         chosen = [_one(name, candidates)]
     else:
@@ -104,7 +109,7 @@ def _show_names(chosen: Iterable[Definition]) -> None:
             names.add_row(
                 found.kind, visible(found.qualified_name), visible(found.record), str(found.line)
             )
-    console().print(names)
+    show(names)
 
 
 def _show_source(chosen: list[Definition]) -> None:

@@ -18,8 +18,25 @@ INTERRUPTED = 130
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+def _note_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.obj = ctx.obj or value
+
+
+# Also an option of the group: it may stand before the command, or among its own options.
+_TRACEBACK = click.Option(
+    ["--traceback"],
+    is_flag=True,
+    expose_value=False,
+    callback=_note_traceback,
+    help="Let errors end in a Python traceback.",
+)
+
+
 class Command(click.Command):
     """Reports errors in a few lines on stderr or, with --json, as a document on stdout."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), _TRACEBACK]
 
     def make_context(
         self,

@@ -11,6 +11,9 @@ FUNCTION = "function"
 METHOD = "method"
 
 _HEADER = re.compile(r"(?P<indent>  |)(?P<word>class|def) (?P<name>[^\s(:]+)")
+_FOLDER = re.compile(r"(code|libs)/")
+# Functions write the types of all parameters. Old records hold methods outside of classes.
+_UNTYPED_SELF = re.compile(r"def [^\s(]+\(self[,)]")
 _KINDS = {("class", ""): CLASS, ("def", ""): FUNCTION, ("def", "  "): METHOD}
 
 
@@ -27,7 +30,7 @@ class Definition:
 
 def module_of_record(record: str) -> str:
     """``code/__torch__/models/net.py`` holds ``__torch__.models.net``."""
-    return record.removeprefix("code/").removesuffix(".py").replace("/", ".")
+    return _FOLDER.sub("", record, count=1).removesuffix(".py").replace("/", ".")
 
 
 def definitions(record: str, text: str) -> Iterator[Definition]:
@@ -41,7 +44,9 @@ def definitions(record: str, text: str) -> Iterator[Definition]:
         if header is None or kind is None or (kind == METHOD and not class_name):
             continue
         name = f"{class_name if kind == METHOD else scope}.{header['name']}"
-        if kind != METHOD:
+        if kind == FUNCTION and _UNTYPED_SELF.match(line):
+            kind = METHOD
+        elif kind != METHOD:
             class_name = name if kind == CLASS else ""
         end = _end(lines, index, header["indent"])
         yield Definition(kind, name, record, index + 1, "\n".join(lines[index:end]))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tsarchive.cli.command import FINDINGS, json_option
+from tsarchive.cli.imports import import_option
 from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
 from tsarchive.cli.output import print_json
 from tsarchive.cli.progress import progress
@@ -23,9 +24,17 @@ _STEPS = 4
 @click.command(cls=InputsCommand)
 @click.argument("arguments", nargs=-1, metavar="[FILE [INPUTS]...]")
 @input_options
+@import_option
 @json_option
 @click.pass_context
-def command(ctx: click.Context, arguments: tuple[str, ...], *, seed: int, as_json: bool) -> None:
+def command(
+    ctx: click.Context,
+    arguments: tuple[str, ...],
+    *,
+    seed: int,
+    imports: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Try everything on real models.
 
     Without FILE: a ResNet-18 and a recurrent decoder are scripted and saved. A fresh process in
@@ -50,7 +59,7 @@ def command(ctx: click.Context, arguments: tuple[str, ...], *, seed: int, as_jso
         if file is None:
             trials = _try_models(Path(folder))
         else:
-            trials = _try_file(file, rest, seed, Path(folder))
+            trials = _try_file(file, gather(rest, seed), Path(folder), imports)
     _present(trials, as_json=as_json)
     if not all(trial.ok for trial in trials):
         ctx.exit(FINDINGS)
@@ -70,7 +79,7 @@ def _try_models(folder: Path) -> list[Trial]:
     return trials
 
 
-def _try_file(file: str, arguments: list[str], seed: int, folder: Path) -> list[Trial]:
+def _try_file(file: str, inputs: Inputs, folder: Path, imports: tuple[str, ...]) -> list[Trial]:
     import tsarchive
     from tsarchive.cli.subjects import file_subject
     from tsarchive.cli.trial import attempt
@@ -78,9 +87,8 @@ def _try_file(file: str, arguments: list[str], seed: int, folder: Path) -> list[
     with tsarchive.open(file) as archive:
         # What is no TorchScript archive is refused before any process starts.
         _ = archive.root
-    inputs: Inputs = gather(arguments, seed)
     with progress(_STEPS - 1) as step:
-        return [attempt(file_subject(file, inputs, folder), step)]
+        return [attempt(file_subject(file, inputs, folder, imports), step)]
 
 
 def _present(trials: list[Trial], *, as_json: bool) -> None:

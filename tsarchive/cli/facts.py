@@ -11,12 +11,14 @@ from dataclasses import dataclass
 import tsarchive
 from tsarchive.archive import Archive
 from tsarchive.cli.definitions import CLASS, FUNCTION, METHOD, definitions
-from tsarchive.cli.objects import NATIVE_PREFIX, objects_of, storages_of
-from tsarchive.cli.operators import native_classes_in, operators_in
-from tsarchive.cli.records import GROUPS, group_of, method_name
+from tsarchive.cli.records import GROUPS, TENSORS, group_of, method_name
+from tsarchive.cli.signatures import signatures
 from tsarchive.container import Record
 from tsarchive.errors import MissingRecordError
-from tsarchive.kinds import TORCHSCRIPT
+from tsarchive.kinds import LEGACY_TORCHSCRIPT, TORCHSCRIPT
+from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
+from tsarchive.torchscript.frontend.libraries import what_registers
+from tsarchive.torchscript.pickled import objects_of, storages_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,10 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProgramFacts:
-    """What the code says. ``operators`` counts the places that name an operator.
+    """What the code says. ``signatures`` are those of the main class.
 
+    ``operators`` counts the places that call an operator, ``native_classes`` are torchbind
+    classes. ``needs`` are those of both that do not come with torch, each with what to do.
     ``has_traced_inputs``: torch.jit.trace made the module and left its example inputs. A traced
     module that was loaded and saved again has lost them.
     """
@@ -42,8 +46,10 @@ class ProgramFacts:
     classes: int
     methods: int
     functions: int
+    signatures: tuple[str, ...]
     native_classes: tuple[str, ...]
     operators: Mapping[str, int]
+    needs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ def facts_of_file(file: str) -> Facts:
     """Open the file and collect. Raises ArchiveError and OSError."""
     with tsarchive.open(file) as archive:
         records = archive.records.values()
-        is_torchscript = archive.kind == TORCHSCRIPT
+        is_torchscript = archive.kind in (TORCHSCRIPT, LEGACY_TORCHSCRIPT)
         return Facts(
             file=file,
             bytes=os.path.getsize(file),
@@ -126,23 +132,29 @@ def _groups(records: Iterable[Record]) -> dict[str, GroupFacts]:
 
 def _program(archive: Archive) -> ProgramFacts:
     objects = list(objects_of(archive.root))
-    native = {name for o in objects if (name := o.cls.qualified_name).startswith(NATIVE_PREFIX)}
     kinds: Counter[str] = Counter()
-    operators: Counter[str] = Counter()
     for record, text in archive.code.items():
         kinds.update(found.kind for found in definitions(record, text))
-        operators.update(operators_in(text))
-        native |= native_classes_in(text)
+    modules = sum(archive.class_of(o).is_module for o in objects)
+    if archive.kind == LEGACY_TORCHSCRIPT:
+        kinds[CLASS] += modules  # each is of a class of its own, which no code names
+    main_class = archive.class_of(archive.root)
     return ProgramFacts(
-        main_class=archive.root.cls.qualified_name,
+        main_class=main_class.qualified_name,
         has_traced_inputs="traced_inputs.pkl" in archive.records,
-        modules=sum(archive.class_of(o).is_module for o in objects),
+        modules=modules,
         classes=kinds[CLASS],
         methods=kinds[METHOD],
         functions=kinds[FUNCTION],
-        native_classes=tuple(sorted(name.removeprefix(NATIVE_PREFIX) for name in native)),
-        operators=dict(operators),
+        signatures=tuple(signatures(main_class)),
+        native_classes=archive.needs.classes,
+        operators=archive.needs.operators,
+        needs={name: _advice(name) for name in archive.needs.foreign},
     )
+
+
+def _advice(name: str) -> str:
+    return what_registers(name if "::" in name else f"{NATIVE_PREFIX}{name}")
 
 
 def _tensors(archive: Archive) -> TensorFacts:
@@ -154,7 +166,7 @@ def _tensors(archive: Archive) -> TensorFacts:
         parameters=len(parameters),
         parameter_elements=sum(math.prod(info.shape) for info in parameters),
         bytes=sum(
-            record.size for name, record in archive.records.items() if name.startswith("data/")
+            record.size for name, record in archive.records.items() if group_of(name) == TENSORS
         ),
         dtypes=dict(Counter(info.dtype for info in infos)),
         devices=dict(Counter(storages.values())),

@@ -12,7 +12,11 @@ from tsarchive.errors import ArchiveError
 
 
 class Failure(TypedDict):
-    """An error as the value of ``error`` in a JSON document."""
+    """An error as the value of ``error`` in a JSON document.
+
+    ``code`` is the line of the archive's code that it is about, ``origin`` the line of user
+    source behind it, as ``file:line: text``.
+    """
 
     type: str
     message: str
@@ -20,7 +24,17 @@ class Failure(TypedDict):
     line: int | None
     offset: int | None
     limit: int | None
+    code: str | None
+    origin: str | None
     hint: str | None
+
+
+class ModelError(click.ClickException):
+    """The model raised; ``origin`` is the line of user source where it did."""
+
+    def __init__(self, message: str, origin: str | None) -> None:
+        super().__init__(message)
+        self.origin = origin
 
 
 class ReportedFailure(click.ClickException):
@@ -42,10 +56,14 @@ def describe(error: Exception) -> Failure:
             line=getattr(error, "line", None),
             offset=error.offset,
             limit=error.limit,
+            code=getattr(error, "construct", None),
+            origin=getattr(error, "origin", None),
             hint=error.hint,
         )
     if isinstance(error, ReportedFailure):
         return error.facts
+    if isinstance(error, ModelError):
+        return {**failure(name, error.format_message()), "origin": error.origin}
     if isinstance(error, click.ClickException):
         return failure(name, error.format_message())
     if isinstance(error, OSError):
@@ -57,8 +75,9 @@ def describe(error: Exception) -> Failure:
 def failure(type_: str, message: str, hint: str | None = None) -> Failure:
     """A failure that concerns no place in an archive."""
     return Failure(
-        type=type_, message=message, record=None, line=None, offset=None, limit=None, hint=hint
-    )
+        type=type_, message=message, record=None, line=None, offset=None, limit=None,
+        code=None, origin=None, hint=hint,
+    )  # fmt: skip
 
 
 def _system_message(error: OSError) -> str:
@@ -76,10 +95,10 @@ def report(facts: Failure, *, as_json: bool, file: str | None = None) -> None:
     err = console(stderr=True)
     err.print(f"error: {visible(named)}", style="bold red", soft_wrap=True)
     where = place(facts)
-    if where:
-        err.print(f"  where: {visible(where)}", soft_wrap=True)
-    if facts["hint"]:
-        err.print(f"  hint:  {visible(facts['hint'])}", soft_wrap=True)
+    lines = {"where": where, "code": facts["code"], "from": facts["origin"], "hint": facts["hint"]}
+    for label, text in lines.items():
+        if text:
+            err.print(f"  {f'{label}:':6} {visible(text)}", soft_wrap=True)
 
 
 def place(facts: Failure) -> str:

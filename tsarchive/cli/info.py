@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from tsarchive.cli.command import Command, file_argument, json_option
-from tsarchive.cli.output import console, print_json, table
+from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
+from tsarchive.cli.imports import import_option
+from tsarchive.cli.output import print_json, show, table
 from tsarchive.cli.text import plural, size, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from tsarchive import Missing
     from tsarchive.cli.facts import Facts, ProgramFacts, TensorFacts
 
 # The document given by --json has every operator.
@@ -23,34 +25,69 @@ _OPERATORS_SHOWN = 12
 
 @click.command(cls=Command)
 @file_argument
+@click.option(
+    "--check", is_flag=True, help="Compare with the operators and classes of this process."
+)
+@import_option
 @json_option
-def command(file: str, *, as_json: bool) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context, file: str, *, check: bool, imports: tuple[str, ...], as_json: bool
+) -> None:
     """Show what a file is and what it holds.
 
-    Runs nothing and does not import torch.
+    Runs nothing of the file, and does not import torch. The line 'needs' names the operators
+    and torchbind classes that do not come with torch.
+
+    With --check, torch and the modules given with --import are imported, and what the file
+    needs is looked up. The exit code is 1 when anything is missing.
 
     \b
     Examples:
       tsarchive info model.pt
       tsarchive info model.pt --json
+      tsarchive info detector.pt --check --import torchvision
     """
     from tsarchive.cli.facts import facts_of_file
 
     facts = facts_of_file(file)
+    found = _missing(file) if check else None
     if as_json:
-        print_json(asdict(facts))
+        print_json({**asdict(facts), **({} if found is None else {"missing": _document(found)})})
     else:
-        _show(facts)
+        _show(facts, found)
+    if found:
+        ctx.exit(FINDINGS)
 
 
-def _show(facts: Facts) -> None:
-    out = console()
-    out.print(_pairs(_lines(facts)))
-    out.print()
-    out.print(_groups(facts))
+def _missing(file: str) -> Missing:
+    import tsarchive
+
+    return tsarchive.missing(file)
 
 
-def _pairs(lines: Iterator[tuple[str, str]]) -> Table:
+def _document(found: Missing) -> dict[str, object]:
+    return {"operators": found.operators, "classes": found.classes, "hints": found.hints}
+
+
+def _show(facts: Facts, found: Missing | None) -> None:
+    lines = [*_lines(facts), *([] if found is None else _named("missing", found.hints, "nothing"))]
+    show(_pairs(lines))
+    show("")
+    show(_groups(facts))
+
+
+def _named(label: str, hints: Mapping[str, str], nothing: str) -> Iterator[tuple[str, str]]:
+    """Names under a label; those with the same hint together, and the hint below them."""
+    if not hints:
+        yield label, nothing
+    for hint in dict.fromkeys(hints.values()):
+        yield label, ", ".join(name for name, other in hints.items() if other == hint)
+        yield "", hint
+        label = ""
+
+
+def _pairs(lines: Iterable[tuple[str, str]]) -> Table:
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
@@ -84,9 +121,12 @@ def _program_lines(program: ProgramFacts) -> Iterator[tuple[str, str]]:
         "code",
         f"{plural(program.methods, 'method')}, {plural(program.functions, 'free function')}",
     )
+    for number, text in enumerate(program.signatures):
+        yield "" if number else "methods", text
     if program.native_classes:
         yield "torchbind classes", ", ".join(program.native_classes)
     yield "operators", _counts(program.operators, _OPERATORS_SHOWN)
+    yield from _named("needs", program.needs, "nothing beyond torch")
 
 
 def _tensor_lines(tensors: TensorFacts) -> Iterator[tuple[str, str]]:

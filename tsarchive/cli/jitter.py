@@ -10,6 +10,7 @@ import click
 from tsarchive.cli.archive_files import files_below, may_be_torchscript
 from tsarchive.cli.command import FINDINGS, UNUSABLE, Command, json_option
 from tsarchive.cli.failures import describe, report
+from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import console, print_json
 from tsarchive.cli.progress import progress
 from tsarchive.cli.text import escaped, plural, size, visible
@@ -33,8 +34,9 @@ _READ = ("saved:", "printed:")
 @click.command(cls=Command)
 @click.argument("files", nargs=-1, type=click.Path(), metavar="FILE...")
 @click.option("--all", "folder", metavar="DIR", help="Check every archive below this folder.")
-@click.option("--map-location", metavar="DEVICE", help="Load tensors to this device.")
+@click.option("--map-location", metavar="DEVICE", help="Load to this device.")
 @click.option("--canonical", is_flag=True, help="Save the canonical form in fresh processes, too.")
+@import_option
 @json_option
 @click.pass_context
 def command(
@@ -44,6 +46,7 @@ def command(
     folder: str | None,
     map_location: str | None,
     canonical: bool,
+    imports: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Check that saving again gives the same bytes.

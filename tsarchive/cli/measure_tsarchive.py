@@ -8,5 +8,5 @@ from tsarchive.printer.adopt import forbid_torch_jit
 from tsarchive.saving import save
 
 if __name__ == "__main__":
-    forbid_torch_jit()
-    serve(lambda path: load(path, map_location="cpu"), save)
+    # Libraries may use torch.jit while they are imported.
+    serve(lambda path: load(path, map_location="cpu"), save, prepare=forbid_torch_jit)

@@ -11,10 +11,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from tsarchive.cli.failures import Failure, describe, failure
+from tsarchive.cli.imports import import_all
 from tsarchive.errors import ArchiveError
 
 Load = Callable[[str], Any]
@@ -23,13 +24,15 @@ Save = Callable[[Any, str], None]
 
 class Request(TypedDict):
     """``inputs`` and ``outputs`` are torch.save files; the model is saved to ``first_save``,
-    what is loaded from there to ``second_save``. Without these two nothing is saved."""
+    what is loaded from there to ``second_save``. Without these two nothing is saved. ``imports``
+    name libraries to import before anything else."""
 
     file: str
     inputs: str
     outputs: str
     first_save: str | None
     second_save: str | None
+    imports: Sequence[str]
 
 
 class Reply(TypedDict):
@@ -40,13 +43,18 @@ class Reply(TypedDict):
     second_call_seconds: float
 
 
-def serve(load: Load, save: Save) -> None:
-    """Answer the request on stdin with ``{"reply": ...}`` or ``{"error": ...}``."""
+def serve(load: Load, save: Save, prepare: Callable[[], None] = lambda: None) -> None:
+    """Answer the request on stdin with ``{"reply": ...}`` or ``{"error": ...}``.
+
+    ``prepare`` is called when libraries have been imported.
+    """
     stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     request: Request = json.load(sys.stdin)
     answer: dict[str, Reply | Failure]
     try:
+        import_all(request["imports"])
+        prepare()
         answer = {"reply": measure(request, load, save)}
     # Both sides are on trial here: whatever one of them raises is a result.
     except Exception as error:

@@ -47,6 +47,17 @@ def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     return made
 
 
+def show(content: Any) -> None:
+    """Print a table, a tree or text to stdout; where that is no terminal, lines are not padded."""
+    out = console()
+    if out.is_terminal:
+        out.print(content)
+        return
+    with out.capture() as captured:
+        out.print(content)
+    click.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False)
+
+
 def print_json(document: Any) -> None:
     """Print a document in which NaN and infinities, which JSON lacks, are strings."""
     click.echo(json.dumps(_finite(document), indent=2, allow_nan=False))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
+TENSORS = "tensors"
 # The first row that fits counts.
 _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (group, re.compile(pattern))
     for group, pattern in (
         ("extra", r"extra/"),
         ("debug", r".*\.debug_pkl\Z|debug/|mobile_debug_handles\.pkl\Z|callstack_debug_map\.pkl\Z"),
-        ("code", r"(.*/)?code/|bytecode\.pkl\Z"),
+        ("code", r"(.*/)?code/|libs/|bytecode\.pkl\Z"),
         ("constants", r"constants(/|\.pkl\Z)"),
-        ("tensors", r"data/\d+\Z|tensors/"),
+        (TENSORS, r"data/\d+\Z|tensors/"),
         ("objects", r"data\.pkl\Z|attributes\.pkl\Z|model\.json\Z"),
         ("other", r""),
     )

@@ -11,12 +11,14 @@ from typing import Any
 import click
 
 from tsarchive.cli.command import json_option
+from tsarchive.cli.failures import ModelError
+from tsarchive.cli.imports import import_option
 from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
 from tsarchive.cli.output import console, print_json
 from tsarchive.cli.output_files import check_path, write_output
 from tsarchive.cli.summary_text import lines
 from tsarchive.cli.text import duration, visible
-from tsarchive.errors import ArchiveError
+from tsarchive.errors import CallError, SourceError
 
 
 @click.command(cls=InputsCommand)
@@ -26,6 +28,7 @@ from tsarchive.errors import ArchiveError
 @click.option(
     "--map-location", default="cpu", show_default=True, help="The device of model and inputs."
 )
+@import_option
 @click.option("--out", type=click.Path(), help="Write the output to PATH.npy, .npz or .pt.")
 @json_option
 @click.pass_context
@@ -36,6 +39,7 @@ def command(
     method: str,
     seed: int,
     map_location: str,
+    imports: tuple[str, ...],
     out: str | None,
     as_json: bool,
 ) -> None:
@@ -57,6 +61,7 @@ def command(
       tsarchive run model.pt image.npy
       tsarchive run model.pt --random 1x3x224x224 --out scores.npz
       tsarchive run model.pt prompt.pt --arg '"greedy"' --arg limit=5
+      tsarchive run detector.pt image.npy --import torchvision
     """
     file, rest = split_file(arguments)
     if file is None:
@@ -168,19 +173,21 @@ def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
     """
     import torch
 
+    from tsarchive.run.tracebacks import innermost_origin
+
     torch.manual_seed(seed)
     started = time.perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr):
             output = function(*inputs.args, **inputs.kwargs)
-    except ArchiveError:
+    except (CallError, SourceError):
         raise
     # An operator of torch raises almost any class for arguments it does not like.
     except Exception as error:
         reason = str(error).strip() or "no message"
-        raise ModelError(f"the model raised {type(error).__name__}: {reason}") from error
+        origin = innermost_origin(error)
+        raise ModelError(
+            f"the model raised {type(error).__name__}: {reason}",
+            None if origin is None else str(origin),
+        ) from error
     return output, time.perf_counter() - started
-
-
-class ModelError(click.ClickException):
-    """The model does not run on these inputs."""

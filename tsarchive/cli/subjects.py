@@ -22,6 +22,7 @@ class Subject:
     """A model as files. ``ours`` and ``theirs`` are what the two sides load.
 
     ``expected`` is the output of the original model, None when there is only the file.
+    ``imports`` name the libraries that both sides import first.
     Everything that is made on the way goes to ``folder``.
     """
 
@@ -31,6 +32,7 @@ class Subject:
     theirs: Path
     inputs: Path
     expected: Path | None
+    imports: tuple[str, ...] = ()
 
     def save_path(self, side: str, turn: str) -> Path:
         """Where one side saves. The name is always the same: the archive depends on it."""
@@ -66,11 +68,11 @@ def model_subject(name: str, module: str, class_name: str, folder: Path) -> Subj
     return Subject(name, folder, ours, theirs, _keep(inputs, folder), expected)
 
 
-def file_subject(file: str, inputs: Inputs, folder: Path) -> Subject:
+def file_subject(file: str, inputs: Inputs, folder: Path, imports: tuple[str, ...] = ()) -> Subject:
     """The user's file, which both sides load as it is."""
     path = Path(file).absolute()
     kept = _keep({"args": inputs.args, "kwargs": inputs.kwargs}, folder)
-    return Subject(path.name, folder, path, path, kept, expected=None)
+    return Subject(path.name, folder, path, path, kept, expected=None, imports=imports)
 
 
 def _keep(inputs: dict[str, Any], folder: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tsarchive.cli.command import Command, file_argument, json_option
-from tsarchive.cli.output import console, print_json, table
+from tsarchive.cli.output import console, print_json, show, table
 from tsarchive.cli.text import plural, shape, size, visible
 
 if TYPE_CHECKING:
@@ -97,9 +97,8 @@ def _show(found: list[Named]) -> None:
             _role(info),
         )
     total = _total(found)
-    out = console()
-    out.print(rows)
-    out.print(
+    show(rows)
+    console().print(
         f"total: {plural(total['tensors'], 'tensor')}, {plural(total['elements'], 'element')}, "
         f"{size(total['bytes'])}",
         style="bold",

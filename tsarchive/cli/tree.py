@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tsarchive.cli.command import Command, file_argument, json_option
-from tsarchive.cli.output import console, print_json
+from tsarchive.cli.output import print_json, show
+from tsarchive.cli.signatures import signatures
 from tsarchive.cli.text import plural, size, visible
+from tsarchive.printer.types import ClassType
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from tsarchive import ModuleInfo
+    from tsarchive.torchscript.frontend import CodeImporter
 
 
 @click.command(cls=Command)
@@ -21,8 +25,9 @@ if TYPE_CHECKING:
 @click.option(
     "--depth", type=click.IntRange(min=0), metavar="N", help="Show N levels below the root."
 )
+@click.option("--signatures", "typed", is_flag=True, help="Show what methods take and give.")
 @json_option
-def command(file: str, *, depth: int | None, as_json: bool) -> None:
+def command(file: str, *, depth: int | None, typed: bool, as_json: bool) -> None:
     """Show the modules of a file as a tree.
 
     Each with its class, its size and its methods. Sizes count the module and everything below
@@ -32,15 +37,26 @@ def command(file: str, *, depth: int | None, as_json: bool) -> None:
     Examples:
       tsarchive tree model.pt
       tsarchive tree model.pt --depth 1
+      tsarchive tree model.pt --signatures
     """
     import tsarchive
 
     with tsarchive.open(file) as archive:
         root = archive.tree()
+        if typed:
+            root = _with_signatures(root, archive.classes)
     if as_json:
         print_json({"file": file, "root": document(root, depth)})
     else:
         _show(root, depth)
+
+
+def _with_signatures(module: ModuleInfo, classes: CodeImporter) -> ModuleInfo:
+    """The tree with the signature of each method in place of its name."""
+    class_ = classes.find_class(module.qualified_class)
+    assert isinstance(class_, ClassType)
+    children = tuple(_with_signatures(child, classes) for child in module.children)
+    return replace(module, methods=tuple(signatures(class_)), children=children)
 
 
 def totals(module: ModuleInfo) -> tuple[int, int]:
@@ -87,7 +103,7 @@ def _show(root: ModuleInfo, depth: int | None) -> None:
             continue
         for child in module.children:
             pending.append((branch.add(_label(child)), child, _below(left)))
-    console().print(shown)
+    show(shown)
 
 
 def _label(module: ModuleInfo) -> Text:

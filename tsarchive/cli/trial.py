@@ -89,6 +89,7 @@ def _request(subject: Subject, side: str, file: Path) -> Request:
         outputs=str(_outputs(subject, side)),
         first_save=str(subject.save_path(side, "first")),
         second_save=str(subject.save_path(side, "second")),
+        imports=subject.imports,
     )
 
 
@@ -99,6 +100,7 @@ def _crossed_request(subject: Subject) -> Request:
         outputs=str(_outputs(subject, "crossed")),
         first_save=None,
         second_save=None,
+        imports=subject.imports,
     )
 
 

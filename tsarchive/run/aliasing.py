@@ -52,14 +52,31 @@ _COPYING = frozenset(
 )
 
 
+def _unknown(call: Node) -> bool | None:
+    return None
+
+
 class Aliases:
     """The places that each value may refer to, and the places that each node writes to.
 
-    ``kept`` are the nodes that count; None stands for all.
+    ``kept`` are the nodes that count; None stands for all. ``passing`` are operators whose result
+    is their first operand. ``gives_new`` tells of a call that writes to nothing that it is given,
+    and keeps none of it, whether its result is new; it is None for other calls.
     """
 
-    def __init__(self, graph: Block, kept: Container[Node] | None = None) -> None:
+    def __init__(
+        self,
+        graph: Block,
+        kept: Container[Node] | None = None,
+        *,
+        passing: Container[Node] = (),
+        gives_new: Callable[[Node], bool | None] = _unknown,
+    ) -> None:
         self._kept = kept
+        self._passing = passing
+        self._gives_new = gives_new
+        self._passed: dict[Value, Value] = {}
+        self._released: list[Value] = []
         self._targets: dict[Value, set[Place]] = {}
         self._writes: dict[Node, list[Value]] = {}
         for value in graph.params:
@@ -71,7 +88,7 @@ class Aliases:
         if not is_mutable(value.type):
             return set()
         found: set[Place] = set()
-        waiting: list[Place] = [value]
+        waiting: list[Place] = [self._passed.get(value, value)]
         seen: set[Place] = set()
         while waiting:
             place = waiting.pop()
@@ -92,12 +109,27 @@ class Aliases:
             found |= self.places(value)
         return found
 
+    def written_tensors(self, node: Node) -> set[Place]:
+        """What ``node`` may write to of tensors, and not of what holds them."""
+        found: set[Place] = set()
+        for value in self._writes.get(node, ()):
+            found |= self.places(value) if value.type == TENSOR else set()
+        return found
+
+    def known_outside(self) -> set[Place]:
+        """What others may hold, or may come to hold by what the graph does."""
+        return {OUTSIDE}.union(*map(self.places, self._released))
+
     def _point(self, value: Value, target: Place) -> None:
+        value = self._passed.get(value, value)
+        if isinstance(target, Value):
+            target = self._passed.get(target, target)
         if is_mutable(value.type) and value is not target:
             self._targets.setdefault(value, set()).add(target)
 
     def _release(self, value: Value) -> None:
         """From here on others may hold ``value``."""
+        self._released.append(value)
         self._point(value, OUTSIDE)
 
     def _write(self, node: Node, value: Value) -> None:
@@ -108,7 +140,8 @@ class Aliases:
         for node in block.nodes:
             if self._kept is not None and node not in self._kept:
                 continue
-            _RULES.get(node.kind, Aliases._operator)(self, node)
+            rule = _RULES.get(node.kind, Aliases._operator)
+            (Aliases._pass_through if node in self._passing else rule)(self, node)
 
     def _nothing(self, node: Node) -> None:
         """Results are new, or not mutable."""
@@ -153,6 +186,10 @@ class Aliases:
     def _pass_on(self, node: Node) -> None:
         self._point(node.output, node.input)
 
+    def _pass_through(self, node: Node) -> None:
+        first = node.inputs[0]
+        self._passed[node.output] = self._passed.get(first, first)
+
     def _start(self, node: Node) -> None:
         """A fork or awaitable: its body runs with the inputs, some time."""
         for value in node.inputs:
@@ -167,6 +204,11 @@ class Aliases:
         self._release(node.inputs[1])
 
     def _call(self, node: Node) -> None:
+        is_new = self._gives_new(node)
+        if is_new is not None:
+            for value in () if is_new else node.inputs:
+                self._point(node.output, value)
+            return
         for value in node.inputs:
             self._write(node, value)
             self._release(value)
@@ -218,6 +260,8 @@ _RULES: dict[str, Callable[[Aliases, Node], None]] = {
     "prim::SetAttr": Aliases._set_attribute,
     "prim::CallFunction": Aliases._call,
     "prim::CallMethod": Aliases._call,
+    "aten::wait": Aliases._extract,
+    "prim::awaitable_wait": Aliases._extract,
     "prim::Enter": Aliases._call,
     "prim::Exit": Aliases._call,
 }
@@ -254,7 +298,9 @@ def _role(argument: Any) -> _Role:
     if info is None:
         return _Role()
     if not info.before_set and not info.after_set:
-        return _Role(escapes=True)  # the annotation is about the elements of a list
+        # The annotation is about the elements of a list. They may be anywhere, but torch takes a
+        # write to them for one to the list.
+        return _Role(is_write=info.is_write, escapes=not info.is_write)
     is_wild = "*" in info.before_set | info.after_set
     return _Role(frozenset(info.before_set - {"*"}), info.is_write, is_wild)
 

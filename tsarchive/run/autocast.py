@@ -40,4 +40,6 @@ def autocast(manager: Any) -> torch.autocast:
     device, dtype, enabled = (
         get_slot(manager, type_.attributes[name]) for name in (_DEVICE, _DTYPE, _ENABLED)
     )
-    return torch.autocast(device, dtype=to_dtype(dtype), enabled=enabled)
+    # Without CUDA there is nothing that casts for it could change; torch would warn each time.
+    is_usable = device != "cuda" or torch.cuda.is_available()
+    return torch.autocast(device, dtype=to_dtype(dtype), enabled=enabled and is_usable)

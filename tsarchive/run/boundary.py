@@ -10,19 +10,24 @@ from __future__ import annotations
 import functools
 import inspect
 import keyword
+import sys
 from collections.abc import Callable, Container, Sequence
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from torch.compiler import is_compiling
 
-from tsarchive.errors import CallError
+from tsarchive.errors import CallError, ScriptError
 from tsarchive.printer.graph import Function
 from tsarchive.printer.names import to_identifier
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import annotation
 
-from .conversion import Mismatch, export, holds_containers
+from .conversion import Mismatch, changes_on_export, export
 from .modules import takes_internal_call
+from .tracebacks import with_origins
+from .tracing import TracedFunction, called_by_tracers
 
 if TYPE_CHECKING:
     from .classes import Classes
@@ -47,6 +52,7 @@ class Signature:
             classes.materialize(argument.default) if argument.has_default else _MISSING
             for argument in self.arguments
         ]
+        self._returned = _Annotation(annotation(schema.return_type))
         self._positions = {argument.name: i for i, argument in enumerate(self.arguments)}
 
     def bind(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
@@ -95,8 +101,13 @@ class Signature:
             ) from error
 
     def shown(self) -> inspect.Signature:
-        """The signature as ``inspect`` and ``help`` show it: names and defaults fit for Python."""
+        """The signature as ``inspect`` and ``help`` show it: names and defaults fit for Python.
+
+        Annotations are those of the archive, as text.
+        """
         names = ["self"] if self.is_method else []
+        types: list[Any] = [inspect.Parameter.empty] * len(names)
+        types += [_Annotation(annotation(argument.type)) for argument in self.arguments]
         defaults = [_MISSING] * len(names) + self._defaults
         for argument in self.arguments:
             names.append(_fitting(argument.name, names))
@@ -106,10 +117,20 @@ class Signature:
                 name,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=inspect.Parameter.empty if any(required[position:]) else default,
+                annotation=type_,
             )
-            for position, (name, default) in enumerate(zip(names, defaults, strict=True))
+            for position, (name, default, type_) in enumerate(
+                zip(names, defaults, types, strict=True)
+            )
         ]
-        return inspect.Signature(parameters)
+        return inspect.Signature(parameters, return_annotation=self._returned)
+
+
+class _Annotation(str):
+    """A type as the archive writes it; shown without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 def _fitting(name: str, taken: Container[str]) -> str:
@@ -123,31 +144,61 @@ def public_function(function: Function, raw: Callable[..., Any], classes: Classe
     """``function`` for callers in Python; ``raw`` runs it without any conversion."""
     signature = Signature(function.name, function.schema, classes, is_method=False)
     finish = _export_of(function.schema)
+    traced = TracedFunction(function, classes)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
-        return finish(raw(*signature.bind(arguments, keywords)))
+        given = signature.bind(arguments, keywords)
+        if is_compiling() and traced.is_ready():
+            return finish(traced.function(*given))
+        try:
+            return finish(raw(*given))
+        except Exception as error:
+            raise _seen_by_callers(error)  # noqa: B904  # it has no other cause
 
-    return _described(call, function, signature)
+    return _described(call, function, signature, raw)
+
+
+def _seen_by_callers(error: Exception) -> Exception:
+    """The same error with lines of user source; where the stack ran out, one that says so."""
+    found = error
+    if isinstance(error, RecursionError) and not isinstance(error, ScriptError):
+        found = ScriptError(
+            "calls inside the archive are nested too deeply", exception="builtins.RecursionError"
+        )
+        found.limit = sys.getrecursionlimit()
+        found.hint = "sys.setrecursionlimit raises the limit"
+        found.__suppress_context__ = True
+    return found.with_traceback(with_origins(error.__traceback__))
 
 
 def public_method(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
     """Like ``public_function``, as an attribute of a class."""
     signature = Signature(function.name, function.schema, classes, is_method=True)
     finish = _export_of(function.schema)
+    traced = TracedFunction(function, classes)
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        return finish(raw(self, *signature.bind(arguments, keywords)))
+        given = signature.bind(arguments, keywords)
+        if is_compiling() and traced.is_ready():
+            return finish(traced.function(self, *given))
+        try:
+            return finish(raw(self, *given))
+        except Exception as error:
+            raise _seen_by_callers(error)  # noqa: B904  # it has no other cause
 
-    return _described(call, function, signature)
+    return _described(call, function, signature, raw)
 
 
 def public_forward(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
     """Like ``public_method``, for the method that ``torch.nn.Module.__call__`` reaches."""
     convert = public_method(function, raw, classes)
+    traced = TracedFunction(function, classes)
 
     @functools.wraps(convert)
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if takes_internal_call(self):
+            if is_compiling() and traced.is_ready():
+                return traced.function(self, *arguments)
             return raw(self, *arguments)
         return convert(self, *arguments, **keywords)
 
@@ -155,7 +206,7 @@ def public_forward(function: Function, raw: Callable[..., Any], classes: Classes
 
 
 class PublicMethod:
-    """A method that takes its place in the class when it is first looked up.
+    """A method whose function for Python callers is made when it is first looked up.
 
     A network has hundreds of classes, and Python code calls methods of few.
     """
@@ -163,31 +214,41 @@ class PublicMethod:
     def __init__(self, function: Function, classes: Classes) -> None:
         self._function = function
         self._classes = classes
+        self._method: Any = None
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._owner = owner
-        self._name = name
+        self._is_forward = name == "forward" and issubclass(owner, torch.nn.Module)
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        is_forward = self._name == "forward" and issubclass(self._owner, torch.nn.Module)
-        make = public_forward if is_forward else public_method
-        method = make(self._function, self._classes.function(self._function), self._classes)
-        setattr(self._owner, self._name, method)
-        return getattr(self._owner if instance is None else instance, self._name)
+        self._make()
+        if instance is None:
+            return self._method
+        bind = functools.partial if is_compiling() else MethodType  # tracers cannot make methods
+        return bind(self._method, instance)
+
+    @called_by_tracers
+    def _make(self) -> None:
+        with self._classes.lock:
+            if self._method is None:
+                make = public_forward if self._is_forward else public_method
+                raw = self._classes.function(self._function)
+                self._method = make(self._function, raw, self._classes)
 
 
 def _export_of(schema: FunctionSchema) -> Callable[[Any], Any]:
-    return export if holds_containers(schema.return_type) else _as_it_is
+    return export if changes_on_export(schema.return_type) else _as_it_is
 
 
 def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _described(call: Any, function: Function, signature: Signature) -> Any:
+def _described(call: Any, function: Function, signature: Signature, raw: Callable[..., Any]) -> Any:
+    """``call`` as ``help`` and ``inspect`` should see it: its source is the generated one."""
     module, _, name = function.qualified_name.rpartition(".")
     call.__name__ = name
     call.__qualname__ = name
     call.__module__ = module
     call.__signature__ = signature.shown()
+    call.__wrapped__ = raw
     return call

@@ -10,20 +10,24 @@ from typing import Any
 
 import torch
 
-from tsarchive.errors import UnsupportedError
+from tsarchive.errors import SaveError, UnknownClassError, UnsupportedError
 from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import ClassType, EnumType, TupleType, Type, annotation
 
 from .boundary import PublicMethod, public_method
 from .compiler import LazyFunction
+from .containers import container_class
 from .conversion import Converter, Converters
+from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .expressions import Bound
+from .identities import Identities
 from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule
 from .objects import Objects, new_object
-from .operators import native_class
+from .operators import implementation, native_class, traceable
 from .passes import Effects, Wanted
-from .slots import get_slot, set_slot, slot_key
+from .slots import SlotKind, get_slot, set_slot, slot_key, slot_kind
+from .tracebacks import with_origins
 from .typecheck import register_class, type_of_class
 
 __all__ = ["ArchiveModule", "ArchiveObject", "Classes", "get_slot", "new_object", "set_slot"]
@@ -58,11 +62,28 @@ class Classes:
         self.allow = allow
         self.lock = threading.RLock()
         self.effects = Effects()
+        self.identities = Identities()
         self._python_classes: dict[Type, Any] = {}
         self._functions: dict[Hashable, LazyFunction] = {}
         self._constants: dict[Node, Any] = {}
         self._converters = Converters(self.python_class)
         self._objects = Objects(self)
+        self.implementation = implementation
+        self.origin: Origin | None = None
+        self._main = self
+        self._for_tracing: Classes | None = None
+
+    @property
+    def for_tracing(self) -> Classes:
+        """The same classes, with functions of their own that torch.compile and export trace."""
+        with self.lock:
+            if self._for_tracing is None:
+                made = self._for_tracing = object.__new__(Classes)
+                made.__dict__.update(self.__dict__)
+                made._for_tracing = made
+                made._functions = {}
+                made.implementation = traceable
+            return self._for_tracing
 
     def function(
         self, function: Function, bound: Bound = (), wanted: Wanted = None
@@ -82,16 +103,45 @@ class Classes:
 
     def call(self, function: Function, *arguments: Any) -> Any:
         """Run a function of the archive as its own code would."""
-        return self.function(function)(*arguments)
+        try:
+            return self.function(function)(*arguments)
+        except Exception as error:
+            # The same error goes on: it has no other cause.
+            raise error.with_traceback(with_origins(error.__traceback__))  # noqa: B904
 
     def python_class(self, type_: Type) -> Any:
         """The Python class for a class, enum or named tuple of the archive."""
         with self.lock:
             found = self._python_classes.get(type_)
             if found is None:
-                found = self._python_classes[type_] = self._build(type_)
+                found = self._python_classes[type_] = self._main._build(type_)
+                found.tsarchive_reference = ClassReference(found, self._main, _name_of(type_))
                 register_class(found, type_)
             return found
+
+    def class_named(self, qualified_name: str) -> Any:
+        """The Python class of that name. Raises UnknownClassError when there is none."""
+        with self.lock:
+            for type_, found in self._python_classes.items():
+                if _name_of(type_) == qualified_name:
+                    return found
+            wanted = self.origin.find(qualified_name) if self.origin else None
+            if wanted is None:
+                raise UnknownClassError(f"the archive has no class {qualified_name}")
+            return self.python_class(wanted)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.origin is None:
+            raise SaveError(
+                "the classes of a module that was not loaded from an archive cannot be pickled"
+            )
+        return self.origin.reduce()
+
+    def module_classes(self) -> list[tuple[type, ClassType]]:
+        """The module and script classes made so far."""
+        with self.lock:
+            made = list(self._python_classes.items())
+        return [(class_, type_) for type_, class_ in made if isinstance(type_, ClassType)]
 
     def _build(self, type_: Type) -> Any:
         match type_:
@@ -135,14 +185,19 @@ class Classes:
         return self._converters.converter(type_)
 
 
+def _name_of(type_: Type) -> str:
+    assert isinstance(type_, ClassType | EnumType | TupleType)
+    return type_.qualified_name or ""
+
+
 def _module_class(type_: ClassType, classes: Classes) -> type[ArchiveModule]:
     members = _members(type_, classes, ArchiveModule)
-    base: type[ArchiveModule] = ArchiveModule
+    bases = [container_class(type_.qualified_name)]
     if type_.forward_pre_hooks or type_.forward_hooks:
-        base = HookedArchiveModule
+        bases.insert(0, HookedArchiveModule)
         members["archive_pre_hooks"] = _hooks(type_.forward_pre_hooks, classes)
         members["archive_hooks"] = _hooks(type_.forward_hooks, classes)
-    return type(members["__qualname__"], (base,), members)
+    return type(members["__qualname__"], tuple(bases), members)
 
 
 def _object_class(type_: ClassType, classes: Classes) -> type[ArchiveObject]:
@@ -153,14 +208,29 @@ def _object_class(type_: ClassType, classes: Classes) -> type[ArchiveObject]:
 
 def _members(type_: ClassType, classes: Classes, base: type) -> dict[str, Any]:
     """The methods that Python callers see: those that hide no member of the base class."""
-    members: dict[str, Any] = {"tsarchive_class": type_, "tsarchive_classes": classes}
+    members: dict[str, Any] = {
+        "tsarchive_class": type_,
+        "tsarchive_classes": classes,
+        "tsarchive_settable": _settable(type_),
+    }
     for name, function in type_.methods.items():
         if _is_public(name, base):
             members[name] = PublicMethod(function, classes)
     if "__eq__" in members:
         members["__hash__"] = object.__hash__  # as torch, whose objects hash by identity
     module, _, members["__qualname__"] = type_.qualified_name.rpartition(".")
-    return {**members, "__module__": module}
+    return {"original_name": members["__qualname__"], **members, "__module__": module}
+
+
+def _settable(type_: ClassType) -> frozenset[str]:
+    """The names under which Python code sees plain slots."""
+    return frozenset(
+        name
+        for name, attribute in type_.attributes.items()
+        if slot_kind(type_, attribute) is SlotKind.PLAIN
+        and slot_key(type_, name) == name
+        and name != "_is_full_backward_hook"  # torch.nn.Module sets it, whatever its type
+    )
 
 
 def _is_public(name: str, base: type) -> bool:
@@ -181,6 +251,7 @@ def _enum_class(type_: EnumType) -> Any:
     except (ValueError, TypeError) as error:
         raise UnsupportedError(f"{type_.qualified_name} cannot be an enum: {error}") from error
     made.tsarchive_enum = type_
+    made.__reduce_ex__ = reduce_member
     return made
 
 
@@ -188,4 +259,7 @@ def _named_tuple_class(type_: TupleType) -> Any:
     """Fields whose names Python does not allow are reached by position only."""
     assert type_.qualified_name is not None
     module, _, name = type_.qualified_name.rpartition(".")
-    return collections.namedtuple(name, type_.fields, rename=True, module=module)
+    create: Any = collections.namedtuple
+    made = create(name, type_.fields, rename=True, module=module)
+    made.__reduce_ex__ = reduce_named_tuple
+    return made

@@ -20,6 +20,7 @@ from tsarchive.printer.graph import (
     Block,
     Function,
     Node,
+    Placed,
     Value,
     is_constant_true,
 )
@@ -45,11 +46,12 @@ _FIRST_CARRIED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class GeneratedSource:
-    """Python source that defines ``name``, and the globals it needs."""
+    """Python source that defines ``name``, the globals it needs, and the place of each line."""
 
     name: str
     text: str
     namespace: dict[str, Any]
+    places: Sequence[Placed | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def generate(
     name = writer.names.unique(function.name)
     writer.add_graph(name, function.graph, wanted)
     writer.write()
-    return GeneratedSource(name, "\n".join(writer.lines) + "\n", writer.globals.values)
+    text = "\n".join(writer.lines) + "\n"
+    return GeneratedSource(name, text, writer.globals.values, writer.places)
 
 
 class _Writer(Expressions):
@@ -83,13 +86,16 @@ class _Writer(Expressions):
     def __init__(self, function: Function, classes: Classes, bound: Bound) -> None:
         super().__init__(function, classes, bound)
         self.lines: list[str] = []
+        self.places: list[Placed | None] = []
         self.level = 0
+        self._place: Placed | None = None
         self._parts: deque[_Part] = deque()
         self._live_nodes: set[Node] = set()
 
     def add_graph(self, name: str, graph: Block, wanted: Wanted = None) -> None:
         live = Liveness(graph, self.classes.effects, wanted)
         self._live_nodes |= live.nodes
+        self.unchanged |= self.classes.identities.of(graph, live.nodes, self.number_operand)
         self.live_values |= live.values
         results = () if wanted == NOTHING else graph.returns
         if results and wanted is not None:
@@ -104,6 +110,7 @@ class _Writer(Expressions):
         while self._parts:
             part = self._parts.popleft()
             self.text.update(part.texts)
+            self._place = None
             self.line(f"def {part.name}({', '.join(part.params)}):")
             with self._indented():
                 self._nodes(part.nodes)
@@ -111,6 +118,7 @@ class _Writer(Expressions):
 
     def line(self, text: str) -> None:
         self.lines.append(_INDENT * self.level + text)
+        self.places.append(self._place)
 
     @contextmanager
     def _indented(self) -> Iterator[None]:
@@ -127,6 +135,7 @@ class _Writer(Expressions):
         position = 0
         while position < len(nodes):
             node = nodes[position]
+            self._place = node.place
             if node.kind == "prim::Enter":
                 end = _matching_exit(nodes, position)
                 self._with(nodes[position : end + 1])
@@ -192,7 +201,7 @@ class _Writer(Expressions):
         self.line("else:")
         self._branch(false, targets, used)
         if self.lines[before + 1 :] == [_INDENT * (self.level + 1) + "pass"]:
-            del self.lines[before:]
+            del self.lines[before:], self.places[before:]
 
     def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> None:
         with self._indented():

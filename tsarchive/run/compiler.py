@@ -8,9 +8,12 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torch.utils._python_dispatch import _disable_current_modes
+
 from tsarchive.printer.graph import Function
 
 from .codegen import GeneratedSource, generate
+from .tracebacks import PLACES
 
 if TYPE_CHECKING:
     from .classes import Classes
@@ -43,7 +46,8 @@ class LazyFunction:
 
     def compile(self) -> Callable[..., Any]:
         """The Python function; the same one each time."""
-        with self._classes.lock:
+        # Constants are read now, and stay: they must not become the tensors of a tracer.
+        with self._classes.lock, _disable_current_modes():
             if self._compiled is None:
                 generated = generate(self._function, self._classes, self._bound, self._wanted)
                 self._compiled = _compile(generated, self._function)
@@ -61,6 +65,11 @@ class LazyFunction:
                 namespace[name] = self._compiled
 
     @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """What ``inspect`` shows the source of."""
+        return self.compile()
+
+    @property
     def qualified_name(self) -> str:
         return self._function.qualified_name
 
@@ -69,7 +78,7 @@ def _compile(generated: GeneratedSource, function: Function) -> Callable[..., An
     """Run the generated definition; tracebacks and ``inspect`` find its source."""
     filename = _register_source(generated.text, function.qualified_name)
     # Without a module name, torch.compile takes the namespace for what it is.
-    namespace = dict(generated.namespace)
+    namespace = {**generated.namespace, PLACES: generated.places}
     for name, value in generated.namespace.items():
         if isinstance(value, LazyFunction):
             value.put(namespace, name)
@@ -84,9 +93,11 @@ def _register_source(text: str, qualified_name: str) -> str:
     """A file name for generated source that is in use once, and shows it in tracebacks."""
     shown = ascii(qualified_name)[1:-1]
     filename = f"<tsarchive {shown}>"
-    while filename in linecache.cache:
+    entry = (len(text), None, text.splitlines(keepends=True), filename)
+    # Two threads may ask for the name at once.
+    while linecache.cache.setdefault(filename, entry) is not entry:
         filename = f"<tsarchive {shown} #{next(_numbers)}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        entry = (*entry[:3], filename)
     return filename
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from tsarchive.errors import ScriptError
 from tsarchive.printer.literals import can_be_inferred
 from tsarchive.printer.subtyping import unify_all
 from tsarchive.printer.types import (
@@ -26,6 +27,7 @@ from tsarchive.printer.types import (
     ClassType,
     DictType,
     EnumType,
+    HandleType,
     ListType,
     OptionalType,
     TupleType,
@@ -33,12 +35,13 @@ from tsarchive.printer.types import (
     UnionType,
 )
 
+from .natives import Future
 from .natives.bytestrings import decode
 from .natives.dtypes import LAYOUTS, NUMBERS
 from .natives.narrowing import INT64_MAX, INT64_MIN
-from .typecheck import TypedDict, TypedList, is_instance, type_of
+from .typecheck import is_instance, type_of, typed_dict, typed_list
 
-__all__ = ["Converter", "Converters", "Mismatch", "export", "holds_containers"]
+__all__ = ["Converter", "Converters", "Mismatch", "changes_on_export", "export"]
 
 Converter = Callable[[Any], Any]
 
@@ -61,6 +64,10 @@ def _has_any(value: Any, methods: Iterable[str]) -> bool:
     return any(name in base.__dict__ for base in type(value).__mro__ for name in methods)
 
 
+def _is_iterable(value: Any) -> bool:
+    return isinstance(value, list | tuple) or _has_any(value, ("__iter__",))
+
+
 def _item(tensor: torch.Tensor) -> Any:
     if tensor.numel() != 1:
         raise Mismatch
@@ -81,6 +88,8 @@ def _to_some_tensor(value: Any) -> Any:
 
 
 def _to_int(value: Any) -> int:
+    if isinstance(value, torch.SymInt):
+        return value  # type: ignore[return-value]  # an int whose value tracing leaves open
     if type(value) is int:
         found = value
     elif isinstance(value, torch.Tensor):
@@ -109,6 +118,11 @@ _MEMORY_FORMATS = {
 
 
 def _to_float(value: Any) -> float:
+    if type(value) is float:
+        return value
+    if isinstance(value, int | torch.SymInt | torch.SymFloat):
+        symbol: float = torch.sym_float(value)  # type: ignore[no-untyped-call]
+        return symbol
     if isinstance(value, torch.Tensor):
         return float(_item(value))
     if _has_any(value, _FLOAT_METHODS):
@@ -125,6 +139,8 @@ def _to_complex(value: Any) -> complex:
 
 
 def _to_bool(value: Any) -> bool:
+    if isinstance(value, bool | torch.SymBool):
+        return value  # type: ignore[return-value]
     if isinstance(value, torch.Tensor):
         return bool(_item(value))
     if value is None or _has_any(value, ("__bool__",)):
@@ -133,12 +149,10 @@ def _to_bool(value: Any) -> bool:
 
 
 def _to_number(value: Any) -> int | float | complex:
-    if isinstance(value, torch.Tensor):
-        value = _item(value)
-    if isinstance(value, int):
+    if isinstance(value, int | torch.dtype | torch.layout) and not isinstance(value, bool):
         return _to_int(value)
-    if isinstance(value, float | complex):
-        return value
+    if isinstance(value, bool | float | complex | torch.SymInt | torch.SymFloat):
+        return value  # type: ignore[return-value]
     raise Mismatch
 
 
@@ -158,6 +172,13 @@ def _to_device(value: Any) -> torch.device:
             return torch.device(value)
         except RuntimeError:
             raise Mismatch from None
+    raise Mismatch
+
+
+def _to_future(value: Any) -> Future[Any]:
+    """The outcome of a future of torch, which this waits for."""
+    if isinstance(value, torch._C.Future):
+        return Future(value.wait)
     raise Mismatch
 
 
@@ -192,13 +213,13 @@ _EXACT: dict[type, Converter] = {
 
 def _infer_list(value: list[Any]) -> list[Any]:
     items = [infer(item) for item in value]
-    return TypedList(ListType(_common_type(items)), items)
+    return typed_list(ListType(_common_type(items)), items)
 
 
 def _infer_dict(value: Mapping[Any, Any]) -> dict[Any, Any]:
     pairs = [(infer(key), infer(item)) for key, item in value.items()]
     key_type = _common_type([key for key, _ in pairs])
-    return TypedDict(DictType(key_type, _common_type([item for _, item in pairs])), pairs)
+    return typed_dict(DictType(key_type, _common_type([item for _, item in pairs])), pairs)
 
 
 def _common_type(items: list[Any]) -> Type:
@@ -249,6 +270,8 @@ class Converters:
                 return self._tuple(type_)
             case EnumType():
                 return self._enum(type_)
+            case HandleType("Future"):
+                return _to_future
             case UnionType():
                 return lambda value: _checked(infer(value), type_)
         return lambda value: _checked(value, type_)
@@ -259,10 +282,10 @@ class Converters:
         is_telling = can_be_inferred(type_.element)
 
         def to_list(value: Any) -> list[Any]:
-            if isinstance(value, refused) or not _has_any(value, ("__iter__",)):
+            if isinstance(value, refused) or not _is_iterable(value):
                 raise Mismatch
             items = [convert(item) for item in value]
-            return items if items and is_telling else TypedList(type_, items)
+            return items if items and is_telling else typed_list(type_, items)
 
         return to_list
 
@@ -273,7 +296,7 @@ class Converters:
         def to_dict(value: Any) -> dict[Any, Any]:
             pairs = dict(value).items()
             items = {convert_key(key): convert_item(item) for key, item in pairs}
-            return items if items and is_telling else TypedDict(type_, items)
+            return items if items and is_telling else typed_dict(type_, items)
 
         return to_dict
 
@@ -282,7 +305,7 @@ class Converters:
         make = self._python_class(type_)._make if type_.qualified_name else tuple
 
         def to_tuple(value: Any) -> tuple[Any, ...]:
-            items = tuple(value) if _has_any(value, ("__iter__",)) else ()
+            items = tuple(value) if _is_iterable(value) else ()
             if len(items) != len(converters):
                 raise Mismatch
             return make(convert(item) for convert, item in zip(converters, items, strict=True))
@@ -313,20 +336,35 @@ def _optional(convert: Converter) -> Converter:
     return lambda value: None if value is None else convert(value)
 
 
-def holds_containers(type_: Type) -> bool:
-    """Whether a value of this type is, or holds, a list or dict that is copied on the way out."""
-    if type_ == ANY or isinstance(type_, ListType | DictType):
+def changes_on_export(type_: Type) -> bool:
+    """Whether ``export`` may give another object, or refuse, for values of this type."""
+    if type_ in (ANY, STRING) or isinstance(type_, ListType | DictType | HandleType):
         return True
-    return any(map(holds_containers, type_.parts())) and not isinstance(type_, ClassType)
+    return any(map(changes_on_export, type_.parts())) and not isinstance(type_, ClassType)
 
 
 def export(value: Any) -> Any:
-    """A copy of lists, dicts and tuples, at every depth; other values as they are."""
+    """The value for Python: copies of lists, dicts and tuples at every depth, futures of torch.
+
+    Raises ScriptError for a string that is not UTF-8, which torch does not give to Python either.
+    """
     if isinstance(value, list):
         return [export(item) for item in value]
     if isinstance(value, dict):
-        return {key: export(item) for key, item in value.items()}
+        return {export(key): export(item) for key, item in value.items()}
     if isinstance(value, tuple):
         items = map(export, value)
         return tuple(items) if type(value) is tuple else type(value)(*items)
-    return value
+    if isinstance(value, Future):
+        return value.given(export)
+    return _checked_text(value) if isinstance(value, str) else value
+
+
+def _checked_text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ScriptError(
+            f"the string {text!a} is not UTF-8", exception="builtins.UnicodeDecodeError"
+        ) from None
+    return text

@@ -36,11 +36,11 @@ from .names import Globals, LocalNames
 from .natives import UPGRADERS
 from .natives.tensors import to_list
 from .natives.values import submodule, tuple_item
-from .operators import find_native, implementation, operator_schemas
-from .passes import SCALAR_FORMS, Wanted, as_number, called_function, known_length, wanted_of_call
-from .slots import SlotKind, slot_key, slot_kind
+from .operators import find_native, operator_schemas
+from .passes import SCALAR_FORMS, Wanted, as_number, called_function, known_result, wanted_of_call
+from .slots import SlotKind, find_buffer, find_parameter, slot_key, slot_kind
 from .support import DynamicCall, NativeCall
-from .typecheck import TypedDict, TypedList, predicate
+from .typecheck import predicate, typed_dict, typed_list
 
 if TYPE_CHECKING:
     from .classes import Classes
@@ -53,6 +53,7 @@ Bound = tuple[tuple[int, Any], ...]
 # These look at the static element type of a list that may be empty.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
+_FINDERS = {SlotKind.PARAMETER: find_parameter, SlotKind.BUFFER: find_buffer}
 _TOLIST_ELEMENTS: dict[Type, int] = {INT: 0, FLOAT: 1, BOOL: 2, COMPLEX: 3}
 _NAME_OF_KIND = {
     "prim::Param": "argument",
@@ -79,6 +80,7 @@ class Expressions:
         self.globals = Globals(self.names)
         self.text: dict[Value, str] = {}
         self.live_values: set[Value] = set()
+        self.unchanged: set[Node] = set()
         self.known: dict[Value, Any] = {
             function.graph.params[position]: tensor for position, tensor in bound
         }
@@ -109,6 +111,8 @@ class Expressions:
         return _NAME_OF_KIND.get(node.kind) or node.kind.rpartition("::")[2]
 
     def expression(self, node: Node) -> str:
+        if node in self.unchanged:
+            return self.use(node.inputs[0])
         return _BY_KIND.get(node.kind, Expressions._operator)(self, node)
 
     def _constant(self, value: Value) -> str:
@@ -170,7 +174,7 @@ class Expressions:
         items = f"[{self.uses(node.inputs)}]"
         assert isinstance(type_, ListType)
         if self._needs_type(node, type_.element):
-            return f"{self._typed(TypedList, type_)}({items if node.inputs else ''})"
+            return f"{self._typed(typed_list, type_)}({items if node.inputs else ''})"
         return items
 
     def _dict(self, node: Node) -> str:
@@ -179,7 +183,7 @@ class Expressions:
         pairs = zip(node.inputs[::2], node.inputs[1::2], strict=True)
         items = "{" + ", ".join(f"{self.use(k)}: {self.use(v)}" for k, v in pairs) + "}"
         if self._needs_type(node, type_.value):
-            return f"{self._typed(TypedDict, type_)}({items if node.inputs else ''})"
+            return f"{self._typed(typed_dict, type_)}({items if node.inputs else ''})"
         return items
 
     def _needs_type(self, node: Node, element: Type) -> bool:
@@ -188,8 +192,8 @@ class Expressions:
             return False
         return not all(_keeps_type(user, offset, node.output) for user, offset in node.output.uses)
 
-    def _typed(self, class_: Callable[..., Any], type_: Type) -> str:
-        return self.globals.made(type_, f"new_{annotation(type_)}", lambda: partial(class_, type_))
+    def _typed(self, make: Callable[..., Any], type_: Type) -> str:
+        return self.globals.made(type_, f"new_{annotation(type_)}", lambda: partial(make, type_))
 
     def _create_object(self, node: Node) -> str:
         name = self.class_name(node.output.type)
@@ -199,6 +203,9 @@ class Expressions:
         kind, key = self._slot(node)
         if kind is SlotKind.PLAIN and is_identifier(key) and not keyword.iskeyword(key):
             return f"{self.use(node.input)}.{key}"
+        find = _FINDERS.get(kind)
+        if find is not None:
+            return f"{self.globals.name(find.__name__, find)}({self.use(node.input)}, {key!a})"
         return f"{self.use(node.input)}.{kind.value}[{key!a}]"
 
     def _slot(self, node: Node) -> tuple[SlotKind, str]:
@@ -270,9 +277,12 @@ class Expressions:
             return ascii(node.kind == "aten::__isnot__")
         return self._operator(node)
 
-    def _length(self, node: Node) -> str:
-        length = known_length(node)
-        return self._operator(node) if length is None else str(length)
+    def _unless_known(self, node: Node) -> str:
+        result = known_result(node)
+        return self._operator(node) if result is None else str(result)
+
+    def _ceiling(self, node: Node) -> str:
+        return self.use(node.input) if node.input.type == INT else self._operator(node)
 
     def _enum_value(self, node: Node) -> str:
         return f"{self.use(node.input)}.value"
@@ -298,13 +308,13 @@ class Expressions:
         if "upgrader" in node.attributes:
             name = node.attributes["upgrader"]
             return f"{self.globals.name(name, UPGRADERS[name])}({all_arguments(schema, texts)})"
-        number = self._number_operand(node)
+        number = self.number_operand(node)
         if number is not None:
             schema = scalar_form(schema)
             texts[1] = self._number(number)
         return f"{self._operator_name(schema)}({self._arguments(schema, node, texts)})"
 
-    def _number_operand(self, node: Node) -> int | float | complex | None:
+    def number_operand(self, node: Node) -> int | float | complex | None:
         if node.schema is None or node.schema.full_name not in SCALAR_FORMS:
             return None
         return as_number(self.known_tensor(node.inputs[1]))
@@ -314,7 +324,7 @@ class Expressions:
 
     def _operator_name(self, schema: FunctionSchema) -> str:
         name = schema.full_name.replace("::", "_")
-        return self.globals.name(name, implementation(schema))
+        return self.globals.name(name, self.classes.implementation(schema))
 
     def _arguments(self, schema: FunctionSchema, node: Node, texts: list[str]) -> str:
         """torch fills in defaults itself; native functions are given all arguments."""
@@ -415,7 +425,10 @@ _BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {
     "prim::unchecked_cast": Expressions._same,
     "prim::unchecked_unwrap_optional": Expressions._same,
     "prim::tolist": Expressions._to_list,
-    "aten::len": Expressions._length,
+    "aten::ceil": Expressions._ceiling,
+    "aten::eq": Expressions._unless_known,
+    "aten::len": Expressions._unless_known,
+    "aten::ne": Expressions._unless_known,
     "aten::__is__": Expressions._identity,
     "aten::__isnot__": Expressions._identity,
 }

@@ -7,12 +7,20 @@ hook on that submodule, or put another module in its place, the call goes throug
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
 
 import torch
 from torch.nn.modules import module as torch_module
+
+from tsarchive.errors import CallError
+from tsarchive.printer.types import annotation
+
+from .conversion import Mismatch
+from .copying import reduce_instance
+from .deepcopies import deep_copy
 
 __all__ = [
     "ArchiveModule",
@@ -45,6 +53,7 @@ class ArchiveObject:
 
     tsarchive_class: ClassVar[Any]
     tsarchive_classes: ClassVar[Any]
+    tsarchive_settable: ClassVar[frozenset[str]] = frozenset()
     slot_keys: ClassVar[tuple[str, ...]] = ()
 
     def __new__(cls, *_arguments: Any, **_keywords: Any) -> ArchiveObject:
@@ -52,16 +61,52 @@ class ArchiveObject:
         made.__dict__.update(dict.fromkeys(cls.slot_keys))
         return made
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in type(self).tsarchive_settable:
+            value = _converted(self, name, value)
+        super().__setattr__(name, value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return deep_copy(self, memo)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return reduce_instance(self, int(protocol))
+
 
 class ArchiveModule(torch.nn.Module):
     """A module of an archive.
 
+    Attributes that its class declares are converted when they are set, and refuse values of
+    other types with a CallError. ``tsarchive_methods`` lists what can be called.
+
     ``tsarchive_class`` is its class as the archive defines it, ``tsarchive_classes`` what all
-    classes of the archive share.
+    classes of the archive share, ``original_name`` the name of the class it was scripted from.
     """
 
     tsarchive_class: ClassVar[Any]
     tsarchive_classes: ClassVar[Any]
+    tsarchive_settable: ClassVar[frozenset[str]] = frozenset()
+    original_name: ClassVar[str]
+
+    @classmethod
+    def tsarchive_methods(cls) -> dict[str, inspect.Signature]:
+        """The methods of the archive that Python code can call, with their signatures."""
+        members = vars(cls)
+        names = (name for name in cls.tsarchive_class.methods if name in members)
+        return {name: inspect.signature(getattr(cls, name)) for name in names}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in type(self).tsarchive_settable:
+            # It stays a plain attribute, even if a parameter is set.
+            object.__setattr__(self, name, _converted(self, name, value))
+        else:
+            super().__setattr__(name, value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return deep_copy(self, memo)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return reduce_instance(self, int(protocol))
 
 
 class HookedArchiveModule(ArchiveModule):
@@ -85,6 +130,17 @@ class HookedArchiveModule(ArchiveModule):
             if changed is not None:
                 result = changed
         return result
+
+
+def _converted(owner: ArchiveModule | ArchiveObject, name: str, value: Any) -> Any:
+    type_ = owner.tsarchive_class.attributes[name].type
+    try:
+        return owner.tsarchive_classes.converter(type_)(value)
+    except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise CallError(
+            f"the attribute {name!r} of {type(owner).__name__} takes a value of type "
+            f"{annotation(type_)!r}, not {type(value).__name__!r}"
+        ) from error
 
 
 def is_plain(module: Any, class_: type) -> bool:

@@ -24,7 +24,7 @@ from tsarchive.printer.types import (
     VarType,
 )
 
-from .natives import BUILTIN_SCHEMAS, NATIVES
+from .natives import BUILTIN_SCHEMAS, NATIVES, SYMBOLIC
 
 __all__ = [
     "find_native",
@@ -32,6 +32,7 @@ __all__ = [
     "native_class",
     "native_object",
     "operator_schemas",
+    "traceable",
 ]
 
 Implementation = Callable[..., Any]
@@ -66,6 +67,11 @@ def implementation(schema: FunctionSchema) -> Implementation:
     UnknownOperatorError when this process has no such operator.
     """
     return find_native(schema) or _registered(schema)
+
+
+def traceable(schema: FunctionSchema) -> Implementation:
+    """Like ``implementation``, for code that torch.compile or torch.export traces."""
+    return SYMBOLIC.get(schema.full_name) or implementation(schema)
 
 
 def find_native(schema: FunctionSchema) -> Implementation | None:

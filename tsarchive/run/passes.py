@@ -5,6 +5,7 @@ The graph itself stays as it is, because it must print as it was read.
 * Code whose results are not used and that has no effect does not run: neither do its errors nor
   its random numbers.
 * The length of a list that nothing else looks at is a constant.
+* A number is equal to itself, even if it is nan; an int is its own ceiling.
 * A constant tensor without dimensions acts as a Python number on the right-hand side of addition,
   subtraction, multiplication and division, which decides the dtype of the result.
 """
@@ -17,7 +18,17 @@ from typing import Any, Final
 import torch
 
 from tsarchive.printer.graph import Block, Function, Node, Value
-from tsarchive.printer.types import ClassType, FunctionType, TupleType
+from tsarchive.printer.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    ClassType,
+    DictType,
+    FunctionType,
+    ListType,
+    TupleType,
+)
 
 from .aliasing import OUTSIDE, Aliases, Place
 
@@ -30,7 +41,9 @@ __all__ = [
     "Wanted",
     "as_number",
     "called_function",
+    "known_equality",
     "known_length",
+    "known_result",
     "returned_tuple",
     "wanted_of_call",
 ]
@@ -38,6 +51,9 @@ __all__ = [
 Wanted = frozenset[int] | None
 """Which items of the tuple that a function returns are used; None stands for all of the result."""
 
+_EQUALITY = frozenset({"aten::eq", "aten::ne"})
+_BINARY = 2
+_ALWAYS_EQUAL = frozenset({BOOL, INT, FLOAT, NONE})
 NOTHING: Final[Wanted] = frozenset()
 _CALLS = frozenset({"prim::CallFunction", "prim::CallMethod"})
 # Kept though nothing uses their results: what torch registers as possibly having effects.
@@ -151,7 +167,7 @@ class Liveness:
                 changed |= self._sweep(inner)
             if node not in self.nodes and self._is_needed(node):
                 self.nodes.add(node)
-                for value in () if known_length(node) is not None else node.inputs:
+                for value in () if known_result(node) is not None else node.inputs:
                     self._mark_value(value)
                 changed = True
         return changed
@@ -198,6 +214,25 @@ class Liveness:
             self._live_places = set().union(*map(aliases.places, self.values))
         written = aliases.written(node)
         return OUTSIDE in written or not written.isdisjoint(self._live_places)
+
+
+def known_result(node: Node) -> int | None:
+    """What an operator gives whatever its operands hold, which then need not be there."""
+    length = known_length(node)
+    return known_equality(node) if length is None else length
+
+
+def known_equality(node: Node) -> bool | None:
+    """What ``==`` and ``!=`` give for one value on both sides: equal, even where it is nan."""
+    if node.kind not in _EQUALITY or len(node.inputs) != _BINARY:
+        return None
+    first, second = node.inputs
+    if first is not second:
+        return None
+    type_ = first.type
+    is_container = isinstance(type_, ListType | DictType)
+    parts = type_.parts() if is_container else (type_,)
+    return node.kind == "aten::eq" if all(part in _ALWAYS_EQUAL for part in parts) else None
 
 
 def known_length(node: Node) -> int | None:

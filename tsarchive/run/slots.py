@@ -26,7 +26,15 @@ from tsarchive.printer.types import (
 
 from .typecheck import type_of_class
 
-__all__ = ["SlotKind", "get_slot", "set_slot", "slot_key", "slot_kind"]
+__all__ = [
+    "SlotKind",
+    "find_buffer",
+    "find_parameter",
+    "get_slot",
+    "set_slot",
+    "slot_key",
+    "slot_kind",
+]
 
 _PREFIX: Final = "slot:"
 # Members of torch.nn.Module that are slots of every module saved by TorchScript.
@@ -95,6 +103,26 @@ def get_slot(target: Any, attribute: Attribute) -> Any:
     if kind is SlotKind.PLAIN:
         return target.__dict__[slot_key(owner, attribute.name)]
     return getattr(target, kind.value)[attribute.name]
+
+
+def find_parameter(module: torch.nn.Module, name: str) -> Any:
+    """The parameter of a module, wherever Python code has put it.
+
+    Parametrizations, weight norm, pruning and replicas take it out of its table and leave an
+    attribute.
+    """
+    try:
+        return module._parameters[name]
+    except KeyError:
+        return getattr(module, name)
+
+
+def find_buffer(module: torch.nn.Module, name: str) -> Any:
+    """Like ``find_parameter``, for a buffer."""
+    try:
+        return module._buffers[name]
+    except KeyError:
+        return getattr(module, name)
 
 
 def _owner(target: Any) -> ClassType:

@@ -13,6 +13,7 @@ from .typecheck import type_of_class
 
 if TYPE_CHECKING:
     from .classes import Classes
+    from .compiler import LazyFunction
 
 __all__ = ["DynamicCall", "NativeCall", "unpack_list"]
 
@@ -50,6 +51,16 @@ class DynamicCall:
         if self.name == "forward" and not is_plain(receiver, class_):
             function = call_module
         return function(receiver, *arguments)
+
+    def candidates(self) -> list[LazyFunction]:
+        """The methods of this name of all classes that there are; calls find them from now on."""
+        found = {
+            class_: self._classes.function(type_.methods[self.name])
+            for class_, type_ in self._classes.module_classes()
+            if self.name in type_.methods
+        }
+        self._known.update(found)
+        return list(found.values())
 
     def _find(self, class_: type) -> Callable[..., Any]:
         type_ = type_of_class(class_)

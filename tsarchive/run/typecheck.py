@@ -7,11 +7,12 @@ or ``TypedDict``, where the type can matter later.
 
 from __future__ import annotations
 
-import weakref
+import copy
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 from tsarchive.printer.subtyping import flat_members, is_subtype
 from tsarchive.printer.types import (
@@ -46,6 +47,8 @@ __all__ = [
     "register_class",
     "type_of",
     "type_of_class",
+    "typed_dict",
+    "typed_list",
 ]
 
 UNKNOWN: Final = SimpleType("?")
@@ -58,6 +61,9 @@ _EXACT: dict[type, Type] = {
     complex: COMPLEX,
     str: STRING,
     type(None): NONE,
+    torch.SymBool: BOOL,
+    torch.SymInt: INT,
+    torch.SymFloat: FLOAT,
     torch.device: DEVICE,
     torch.Generator: GENERATOR,
     torch.Stream: STREAM,
@@ -72,7 +78,6 @@ _UNTYPED = frozenset(
         HandleType("Await", UNKNOWN),
     }
 )
-_archive_types: weakref.WeakKeyDictionary[type, Type] = weakref.WeakKeyDictionary()
 
 
 class TypedList(list[Any]):
@@ -84,6 +89,15 @@ class TypedList(list[Any]):
         super().__init__(items)
         self.type = type_
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> TypedList:
+        made = memo[id(self)] = TypedList(self.type)
+        made.extend(copy.deepcopy(list(self), memo))
+        return made
+
+    def __reduce_ex__(self, _protocol: SupportsIndex) -> tuple[Any, ...]:
+        """Pickled as a plain list, which is what archives hold."""
+        return list, (), None, iter(self)
+
 
 class TypedDict(dict[Any, Any]):
     """A dict that knows its key and value types."""
@@ -94,21 +108,40 @@ class TypedDict(dict[Any, Any]):
         super().__init__(items)
         self.type = type_
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> TypedDict:
+        made = memo[id(self)] = TypedDict(self.type)
+        made.update(copy.deepcopy(dict(self), memo))
+        return made
+
+    def __reduce_ex__(self, _protocol: SupportsIndex) -> tuple[Any, ...]:
+        """Pickled as a plain dict, which is what archives hold."""
+        return dict, (), None, None, iter(self.items())
+
+
+def typed_list(type_: Type, items: Iterable[Any] = ()) -> list[Any]:
+    """A TypedList; a plain list where torch.compile traces, which knows no subclasses."""
+    return list(items) if is_dynamo_compiling() else TypedList(type_, items)
+
+
+def typed_dict(type_: Type, items: Iterable[tuple[Any, Any]] = ()) -> dict[Any, Any]:
+    """The same for a dict."""
+    return dict(items) if is_dynamo_compiling() else TypedDict(type_, items)
+
 
 def register_class(class_: type, type_: Type) -> None:
     """Note that instances of the Python class ``class_`` are values of ``type_``."""
-    _archive_types[class_] = type_
+    class_.tsarchive_type = type_  # type: ignore[attr-defined]
 
 
 def type_of_class(class_: type) -> Type | None:
     """The archive type that ``class_`` was made for."""
-    return _archive_types.get(class_)
+    return getattr(class_, "tsarchive_type", None)
 
 
 def type_of(value: Any) -> Type:
     """The run-time type. Values that TorchScript does not have give ``Any``."""
     class_ = type(value)
-    found = _EXACT.get(class_) or _archive_types.get(class_)
+    found = _EXACT.get(class_) or type_of_class(class_)
     if found is not None:
         return found
     if isinstance(value, torch.Tensor):
@@ -155,14 +188,15 @@ def _is_alike(found: Type, wanted: Type) -> bool:
 def predicate(types: Iterable[Type]) -> Callable[[Any], bool]:
     """The function that tells whether a value belongs to one of ``types``."""
     wanted = tuple(types)
-    classes = tuple(_CLASSES[type_] for type_ in wanted if type_ in _CLASSES)
-    if len(classes) == len(wanted):
+    if all(type_ in _CLASSES for type_ in wanted):
+        classes = tuple(class_ for type_ in wanted for class_ in _CLASSES[type_])
         return lambda value: type(value) in classes
     if wanted == (TENSOR,):
         return lambda value: isinstance(value, torch.Tensor)
     return lambda value: any(is_instance(value, type_) for type_ in wanted)
 
 
-_CLASSES = {
-    BOOL: bool, INT: int, FLOAT: float, COMPLEX: complex, STRING: str, NONE: type(None),
+_CLASSES: dict[Type, tuple[type, ...]] = {
+    BOOL: (bool, torch.SymBool), INT: (int, torch.SymInt), FLOAT: (float, torch.SymFloat),
+    COMPLEX: (complex,), STRING: (str,), NONE: (type(None),),
 }  # fmt: skip

@@ -38,12 +38,12 @@ def format_version(container: Container) -> int:
 
 
 class CodeRecords(Mapping[str, str]):
-    """The code records of a container as text."""
+    """The code records of a container as text: those in ``folders``."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, folders: tuple[str, ...] = ("code/",)) -> None:
         self._container = container
         self._names = [
-            name for name in container.records if name.startswith("code/") and name.endswith(".py")
+            name for name in container.records if name.startswith(folders) and name.endswith(".py")
         ]
         self._known = frozenset(self._names)
 

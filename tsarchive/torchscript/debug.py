@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tsarchive.container import Container
 from tsarchive.errors import PickleError
 from tsarchive.pickler import Global, MarkedTuple, Memoised, Reduce, Value, dumps, loads
 from tsarchive.printer.ranges import Range, Source, TaggedRange
+from tsarchive.torchscript.code_records import DEBUG_SUFFIX
 
 _FORMAT = "FORMAT_WITH_STRING_TABLE"
 _INT_LIST = Global("torch.jit._pickle", "build_intlist")
@@ -74,6 +76,43 @@ def read_debug_record(data: bytes, record: str) -> list[TaggedRange]:
     )
 
 
+def read_any_debug_record(data: bytes, record: str) -> list[TaggedRange]:
+    """The ranges of one code record, also of a form without a table of texts (before torch 1.11).
+
+    Raises PickleError.
+    """
+    match loads(data, record=record):
+        case (str(form), tuple(texts), tuple(rows)) if form == _FORMAT:
+            reader = _RowReader(texts, record)
+        case tuple(rows):
+            reader = _OldRowReader((), record)
+        case _:
+            raise PickleError("the debug record is malformed", record=record)
+    return [reader.row(row) for row in rows]
+
+
+class DebugRecords(Mapping[str, Sequence[TaggedRange]]):
+    """The debug records of a container by the name of the code record that they are about."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    def __getitem__(self, name: str) -> Sequence[TaggedRange]:
+        record = f"{name}{DEBUG_SUFFIX}"
+        return read_any_debug_record(self._container.read(record), record)
+
+    def __iter__(self) -> Iterator[str]:
+        for name in self._container.records:
+            if name.endswith(DEBUG_SUFFIX):
+                yield name.removesuffix(DEBUG_SUFFIX)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return f"{name}{DEBUG_SUFFIX}" in self._container.records
+
+
 class _RowReader:
     """Reads the rows of one debug record."""
 
@@ -114,6 +153,22 @@ class _RowReader:
 
     def _malformed(self) -> PickleError:
         return PickleError("the debug record is malformed", record=self._record)
+
+
+class _OldRowReader(_RowReader):
+    """Reads rows that hold their source themselves; the oldest have no tag."""
+
+    def row(self, row: Any) -> TaggedRange:
+        match row:
+            case (int(offset), place):
+                return super().row((offset, place, 0))
+        return super().row(row)
+
+    def _described(self, source: tuple[Any, ...]) -> Source | None:
+        match source:
+            case (str(text), str() | None as filename, int(first_line)):
+                return Source(text, filename, first_line) if text else None
+        raise self._malformed()
 
 
 def _lines(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -16,7 +16,11 @@ from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import Classes, get_slot, new_object, set_slot
 from tsarchive.run.operators import find_native, native_class, native_object, operator_schemas
 from tsarchive.torchscript.code_records import CodeRecords, format_version
+from tsarchive.torchscript.debug import DebugRecords
+from tsarchive.torchscript.devices import MovedArchive, moved_archive
 from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
+from tsarchive.torchscript.frontend.libraries import what_registers
 from tsarchive.torchscript.pickling import fits, run_time_type
 from tsarchive.torchscript.tensors import TensorReader
 
@@ -36,6 +40,9 @@ class Importer:
 
     def __init__(self, container: Container, device: torch.device | None) -> None:
         require_torchscript(kind_of(container.records), container.records)
+        self.moved = None if device is None else moved_archive(container, str(device))
+        if self.moved is not None:
+            container = self.moved.container
         self.container = container
         self.device = device
         self._constants: tuple[Any, ...] | None = None
@@ -46,6 +53,7 @@ class Importer:
             version=_supported_version(container),
             native_class=native_class,
             evaluate=find_native,
+            debug=DebugRecords(container),
         )
         self.classes = Classes(container)
 
@@ -75,9 +83,11 @@ class Importer:
 
     def _read(self, record: str, folder: str) -> Any:
         value = loads(self.container.read(record), record=record)
+        if self.moved is not None:
+            self.moved.move_strings(value)
         view = self.container.view
         tensors = TensorReader(lambda key: view(f"{folder}/{key}"), self.device, record)
-        return _Unpickling(self, tensors, record).value(value)
+        return Unpickling(self, tensors, record).value(value)
 
 
 def _supported_version(container: Container) -> int:
@@ -91,10 +101,18 @@ def _supported_version(container: Container) -> int:
     return version
 
 
-class _Unpickling:
+class ClassSource(Protocol):
+    """Where the classes of pickled objects come from."""
+
+    code: CodeImporter
+    classes: Classes
+    moved: MovedArchive | None
+
+
+class Unpickling:
     """Turns the inert values of one pickle into objects. Each value is built once."""
 
-    def __init__(self, importer: Importer, tensors: TensorReader, record: str) -> None:
+    def __init__(self, importer: ClassSource, tensors: TensorReader, record: str) -> None:
         self.importer = importer
         self.tensors = tensors
         self.record = record
@@ -160,6 +178,8 @@ class _Unpickling:
         return complex(real, imag)
 
     def _device(self, text: Any) -> torch.device:
+        if self.importer.moved is not None and isinstance(text, str):
+            text = self.importer.moved.device(text)
         try:
             return torch.device(text)
         except (RuntimeError, TypeError):
@@ -184,11 +204,13 @@ class _Unpickling:
         return member
 
     def unknown(self, cls: Global) -> UnknownClassError:
-        return UnknownClassError(
-            f"the class {cls.qualified_name} is neither in the archive nor known to torch",
-            record=self.record,
-            hint="The archive may be incomplete, or a library that defines it is not imported",
-        )
+        name = cls.qualified_name
+        if name.startswith(NATIVE_PREFIX):
+            message, hint = f"the class {name} is not registered", what_registers(name)
+        else:
+            message = f"the archive holds an object of {name}, but does not define it"
+            hint = "The archive is incomplete: download or copy it again"
+        return UnknownClassError(message, record=self.record, hint=hint)
 
     def _object(self, value: Object) -> Any:
         class_ = self.importer.code.find(value.cls.qualified_name)
@@ -202,7 +224,7 @@ class _Unpickling:
             self.importer.classes.call(
                 class_.methods["__setstate__"], built, self.value(value.state)
             )
-            self._check_set(built, class_)
+            check_set(built, class_, self.record)
             return built
         if not isinstance(value.state, dict):
             raise self.error(f"the state of {value.cls.qualified_name} is not a dict")
@@ -212,29 +234,32 @@ class _Unpickling:
             set_slot(built, attribute, self.value(value.state[name]))
         return built
 
-    def _check_set(self, built: Any, class_: ClassType) -> None:
-        for attribute in class_.attributes.values():
-            try:
-                is_set = get_slot(built, attribute) is not None
-            except KeyError:
-                is_set = False
-            if not (is_set or fits(None, attribute.type)):
-                raise self.error(
-                    f"__setstate__ of {class_.qualified_name} leaves {attribute.name!r} unset"
-                )
+
+def check_set(built: Any, class_: ClassType, record: str) -> None:
+    """Raise PickleError where ``__setstate__`` has left a slot without a value."""
+    for attribute in class_.attributes.values():
+        try:
+            is_set = get_slot(built, attribute) is not None
+        except KeyError:
+            is_set = False
+        if not (is_set or fits(None, attribute.type)):
+            raise PickleError(
+                f"__setstate__ of {class_.qualified_name} leaves {attribute.name!r} unset",
+                record=record,
+            )
 
 
-_BUILDERS: dict[type, Callable[[_Unpickling, Any], Any]] = {
-    list: _Unpickling._list,
-    tuple: _Unpickling._tuple,
-    dict: _Unpickling._dict,
-    Reduce: _Unpickling._reduce,
-    Object: _Unpickling._object,
+_BUILDERS: dict[type, Callable[[Unpickling, Any], Any]] = {
+    list: Unpickling._list,
+    tuple: Unpickling._tuple,
+    dict: Unpickling._dict,
+    Reduce: Unpickling._reduce,
+    Object: Unpickling._object,
 }
 
 _CALLS: dict[str, Callable[..., Any]] = {
-    "builtins.complex": _Unpickling._complex,
-    "torch.device": _Unpickling._device,
-    "collections.OrderedDict": _Unpickling._no_hooks,
-    "torch._tensor._rebuild_from_type_v2": _Unpickling._from_type,
+    "builtins.complex": Unpickling._complex,
+    "torch.device": Unpickling._device,
+    "collections.OrderedDict": Unpickling._no_hooks,
+    "torch._tensor._rebuild_from_type_v2": Unpickling._from_type,
 }

@@ -12,8 +12,10 @@ import torch
 from tsarchive.container import Container, NewRecord, Packed
 from tsarchive.container.layout import STORED
 from tsarchive.errors import SaveError
+from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of
 from tsarchive.printer.getstate import held_parts
-from tsarchive.printer.types import Attribute, ClassType, EnumType, Type, annotation
+from tsarchive.printer.graph import Block
+from tsarchive.printer.types import NONE, Attribute, ClassType, EnumType, Type, annotation
 from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.run.classes import ArchiveModule, get_slot
 from tsarchive.run.operators import native_class
@@ -35,11 +37,17 @@ _EXTRA = "extra/"
 def loaded_records(
     module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool
 ) -> list[NewRecord]:
-    """The records of a loaded module. Extra files of the archive are kept unless replaced."""
+    """The records of a loaded module. Extra files of the archive are kept unless replaced.
+
+    An archive of before torch 1.3 has no code that could be copied: it is printed anew.
+    """
     container = module.tsarchive_classes.container
     kept = [n for n in _names(container, _EXTRA) if n.removeprefix(_EXTRA) not in files]
-    extras = (*extra_files(files), *_as_read(container, kept))
-    traced = tuple(_as_read(container, _names(container, "traced_inputs")))
+    extras = (*extra_files(files), *as_read(container, kept))
+    if kind_of(container.records) == LEGACY_TORCHSCRIPT:
+        _refuse_partial_states(module)
+        return canonical_loaded_records(module, extras)
+    traced = tuple(as_read(container, _names(container, "traced_inputs")))
     return archive_records(
         _Objects(container).object(module),
         code=_code(container, debug=debug),
@@ -55,6 +63,30 @@ def canonical_loaded_records(
     objects = _Objects(module.tsarchive_classes.container)
     text = settled_text(objects.object(module), _LoadedConstants(objects))
     return canonical_records(text, files)
+
+
+def _refuse_partial_states(module: ArchiveModule) -> None:
+    """Before torch 1.3, parameters and submodules were saved beside what ``__getstate__`` gives."""
+    for part in module.modules():
+        class_: ClassType | None = getattr(part, "tsarchive_class", None)
+        if class_ is None or not class_.has_state_methods:
+            continue
+        given = set(_assigned(class_.methods["__setstate__"].graph))
+        for attribute in class_.attributes.values():
+            if attribute.name not in given and not fits(None, attribute.type):
+                raise SaveError(
+                    f"__setstate__ of {class_.qualified_name} does not set {attribute.name!r}, "
+                    "so it has no place in an archive of today"
+                )
+
+
+def _assigned(block: Block) -> Iterator[str]:
+    """The attributes that a graph assigns."""
+    for node in block.nodes:
+        if node.kind == "prim::SetAttr":
+            yield node.attributes["name"]
+        for inner in node.blocks:
+            yield from _assigned(inner)
 
 
 class _LoadedConstants(Constants):
@@ -75,14 +107,14 @@ def _code(container: Container, *, debug: bool) -> Code:
         name for name in _names(container, "code/") if debug or not name.endswith(DEBUG_SUFFIX)
     ]
     constants = _names(container, "constants")
-    return Code(tuple(_as_read(container, [*names, *constants])), format_version(container))
+    return Code(tuple(as_read(container, [*names, *constants])), format_version(container))
 
 
 def _names(container: Container, prefix: str) -> list[str]:
     return [name for name in container.records if name.startswith(prefix)]
 
 
-def _as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
+def as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
     """Records copied without inflating them.
 
     Stored tensors of the constant table are mapped into memory, where code may have written.
@@ -143,6 +175,8 @@ class _Objects:
                 f"the attribute {name!r} of {type(owner).__name__} is gone",
                 hint="A loaded module is saved with all attributes that it was loaded with",
             ) from None
+        if name == "_is_full_backward_hook" and attribute.type == NONE:
+            value = None  # set by torch.nn.Module where Python code registered a hook
         found = self.value(value)
         if not fits(found, attribute.type):
             raise SaveError(

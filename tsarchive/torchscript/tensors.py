@@ -208,11 +208,11 @@ class TensorReader:
     def _read(
         self, key: str, dtype: torch.dtype, device: str, count: int
     ) -> tuple[torch.UntypedStorage, torch.dtype]:
-        place = parse_device(device)
-        if place is None:
-            raise self._error(f"unknown device {device!r}")
         # What was saved without data stays so; the record is empty.
-        target = self._device if self._device and place.type != "meta" else place
+        is_empty = device.partition(":")[0] == "meta"
+        target = parse_device(device) if is_empty or self._device is None else self._device
+        if target is None:
+            raise self._error(f"unknown device {device!r}")
         if target.type == "meta":
             empty = torch.empty(count, dtype=dtype, device="meta")
             return empty.untyped_storage(), dtype
@@ -282,14 +282,14 @@ class TensorReader:
                 )
             case (
                 Global("torch", "per_channel_affine" | "per_channel_affine_float_qparams"),
-                torch.Tensor() as scales,
-                torch.Tensor() as zero_points,
+                torch.Tensor() | list() as scales,
+                torch.Tensor() | list() as zero_points,
                 int(axis),
             ):
                 tensor = torch._empty_per_channel_affine_quantized(
                     [0] * len(size) or [0],
-                    scales=scales,
-                    zero_points=zero_points,
+                    scales=self._by_channel(scales, torch.float64),
+                    zero_points=self._by_channel(zero_points, torch.int64),
                     axis=axis,
                     dtype=dtype,
                     device=storage.device,
@@ -298,6 +298,15 @@ class TensorReader:
                 raise self._error("a quantizer is malformed")
         tensor.set_(storage, offset, size, stride)
         return tensor.requires_grad_(requires_grad)
+
+    def _by_channel(self, numbers: Any, dtype: torch.dtype) -> torch.Tensor:
+        """Scales or zero points; version 1 wrote them as a list."""
+        if isinstance(numbers, torch.Tensor):
+            return numbers
+        try:
+            return torch.tensor(numbers, dtype=dtype)
+        except (TypeError, ValueError, RuntimeError):
+            raise self._error("a quantizer is malformed") from None
 
     def sparse(self, kind: int, size: tuple[int, ...], grad: bool, *parts: Any) -> torch.Tensor:
         *tensors, _hooks = parts

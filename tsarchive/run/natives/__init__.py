@@ -15,6 +15,7 @@ from tsarchive.run.natives import (
     integers,
     lists,
     math_functions,
+    quantized,
     scalars,
     searching,
     sorting,
@@ -28,12 +29,14 @@ from tsarchive.run.natives import (
 from tsarchive.run.natives.builtins import BUILTIN_SCHEMAS
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.futures import Awaitable, Future
+from tsarchive.run.natives.symbolic import SYMBOLIC
 from tsarchive.run.natives.table import NATIVES
 from tsarchive.run.natives.upgraders import UPGRADERS
 
 __all__ = [
     "BUILTIN_SCHEMAS",
     "NATIVES",
+    "SYMBOLIC",
     "UPGRADERS",
     "Awaitable",
     "Future",
@@ -50,6 +53,7 @@ _OPERATORS = (
     integers,
     lists,
     math_functions,
+    quantized,
     scalars,
     searching,
     sorting,

@@ -79,13 +79,13 @@ def _ignore(*_: Any) -> None:
 
 def _first_list(out_size: list[int], defaults: list[int]) -> list[int]:
     if len(defaults) <= len(out_size):
-        raise ScriptError("AssertionError: ")
+        raise ScriptError("", exception="builtins.AssertionError")
     return out_size
 
 
 def _assert_condition(condition: bool | Tensor, message: str) -> None:
     if not bool(condition):
-        raise ScriptError(f"AssertionError: {message}")
+        raise ScriptError(message, exception="builtins.AssertionError")
 
 
 def _to_dtype(tensor: Tensor, dtype: int, non_blocking: bool, copy: bool) -> Tensor:

@@ -15,6 +15,8 @@ from tsarchive.run.natives.table import native
 
 __all__: list[str] = []
 
+_ASSERTION = "AssertionError: "
+
 
 @native("prim::Print")
 def print_values(*values: Any) -> None:
@@ -39,7 +41,12 @@ def warn(message: str, stacklevel: int) -> None:
 
 @native("prim::RaiseException")
 def raise_exception(message: str, class_name: str | None) -> None:
-    """Raise ScriptError; ``class_name`` is the qualified name of the class that was raised."""
+    """Raise ScriptError; ``class_name`` is the qualified name of the class that was raised.
+
+    An ``assert`` has no class; its name stands before the message.
+    """
+    if class_name is None and message.startswith(_ASSERTION):
+        raise ScriptError(message.removeprefix(_ASSERTION), exception="builtins.AssertionError")
     raise ScriptError(message, exception=class_name or "RuntimeError")
 
 

@@ -1,9 +1,14 @@
-"""Operators on dicts, which keep the order of insertion. Tensor keys count by identity."""
+"""Operators on dicts, which keep the order of insertion.
+
+Tensor keys count by identity. A key that is nan equals no key, not even itself: it is never
+found, and each one that is set makes an item of its own.
+"""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from tsarchive.errors import ScriptError
 from tsarchive.run.natives.faults import key_fault
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.table import Native, native
@@ -88,8 +93,48 @@ _BY_KEY_TYPE: dict[str, Native] = {
     "aten::dict.{}": dict,
 }
 
-for _key, _function in _BY_KEY_TYPE.items():
-    for _type in KEY_TYPES:
+
+def _apart(key: Any) -> Any:
+    """The key, or another nan in the place of one: Python's dicts find an object by identity."""
+    return key if key == key else key + 0
+
+
+def _with_key_apart(function: Native) -> Native:
+    def call(table: dict[K, V], *arguments: Any) -> Any:
+        if arguments and arguments[0] != arguments[0]:
+            arguments = (_apart(arguments[0]), *arguments[1:])
+        return function(table, *arguments)
+
+    return call
+
+
+def _update_apart(table: dict[K, V], others: dict[K, V]) -> None:
+    for key, value in others.items():
+        table[_apart(key)] = value
+
+
+def _dict_apart(pairs: list[tuple[K, V]]) -> dict[K, V]:
+    return {_apart(key): value for key, value in pairs}
+
+
+def _pop_first_apart(table: dict[K, V]) -> tuple[K, V]:
+    first = next(iter(table), None)
+    if first != first:
+        raise ScriptError("Expected to erase 1 item, found 0")
+    return _pop_first(table)
+
+
+_MAY_BE_NAN = ("float", "complex")
+_BY_KEYS_THAT_MAY_BE_NAN: dict[str, Native] = {
+    **{name: _with_key_apart(function) for name, function in _BY_KEY_TYPE.items()},
+    "aten::update.{}": _update_apart,
+    "aten::dict.{}": _dict_apart,
+    "aten::popitem.{}": _pop_first_apart,
+}
+
+for _type in KEY_TYPES:
+    _table = _BY_KEYS_THAT_MAY_BE_NAN if _type in _MAY_BE_NAN else _BY_KEY_TYPE
+    for _key, _function in _table.items():
         native(_key.format(_type))(_function)
 
 

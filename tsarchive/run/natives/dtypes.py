@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import torch
 
-__all__ = ["DTYPES", "LAYOUTS", "NUMBERS", "scalar_type_name", "to_dtype"]
+from tsarchive.errors import ScriptError
+
+__all__ = ["DTYPES", "LAYOUTS", "NUMBERS", "dtype_of", "scalar_type_name", "to_dtype"]
 
 # Number, name of the torch.dtype, name of the element type. The numbers never change; a torch
 # that lacks a type lacks its row.
@@ -83,7 +85,15 @@ LAYOUTS: Mapping[torch.layout, int] = {
 
 
 def to_dtype(number: int | None) -> torch.dtype | None:
-    return None if number is None else DTYPES[number]
+    return None if number is None else dtype_of(number)
+
+
+def dtype_of(number: int) -> torch.dtype:
+    """The torch.dtype of an element type number. Raises ScriptError for what is none."""
+    dtype = DTYPES.get(number)
+    if dtype is None:
+        raise ScriptError(f"{number} is not the number of an element type")
+    return dtype
 
 
 def scalar_type_name(dtype: torch.dtype) -> str:

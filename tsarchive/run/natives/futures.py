@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+import torch
+
 from tsarchive.run.natives.table import native
 
 __all__ = ["Awaitable", "Future"]
@@ -33,6 +35,15 @@ class Future(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._value
+
+    def given(self, export: Callable[[T], Any]) -> torch.futures.Future[Any]:
+        """The outcome as torch's Python code knows it, the value passed through ``export``."""
+        made: torch.futures.Future[Any] = torch.futures.Future()
+        if self._error is not None:
+            made.set_exception(self._error)
+        else:
+            made.set_result(export(self._value))
+        return made
 
 
 class Awaitable(Generic[T]):

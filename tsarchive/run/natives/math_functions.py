@@ -61,8 +61,13 @@ def _power(a: Number, b: Number) -> float:
     return math.pow(a, b)
 
 
+def _arctangent(a: Number, b: Number) -> float:
+    """Python gives a nan of its own where an operand is one, C that operand."""
+    return float(b + a) if math.isnan(a) or math.isnan(b) else math.atan2(a, b)
+
+
 _BINARY: dict[str, Callable[[Number, Number], float]] = {
-    "aten::atan2": math.atan2,
+    "aten::atan2": _arctangent,
     "aten::copysign": math.copysign,
     "aten::fmod": math.fmod,
     "aten::mathremainder": math.remainder,
@@ -88,7 +93,7 @@ for _type in ("int_int", "float_float", *MIXED):
     native(_key)(guarded(_log_to_base, _key))
 
 for _key, _binary in {
-    "aten::atan2.Scalar_Scalar": math.atan2,
+    "aten::atan2.Scalar_Scalar": _arctangent,
     "aten::copysign": math.copysign,
     "aten::fmod": math.fmod,
     "aten::log.Scalar_Scalar": _log_to_base,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS, NUMBERS
+from tsarchive.run.natives.dtypes import LAYOUTS, NUMBERS, dtype_of
 from tsarchive.run.natives.table import native
 
-__all__ = ["device", "size"]
+__all__ = ["ATTRIBUTES", "device", "size"]
 
 # prim:: operators of one tensor that are attributes in Python under the same name.
-_ATTRIBUTES = (
+ATTRIBUTES = (
     "data",
     "device",
     "grad",
@@ -49,7 +50,7 @@ _METHODS = (
     "storage_offset",
 )
 
-for _name in _ATTRIBUTES:
+for _name in ATTRIBUTES:
     native(f"prim::{_name}")(operator.attrgetter(_name))
 for _name in _METHODS:
     native(f"aten::{_name}")(getattr(torch.Tensor, _name))
@@ -87,12 +88,12 @@ def layout_number(tensor: torch.Tensor) -> int:
 
 @native("aten::promote_types")
 def promote_types(a: int, b: int) -> int:
-    return NUMBERS[torch.promote_types(DTYPES[a], DTYPES[b])]
+    return NUMBERS[torch.promote_types(dtype_of(a), dtype_of(b))]
 
 
 @native("aten::can_cast")
 def can_cast(source: int, target: int) -> bool:
-    return torch.can_cast(DTYPES[source], DTYPES[target])
+    return torch.can_cast(dtype_of(source), dtype_of(target))
 
 
 @native("aten::result_type.Scalar_Scalar")
@@ -102,8 +103,15 @@ def result_type(a: complex, b: complex) -> int:
 
 @native("aten::broadcast_shapes")
 def broadcast_shapes(a: list[int], b: list[int]) -> list[int]:
-    shape: torch.Size = torch.broadcast_shapes(a, b)  # type: ignore[no-untyped-call]
-    return list(shape)
+    """The common shape; lengths may be of any kind, negative ones included."""
+    pairs = itertools.zip_longest(reversed(a), reversed(b), fillvalue=1)
+    return [_broadcast_length(x, y) for x, y in pairs][::-1]
+
+
+def _broadcast_length(a: int, b: int) -> int:
+    if a != b and 1 not in (a, b):
+        raise ScriptError(f"The size of tensor a ({a}) must match the size of tensor b ({b})")
+    return b if a == 1 else a
 
 
 @native("aten::device")

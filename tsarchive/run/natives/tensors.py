@@ -12,7 +12,8 @@ from tsarchive.run.natives.table import native
 
 __all__ = ["tensor_of_list", "to_list"]
 
-_ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
+_ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool, "SymInt": torch.int64}
+_FLOATS = ("float", "SymFloat")
 
 
 def tensor_of_list(
@@ -36,7 +37,7 @@ def tensor_of_list(
 
 
 def _initial_dtype(element: str) -> torch.dtype:
-    if element == "float":
+    if element in _FLOATS:
         return torch.get_default_dtype()
     if element not in _ELEMENT_TYPES:
         raise ScriptError(f"Input must be of ints, floats, or bools, got {element}")

@@ -10,10 +10,21 @@ from tsarchive.errors import SourceError, UnknownOperatorError
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import ClassType, InterfaceType, TupleType, Type
+from tsarchive.printer.types import (
+    BOOL,
+    INT,
+    NONE,
+    ClassType,
+    FunctionType,
+    InterfaceType,
+    TupleType,
+    Type,
+)
 
 from .casts import Casts
+from .dialect import CURRENT, Dialect
 from .environment import shown
+from .libraries import what_registers
 from .matching import Call, Default, Match, Mismatch, explain, schema_text
 from .references import Reference, Results, Typed, typed
 from .upgraders import Candidate
@@ -40,11 +51,17 @@ def note_defaults(node: Node, schema: FunctionSchema, match: Match) -> None:
         node.attributes["written"] = len(sources)
 
 
+# The number of torch.bool.
+_BOOL_DTYPE = 11
+
+
 class Calls(Casts):
     def call_operator(
         self, kind: str, arguments: Arguments, node: ast.AST, target: Typed | None = None
     ) -> Reference:
         """A node of the overload of ``kind`` that fits the arguments."""
+        if self.importer.dialect is not CURRENT:
+            kind, arguments = self._of_dialect(self.importer.dialect, kind, arguments, node)
         candidates = self.importer.candidates(kind, self.frame.version)
         if not candidates:
             raise self._unknown_operator(kind, node)
@@ -54,6 +71,9 @@ class Calls(Casts):
             raise self._no_overload(kind, candidates, found, call, node)
         candidate, match = found
         inputs = [self.realise(input_) for input_ in match.inputs]
+        function = self._function_for(candidate)
+        if function is not None:
+            return self.call_function(function, positional(*map(typed, inputs)), node)
         made = self.append(kind, inputs, *match.returns, schema=candidate.schema)
         if candidate.upgrader is not None:
             made.attributes["upgrader"] = candidate.upgrader
@@ -63,16 +83,46 @@ class Calls(Casts):
         names = tuple(result.name for result in candidate.schema.returns)
         return Results(made.outputs, names if all(names) else ())
 
+    def _function_for(self, candidate: Candidate) -> Function | None:
+        """The function that stands for an old operator outside of methods."""
+        dialect = self.importer.dialect
+        if candidate.upgrader is None or self.frame.version != dialect.free_version:
+            return None
+        found = self.importer.find(dialect.functions.get(candidate.upgrader, ""))
+        return found.function if isinstance(found, FunctionType) else None
+
+    def _of_dialect(
+        self, dialect: Dialect, kind: str, arguments: Arguments, node: ast.AST
+    ) -> tuple[str, Arguments]:
+        """A call as it is written today."""
+        kind = dialect.renamed.get(kind, kind)
+        positional, keywords = list(arguments.positional), dict(arguments.keywords)
+        place = dialect.masks.get(kind)
+        if place is not None and place < len(positional):
+            positional[place] = self._mask(positional[place], node)
+        if dialect.flags.get(kind) == len(positional):
+            positional.append(self.constant(True, BOOL))
+        dtype = dialect.dtypes.get(kind)
+        given = keywords.get("dtype")
+        if dtype is not None and "out" not in keywords and (given is None or given.type == NONE):
+            keywords["dtype"] = self.constant(dtype, INT)
+        return kind, Arguments(positional, keywords)
+
+    def _mask(self, given: Typed, node: ast.AST) -> Typed:
+        """``given.to(torch.bool)``."""
+        no = self.constant(False, BOOL)
+        options = Arguments([given, self.constant(_BOOL_DTYPE, INT), no, no], {})
+        return self.operator_value("aten::to", options, node)
+
     def operator_value(self, kind: str, arguments: Arguments, node: ast.AST) -> Typed:
         return self.as_value(self.call_operator(kind, arguments, node), node)
 
     def _unknown_operator(self, kind: str, node: ast.AST) -> SourceError:
-        return UnknownOperatorError(
+        error = UnknownOperatorError(
             f"the operator {kind} is not registered in this process",
-            record=self.record,
-            line=self.line_of(node),
-            hint="Import the library that registers it, or load the archive where it is known",
+            hint=what_registers(kind),
         )
+        return self.locate(error, node)
 
     def _no_overload(
         self,
@@ -86,12 +136,11 @@ class Calls(Casts):
         if call.target is not None:
             given.insert(0, shown(call.target.type))
         given += [f"{name}={shown(value.type)}" for name, value in call.keywords.items()]
-        return UnknownOperatorError(
+        error = UnknownOperatorError(
             f"no overload of {kind} takes ({', '.join(given)}); "
-            f"considered:{explain(candidates, mismatches)}",
-            record=self.record,
-            line=self.line_of(node),
+            f"considered:{explain(candidates, mismatches)}"
         )
+        return self.locate(error, node)
 
     def match_schema(
         self, schema: FunctionSchema, arguments: Arguments, node: ast.AST

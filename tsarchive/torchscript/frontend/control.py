@@ -22,7 +22,15 @@ from tsarchive.printer.types import (
 from .conditions import Condition, Conditions
 from .environment import Frame, Scope, shown
 from .folding import fold
-from .references import Closure, Reference, Typed, typed
+from .references import (
+    Closure,
+    FunctionReference,
+    MethodReference,
+    Reference,
+    Special,
+    Typed,
+    typed,
+)
 from .statements import PLAIN_STATEMENTS, Statements, has_meaning
 
 
@@ -76,7 +84,7 @@ class FunctionCompiler(Conditions, Statements):
         last = body[-1]
         is_return = isinstance(last, ast.Return)
         self.block(body[:-1] if is_return else body)
-        self.statement = last
+        self.statement = self.position = last
         if isinstance(last, ast.Return) and last.value is not None:
             given = self.value(last.value, declared)
         else:
@@ -143,7 +151,7 @@ class FunctionCompiler(Conditions, Statements):
         found = [scope.find(name) for scope in scopes]
         first, second = found
         if not isinstance(first, Typed) or not isinstance(second, Typed):
-            line = self.line_of(node)
+            line = self.place(node).line
             self.scope.unusable[name] = f"{name!r} is not assigned on all paths of line {line}"
             return
         or_union = isinstance(before, Typed) and (
@@ -221,17 +229,32 @@ class FunctionCompiler(Conditions, Statements):
         arguments = node.args
         if node.decorator_list or ast.unparse(arguments):
             self.refuse(node, "a nested function with decorators or parameters")
+        declared = None if node.returns is None else self.type_of(node.returns)
+        self.bind(node.name, self.closure(node.body, declared), node)
+
+    def closure(self, body: Sequence[ast.stmt], declared: Type | None) -> Closure:
         saved = self.frame, self.scope
-        # Closures are compiled at the current operator version, whatever the archive's is.
-        self.frame = Frame(None)
+        # Closures are compiled like functions, whatever the version of the method around them.
+        self.frame = Frame(self.importer.dialect.free_version)
         self.scope = Scope(self.frame, self.frame.body, saved[1])
         try:
-            declared = None if node.returns is None else self.type_of(node.returns)
-            self._function_body(node.body, declared)
-            closure = Closure(self._finished(), list(self.frame.captured))
+            self._function_body(body, declared)
+            return Closure(self._finished(), list(self.frame.captured))
         finally:
             self.frame, self.scope = saved
-        self.bind(node.name, closure, node)
+
+    def forked(self, node: ast.Call, form: Special) -> Closure:
+        """``fork(self.f, x)`` is the fork of a closure that calls ``self.f(x)``."""
+        if not isinstance(self.expression(node.args[0]), FunctionReference | MethodReference):
+            return super().forked(node, form)
+        given: list[ast.expr] = []
+        for index, argument in enumerate(node.args[1:]):
+            # A name that no code can have.
+            name = f"argument {index}"
+            self.scope.bind(name, self.value(argument))
+            given.append(ast.Name(name, ast.Load()))
+        call = ast.copy_location(ast.Call(node.args[0], given, []), node)
+        return self.closure([ast.copy_location(ast.Return(call), node)], None)
 
     def _choice(self, node: ast.IfExp, hint: Type | None) -> Reference:
         """``a if c else b``."""

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import SourceError
-from tsarchive.printer.graph import Function
+from tsarchive.printer.graph import Block, Function
 from tsarchive.printer.names import MANGLE_PREFIX
 from tsarchive.printer.types import (
     FLOAT,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .importer import CodeImporter
 
 _NAME_LISTS = ("__parameters__", "__buffers__", "__forward_pre_hooks__", "__forward_hooks__")
+# An attribute where it is assigned, and, harmlessly, in front of other arguments.
+_ASSIGNED = re.compile(r"\.(\w+) *(?:=(?!=)|[,:])")
 _NAME_LIST = re.compile(r'\[(?:"(?:[^"\\\n]|\\.)*" *(?:, *)?)*\]')
 _QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(.)")
@@ -57,7 +59,8 @@ _NN = re.compile(r"__torch__\.torch\.(?:ao\.)?nn\.")
 def define(importer: CodeImporter, name: str, piece: Piece) -> NamedType:
     """The type or function that a piece of a code record defines. Raises SourceError."""
     if not piece.is_class:
-        return FunctionReader(importer, name, piece).function.type
+        version = importer.dialect.version_of(name)
+        return FunctionReader(importer, name, piece, version=version).function.type
     reader = _ClassReader(importer, name, piece)
     match reader.parts.base:
         case "" | "Module":
@@ -95,7 +98,24 @@ class _ClassReader:
             else:
                 class_.attributes[line.name] = self._attribute(line, lists)
         self._methods(class_, lists)
+        is_object = not class_.is_module and self.importer.reads_bodies
+        if is_object and self._init_assigns_more(class_):
+            self._read_init(class_)
         return class_
+
+    def _init_assigns_more(self, class_: ClassType) -> bool:
+        """Whether ``__init__`` assigns what is not declared; torch 1.4 declared nothing."""
+        init = self.parts.methods.get("__init__")
+        names = [] if init is None else _ASSIGNED.findall(init.text)
+        return any(name not in class_.attributes for name in names)
+
+    def _read_init(self, class_: ClassType) -> Block:
+        """Read ``__init__``, which declares an attribute where it assigns a new one."""
+        outer, self.importer.initialising = self.importer.initialising, class_
+        try:
+            return class_.methods["__init__"].graph
+        finally:
+            self.importer.initialising = outer
 
     def _sorted_lines(self) -> tuple[dict[str, list[str]], list[Line]]:
         """The lists of names, and the lines that declare attributes and constants."""

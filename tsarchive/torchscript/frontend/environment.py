@@ -12,6 +12,7 @@ from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import NONE, ListType, TupleType, Type, annotation
 from tsarchive.printer.values import EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
+from .places import CodePlace, located, place_of
 from .references import FunctionReference, Reference, Results, Typed, typed
 
 if TYPE_CHECKING:
@@ -155,7 +156,9 @@ class Environment:
         self.record = record
         self.line_offset = line_offset
         self.text = text
+        self.places = importer.places(record)
         self.statement: ast.AST = ast.Pass()
+        self.position: ast.AST = self.statement
         self.frame = Frame(None)
         self.scope = Scope(self.frame, self.frame.body)
 
@@ -164,11 +167,11 @@ class Environment:
         self.frame = frame
         self.scope = Scope(frame, frame.body)
 
-    def line_of(self, node: ast.AST) -> int:
-        return int(getattr(node, "lineno", 1)) + self.line_offset
+    def place(self, node: ast.AST) -> CodePlace:
+        return place_of(node, self.places, self.line_offset)
 
     def error(self, node: ast.AST, message: str, hint: str | None = None) -> SourceError:
-        return SourceError(message, record=self.record, line=self.line_of(node), hint=hint)
+        return self.locate(SourceError(message, hint=hint), node)
 
     def refuse(self, node: ast.AST, what: str) -> NoReturn:
         """Raise for a construct that serialized code does not have."""
@@ -178,9 +181,7 @@ class Environment:
 
     def locate(self, error: SourceError, node: ast.AST) -> SourceError:
         """The error with the place of ``node``, unless it names one already."""
-        if error.line is None:
-            error.record, error.line = self.record, self.line_of(node)
-        return error
+        return located(error, self.place(node))
 
     def append(
         self,
@@ -190,7 +191,8 @@ class Environment:
         schema: FunctionSchema | None = None,
         **attributes: Any,
     ) -> Node:
-        node = self.scope.block.append(kind, inputs, schema=schema, **attributes)
+        place = self.place(self.position)
+        node = self.scope.block.append(kind, inputs, place=place, schema=schema, **attributes)
         for type_ in outputs:
             node.add_output(type_)
         return node

@@ -61,6 +61,8 @@ _ROOTS: dict[str, Reference] = {
 }
 _NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
 ExpressionHandler = Callable[..., Reference]
+# A function and its arguments.
+_MOST_FORKED = 256
 _CLOSURE_TYPES = {Special.FORK: "Future", Special.AWAITABLE: "Await"}
 
 
@@ -74,7 +76,10 @@ class Expressions(Attributes, Builtins):
         handler = self.expression_handlers.get(type(node))
         if handler is None:
             self.refuse(node, f"a {type(node).__name__}")
-        return handler(self, node, hint)
+        around, self.position = self.position, node
+        found = handler(self, node, hint)
+        self.position = around
+        return found
 
     def value(self, node: ast.expr, hint: Type | None = None) -> Typed:
         return self.as_value(self.expression(node, hint), node)
@@ -308,13 +313,20 @@ class Expressions(Attributes, Builtins):
         return (self.type_of(node),)
 
     def _fork(self, node: ast.Call, form: Special) -> Typed:
-        closure = self.expression(node.args[0])
-        if not isinstance(closure, Closure):
-            raise self.error(node, f"{form.value} takes a function that is defined before it")
+        closure = self.forked(node, form)
         type_ = HandleType(_CLOSURE_TYPES[form], closure.body.returns[0].type)
         kind = f"prim::{form.value}"
         made = self.append(kind, closure.captured, type_, subgraph=closure.body)
         return typed(made.output)
+
+    def forked(self, node: ast.Call, form: Special) -> Closure:
+        """What ``fork(f)`` starts."""
+        closure = self.expression(node.args[0])
+        if len(node.args) > 1:
+            raise self.error(node, f"wrong arguments for {form.value}")
+        if not isinstance(closure, Closure):
+            raise self.error(node, f"{form.value} takes a function that is defined before it")
+        return closure
 
 
 def decide_isinstance(actual: Type, types: tuple[Type, ...]) -> bool | None:
@@ -366,6 +378,6 @@ _SPECIAL: dict[Special, tuple[int, int, _SpecialHandler]] = {
     Special.UNINITIALIZED: (1, 1, Expressions._uninitialized),
     Special.GETATTR: (2, 2, Expressions._getattr),
     Special.ISINSTANCE: (2, 2, Expressions._isinstance),
-    Special.FORK: (1, 1, Expressions._fork),
-    Special.AWAITABLE: (1, 1, Expressions._fork),
+    Special.FORK: (1, _MOST_FORKED, Expressions._fork),
+    Special.AWAITABLE: (1, _MOST_FORKED, Expressions._fork),
 }

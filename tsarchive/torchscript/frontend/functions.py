@@ -12,6 +12,7 @@ from tsarchive.printer.typeparse import parameter_type, type_of_expression
 from tsarchive.printer.types import TENSOR, ClassType, InterfaceType, Type
 
 from .control import FunctionCompiler
+from .places import CodePlace, located, place_of
 from .splitting import Piece
 from .syntax import bounded
 
@@ -38,6 +39,7 @@ class FunctionReader:
         self.piece = piece
         self.owner = owner
         self.version = version
+        self._is_read = False
         self.function = Function(name, self.schema, self.graph)
 
     def schema(self) -> FunctionSchema:
@@ -47,8 +49,20 @@ class FunctionReader:
             if node.returns is not None:
                 result = self._type(node.returns)
             else:
-                result = self._compile(arguments, self.piece.parse_function()).returns[0].type
+                result = self._result_of_body(arguments)
         return FunctionSchema(self.name.rpartition(".")[2], "", arguments, (Argument("", result),))
+
+    def _result_of_body(self, arguments: tuple[Argument, ...]) -> Type:
+        """What the body returns, for a function that does not declare it."""
+        if self._is_read:
+            raise self.piece.fail(
+                f"{self.piece.name} is called recursively, and does not declare what it returns"
+            )
+        self._is_read = True
+        try:
+            return self._compile(arguments, self.piece.parse_function()).returns[0].type
+        finally:
+            self._is_read = False
 
     def graph(self) -> Block:
         with bounded(self.piece.record):
@@ -81,13 +95,10 @@ class FunctionReader:
             type_ = type_of_expression(node, self.importer.resolve_type)
             return self.importer.sizes.checked(type_)
         except SourceError as error:
-            raise self._located(error, node) from error.__cause__
+            raise located(error, self._place(node)) from error.__cause__
 
-    def _located(self, error: SourceError, node: ast.AST) -> SourceError:
-        if error.line is None:
-            line = int(getattr(node, "lineno", 1)) + self.piece.line_offset
-            error.record, error.line = self.piece.record, line
-        return error
+    def _place(self, node: ast.AST) -> CodePlace:
+        return place_of(node, self.importer.places(self.piece.record), self.piece.line_offset)
 
     def _arguments(self, node: ast.FunctionDef) -> tuple[Argument, ...]:
         given = node.args
@@ -115,7 +126,7 @@ class FunctionReader:
             type_, repeat = parameter_type(parameter.annotation, self.importer.resolve_type)
             self.importer.sizes.checked(type_)
         except SourceError as error:
-            raise self._located(error, parameter) from error.__cause__
+            raise located(error, self._place(parameter)) from error.__cause__
         value = NO_DEFAULT
         if default is not None:
             value = self._compiler().constant_of(default, type_)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tsarchive.errors import SourceError, UnknownClassError
+from tsarchive.printer.ranges import TaggedRange
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.typeparse import parse_type
 from tsarchive.printer.types import (
@@ -19,7 +21,10 @@ from tsarchive.printer.types import (
 )
 
 from .definitions import define
+from .dialect import CURRENT, Dialect
 from .folding import Evaluate
+from .libraries import what_registers
+from .places import RecordPlaces
 from .sizes import TypeSizes
 from .splitting import Piece, split_record
 from .syntax import bounded
@@ -36,7 +41,10 @@ class CodeImporter:
     constant: entry N of the constant table and its type; raises IndexError past the end;
     version: the archive's version, which decides the meaning of changed operators;
     native_class: the class that a library of this process registers under a qualified name;
-    evaluate: the function that runs an operator on Python values, None where there is none.
+    evaluate: the function that runs an operator on Python values, None where there is none;
+    debug: the ranges of user source that text of a code record stands for, by record;
+    dialect: what the text means otherwise than text of today;
+    reads_bodies: whether the graphs of functions can be made, which takes operators.
     """
 
     def __init__(
@@ -48,14 +56,23 @@ class CodeImporter:
         version: int,
         native_class: Callable[[str], ClassType | None],
         evaluate: Evaluate,
+        debug: Mapping[str, Sequence[TaggedRange]] = MappingProxyType({}),
+        dialect: Dialect = CURRENT,
+        reads_bodies: bool = True,
     ) -> None:
         self.operators = operators
         self.constant = constant
         self.version = version
         self.evaluate = evaluate
+        self.dialect = dialect
+        self.reads_bodies = reads_bodies
+        # The class whose ``__init__`` is read in order to learn the attributes that it assigns.
+        self.initialising: ClassType | None = None
         self._files = files
+        self._debug = debug
         self._native_class = native_class
         self._pieces: dict[str, dict[str, Piece]] = {}
+        self._places: dict[str, RecordPlaces] = {}
         self._found: dict[str, NamedType | None] = {}
         self._early: dict[str, NamedType] = {}
         self._importing: set[str] = set()
@@ -78,11 +95,11 @@ class CodeImporter:
         if qualified_name in self._importing:
             raise SourceError(
                 f"the definition of {qualified_name} contains itself",
-                record=record_of(qualified_name),
+                record=self.record_of(qualified_name),
             )
         self._importing.add(qualified_name)
         try:
-            with bounded(record_of(qualified_name)):
+            with bounded(self.record_of(qualified_name)):
                 found = self._import(qualified_name)
             return self._found.setdefault(qualified_name, found)
         finally:
@@ -106,12 +123,22 @@ class CodeImporter:
 
     def definitions(self, record: str) -> list[str]:
         """The qualified names that a code record defines, in file order."""
-        qualifier = record.removeprefix("code/").removesuffix(".py").replace("/", ".")
+        path = record.removeprefix(f"{self.dialect.folder}/").removesuffix(".py")
+        qualifier = path.replace("/", ".")
         return [f"{qualifier}.{name}" for name in self._read(record)]
 
     def resolve_type(self, qualified_name: str) -> Type | None:
         """The type of a name in an annotation; None for a bare name, which no record defines."""
         return self.find_class(qualified_name) if "." in qualified_name else None
+
+    def record_of(self, qualified_name: str) -> str:
+        """The code record that defines a qualified name."""
+        qualifier = qualified_name.rpartition(".")[0]
+        return f"{self.dialect.folder}/{qualifier.replace('.', '/')}.py"
+
+    def add(self, named: ClassType) -> None:
+        """Make a class known that no code record defines."""
+        self._found[named.qualified_name] = named
 
     def register(self, qualified_name: str, named: NamedType) -> None:
         """Make a type known before its parts are, so that they may refer to it."""
@@ -125,33 +152,38 @@ class CodeImporter:
             found = self._candidates[key] = candidates(self.operators(kind), version)
         return found
 
+    def places(self, record: str) -> RecordPlaces:
+        """The places in a code record."""
+        found = self._places.get(record)
+        if found is None:
+            found = RecordPlaces(record, lambda: self._text(record), self._debug)
+            self._places[record] = found
+        return found
+
     def _import(self, qualified_name: str) -> NamedType | None:
         if qualified_name.startswith(NATIVE_PREFIX):
             return self._native_class(qualified_name)
-        piece = self._read(record_of(qualified_name)).get(qualified_name.rpartition(".")[2])
+        piece = self._read(self.record_of(qualified_name)).get(qualified_name.rpartition(".")[2])
         return None if piece is None else define(self, qualified_name, piece)
 
     def _read(self, record: str) -> dict[str, Piece]:
         pieces = self._pieces.get(record)
         if pieces is None:
-            source = self._files.get(record, "")
-            text = source if isinstance(source, str) else source()
-            pieces = self._pieces[record] = split_record(text, record)
+            pieces = self._pieces[record] = split_record(self._text(record), record)
         return pieces
+
+    def _text(self, record: str) -> str:
+        source = self._files.get(record, "")
+        return source if isinstance(source, str) else source()
 
     def _unknown_class(self, qualified_name: str) -> UnknownClassError:
         if qualified_name.startswith(NATIVE_PREFIX):
             return UnknownClassError(
                 f"the class {qualified_name} is not registered in this process",
-                hint="Import the library that registers it before loading",
+                hint=what_registers(qualified_name),
             )
         return UnknownClassError(
             f"the archive does not define {qualified_name}",
-            record=record_of(qualified_name),
+            record=self.record_of(qualified_name),
             hint="The archive is incomplete, or was changed after it was written",
         )
-
-
-def record_of(qualified_name: str) -> str:
-    """The code record that defines a qualified name."""
-    return f"code/{qualified_name.rpartition('.')[0].replace('.', '/')}.py"

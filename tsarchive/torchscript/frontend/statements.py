@@ -8,13 +8,15 @@ from typing import ClassVar
 
 from tsarchive.printer.graph import Value
 from tsarchive.printer.subtyping import is_subtype
-from tsarchive.printer.types import TENSOR, ClassType, ListType, TupleType, Type
+from tsarchive.printer.types import TENSOR, Attribute, ClassType, ListType, TupleType, Type
 
 from .arithmetic import AUGMENTED
 from .calls import positional
 from .environment import shown
 from .expressions import Expressions
 from .references import Reference, Results, Typed, typed
+
+_PACKED = "__torch__.torch.classes.quantized."
 
 StatementHandler = Callable[..., None]
 
@@ -24,6 +26,16 @@ def has_meaning(name: str) -> bool:
     return not (name.startswith("_") and (len(name) == 1 or name[1:].isdigit()))
 
 
+def _is_packed(given: Type, declared: Type) -> bool:
+    """Packed weights in a slot of an archive in which they were tensors.
+
+    torch reads such code, too, and raises where it runs.
+    """
+    if declared != TENSOR or not isinstance(given, ClassType):
+        return False
+    return given.is_native and given.qualified_name.startswith(_PACKED)
+
+
 class Statements(Expressions):
     """Compiles statements; ``handlers`` says how."""
 
@@ -31,7 +43,7 @@ class Statements(Expressions):
 
     def block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
-            self.statement = statement
+            self.statement = self.position = statement
             handler = self.handlers.get(type(statement))
             if handler is None:
                 self.refuse(statement, f"a statement {type(statement).__name__}")
@@ -42,6 +54,9 @@ class Statements(Expressions):
         outer = self.scope.find_outside(name)
         if outer is not None:
             reference = self._reassigned(name, outer, reference, node)
+        if isinstance(reference, Typed):
+            # ``[]`` fits any list where it is written; a variable that holds it is a List[Tensor].
+            reference = reference._replace(is_empty_list=False)
         self.scope.bind(name, reference)
 
     def _reassigned(
@@ -70,7 +85,7 @@ class Statements(Expressions):
                 f"{name!r} is annotated with {shown(type_)}, "
                 f"but is assigned a value of type {shown(given.type)}",
             )
-        self.scope.bind(name, given._replace(type=type_))
+        self.scope.bind(name, Typed(given.value, type_))
 
     def fresh_name(self, value: Value, name: str, since: int) -> None:
         """Name a value after the variable that holds it first.
@@ -169,16 +184,30 @@ class Statements(Expressions):
 
     def _set_attribute(self, target: ast.Attribute, base: Typed, given: Typed) -> None:
         slots = base.type.attributes if isinstance(base.type, ClassType) else {}
-        slot = slots.get(target.attr)
+        slot = slots.get(target.attr) or self._declared_by_init(target, base, given)
         if slot is None:
             raise self.error(target, f"{shown(base.type)} has no attribute {target.attr!r}")
-        if not is_subtype(given.type, slot.type):
+        if not is_subtype(given.type, slot.type) and not _is_packed(given.type, slot.type):
             raise self.error(
                 target,
                 f"attribute {target.attr!r} is of type {shown(slot.type)}, "
                 f"but is assigned a value of type {shown(given.type)}",
             )
         self.append("prim::SetAttr", [base.value, given.value], name=target.attr)
+
+    def _declared_by_init(
+        self, target: ast.Attribute, base: Typed, given: Typed
+    ) -> Attribute | None:
+        class_ = self.importer.initialising
+        if class_ is None or base.type is not class_:
+            return None
+        if self.scope.block is not self.frame.body:
+            raise self.error(
+                target,
+                f"{shown(class_)} gets the attribute {target.attr!r} inside of a condition or loop",
+            )
+        name = target.attr
+        return class_.attributes.setdefault(name, Attribute(name, given.type))
 
     def _set_element(self, target: ast.Subscript, given: Typed) -> None:
         base = self.value(target.value)

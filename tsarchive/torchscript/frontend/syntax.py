@@ -9,10 +9,14 @@ from __future__ import annotations
 import ast
 import keyword
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tsarchive.errors import SourceError
+from tsarchive.errors import SourceError, UnknownClassError
+
+from .deep_blocks import parse_blocks
+from .signatures import hide_defaults, restore_defaults
 
 # Words that Python reserves and TorchScript does not: attributes and parameters may be named so.
 FREE_KEYWORDS = frozenset(
@@ -34,11 +38,27 @@ _WORD = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\b[a-z]+\b", re.
 
 @contextmanager
 def bounded(record: str) -> Iterator[None]:
-    """Turn the exhaustion of the stack into an error of the record."""
+    """Turn the exhaustion of the stack into an error of the record.
+
+    An error about a class that the code names gets the record, too.
+    """
     try:
         yield
+    except UnknownClassError as error:
+        error.record = error.record or record
+        raise
     except RecursionError:
-        raise SourceError("the code is nested too deeply", record=record) from None
+        raise _too_deep(record) from None
+
+
+def _too_deep(record: str) -> SourceError:
+    error = SourceError(
+        "the code is nested too deeply",
+        record=record,
+        hint="Python's recursion limit, which sys.setrecursionlimit raises, bounds the depth",
+    )
+    error.limit = sys.getrecursionlimit()
+    return error
 
 
 def parse_statements(
@@ -76,13 +96,23 @@ def parse_expression(text: str, record: str, line: int) -> ast.expr:
 
 def _parse(source: str) -> ast.Module:
     try:
-        return ast.parse(source)
+        return parse_blocks(source)
     except SyntaxError:
         renamed, keywords = _rename_keywords(source)
-        if not keywords:
-            raise
-        tree = ast.parse(renamed)
+        tree = _parse_signatures(renamed)
         _restore_keywords(tree, keywords)
+        return tree
+
+
+def _parse_signatures(source: str) -> ast.Module:
+    try:
+        return parse_blocks(source)
+    except SyntaxError:
+        hidden, signatures = hide_defaults(source)
+        if hidden == source:
+            raise
+        tree = parse_blocks(hidden)
+        restore_defaults(tree, signatures)
         return tree
 
 

@@ -1,0 +1,34 @@
+"""Signatures of methods as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tsarchive.errors import UnknownOperatorError
+from tsarchive.printer.graph import Function
+from tsarchive.printer.schema import Argument
+from tsarchive.printer.types import ClassType, annotation
+
+
+def signatures(class_: ClassType) -> Iterator[str]:
+    """``forward(x: Tensor, scale: float=1.0) -> Tensor`` for each method, without self."""
+    for name, method in class_.methods.items():
+        yield f"{name}{_signature(method)}"
+
+
+def _signature(method: Function) -> str:
+    try:
+        schema = method.schema
+    except UnknownOperatorError:
+        # It says no type for its result, which only operators would tell.
+        return "(...)"
+    arguments = ", ".join(map(_argument, schema.arguments[1:]))
+    return f"({arguments}) -> {annotation(schema.return_type)}"
+
+
+def _argument(argument: Argument) -> str:
+    text = f"{argument.name}: {annotation(argument.type)}"
+    if not argument.has_default:
+        return text
+    is_plain = argument.default is None or isinstance(argument.default, bool | int | float | str)
+    return f"{text}={argument.default!r}" if is_plain else f"{text}=..."

@@ -1,0 +1,60 @@
+"""Migration: a loaded archive as a program of torch.export, without torch.jit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tsarchive.errors import ArchiveError, CallError, UnsupportedError
+from tsarchive.loading import load
+from tsarchive.run.classes import ArchiveModule
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+def to_exported_program(
+    module: ArchiveModule | str | os.PathLike[str],
+    example_inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """What torch.export makes of the ``forward`` of a loaded module, or of the archive at a path.
+
+    ``example_inputs`` and ``kwargs`` are arguments of one call, which decide what is traced: the
+    branches that these arguments take, in the mode (train or eval) that the module is in.
+    ``dynamic_shapes`` says which sizes stay open, as for torch.export.export; all others become
+    constants. The keys of the state_dict are those of the module, which is left as it was.
+
+    Raises CallError for arguments that ``forward`` does not take; UnsupportedError where
+    torch.export cannot follow the code, such as a branch on the values of a tensor, with what
+    stopped it as the cause; what ``load`` raises for a path.
+    """
+    if isinstance(module, str | os.PathLike):
+        module = load(module)
+    if not isinstance(module, ArchiveModule):
+        raise CallError(
+            f"a {type(module).__name__} is neither a loaded module nor a path",
+            hint="torch.export.export takes modules that are written in Python",
+        )
+    given = dict(kwargs) if kwargs else None
+    try:
+        return torch.export.export(
+            module, tuple(example_inputs), given, dynamic_shapes=dynamic_shapes, strict=False
+        )
+    except ArchiveError:
+        raise
+    except Exception as error:  # torch.export raises errors of many unrelated classes
+        raise UnsupportedError(
+            f"torch.export cannot export {type(module).__name__}: {_first_line(error)}",
+            hint="The traceback of its cause names the line of code",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,54 @@
+"""What a file needs and this process lacks."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tsarchive.archive import Archive
+from tsarchive.archive import open as open_archive
+from tsarchive.run.operators import native_class, operator_schemas
+from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
+from tsarchive.torchscript.frontend.libraries import what_registers
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Names as in :class:`tsarchive.Needs`. It is true when anything is missing."""
+
+    operators: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.operators or self.classes)
+
+    @property
+    def hints(self) -> dict[str, str]:
+        """What to do about each name."""
+        classes = {name: what_registers(f"{NATIVE_PREFIX}{name}") for name in self.classes}
+        return {name: what_registers(name) for name in self.operators} | classes
+
+
+def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
+    """The operators and torchbind classes that a file needs and this process lacks.
+
+    ``source`` is a path, a binary file object or an opened archive. A library registers its
+    operators when it is imported, so the answer may change. Operators count by name: an
+    overload may still be missing where nothing is.
+
+    Raises ArchiveError for a file that is not TorchScript or whose code does not parse, OSError
+    when it cannot be read.
+    """
+    if isinstance(source, Archive):
+        return _missing(source)
+    with open_archive(source) as archive:
+        return _missing(archive)
+
+
+def _missing(archive: Archive) -> Missing:
+    needs = archive.needs
+    return Missing(
+        tuple(sorted(name for name in needs.operators if not operator_schemas(name))),
+        tuple(n for n in needs.classes if native_class(f"{NATIVE_PREFIX}{n}") is None),
+    )

@@ -1,0 +1,102 @@
+"""Arithmetic that torch's executor leaves out: adding the int 0, multiplying by the int 1.
+
+The tensor itself takes the place of the result, so ``mask * 1`` of a bool tensor stays bool. It
+does so only where nobody can see that both are one tensor: neither is written to, and not both
+are known outside of the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+
+from tsarchive.printer.graph import Block, Function, Node, Value
+from tsarchive.printer.types import INT
+
+from .aliasing import OUTSIDE, Aliases, Place
+from .passes import called_function
+
+__all__ = ["Identities", "NumberOf"]
+
+NumberOf = Callable[[Node], int | float | complex | None]
+"""The number that the second operand of a node acts as, where it is a constant tensor."""
+
+# The operators, as overloads for a number and for a tensor, and what they add or multiply by.
+_NEUTRAL = {"aten::add": 0, "aten::sub": 0, "aten::mul": 1}
+_OVERLOADS = frozenset({"Scalar", "Tensor"})
+
+
+class Identities:
+    """Finds the nodes that are left out; one for all functions of an archive."""
+
+    def __init__(self) -> None:
+        self._called: dict[Function, bool | None] = {}
+
+    def of(self, graph: Block, kept: Container[Node], number_of: NumberOf) -> set[Node]:
+        """The nodes of ``graph`` whose result is their first operand, among those ``kept``."""
+        nodes = [node for node in _walk(graph) if node in kept]
+        candidates = [node for node in nodes if _changes_nothing(node, number_of)]
+        found: set[Node] = set()
+        while len(found) < len(candidates):
+            more = self._unseen(graph, nodes, candidates, found)
+            if not more:
+                break
+            found |= more
+        return found
+
+    def _unseen(
+        self, graph: Block, nodes: list[Node], candidates: list[Node], found: set[Node]
+    ) -> set[Node]:
+        """Those of the candidates that can be left out beside ``found``, as torch goes on."""
+        aliases = Aliases(graph, set(nodes), passing=found, gives_new=self._gives_new)
+        written = set().union(*map(aliases.written_tensors, nodes))
+        known = aliases.known_outside().union(*map(aliases.places, graph.returns))
+        more: set[Node] = set()
+        changed: set[Place] = set()
+        for node in candidates:
+            before, after = aliases.places(node.inputs[0]), aliases.places(node.output)
+            is_seen = not known.isdisjoint(before) and not known.isdisjoint(after)
+            if node in found or is_seen or not (written | changed).isdisjoint(before | after):
+                continue
+            more.add(node)
+            changed |= before | after
+        return more
+
+    def _gives_new(self, call: Node) -> bool | None:
+        """Whether a call makes its result; None where it may write to tensors that others know."""
+        function = called_function(call)
+        if function is None:
+            return None
+        if function not in self._called:
+            self._called[function] = None  # what calls itself is not looked into
+            self._called[function] = self._result_is_new(function.graph)
+        return self._called[function]
+
+    def _result_is_new(self, graph: Block) -> bool | None:
+        aliases = Aliases(graph, gives_new=self._gives_new)
+        if any(OUTSIDE in aliases.written_tensors(node) for node in _walk(graph)):
+            return None
+        return all(OUTSIDE not in aliases.places(value) for value in graph.returns)
+
+
+def _walk(block: Block) -> Iterator[Node]:
+    for node in block.nodes:
+        yield node
+        for inner in node.blocks:
+            yield from _walk(inner)
+
+
+def _changes_nothing(node: Node, number_of: NumberOf) -> bool:
+    neutral = _NEUTRAL.get(node.kind)
+    if neutral is None or node.schema is None or node.schema.overload not in _OVERLOADS:
+        return False
+    _, other, *alpha = node.inputs
+    number = _int(other) if node.schema.overload == "Scalar" else number_of(node)
+    is_neutral = type(number) is int and number == neutral
+    return is_neutral and all(_int(value) == 1 for value in alpha)
+
+
+def _int(value: Value) -> int | None:
+    """The value of an int constant."""
+    if value.node.is_constant and value.type == INT:
+        return int(value.node.attributes["value"])
+    return None

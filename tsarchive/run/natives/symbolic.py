@@ -1,0 +1,230 @@
+"""Operators on numbers whose value is a symbol while torch.export or torch.compile traces.
+
+Symbols are not compared with the range of 64 bits, and not turned into numbers: either would
+become a condition on the shapes that the exported program takes. torch.compile shows symbols and
+numbers alike, so there nothing wraps.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, MethodDescriptorType
+from typing import Any, Final
+
+import torch
+
+from tsarchive.run.natives.dtypes import to_dtype
+from tsarchive.run.natives.scalars import MIXED
+from tsarchive.run.natives.size_tensors import SIZE_ARITHMETIC, held_number, holding
+from tsarchive.run.natives.table import NATIVES, Native
+from tsarchive.run.natives.tensor_properties import ATTRIBUTES
+
+__all__ = ["SYMBOLIC"]
+
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor)
+_INTEGERS = (int, torch.SymInt)
+
+
+def _where_symbolic(operation: Native, native: Native) -> Native:
+    """``operation`` for symbols and tensors of them, ``native`` for numbers."""
+
+    def call(*arguments: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return operation(*arguments)
+        has_symbols = any(isinstance(argument, _SYMBOLS) for argument in arguments)
+        return (operation if has_symbols else native)(*arguments)
+
+    return call
+
+
+def _as_floats(operation: Callable[[Any, Any], Any]) -> Native:
+    """``operation`` on floats, as C converts an int that stands beside a float."""
+    as_float: Any = torch.sym_float
+    return lambda a, b: operation(as_float(a), as_float(b))
+
+
+def _on_scalars(operation: Callable[[Any, Any], Any]) -> Native:
+    on_floats = _as_floats(operation)
+
+    def call(a: Any, b: Any) -> Any:
+        are_integers = isinstance(a, _INTEGERS) and isinstance(b, _INTEGERS)
+        return operation(a, b) if are_integers else on_floats(a, b)
+
+    return call
+
+
+def _same(a: Any) -> Any:
+    return a
+
+
+def _truncating_divide(a: int, b: int) -> int:
+    return a // b if (a < 0) == (b < 0) else -(abs(a) // abs(b))
+
+
+def _divide_with_remainder(a: int, b: int) -> tuple[int, int]:
+    return a // b, a % b
+
+
+def _range_length(low: int, high: int, step: int) -> int:
+    distance = high - low if step > 0 else low - high
+    return 1 + (distance - 1) // abs(step) if distance > 0 else 0
+
+
+def _derive_index(index: int, start: int, step: int) -> int:
+    return start + index * step
+
+
+def _total(values: list[int]) -> int:
+    total = 0
+    for value in values:
+        total += value
+    return total
+
+
+def _square_root(a: Any) -> Any:
+    return math.sqrt(a) if isinstance(a, int | float) else _as_floats(operator.pow)(a, 0.5)
+
+
+def _round(a: Any) -> Any:
+    as_float: Any = torch.sym_float
+    return as_float(round(as_float(a)))
+
+
+def _floor_divide_floats(a: float, b: float) -> float:
+    as_float: Any = torch.sym_float
+    result: float = as_float(math.floor(a / b))
+    return result
+
+
+def _tensor_of_number(value: Any) -> torch.Tensor:
+    dtype = torch.int64 if isinstance(value, _INTEGERS) else torch.float64
+    made = torch.scalar_tensor(value, dtype=torch.bool if isinstance(value, bool) else dtype)
+    return holding(made, value)
+
+
+def _number_in(tensor: torch.Tensor) -> Any:
+    number = held_number(tensor)
+    return tensor.item() if number is None else number
+
+
+def _integer_in(tensor: torch.Tensor) -> Any:
+    """The only element as a number or a symbol, towards zero."""
+    as_integer: Any = torch.sym_int
+    value = _number_in(tensor)
+    return as_integer(value) if isinstance(value, float | torch.SymFloat) else value
+
+
+def _float_in(tensor: torch.Tensor) -> Any:
+    as_float: Any = torch.sym_float
+    return as_float(_number_in(tensor))
+
+
+def _new_tensor(
+    value: Any,
+    *,
+    dtype: int | None = None,
+    device: torch.device | None = None,
+    requires_grad: bool = False,
+) -> torch.Tensor:
+    kind = torch.get_default_dtype() if isinstance(value, float | torch.SymFloat) else torch.int64
+    made = torch.scalar_tensor(value, dtype=to_dtype(dtype) or kind, device=device)
+    return made.requires_grad_(requires_grad)
+
+
+_ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "aten::add": operator.add,
+    "aten::sub": operator.sub,
+    "aten::mul": operator.mul,
+    "aten::div": operator.truediv,
+    "aten::remainder": operator.mod,
+    "aten::eq": operator.eq,
+    "aten::ne": operator.ne,
+    "aten::lt": operator.lt,
+    "aten::le": operator.le,
+    "aten::gt": operator.gt,
+    "aten::ge": operator.ge,
+    "prim::min": torch.sym_min,
+    "prim::max": torch.sym_max,
+}
+_OTHERS: Final[dict[str, Native]] = {
+    "aten::neg.int": operator.neg,
+    "prim::abs.int": abs,
+    "aten::floordiv.int": operator.floordiv,
+    "aten::floordiv.float": _floor_divide_floats,
+    "aten::__round_to_zero_floordiv.int": _truncating_divide,
+    "aten::divmod.int": _divide_with_remainder,
+    "aten::pow.int": _as_floats(operator.pow),
+    "aten::pow.float": operator.pow,
+    "aten::pow.int_float": _as_floats(operator.pow),
+    "aten::pow.float_int": _as_floats(operator.pow),
+    "aten::sqrt.int": _square_root,
+    "aten::sqrt.float": _square_root,
+    "aten::floor.int": _same,
+    "aten::ceil.int": _same,
+    "aten::floor.float": math.floor,
+    "aten::ceil.float": math.ceil,
+    "aten::round.int": _round,
+    "aten::round.float": _round,
+    "aten::Float.int": torch.sym_float,
+    "aten::Float.Scalar": torch.sym_float,
+    "aten::Int.float": torch.sym_int,
+    "aten::Int.Scalar": torch.sym_int,
+    "aten::__range_length": _range_length,
+    "aten::__derive_index": _derive_index,
+    "aten::Int.Tensor": _integer_in,
+    "aten::Float.Tensor": _float_in,
+    "aten::IntImplicit": _integer_in,
+    "aten::FloatImplicit": _float_in,
+    "aten::ScalarImplicit": _number_in,
+}
+
+
+# Operators that give no tensor, under the names by which torch.compile knows them.
+_QUESTIONS: Final[dict[str, Native]] = {
+    "aten::is_autocast_enabled": torch.is_autocast_enabled,
+    "aten::is_autocast_cpu_enabled": lambda: torch.is_autocast_enabled("cpu"),
+    "aten::is_leaf": lambda tensor: tensor.is_leaf,
+    "aten::is_conj": torch.Tensor.is_conj,
+    "aten::is_neg": torch.Tensor.is_neg,
+    "aten::is_signed": torch.Tensor.is_signed,
+    "aten::is_inference": torch.Tensor.is_inference,
+    "aten::is_same_size": torch.Tensor.is_same_size,
+}
+
+
+def _rows() -> dict[str, Native]:
+    rows = dict(_OTHERS)
+    for name, operation in _ARITHMETIC.items():
+        rows |= {f"{name}.int": operation, f"{name}.float": operation}
+        rows |= {f"{name}.{kinds}": _as_floats(operation) for kinds in MIXED}
+        rows[name] = _on_scalars(operation)
+    made = {
+        key: _where_symbolic(operation, NATIVES[key])
+        for key, operation in rows.items()
+        if key in NATIVES
+    }
+    # The natives of these are callables that torch.compile does not look into.
+    made |= {
+        key: _method(native.__name__)
+        for key, native in NATIVES.items()
+        if isinstance(native, MethodDescriptorType)
+    }
+    made |= {f"prim::{name}": _attribute(name) for name in (*ATTRIBUTES, "type", "index")}
+    made |= {f"prim::{name}.builtin": _attribute(name) for name in ("T", "H", "mT", "mH")}
+    made["prim::NumToTensor.Scalar"] = _tensor_of_number
+    made |= {f"aten::tensor.{kind}": _new_tensor for kind in ("int", "float")}
+    return {**SIZE_ARITHMETIC, **made, **_QUESTIONS, "aten::sum.int": _total}
+
+
+def _method(name: str) -> Native:
+    return lambda value, *arguments: getattr(value, name)(*arguments)
+
+
+def _attribute(name: str) -> Native:
+    return lambda value: getattr(value, name)
+
+
+SYMBOLIC: Final[Mapping[str, Native]] = MappingProxyType(_rows())
+"""What runs instead of the natives of the same keys while code is traced."""

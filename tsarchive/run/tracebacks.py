@@ -1,0 +1,111 @@
+"""Tracebacks that name the user's source: file and line that archive code was compiled from.
+
+Behind each frame of generated code stands one more entry, for the line of user source that the
+archive's debug records tell. Generated frames stay, so that a debugger finds their variables;
+frames of the runner itself go.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+from collections.abc import Iterator, Sequence
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Final
+
+from tsarchive.printer.graph import Placed
+from tsarchive.printer.ranges import Location
+
+__all__ = ["PLACES", "innermost_origin", "origin_of", "with_origins"]
+
+PLACES: Final = "__tsarchive_places__"
+"""The global of generated code that holds the place of each of its lines, from line 1 on."""
+
+_IS_ORIGIN: Final = "__tsarchive_origin__"
+_RUNNER: Final = __name__.rpartition(".")[0]
+
+
+def with_origins(traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback with lines of user source; the same where no archive code takes part."""
+    entries = list(_entries(traceback))
+    if not any(PLACES in entry.tb_frame.f_globals for entry in entries):
+        return traceback
+    found: TracebackType | None = None
+    for position in reversed(range(len(entries))):
+        entry = entries[position]
+        if _is_of_runner(entry.tb_frame):
+            continue
+        is_told = position + 1 < len(entries) and _is_origin(entries[position + 1].tb_frame)
+        origin = None if is_told else origin_of(entry.tb_frame, entry.tb_lineno)
+        if origin is not None:
+            found = _entry_at(origin, entry.tb_frame.f_code.co_name, found)
+        found = TracebackType(found, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return found
+
+
+def origin_of(frame: FrameType, line: int) -> Location | None:
+    """The line of user source behind a line of generated code; None where nothing tells."""
+    places: Sequence[Placed | None] = frame.f_globals.get(PLACES, ())
+    place = places[line - 1] if 0 < line <= len(places) else None
+    range_ = None if place is None else place.range
+    return None if range_ is None else range_.location
+
+
+def innermost_origin(error: BaseException) -> Location | None:
+    """The last line of user source that the traceback of an error names; None without one."""
+    frames = [e for e in _entries(error.__traceback__) if _is_origin(e.tb_frame)]
+    if not frames:
+        return None
+    filename, line = frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
+    return Location(filename, line, linecache.getline(filename, line).strip())
+
+
+def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _is_of_runner(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    return isinstance(name, str) and name.startswith(_RUNNER)
+
+
+def _is_origin(frame: FrameType) -> bool:
+    return _IS_ORIGIN in frame.f_globals
+
+
+def _entry_at(origin: Location, function: str, after: TracebackType | None) -> TracebackType:
+    _show(origin)
+    frame = _frame(_code(origin, function))
+    return TracebackType(after, frame, frame.f_lasti, origin.line)
+
+
+def _code(origin: Location, function: str) -> CodeType:
+    """Code that raises on that line. It has no columns, as what stands there is not known."""
+    nowhere: dict[str, Any] = {
+        "lineno": origin.line, "end_lineno": origin.line, "col_offset": -1, "end_col_offset": -1,
+    }  # fmt: skip
+    error = ast.Name("Exception", ast.Load(), **nowhere)
+    module = ast.Module([ast.Raise(error, None, **nowhere)], [])
+    return compile(module, origin.filename or "<unknown>", "exec").replace(co_name=function)
+
+
+def _frame(code: CodeType) -> FrameType:
+    try:
+        exec(code, {_IS_ORIGIN: True, "Exception": Exception})
+    except Exception as error:
+        *_, raised = _entries(error.__traceback__)
+    return raised.tb_frame
+
+
+def _show(origin: Location) -> None:
+    """Let tracebacks find the recorded text of a line whose file is not on this machine."""
+    if not origin.text or os.path.exists(origin.filename):
+        return
+    known = linecache.cache.get(origin.filename)
+    lines = list(known[2]) if known is not None and len(known) > 1 else []
+    lines += ["\n"] * (origin.line - len(lines))
+    lines[origin.line - 1] = f"{origin.text}\n"
+    linecache.cache[origin.filename] = (sum(map(len, lines)), None, lines, origin.filename)

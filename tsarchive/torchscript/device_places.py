@@ -1,0 +1,209 @@
+"""The places in code that say on which device something happens.
+
+A place is where tensors are made or moved to. A question is not: ``x.is_cuda``,
+``x.device.type == "cuda"`` and ``x.device == torch.device("cuda:0")`` tell what is the case.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from tsarchive.torchscript.device_strings import DeviceStrings
+from tsarchive.torchscript.edits import Edit
+from tsarchive.torchscript.program_text import FunctionText, ProgramText, RecordText, dotted
+
+# Whatever the type is called: devices may come from an extension of torch.
+_DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::\d+)?")
+_QUESTIONS = frozenset({"torch.eq", "torch.ne", "torch.__contains__"})
+# A record without any of these names no device.
+_MENTIONS = re.compile(
+    rb'torch\.(?:device|cuda|_?pin_memory)\(|pin_memory=True|torch\.Generator\(device="'
+)
+# The same where devices of the types cpu and meta do not count.
+_MENTIONS_OTHERS = re.compile(
+    rb'torch\.device\((?!"(?:cpu|meta)"\))|torch\.(?:cuda|_?pin_memory)\(|pin_memory=True'
+    rb'|torch\.Generator\(device="(?!cpu")'
+)
+
+
+def is_device_text(text: str) -> bool:
+    """Whether a text has the form of a device: ``cuda``, ``cuda:0``."""
+    return _DEVICE.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlace:
+    """A place in a code record and the device that it names.
+
+    ``write`` gives the edits that make it name another. ``is_for_cpu`` marks what makes lengths of
+    packed sequences, where the CPU is meant; ``is_generator`` marks random number generators.
+    """
+
+    record: str
+    device: str
+    write: Callable[[str], tuple[Edit, ...]]
+    is_for_cpu: bool = False
+    is_generator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedPlace:
+    """Where memory of the CPU is pinned; ``device`` is what the same call names, if anything."""
+
+    record: str
+    device: str | None
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """All places of the code; ``attributes`` are (class, name) of strings that name devices."""
+
+    devices: tuple[DevicePlace, ...]
+    pinned: tuple[PinnedPlace, ...]
+    attributes: frozenset[tuple[str, str]]
+
+
+def places_in(code: Mapping[str, bytes], *, only_others: bool) -> Places:
+    """Find the places in code records.
+
+    With ``only_others``, records whose only devices are ``cpu`` and ``meta`` may be passed over.
+    Raises SourceError for a record that names devices and does not parse.
+    """
+    mentions = _MENTIONS_OTHERS if only_others else _MENTIONS
+    program = ProgramText(code)
+    finder = _Finder(program)
+    for record in program.records.values():
+        if mentions.search(record.data):
+            finder.record(record)
+    strings = DeviceStrings(program)
+    for function, argument in finder.unknown:
+        strings.follow(function, argument)
+    found = (
+        DevicePlace(s.record, s.device, _literal(*s.span)) for s in dict.fromkeys(strings.strings)
+    )
+    return Places((*finder.devices, *found), tuple(finder.pinned), frozenset(strings.attributes))
+
+
+class _Finder:
+    """Collects the places of records; ``unknown`` are arguments of torch.device to follow."""
+
+    def __init__(self, program: ProgramText) -> None:
+        self.program = program
+        self.devices: list[DevicePlace] = []
+        self.pinned: list[PinnedPlace] = []
+        self.unknown: list[tuple[FunctionText, ast.expr]] = []
+
+    def record(self, record: RecordText) -> None:
+        questions = set(chain.from_iterable(map(_questions, _all_nodes(record.tree))))
+        on_cpu = {call for f in record.functions for call in _calls_for_lengths(f)}
+        for node in _all_nodes(record.tree):
+            if isinstance(node, ast.Call) and node not in questions:
+                self._call(record, node, is_for_cpu=node in on_cpu)
+        for function in record.functions:
+            for call in function.calls:
+                if dotted(call.func) == "torch.device" and call not in questions:
+                    self._unknown(function, call)
+
+    def _call(self, record: RecordText, node: ast.Call, *, is_for_cpu: bool) -> None:
+        name = dotted(node.func)
+        match name, node.args:
+            case "torch.device", [ast.Constant(str() as text), *_] if is_device_text(text):
+                write = _literal(*record.span(node.args[0], node.args[-1]))
+                self.devices.append(DevicePlace(record.name, text, write, is_for_cpu))
+            case "torch.cuda", [_]:
+                self.devices.append(DevicePlace(record.name, "cuda", _to_cuda(record, node)))
+            case "torch.pin_memory" | "torch._pin_memory", [_, *_]:
+                edits = _without_pinning(record, node)
+                self.pinned.append(PinnedPlace(record.name, None, edits))
+        if name.startswith(("torch.", "ops.")):
+            self._keywords(record, node, is_generator=name == "torch.Generator")
+
+    def _keywords(self, record: RecordText, node: ast.Call, *, is_generator: bool) -> None:
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        device = given.get("device")
+        match device:
+            case ast.Constant(str() as text) if is_generator and is_device_text(text):
+                write = _literal(*record.span(device))
+                place = DevicePlace(record.name, text, write, is_generator=True)
+                self.devices.append(place)
+        match given.get("pin_memory"):
+            case ast.Constant(True) as pinned:
+                edits = (Edit(*record.span(pinned), b"False"),)
+                self.pinned.append(PinnedPlace(record.name, _device_of(device), edits))
+
+    def _unknown(self, function: FunctionText, call: ast.Call) -> None:
+        if call.args and not isinstance(call.args[0], ast.Constant):
+            self.unknown.append((function, call.args[0]))
+
+
+def _all_nodes(tree: list[ast.stmt]) -> Iterator[ast.AST]:
+    return chain.from_iterable(map(ast.walk, tree))
+
+
+def _device_of(node: ast.expr | None) -> str | None:
+    """The device that ``torch.device("cuda:0")`` names."""
+    match node:
+        case ast.Call(_, [ast.Constant(str() as text), *_]):
+            return text
+    return None
+
+
+def _literal(start: int, end: int) -> Callable[[str], tuple[Edit, ...]]:
+    return lambda device: (Edit(start, end, b'"%s"' % device.encode()),)
+
+
+def _to_cuda(record: RecordText, node: ast.Call) -> Callable[[str], tuple[Edit, ...]]:
+    """``torch.cuda(x)`` becomes ``torch.to(x, torch.device("cpu"))``."""
+    _, name_end = record.span(node.func)
+    _, argument_end = record.span(node.args[0])
+    start, end = name_end - len(b"cuda"), record.span(node)[1] - 1
+    comma = b" " if b"," in record.data[argument_end:end] else b", "
+    return lambda device: (
+        Edit(start, name_end, b"to"),
+        Edit(end, end, b'%storch.device("%s")' % (comma, device.encode())),
+    )
+
+
+def _without_pinning(record: RecordText, node: ast.Call) -> tuple[Edit, ...]:
+    """``torch.pin_memory(x)`` becomes ``(x)``."""
+    argument_end, call_end = record.span(node.args[0])[1], record.span(node)[1]
+    return (Edit(*record.span(node.func), b""), Edit(argument_end, call_end - 1, b""))
+
+
+def _questions(node: ast.AST) -> list[ast.expr]:
+    """The operands of a comparison, and the elements of a list that is one."""
+    match node:
+        case ast.Call(func, operands) if dotted(func) in _QUESTIONS:
+            pass
+        case ast.Compare(left, _, others):
+            operands = [left, *others]
+        case _:
+            return []
+    lists = (operand.elts for operand in operands if isinstance(operand, ast.List))
+    return [*operands, *chain.from_iterable(lists)]
+
+
+def _calls_for_lengths(function: FunctionText) -> Iterator[ast.Call]:
+    """The calls from which the lengths of packed sequences come: those are always on the CPU."""
+    pending = [
+        call.args[1]
+        for call in function.calls
+        if dotted(call.func) == "torch._pack_padded_sequence" and len(call.args) > 1
+    ]
+    seen: set[ast.expr] = set()
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        match node:
+            case ast.Name(name):
+                pending += function.assigned.get(name, [])
+            case ast.Call():
+                yield node
+                pending += [*node.args, *(keyword.value for keyword in node.keywords)]

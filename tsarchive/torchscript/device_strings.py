@@ -1,0 +1,130 @@
+"""Strings that become devices: where the argument of ``torch.device(d)`` comes from.
+
+Followed backwards through local names, parameters with their defaults and calls, attributes,
+and elements of lists and tuples. What is compared with such a string is not followed.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from tsarchive.torchscript.frontend.casts import is_device
+from tsarchive.torchscript.frontend.syntax import bounded
+from tsarchive.torchscript.program_text import FunctionText, ProgramText, Span, dotted
+
+# How code puts a string together; the first argument is where a device type stands.
+_COMPOSING = frozenset({"torch.add", "torch.format", "torch.percentFormat", "torch.join"})
+_PURE = _COMPOSING | frozenset({"str", "int", "unchecked_cast", "annotate", "torch.len"})
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceString:
+    """An expression in a record that names ``device`` for what ``torch.device`` is given."""
+
+    record: str
+    span: Span
+    device: str
+
+
+@dataclass(slots=True)
+class DeviceStrings:
+    """The strings found; ``attributes`` are (class, name) whose values name devices, too."""
+
+    program: ProgramText
+    strings: list[DeviceString] = field(default_factory=list)
+    attributes: set[tuple[str, str]] = field(default_factory=set)
+    _parameters: set[tuple[str, str]] = field(default_factory=set)
+    _seen: set[ast.expr] = field(default_factory=set)
+    _pending: list[tuple[FunctionText, ast.expr]] = field(default_factory=list)
+
+    def follow(self, function: FunctionText, argument: ast.expr) -> None:
+        """Find where the argument of a ``torch.device`` call in ``function`` comes from."""
+        self._pending.append((function, argument))
+        while self._pending:
+            where, node = self._pending.pop()
+            if node not in self._seen:
+                self._seen.add(node)
+                with bounded(where.record.name):
+                    self._visit(where, node)
+
+    def _visit(self, function: FunctionText, node: ast.expr) -> None:
+        match node:
+            case ast.Constant(str() as text) if is_device(text):
+                self._found(function, node, text)
+            case ast.Name(name):
+                self._name(function, name)
+            case ast.Subscript(value):
+                self._pending.append((function, value))
+            case ast.List(elements) | ast.Tuple(elements) | ast.Dict(values=elements):
+                self._pending += [(function, element) for element in elements]
+            case ast.Attribute(value, name):
+                self._attribute(self.program.class_of(function, value), name)
+            case ast.Call(ast.Name("unchecked_cast" | "annotate"), [_, value]):
+                self._pending.append((function, value))
+            case ast.Call():
+                device = self._leading_device(function, node, set())
+                if device and _is_pure(node):
+                    self._found(function, node, device)
+
+    def _found(self, function: FunctionText, node: ast.expr, device: str) -> None:
+        record = function.record
+        self.strings.append(DeviceString(record.name, record.span(node), device))
+
+    def _name(self, function: FunctionText, name: str) -> None:
+        self._pending += [(function, value) for value in function.assigned.get(name, [])]
+        if name in function.parameters and (function.qualified_name, name) not in self._parameters:
+            self._parameters.add((function.qualified_name, name))
+            self._parameter(function, name)
+
+    def _parameter(self, function: FunctionText, name: str) -> None:
+        """The default of a parameter, and what calls give for it."""
+        default = function.default(name)
+        if default is not None:
+            self._pending.append((function, default))
+        # self stands before the dot.
+        position = function.parameters.index(name) - bool(function.owner)
+        for caller in self.program.functions_mentioning(function.node.name):
+            for call in caller.calls:
+                if position < len(call.args) and (
+                    self.program.callee(caller, call) == function.qualified_name
+                ):
+                    self._pending.append((caller, call.args[position]))
+
+    def _attribute(self, owner: str, name: str) -> None:
+        """An attribute of a class: its values, and what code assigns to it."""
+        if not owner or (owner, name) in self.attributes:
+            return
+        self.attributes.add((owner, name))
+        for function in self.program.functions_mentioning(f".{name} = "):
+            for target, value in function.assignments():
+                match target:
+                    case ast.Attribute(base, attribute) if (
+                        attribute == name and self.program.class_of(function, base) == owner
+                    ):
+                        self._pending.append((function, value))
+
+    def _leading_device(self, function: FunctionText, node: ast.expr, seen: set[str]) -> str:
+        """The device type at the start of a string that is put together, empty if not known."""
+        match node:
+            case ast.Constant(str() as text):
+                type_ = text.partition(":")[0]
+                return type_ if is_device(type_) else ""
+            case ast.Name(name) if name not in seen and name not in function.parameters:
+                seen.add(name)
+                values = function.assigned.get(name, [])
+                found = (self._leading_device(function, value, seen) for value in values)
+                return next(filter(None, found), "")
+            case ast.Call(func, [ast.Constant("{}" | "{}:{}" | "%s:%d"), first, *_]) if (
+                dotted(func) in _COMPOSING
+            ):
+                return self._leading_device(function, first, seen)
+            case ast.Call(func, [first, *_]) if dotted(func) in _COMPOSING:
+                return self._leading_device(function, first, seen)
+        return ""
+
+
+def _is_pure(node: ast.expr) -> bool:
+    """Whether nothing is lost when an expression is not evaluated."""
+    calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    return all(dotted(call.func) in _PURE for call in calls)

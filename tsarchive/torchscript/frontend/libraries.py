@@ -1,0 +1,65 @@
+"""What to do about an operator or a class that this process does not have, by its namespace."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# Namespaces of operators and classes, and the import that registers them.
+_IMPORTS: Final = {
+    "deepmd": "deepmd.pt",
+    "fbgemm": "fbgemm_gpu",
+    "image": "torchvision.io",
+    "metatensor": "metatensor.torch",
+    "pyg": "pyg_lib",
+    "torch_cluster": "torch_cluster",
+    "torch_scatter": "torch_scatter",
+    "torch_sparse": "torch_sparse",
+    "torch_spline_conv": "torch_spline_conv",
+    "torchaudio": "torchaudio",
+    "torchrec": "torchrec",
+    "torchtext": "torchtext",
+    "torchvision": "torchvision",
+}
+_FOR_PHONES: Final = (
+    "The archive was prepared for phones: load what it was made from, or use a torch that is "
+    "built with this backend"
+)
+_BACKENDS: Final = (
+    "A part of the model was compiled for a backend: load the library of that backend with "
+    "torch.ops.load_library, or load what the archive was made from"
+)
+# Namespaces that no import registers.
+_ADVICE: Final = {
+    "__backends__": _BACKENDS,
+    "backendutils": _BACKENDS,
+    "metal": _FOR_PHONES,
+    "metal_prepack": _FOR_PHONES,
+    "prepacked": _FOR_PHONES,
+    "vulkan": _FOR_PHONES,
+    "vulkan_prepack": _FOR_PHONES,
+    "xnnpack": _FOR_PHONES,
+}
+_OWN: Final = frozenset(
+    {
+        "_quantized", "aten", "c10d", "mkldnn", "mkldnn_prepacked", "onednn", "prim", "profiler",
+        "quantization", "quantized", "rnn", "sparse",
+    }
+)  # fmt: skip
+_NAMESPACE = re.compile(r"(?:__torch__\.torch\.classes\.)?(\w+)(?:::|\.)")
+
+
+def what_registers(name: str) -> str:
+    """What to do to have ``torchvision::nms``, or the class ``__torch__.torch.classes.a.B``."""
+    match = _NAMESPACE.match(name)
+    namespace = match[1] if match else name
+    if namespace in _ADVICE:
+        return _ADVICE[namespace]
+    if namespace in _OWN:
+        return "Another version or build of torch wrote the archive: load it with that one"
+    if namespace in _IMPORTS:
+        return f"It comes with a library: run 'import {_IMPORTS[namespace]}' first"
+    return (
+        f"It comes with a library that defines the namespace {namespace!r}: import that library "
+        "first, or load its file with torch.ops.load_library"
+    )

@@ -1,0 +1,130 @@
+"""What a pickle of an archive refers to: objects, storages and devices, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tsarchive.errors import PickleError
+from tsarchive.pickler import Global, Memoised, Object, PersistentId, Reduce
+
+_DEVICE = Global("torch", "device")
+
+
+def objects_of(root: Any) -> Iterator[Object]:
+    """Every module and script object below ``root``, itself included."""
+    return (value for value in _reachable(root) if isinstance(value, Object))
+
+
+def names_in(root: Any) -> Iterator[str]:
+    """The qualified names of the classes of objects, and of the functions that make values."""
+    for value in _reachable(root):
+        if isinstance(value, Object):
+            yield value.cls.qualified_name
+        elif isinstance(value, Reduce):
+            yield value.function.qualified_name
+
+
+def storages_of(root: Any) -> dict[str, str]:
+    """The device of each storage, by the name of its record."""
+    devices = {}
+    for value in _reachable(root):
+        match value:
+            case PersistentId(value=("storage", _, str(key), str(device), *_)):
+                devices[f"data/{key}"] = device
+    return devices
+
+
+def devices_in(root: Any) -> Iterator[str]:
+    """The device of each storage, and each device that is a value itself."""
+    for value in _reachable(root):
+        match value:
+            case PersistentId(value=("storage", _, _, str(device), *_)):
+                yield device
+            case Reduce(function=function, argument=(str(device),)) if function == _DEVICE:
+                yield device
+
+
+def move_devices(root: Any, storage: Callable[[str], str], constant: Callable[[str], str]) -> bool:
+    """Change the devices of storages and those that are values, in place; tell whether any did."""
+    changed = False
+    for value in _reachable(root):
+        match value:
+            case PersistentId(value=("storage", kind, key, str(device), *rest)):
+                value.value = ("storage", kind, key, storage(device), *rest)
+                changed |= storage(device) != device
+            case Reduce(function=function, argument=(str(device),)) if function == _DEVICE:
+                value.argument = (constant(device),)
+                changed |= constant(device) != device
+    return changed
+
+
+def replace_strings(value: Any, replace: Callable[[str], str], record: str) -> Any:
+    """A value with other strings in lists, tuples, dicts and tagged ones; keys stay.
+
+    Lists and dicts are changed in place. Raises PickleError where values are nested too deeply.
+    """
+    try:
+        return _Replacing(replace).value(value)
+    except RecursionError:
+        raise PickleError("values are nested too deeply", record=record) from None
+
+
+class _Replacing:
+    """Visits each container once, however often it is referred to."""
+
+    def __init__(self, replace: Callable[[str], str]) -> None:
+        self._replace = replace
+        self._known: dict[int, Any] = {}
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._replace(value)
+        if not isinstance(value, list | tuple | dict | Reduce):
+            return value
+        if id(value) not in self._known:
+            self._known[id(value)] = self._container(value)
+        return self._known[id(value)]
+
+    def _container(self, value: Any) -> Any:
+        match value:
+            case tuple():
+                return tuple(map(self.value, value))
+            case list():
+                value[:] = map(self.value, value)
+            case dict():
+                value.update({key: self.value(item) for key, item in value.items()})
+            case Reduce(argument=(list() | dict() as content, *_)):
+                self.value(content)
+        return value
+
+
+def _reachable(root: Any) -> Iterator[Any]:
+    """Values that hold values, depth first, each once however often it is referred to."""
+    seen: set[int] = set()
+    pending = [root]
+    while pending:
+        value = pending.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield value
+            pending += [item for item in reversed(_inside(value)) if _holds_values(item)]
+
+
+def _holds_values(value: Any) -> bool:
+    return isinstance(value, (Object, Reduce, PersistentId, Memoised, list, tuple, dict))
+
+
+def _inside(value: Any) -> list[Any]:
+    match value:
+        case Object():
+            return [value.state]
+        case Reduce():
+            return [value.argument, value.items]
+        case Memoised():
+            return [value.value]
+        case dict():
+            return [*value.keys(), *value.values()]
+        case list() | tuple():
+            return list(value)
+    return []
