@@ -25,7 +25,7 @@ from tsarchive.printer.values import (
     ObjectValue,
     TableConstant,
 )
-from tsarchive.run.passes import SCALAR_FORMS, as_number, called_function, known_length
+from tsarchive.run.passes import SCALAR_FORMS, as_number, called_function, known_result
 
 from . import syntax
 from .callees import enum_literal
@@ -48,6 +48,7 @@ class Expressions(Operators):
         self.function = function
         self.program = program
         self.known: dict[Value, ast.expr] = {}
+        self.unchanged: set[Node] = set()
 
     def is_live(self, value: Value) -> bool:
         raise UnsupportedError("nothing is known about the value")
@@ -104,6 +105,11 @@ class Expressions(Operators):
 
     def expression(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         """The expression of a node whose operands are ``arguments``."""
+        if node in self.unchanged:
+            return arguments[0]
+        result = known_result(node)
+        if result is not None:
+            return syntax.literal(result)
         build = _BY_KIND.get(node.kind)
         if build is not None:
             return build(self, node, arguments)
@@ -191,10 +197,6 @@ class Expressions(Operators):
             return ast.Compare(ordered[0], [sign], [ordered[1]])
         return self.helper(node, arguments)
 
-    def _length(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        length = known_length(node)
-        return self.operator(node, arguments) if length is None else syntax.literal(length)
-
     def _enum_value(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         return syntax.attribute(arguments[0], "value")
 
@@ -267,7 +269,6 @@ _BY_KIND: dict[str, Callable[[Expressions, Node, Sequence[ast.expr]], ast.expr]]
     "prim::unchecked_cast": Expressions._same,
     "prim::unchecked_unwrap_optional": Expressions._same,
     "prim::tolist": Expressions._to_list,
-    "aten::len": Expressions._length,
     "aten::__is__": Expressions._identity,
     "aten::__isnot__": Expressions._identity,
 }

@@ -15,6 +15,7 @@ from tsarchive.printer.types import (
     Type,
     annotation,
 )
+from tsarchive.run.identities import Identities
 from tsarchive.run.passes import Effects
 
 from .comments import Comments
@@ -42,6 +43,7 @@ class Program:
         self.comments = comments
         self.references = References()
         self.effects = Effects()
+        self.identities = Identities()
         self.assigned = survey.assigned
         self.constants = Constants(self)
         self.exceptions: dict[str, None] = {}

@@ -77,6 +77,7 @@ class Translation(Expressions):
         self.comments = comments
         live = Liveness(graph, program.effects)
         self.live_nodes, self.live_values = live.nodes, live.values
+        self.unchanged = program.identities.of(graph, live.nodes, self.known_number)
         self.movable = Movable(program.assigned)
         self.lifetimes = Lifetimes(graph, self.live_nodes, self.movable)
         nodes = list(all_nodes(graph.nodes))
