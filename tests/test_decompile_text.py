@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,17 @@ def test_comments_name_the_original_lines(tmp_path):
     lines = [line.strip() for line in text.split("\n")]
     position = lines.index("x = x * 2")
     number = Path(__file__).read_text().split("\n").index("            x = x * 2") + 1
-    assert lines[position - 1] == f"# test_decompile_text.py:{number}: x = x * 2"
+    assert lines[position - 1] == f"# test_decompile_text.py:{number}"
+
+
+def test_comments_show_the_original_text_where_it_differs(tmp_path):
+    files = files_of(torch_saved(torch.jit.script(Small())), tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Small" in text)
+    told = re.findall(r"# test_decompile_text.py:(\d+): (.*)\n *(.*)", text)
+    lines = Path(__file__).read_text().split("\n")
+    assert told
+    assert all(lines[int(number) - 1].strip() == original for number, original, _ in told)
+    assert all(original != written for _, original, written in told)
 
 
 def test_without_debug_records_there_are_no_comments(tmp_path):

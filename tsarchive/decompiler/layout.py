@@ -15,7 +15,7 @@ import astor
 from tsarchive.errors import UnsupportedError
 
 from . import syntax
-from .comments import is_marker, marker_name, with_comments
+from .comments import Comment, is_marker, marker_name, with_comments
 from .naming import Pool
 from .references import HELPERS, Reference, References, helper_name
 from .wrapping import wrapped
@@ -83,14 +83,14 @@ def settle_paths(modules: Iterable[Module], reserved: Iterable[str]) -> None:
 
 
 class Layout:
-    """Lays out modules; ``texts`` are those of the comments."""
+    """Lays out modules."""
 
     def __init__(
-        self, modules: Sequence[Module], references: References, texts: Sequence[str]
+        self, modules: Sequence[Module], references: References, comments: Sequence[Comment]
     ) -> None:
         self._modules = {module.path: module for module in modules}
         self._references = references
-        self._texts = texts
+        self._comments = comments
         self.used: set[Reference] = set()
         self._needs = {path: self._needed(module) for path, module in self._modules.items()}
 
@@ -107,7 +107,7 @@ class Layout:
             _Naming(names).visit(statement)
         early, late = self._imports(module, names)
         source = written([*early, *body, *late])
-        return with_comments(source, self._texts)
+        return with_comments(source, self._comments)
 
     def _needed(self, module: Module) -> set[tuple[str, ...]]:
         found = {

@@ -133,7 +133,7 @@ class _Package:
         archive_modules = list(self._program.modules.values())
         settle_paths(archive_modules, _TABLES)
         modules = [*archive_modules, *constants, entry]
-        layout = Layout(modules, self._program.references, self._comments.texts)
+        layout = Layout(modules, self._program.references, self._comments.all)
         texts = {module.file: layout.text(module) for module in modules}
         texts |= self._support(layout)
         for name in list(texts):
