@@ -93,8 +93,8 @@ def test_comments_name_the_original_lines(tmp_path):
 
 
 def test_comments_show_the_original_text_where_it_differs(tmp_path):
-    files = files_of(torch_saved(torch.jit.script(Small())), tmp_path / "model")
-    (text,) = (text for text in files.values() if "class Small" in text)
+    files = files_of(torch_saved(torch.jit.script(Convolved())), tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Convolved" in text)
     told = re.findall(r"# test_decompile_text.py:(\d+): (.*)\n *(.*)", text)
     lines = Path(__file__).read_text().split("\n")
     assert told
