@@ -205,10 +205,12 @@ def outcomes(schemas: list[FunctionSchema]) -> Iterator[str]:
             schemas = schemas[1:]
 
 
-def main(first: int, end: int) -> None:
+def main(number: int, slices: int) -> None:
+    """The outcomes of one slice of the registry."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    schemas = registry()[first:end]
+    schemas = registry()
+    schemas = schemas[len(schemas) * number // slices : len(schemas) * (number + 1) // slices]
     for schema, found in zip(schemas, outcomes(schemas), strict=True):
         print(json.dumps([schema.full_name, found]), flush=True)
 

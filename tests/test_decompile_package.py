@@ -151,3 +151,46 @@ def test_forms_are_of_known_operators(key):
 )
 def test_long_lines_are_broken_in_brackets(line, expected):
     assert wrapped(line) == expected
+
+
+def renamed(module: str, name: str) -> torch.nn.Module:
+    """A module whose class claims to be another."""
+
+    class Claimed(torch.nn.Module):
+        def __init__(self):
+            torch.nn.Module.__init__(self)
+            self.inner = torch.nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)
+
+    Claimed.__module__, Claimed.__name__, Claimed.__qualname__ = module, name, name
+    return Claimed()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("build", "Net"), ("load", "load"), ("Top", "Top"), ("torch", "Net"), ("nn.x", "nn"),
+        ("_model", "build"), ("_weights", "Net"), ("weights", "Net"), ("a", "__Private"),
+        ("a", "__spec__"), ("a", "super"), ("a", "__getattr__"), ("a", "__builtins__"),
+        ("a", "self"), ("a", "torch"), ("a", "print"),
+    ],
+)  # fmt: skip
+def test_names_that_mean_something_to_python_or_to_the_package(module, name, tmp_path, monkeypatch):
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.claimed = renamed(module, name)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.claimed(x) + 1
+
+    monkeypatch.syspath_prepend(tmp_path)
+    for number, made in enumerate((renamed(module, name), Outer())):
+        traced = torch.jit.trace(made, torch.ones(1, 2))
+        package = f"names_{module.replace('.', '_')}_{name}_{number}"
+        tsarchive.decompile(io.BytesIO(torch_saved(traced)), tmp_path / package)
+        importlib.invalidate_caches()
+        ours = importlib.import_module(package).load()
+        assert torch.equal(ours(torch.ones(1, 2)), traced(torch.ones(1, 2)))

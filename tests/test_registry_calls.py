@@ -17,7 +17,7 @@ import torch
 from registry_calls import AGREEMENTS
 
 SLICES = 12
-ALL = len(torch._C._jit_get_all_schemas())
+FEWEST = 4000 // SLICES
 # Outcomes that need no further look, whatever the operator.
 EXPECTED = {
     r"no values of .*": "process groups, remote references and such have no values here",
@@ -38,6 +38,7 @@ DIFFERING = {
     r"aten::(can_cast|promote_types)": "torch reads beyond its table for numbers of no dtype",
     r"aten::sum\.complex": "torch empties the list that it adds up",
     r"aten::set\.out": "torch takes it for another overload",
+    r"aten::to\.prim_Device": "reads a dtype that is not given",
     r"aten::(_unsafe_masked_index|_reshape_alias(_copy)?|_pad_circular)(\.out)?": (
         "reads outside of its tensors"
     ),
@@ -60,10 +61,9 @@ DIFFERING = {
 
 
 def outcomes(number: int, folder: Path) -> dict[str, str]:
-    bounds = [str(ALL * part // SLICES) for part in (number, number + 1)]
     script = Path(__file__).with_name("registry_calls.py")
     done = subprocess.run(
-        [sys.executable, script, *bounds],
+        [sys.executable, script, str(number), str(SLICES)],
         cwd=folder,  # some operators write files
         capture_output=True,
         text=True,
@@ -81,7 +81,7 @@ def is_explained(key: str, outcome: str) -> bool:
 @pytest.mark.parametrize("number", range(SLICES))
 def test_operators_run_as_in_torch(number, tmp_path):
     found = outcomes(number, tmp_path)
-    assert len(found) > ALL // SLICES - 2
+    assert len(found) > FEWEST
     wrong = {
         key: outcome
         for key, outcome in found.items()

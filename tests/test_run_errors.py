@@ -307,7 +307,7 @@ def test_generated_code_is_visible():
     assert inspect.getsource(compiled) == source_of(compiled)
     assert inspect.getsource(module.forward) == source_of(compiled)
     assert inspect.getsource(type(module).forward) == source_of(compiled)
-    assert str(inspect.signature(module.forward)) == "(x, n)"
+    assert str(inspect.signature(module.forward)) == "(x: Tensor, n: int) -> Tensor"
 
 
 def test_a_debugger_stops_in_generated_code():

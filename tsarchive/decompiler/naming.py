@@ -9,7 +9,9 @@ from collections.abc import Iterable
 
 from tsarchive.printer.names import MANGLE_PREFIX, to_identifier
 
-__all__ = ["GLOBAL_NAMES", "Pool", "identifier", "module_path", "unmangled"]
+__all__ = [
+    "GLOBAL_NAMES", "Pool", "definition_name", "identifier", "module_path", "unmangled",
+]  # fmt: skip
 
 _LONGEST = 60
 _ROOT = "__torch__"
@@ -30,6 +32,18 @@ def identifier(text: str, *, private: bool = True) -> str:
     if found[0].isdigit():
         found = f"v{found}"
     return f"{found}_" if keyword.iskeyword(found) or found == "_" else found
+
+
+def definition_name(text: str) -> str:
+    """The name of a class or function, which stands for it in classes and modules alike.
+
+    Python gives names in two underscores other names inside of classes, or a meaning in modules;
+    and ``super()`` means the class around it by that name alone.
+    """
+    found = identifier(text)
+    if found.startswith("__"):
+        found = identifier(text, private=False)
+    return f"{found}_" if found == "super" else found
 
 
 def unmangled(qualified_name: str) -> str:

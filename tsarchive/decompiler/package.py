@@ -23,6 +23,7 @@ from .comments import Comments
 from .constants import CONSTANTS, small_tensor
 from .instances import Instances
 from .layout import Definition, Layout, Module, settle_paths, written
+from .naming import Pool
 from .objects import OBJECTS, WEIGHTS, ObjectValues
 from .program import Program
 from .raising import EXCEPTIONS
@@ -35,7 +36,9 @@ from .weights import TensorFile
 __all__ = ["DecompileReport", "WrittenFile", "decompile"]
 
 _SUPPORT = Path(__file__).parent / "support"
-_TABLES = (CONSTANTS, EXCEPTIONS, OBJECTS, WEIGHTS, HELPERS, "weights", "__init__")
+_MODEL = "_model"
+_LOAD = "load"
+_TABLES = (CONSTANTS, EXCEPTIONS, OBJECTS, WEIGHTS, HELPERS, _MODEL, "weights", "__init__")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,7 @@ class _Package:
         layout = Layout(modules, self._program.references, self._comments.all)
         texts = {module.file: layout.text(module) for module in modules}
         texts |= self._support(layout)
+        texts["__init__.py"] = self._interface()
         for name in list(texts):
             for folder in Path(name).parents:
                 texts.setdefault(str(folder / "__init__.py"), "")
@@ -161,7 +165,7 @@ class _Package:
         return values.value(value, ANY, f"{CONSTANTS}.{name}")
 
     def _entry(self) -> Module:
-        """``__init__.py``: the class of the model, and ``load``."""
+        """The function that builds the model."""
         references = self._program.references
         root = references.to_definition(self._root)
         lambda_ = ast.Lambda(ast.arguments([], [], None, [], [], None, []), self._instances.root)
@@ -171,8 +175,23 @@ class _Package:
             syntax.expression_statement(syntax.string(text)),
             ast.Return(syntax.call(build, [lambda_, syntax.name("device")])),
         ]
-        load = function_definition("load", [ast.arg("device")], [syntax.literal(None)], body, root)
-        return _module(("__init__",), [load], {"load", "device"})
+        load = function_definition(_LOAD, [ast.arg("device")], [syntax.literal(None)], body, root)
+        return _module((_MODEL,), [load], {_LOAD, "device"})
+
+    def _interface(self) -> str:
+        """``__init__.py``: the class of the model, and ``load``.
+
+        Nothing else: the modules of the package are names in there, too.
+        """
+        root = self._root
+        shown = Pool([_LOAD], fold=False).unique(root.name)
+        alias = ast.alias(root.name, None if shown == root.name else shown)
+        return written(
+            [
+                ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1),
+                ast.ImportFrom(".".join(root.path), [alias], 1),
+            ]
+        )
 
     def _support(self, layout: Layout) -> dict[str, str]:
         """Modules that are copied as they are, where something uses them."""

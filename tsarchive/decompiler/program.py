@@ -22,7 +22,7 @@ from .comments import Comments
 from .constants import Constants
 from .definitions import class_body, enum_body, function_body, named_tuple_body
 from .layout import Definition, Module
-from .naming import identifier, module_path, unmangled
+from .naming import definition_name, module_path, unmangled
 from .references import References
 from .survey import Survey
 
@@ -84,7 +84,7 @@ class Program:
 
     def _define(self, key: Type | Function, qualified_name: str) -> Definition:
         self._numbers += 1
-        name = identifier(qualified_name.rpartition(".")[2])
+        name = definition_name(qualified_name.rpartition(".")[2])
         path = module_path(qualified_name)
         found = Definition(self._numbers, name, path, unmangled(qualified_name))
         self._definitions[key] = found
