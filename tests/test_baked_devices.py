@@ -99,6 +99,23 @@ TO_CPU = {
         '_0 = ["cuda:0", "cuda:1"]\nd = _0[1]\nreturn torch.to(x, torch.device(d))',
         '_0 = ["cpu", "cpu"]\nd = _0[1]\nreturn torch.to(x, torch.device(d))',
     ),
+    "a comparison": (
+        f"_0 = torch.eq(ops.prim.device(x), {GPU})", f"_0 = torch.eq(ops.prim.device(x), {CPU})"
+    ),
+    "a comparison the other way": (
+        f"_0 = torch.ne({GPU}, ops.prim.device(x))", f"_0 = torch.ne({CPU}, ops.prim.device(x))"
+    ),
+    "one of a list": (
+        f"y = torch.__contains__([{GPU}], ops.prim.device(x))",
+        f"y = torch.__contains__([{CPU}], ops.prim.device(x))",
+    ),
+    "a list that is filled": (
+        'l = annotate(List[str], [])\n_0 = torch.append(l, "cuda")\ny = torch.device(l[0])',
+        'l = annotate(List[str], [])\n_0 = torch.append(l, "cpu")\ny = torch.device(l[0])',
+    ),
+    "a variable with an index": (
+        't = "cuda"\ny = torch.device(t, 1)', f't = "cuda"\ny = {CPU}'
+    ),
     "a cast": (
         'e = annotate(Optional[str], "cuda")\nd = unchecked_cast(str, e)\ny = torch.device(d)',
         'e = annotate(Optional[str], "cpu")\nd = unchecked_cast(str, e)\ny = torch.device(d)',
@@ -121,9 +138,6 @@ UNCHANGED = {
     "what is no device": 'y = torch.device("cuda:x")',
     "the type of a device": '_0 = torch.eq(ops.prim.type(ops.prim.device(x)), "cuda")',
     "is it": 'y = torch.__contains__(["cpu", "cuda", "meta"], ops.prim.type(d))',
-    "a comparison": f"_0 = torch.eq(ops.prim.device(x), {GPU})",
-    "a comparison the other way": f"_0 = torch.ne({GPU}, ops.prim.device(x))",
-    "one of a list": f"y = torch.__contains__([{GPU}], ops.prim.device(x))",
     "is_cuda": "_0 = ops.prim.is_cuda(x)",
     "to the host": "return torch.cpu(x)",
     "casts": 'y = (_0).__init__("cuda", None, True, None, )',
@@ -250,6 +264,17 @@ def test_strings_are_followed_through_calls_and_attributes():
     assert moved(CLASSES, "cpu") == expected
 
 
+def test_strings_are_followed_through_results():
+    text = (
+        "class Picks(Module):\n  def forward(self: __torch__.Picks,\n    x: Tensor) -> Tensor:\n"
+        "    return torch.to(x, torch.device((self).pick(__torch__.name(1, ), )))\n"
+        "  def pick(self: __torch__.Picks,\n    n: str) -> str:\n"
+        '    if torch.eq(n, "a"):\n      return "cuda:1"\n    return __torch__.name(2, )\n'
+        'def name(n: int) -> str:\n  _0 = "cuda"\n  return _0\n'
+    )
+    assert moved(text, "cpu") == text.replace('"cuda:1"', '"cpu"').replace('"cuda"', '"cpu"')
+
+
 def test_values_that_follow_themselves_come_to_an_end():
     text = function(
         'a = "cuda"\nfor i in range(3):\n  b = a\n  a = b\n'
@@ -294,7 +319,7 @@ class OnGpu(torch.nn.Module):
             x = x.to(self.pair[0])
         x = to(x, "cuda:0").to(self.part.device).to(self.part.devices[index])
         x = x.cuda() + torch.arange(3, device="cuda") + torch.ones(3, device=f"cuda:{index}")
-        if x.is_cuda or x.device == torch.device("cuda:0"):
+        if x.is_cuda or x.device != torch.device("cuda:0"):
             x = x - 1000
         return x, self.part.title
 

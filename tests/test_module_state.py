@@ -121,7 +121,7 @@ def test_state_dict_can_be_lenient_and_assign(theirs, ours):
 
 CONVERSIONS = {
     "half": lambda module: module.half(),
-    "double": lambda module: module.double(),
+    "double": lambda module: module.twice(),
     "to dtype": lambda module: module.to(torch.float64),
     "to device and dtype": lambda module: module.to("cpu", torch.float16),
     "cpu": lambda module: module.cpu(),
@@ -285,3 +285,46 @@ def test_methods_are_listed_with_signatures(theirs, ours):
     assert {"forward", "total"} <= set(dir(ours))
     assert "total(self, more: int) -> int" in pydoc.render_doc(ours, renderer=pydoc.plaintext)
     assert ours.total(2) == theirs.total(2) == 5
+
+
+@torch.jit.script
+class Box:
+    def __init__(self, x: int):
+        self.x = x
+
+    @property
+    def above(self) -> int:
+        return self.x + 1
+
+    @above.setter
+    def above(self, value: int):
+        self.x = value - 1
+
+
+class WithProperties(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.box = Box(3)
+        self.number = 2
+
+    @property
+    def twice(self) -> int:
+        return self.number * 2
+
+    @twice.setter
+    def twice(self, value: int):
+        self.number = value // 2
+
+    def forward(self):
+        return self.box
+
+
+def test_properties_of_the_original_classes():
+    module = loaded(torch_saved(torch.jit.script(WithProperties())))
+    assert module.twice == 4
+    module.twice = 10
+    assert (module.number, module.twice) == (5, 10)
+    box = module()
+    assert (box.x, box.above) == (3, 4)
+    box.above = 8
+    assert box.x == 7

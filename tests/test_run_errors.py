@@ -325,3 +325,49 @@ def test_a_debugger_stops_in_generated_code():
     lines = [line for line, _ in seen]
     assert "view = aten_view(x, items)" in "\n".join(lines)
     assert any("n" in variables and variables["n"] == 2 for _, variables in seen)
+
+
+class Selects(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = torch.nn.ModuleList([Inner(), Inner()])
+
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        return x[n]
+
+    @torch.jit.export
+    def part(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        part: Views = self.parts[n]
+        return part.forward(x, 1)
+
+
+@torch.jit.interface
+class Views(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        pass
+
+
+def test_faults_of_operators_are_runtime_errors_as_in_torch():
+    """Besides the class that eager code knows them by."""
+    scripted = torch.jit.script(Selects())
+    module = loaded(scripted)
+    assert torch.equal(module.part(torch.ones(2), 1), torch.ones(1, 2))
+    for method, argument, class_ in (("forward", 7, IndexError), ("part", -1, KeyError)):
+        for side in (scripted, module):
+            with pytest.raises(RuntimeError) as caught:
+                getattr(side, method)(torch.ones(2), argument)
+        assert isinstance(caught.value, class_)
+        assert isinstance(caught.value, ScriptError)
+
+
+def test_errors_of_python_hooks_stay_as_they_are():
+    module = loaded(torch.jit.script(Outer()))
+    mine = IndexError("mine")
+
+    def hook(*_):
+        raise mine
+
+    module.inner.register_forward_hook(hook)
+    with pytest.raises(IndexError) as caught:
+        module(torch.ones(2, 4), 2)
+    assert caught.value is mine

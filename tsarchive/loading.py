@@ -32,9 +32,9 @@ def load(
     the tensors, so that a model that was traced on a GPU runs on the CPU. ``meta`` stays. In an
     archive that names another device, or has tensors there, ``cpu`` in code means the CPU and
     stays; where nothing else is named it is where the tensors were, and moves. Lengths of packed
-    sequences stay on the CPU. Questions stay as they are, since they get true answers:
-    ``x.is_cuda``, ``x.device == torch.device("cuda:0")``, ``torch.autocast("cuda")``. Saving
-    writes the code as it runs.
+    sequences stay on the CPU. Questions about the type of a device stay, since they get true
+    answers: ``x.is_cuda``, ``x.device.type == "cuda"``, ``torch.autocast("cuda")``. Saving writes
+    the code as it runs.
 
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read.

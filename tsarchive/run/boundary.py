@@ -26,7 +26,7 @@ from tsarchive.printer.types import annotation
 
 from .conversion import Mismatch, changes_on_export, export
 from .modules import takes_internal_call
-from .tracebacks import with_origins
+from .tracebacks import is_of_operator, with_origins
 from .tracing import TracedFunction, called_by_tracers
 
 if TYPE_CHECKING:
@@ -159,7 +159,11 @@ def public_function(function: Function, raw: Callable[..., Any], classes: Classe
 
 
 def _seen_by_callers(error: Exception) -> Exception:
-    """The same error with lines of user source; where the stack ran out, one that says so."""
+    """The same error with lines of user source.
+
+    Where the stack ran out, one that says so. What an operator raises is a RuntimeError, as in
+    torch.jit, besides the class that eager code knows it by.
+    """
     found = error
     if isinstance(error, RecursionError) and not isinstance(error, ScriptError):
         found = ScriptError(
@@ -167,6 +171,9 @@ def _seen_by_callers(error: Exception) -> Exception:
         )
         found.limit = sys.getrecursionlimit()
         found.hint = "sys.setrecursionlimit raises the limit"
+    elif not isinstance(error, RuntimeError) and is_of_operator(error.__traceback__):
+        found = ScriptError(str(error), exception=f"builtins.{type(error).__name__}")
+    if found is not error:
         found.__suppress_context__ = True
     return found.with_traceback(with_origins(error.__traceback__))
 

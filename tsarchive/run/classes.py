@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import enum
+import re
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import torch
@@ -41,6 +42,8 @@ _SYNTAX_METHODS = frozenset(
         "setitem", "str", "sub", "truediv", "xor", "call",
     )
 )  # fmt: skip
+
+_GETTER = re.compile("__(.+)_getter")
 
 Allow = Callable[[FunctionSchema, Function], None]
 
@@ -216,10 +219,26 @@ def _members(type_: ClassType, classes: Classes, base: type) -> dict[str, Any]:
     for name, function in type_.methods.items():
         if _is_public(name, base):
             members[name] = PublicMethod(function, classes)
+    members |= _properties(members, base)
     if "__eq__" in members:
         members["__hash__"] = object.__hash__  # as torch, whose objects hash by identity
     module, _, members["__qualname__"] = type_.qualified_name.rpartition(".")
     return {"original_name": members["__qualname__"], **members, "__module__": module}
+
+
+def _properties(members: Mapping[str, Any], base: type) -> dict[str, property]:
+    """Properties of the original class, which is known by its accessors alone."""
+    found = {}
+    for name, getter in members.items():
+        match = _GETTER.fullmatch(name)
+        if match and match[1] not in members and not hasattr(base, match[1]):
+            setter = members.get(f"__{match[1]}_setter")
+            found[match[1]] = property(_called(getter), setter and _called(setter))
+    return found
+
+
+def _called(method: PublicMethod) -> Callable[..., Any]:
+    return lambda instance, *value: method.__get__(instance, type(instance))(*value)
 
 
 def _settable(type_: ClassType) -> frozenset[str]:

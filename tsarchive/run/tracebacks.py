@@ -17,7 +17,7 @@ from typing import Any, Final
 from tsarchive.printer.graph import Placed
 from tsarchive.printer.ranges import Location
 
-__all__ = ["PLACES", "innermost_origin", "origin_of", "with_origins"]
+__all__ = ["PLACES", "innermost_origin", "is_of_operator", "origin_of", "with_origins"]
 
 PLACES: Final = "__tsarchive_places__"
 """The global of generated code that holds the place of each of its lines, from line 1 on."""
@@ -50,6 +50,13 @@ def origin_of(frame: FrameType, line: int) -> Location | None:
     place = places[line - 1] if 0 < line <= len(places) else None
     range_ = None if place is None else place.range
     return None if range_ is None else range_.location
+
+
+def is_of_operator(traceback: TracebackType | None) -> bool:
+    """Whether an operator that archive code called raised, and not Python code of the user."""
+    frames = [entry.tb_frame for entry in _entries(traceback)]
+    outside = [frame for frame in frames if frame.f_globals.get("__name__") != "torch._ops"]
+    return bool(outside) and PLACES in outside[-1].f_globals
 
 
 def innermost_origin(error: BaseException) -> Location | None:

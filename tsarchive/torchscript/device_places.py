@@ -1,7 +1,7 @@
 """The places in code that say on which device something happens.
 
-A place is where tensors are made or moved to. A question is not: ``x.is_cuda``,
-``x.device.type == "cuda"`` and ``x.device == torch.device("cuda:0")`` tell what is the case.
+Devices that code compares with move like those that it uses, so what was equal stays equal.
+Questions about the type stay: ``x.is_cuda`` and ``x.device.type == "cuda"`` tell what is the case.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tsarchive.torchscript.program_text import FunctionText, ProgramText, Record
 
 # Whatever the type is called: devices may come from an extension of torch.
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::\d+)?")
-_QUESTIONS = frozenset({"torch.eq", "torch.ne", "torch.__contains__"})
 # A record without any of these names no device.
 _MENTIONS = re.compile(
     rb'torch\.(?:device|cuda|_?pin_memory)\(|pin_memory=True|torch\.Generator\(device="'
@@ -99,14 +98,13 @@ class _Finder:
         self.unknown: list[tuple[FunctionText, ast.expr]] = []
 
     def record(self, record: RecordText) -> None:
-        questions = set(chain.from_iterable(map(_questions, _all_nodes(record.tree))))
         on_cpu = {call for f in record.functions for call in _calls_for_lengths(f)}
         for node in _all_nodes(record.tree):
-            if isinstance(node, ast.Call) and node not in questions:
+            if isinstance(node, ast.Call):
                 self._call(record, node, is_for_cpu=node in on_cpu)
         for function in record.functions:
             for call in function.calls:
-                if dotted(call.func) == "torch.device" and call not in questions:
+                if dotted(call.func) == "torch.device":
                     self._unknown(function, call)
 
     def _call(self, record: RecordText, node: ast.Call, *, is_for_cpu: bool) -> None:
@@ -137,8 +135,13 @@ class _Finder:
                 self.pinned.append(PinnedPlace(record.name, _device_of(device), edits))
 
     def _unknown(self, function: FunctionText, call: ast.Call) -> None:
-        if call.args and not isinstance(call.args[0], ast.Constant):
-            self.unknown.append((function, call.args[0]))
+        """A device whose type is computed. With an index beside it, both are written at once."""
+        match call.args:
+            case [ast.expr() as type_] if not isinstance(type_, ast.Constant):
+                self.unknown.append((function, type_))
+            case [type_, index] if not isinstance(type_, ast.Constant):
+                write = _literal(*function.record.span(type_, index))
+                self.devices.append(DevicePlace(function.record.name, "cuda", write))
 
 
 def _all_nodes(tree: list[ast.stmt]) -> Iterator[ast.AST]:
@@ -173,19 +176,6 @@ def _without_pinning(record: RecordText, node: ast.Call) -> tuple[Edit, ...]:
     """``torch.pin_memory(x)`` becomes ``(x)``."""
     argument_end, call_end = record.span(node.args[0])[1], record.span(node)[1]
     return (Edit(*record.span(node.func), b""), Edit(argument_end, call_end - 1, b""))
-
-
-def _questions(node: ast.AST) -> list[ast.expr]:
-    """The operands of a comparison, and the elements of a list that is one."""
-    match node:
-        case ast.Call(func, operands) if dotted(func) in _QUESTIONS:
-            pass
-        case ast.Compare(left, _, others):
-            operands = [left, *others]
-        case _:
-            return []
-    lists = (operand.elts for operand in operands if isinstance(operand, ast.List))
-    return [*operands, *chain.from_iterable(lists)]
 
 
 def _calls_for_lengths(function: FunctionText) -> Iterator[ast.Call]:

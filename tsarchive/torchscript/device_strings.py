@@ -7,6 +7,7 @@ and elements of lists and tuples. What is compared with such a string is not fol
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tsarchive.torchscript.frontend.casts import is_device
@@ -15,6 +16,7 @@ from tsarchive.torchscript.program_text import FunctionText, ProgramText, Span, 
 
 # How code puts a string together; the first argument is where a device type stands.
 _COMPOSING = frozenset({"torch.add", "torch.format", "torch.percentFormat", "torch.join"})
+_FILLING = frozenset({"torch.append", "torch.insert", "torch._set_item", "torch.extend"})
 _PURE = _COMPOSING | frozenset({"str", "int", "unchecked_cast", "annotate", "torch.len"})
 
 
@@ -66,13 +68,23 @@ class DeviceStrings:
                 device = self._leading_device(function, node, set())
                 if device and _is_pure(node):
                     self._found(function, node, device)
+                else:
+                    self._result(self.program.callee(function, node))
 
     def _found(self, function: FunctionText, node: ast.expr, device: str) -> None:
         record = function.record
         self.strings.append(DeviceString(record.name, record.span(node), device))
 
+    def _result(self, callee: str) -> None:
+        """What a function of the archive returns."""
+        found = self.program.function(callee)
+        if found is not None:
+            returned = (node for node in ast.walk(found.node) if isinstance(node, ast.Return))
+            self._pending += [(found, node.value) for node in returned if node.value]
+
     def _name(self, function: FunctionText, name: str) -> None:
         self._pending += [(function, value) for value in function.assigned.get(name, [])]
+        self._pending += [(function, value) for value in _put_into(function, name)]
         if name in function.parameters and (function.qualified_name, name) not in self._parameters:
             self._parameters.add((function.qualified_name, name))
             self._parameter(function, name)
@@ -122,6 +134,16 @@ class DeviceStrings:
             case ast.Call(func, [first, *_]) if dotted(func) in _COMPOSING:
                 return self._leading_device(function, first, seen)
         return ""
+
+
+def _put_into(function: FunctionText, name: str) -> Iterator[ast.expr]:
+    """What the function puts into a list or dict."""
+    for call in function.calls:
+        match call.args:
+            case [ast.Name(container), *_, value] if (
+                container == name and dotted(call.func) in _FILLING
+            ):
+                yield value
 
 
 def _is_pure(node: ast.expr) -> bool:

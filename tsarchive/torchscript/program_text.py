@@ -160,6 +160,16 @@ class ProgramText:
         record = self.records.get(f"code/{module.replace('.', '/')}.py")
         return None if record is None else record.definitions.get(name)
 
+    def function(self, qualified_name: str) -> FunctionText | None:
+        """The function or method of this name."""
+        owner = qualified_name.rpartition(".")[0]
+        for module in (owner, owner.rpartition(".")[0]):
+            record = self.records.get(f"code/{module.replace('.', '/')}.py")
+            for found in record.functions if record is not None else ():
+                if found.qualified_name == qualified_name:
+                    return found
+        return None
+
     def functions_mentioning(self, text: str) -> Iterator[FunctionText]:
         """The functions of records with this text somewhere."""
         wanted = text.encode()

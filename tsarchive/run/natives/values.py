@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.faults import index_fault
+from tsarchive.run.natives.faults import index_fault, key_fault
 from tsarchive.run.natives.table import native
 
 __all__ = ["is_same"]
@@ -80,4 +80,7 @@ def enum_value(member: Any) -> Any:
 @native("prim::ModuleContainerIndex.list", "prim::ModuleContainerIndex.dict")
 def submodule(container: Any, name: int | str) -> Any:
     """The submodule of a ModuleList or ModuleDict whose key is known at run time only."""
-    return getattr(container, str(name))
+    found = container._modules.get(str(name))
+    if found is None:
+        raise key_fault(f"the module has no submodule {str(name)!r}")
+    return found
