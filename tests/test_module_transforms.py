@@ -9,6 +9,7 @@ import torch
 from comparing import equal
 from conftest import torch_saved
 from module_support import both_of, called, loaded, saved
+from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn.utils import parametrizations, parametrize, prune
 
@@ -339,3 +340,51 @@ def test_arguments_of_all_kinds_reach_compiled_modules(arguments):
     theirs, mine = both_of(torch.jit.script(Taking()))
     compiled = torch.compile(mine, backend="eager", fullgraph=True)
     assert equal(compiled(*arguments), theirs(*arguments))
+
+
+class Named(nn.Module):
+    def forward(self, x: torch.Tensor, scale: float = 1.0, names: list[int] | None = None):
+        if names is not None:
+            names.append(len(names))
+        return x * scale, names
+
+
+class CallsNamed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Named()
+
+    def forward(self, x: torch.Tensor):
+        names = [7]
+        y, _ = self.inner(x, 3.0, names)
+        return y, names
+
+
+def calls_itself(module, arguments):
+    module.forward(arguments[0])
+
+
+PRE_HOOKS = {
+    "keywords": (lambda _, a, k: ((a[0],), {"scale": 2.0}), True, 2.0, [7]),
+    "the same": (lambda _, a, k: (a, k), True, 3.0, [7, 1]),
+    "fewer": (lambda _, a: (a[0],), False, 1.0, [7]),
+    "an int for a float": (lambda _, a: (a[0], 2, a[2]), False, 2.0, None),
+    "calls itself": (calls_itself, False, 3.0, [7, 1]),
+}
+
+
+@pytest.mark.parametrize("name", PRE_HOOKS)
+def test_python_hooks_may_change_what_archive_code_gives_to_a_submodule(name):
+    hook, with_kwargs, scale, names = PRE_HOOKS[name]
+    module = loaded(torch_saved(torch.jit.script(CallsNamed())))
+    module.inner.register_forward_pre_hook(hook, with_kwargs=with_kwargs)
+    y, found = module(torch.ones(2))
+    assert torch.equal(y, torch.full((2,), scale))
+    assert names is None or found == names
+
+
+def test_what_a_hook_gives_instead_is_checked():
+    module = loaded(torch_saved(torch.jit.script(CallsNamed())))
+    module.inner.register_forward_pre_hook(lambda _, a: (a[0], "bad", a[2]))
+    with pytest.raises(tsarchive.CallError, match="'scale'"):
+        module(torch.ones(2))

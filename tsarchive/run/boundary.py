@@ -25,7 +25,7 @@ from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import annotation
 
 from .conversion import Mismatch, changes_on_export, export
-from .modules import takes_internal_call
+from .modules import is_internal_call
 from .tracebacks import is_of_operator, with_origins
 from .tracing import TracedFunction, called_by_tracers
 
@@ -203,7 +203,7 @@ def public_forward(function: Function, raw: Callable[..., Any], classes: Classes
 
     @functools.wraps(convert)
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        if takes_internal_call(self):
+        if not keywords and is_internal_call(self, arguments):
             if is_compiling() and traced.is_ready():
                 return traced.function(self, *arguments)
             return raw(self, *arguments)

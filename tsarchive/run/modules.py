@@ -27,8 +27,8 @@ __all__ = [
     "ArchiveObject",
     "HookedArchiveModule",
     "call_module",
+    "is_internal_call",
     "is_plain",
-    "takes_internal_call",
 ]
 
 _GLOBAL_HOOKS: tuple[dict[int, Any], ...] = (
@@ -40,9 +40,10 @@ _GLOBAL_HOOKS: tuple[dict[int, Any], ...] = (
 
 
 class _InternalCall(threading.local):
-    """The module whose next ``forward`` in this thread is called by archive code."""
+    """The call of a submodule that archive code in this thread is making."""
 
     module: Any = None
+    arguments: tuple[Any, ...] = ()
 
 
 _internal = _InternalCall()
@@ -164,19 +165,20 @@ def call_module(module: Any, *arguments: Any) -> Any:
     """Call a submodule with its Python hooks; archive code calls the archive's hooks itself."""
     if not isinstance(module, ArchiveModule):
         return module(*arguments)
-    _internal.module = module
+    around = _internal.module, _internal.arguments
+    _internal.module, _internal.arguments = module, arguments
     try:
         return torch.nn.Module.__call__(module, *arguments)
     finally:
-        _internal.module = None
+        _internal.module, _internal.arguments = around
 
 
-def takes_internal_call(module: Any) -> bool:
-    """Whether archive code is calling ``module`` right now; true once for each such call.
+def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
+    """Whether archive code calls ``forward`` with these very arguments, and no hook others.
 
-    Arguments of such a call need no conversion, and lists are shared with the caller.
+    They need no conversion then, and lists are shared with the caller.
     """
-    if _internal.module is not module:
+    given = _internal.arguments
+    if _internal.module is not module or len(arguments) != len(given):
         return False
-    _internal.module = None
-    return True
+    return all(one is other for one, other in zip(arguments, given, strict=True))
