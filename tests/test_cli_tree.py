@@ -7,7 +7,7 @@ import torch
 from cli_support import SEQUENTIAL, document, run, write_archive
 from conftest import ARCHIVES
 
-from tsarchive.pickler import Global, Object, dumps
+from tsarchive.pickler import Global, Object, Reduce, dumps
 
 KEYS = {
     "name", "class", "methods", "parameters", "bytes", "total_parameters", "total_bytes", "children"
@@ -84,3 +84,21 @@ def test_a_shared_module_appears_in_both_places():
     names = [name for name, _ in flat(document("tree", ARCHIVES / "shared_child.pt")["root"])]
     module = torch.jit.load(str(ARCHIVES / "shared_child.pt"))
     assert names == [name for name, _ in module.named_modules(remove_duplicate=False)]
+
+
+def test_signatures_with_constant_tensors_as_defaults(tmp_path):
+    code = (
+        b"class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n"
+        b"  def forward(self: __torch__.M,\n    h: Tensor=CONSTANTS.c0,\n    n: int=1) -> Tensor:\n"
+        b"    return h\n"
+    )
+    tensor = Reduce(Global("torch._utils", "_rebuild_tensor_v2"), ())
+    records = {
+        "data.pkl": dumps(Object(Global("__torch__", "M"), {"training": False})),
+        "code/__torch__.py": code,
+        "constants.pkl": dumps((tensor,)),
+        "version": b"3\n",
+    }
+    name = write_archive(tmp_path / "defaults.pt", records)
+    shown = run("tree", "--signatures", name).stdout
+    assert "forward(h: Tensor=..., n: int=1) -> Tensor" in shown

@@ -158,3 +158,22 @@ def test_the_mode_and_buffers_are_those_of_the_module():
         program = tsarchive.to_exported_program(mine, (x,))
         torch.testing.assert_close(program.module()(x), theirs(x))
         mine.load_state_dict(theirs.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (torch.ones(1, 2), "is a Tensor, not a tuple"),
+        ((torch.ones(1, 2), 1, 2), "too many positional arguments"),
+        ((), "missing a required argument: 'x'"),
+    ],
+)
+def test_arguments_that_forward_does_not_take(arguments, message):
+    module = loaded(torch_saved(torch.jit.script(Scaled())))
+    with pytest.raises(tsarchive.CallError, match=message):
+        tsarchive.to_exported_program(module, arguments)
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: int = 1) -> torch.Tensor:
+        return x * n

@@ -81,8 +81,9 @@ class Archive:
         """The archive as :func:`tsarchive.load` reads it with this ``map_location``.
 
         Devices in its code and constants are changed; data.pkl is shown as it is. It shares the
-        file with this archive. Raises CallError when ``map_location`` is no device, SourceError
-        for code that names devices and does not parse.
+        file with this archive. Raises CallError when ``map_location`` has not the form of a
+        device (extensions of torch name types of their own), SourceError for code that names
+        devices and does not parse.
         """
         door = self._door
         if isinstance(door, LegacyDoor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,9 +43,10 @@ def to_exported_program(
             hint="torch.export.export takes modules that are written in Python",
         )
     given = dict(kwargs) if kwargs else None
+    arguments = _checked(module, example_inputs, given or {})
     try:
         return torch.export.export(
-            module, tuple(example_inputs), given, dynamic_shapes=dynamic_shapes, strict=False
+            module, arguments, given, dynamic_shapes=dynamic_shapes, strict=False
         )
     except ArchiveError:
         raise
@@ -53,6 +55,23 @@ def to_exported_program(
             f"torch.export cannot export {type(module).__name__}: {_first_line(error)}",
             hint="The traceback of its cause names the line of code",
         ) from error
+
+
+def _checked(
+    module: ArchiveModule, inputs: Sequence[Any], keywords: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """The arguments of the example call. Raises CallError where they are none."""
+    if not isinstance(inputs, tuple | list):
+        raise CallError(
+            f"example_inputs is a {type(inputs).__name__}, not a tuple of arguments",
+            hint="Pass (x,) for a forward that takes x",
+        )
+    forward: Any = module.forward
+    try:
+        inspect.signature(forward).bind(*inputs, **keywords)
+    except TypeError as error:
+        raise CallError(f"forward{inspect.signature(forward)}: {error}") from None
+    return tuple(inputs)
 
 
 def _first_line(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tsarchive.errors import UnknownOperatorError
+from tsarchive.errors import UnknownOperatorError, UnsupportedError
 from tsarchive.printer.graph import Function
 from tsarchive.printer.schema import Argument
 from tsarchive.printer.types import ClassType, annotation
@@ -19,8 +19,8 @@ def signatures(class_: ClassType) -> Iterator[str]:
 def _signature(method: Function) -> str:
     try:
         schema = method.schema
-    except UnknownOperatorError:
-        # It says no type for its result, which only operators would tell.
+    except (UnknownOperatorError, UnsupportedError):
+        # Only operators would tell the type of its result, or a constant that of a default.
         return "(...)"
     arguments = ", ".join(map(_argument, schema.arguments[1:]))
     return f"({arguments}) -> {annotation(schema.return_type)}"

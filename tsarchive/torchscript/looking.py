@@ -9,8 +9,9 @@ from typing import Any
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.kinds import kind_of, require_torchscript
-from tsarchive.pickler import Object, loads
-from tsarchive.printer.types import ClassType, Type
+from tsarchive.pickler import Object, Reduce, loads
+from tsarchive.printer.types import TENSOR, ClassType, Type
+from tsarchive.printer.values import TableConstant
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import ClassOf, TensorInfo, named_tensors
@@ -41,7 +42,7 @@ class TorchScriptDoor:
         return CodeImporter(
             self.code,
             operators=lambda name: (),
-            constant=_no_constant,
+            constant=self._constant,
             version=self.format_version,
             native_class=lambda name: ClassType(name, is_native=True),
             evaluate=lambda schema: None,
@@ -61,10 +62,22 @@ class TorchScriptDoor:
         """Every tensor by its dotted name."""
         return named_tensors(self.root, class_of)
 
+    @cached_property
+    def _constants(self) -> Any:
+        return loads(self._container.read("constants.pkl"), record="constants.pkl")
+
+    def _constant(self, index: int) -> tuple[Any, Type]:
+        """A constant tensor as the pickle describes it, for defaults of parameters."""
+        table = self._constants
+        found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
+        if isinstance(found, Reduce) and found.function.module == "torch._utils":
+            return TableConstant(found), TENSOR
+        raise UnsupportedError(
+            f"constant {index} is no tensor: others are not read while looking",
+            record="constants.pkl",
+            hint="Load the archive to see it",
+        )
+
     def _require_torchscript(self) -> None:
         records = self._container.records
         require_torchscript(kind_of(records), records)
-
-
-def _no_constant(index: int) -> tuple[Any, Type]:
-    raise UnsupportedError("constants are not read while looking", record="constants.pkl")
