@@ -121,7 +121,7 @@ def test_state_dict_can_be_lenient_and_assign(theirs, ours):
 
 CONVERSIONS = {
     "half": lambda module: module.half(),
-    "double": lambda module: module.twice(),
+    "double": lambda module: module.double(),
     "to dtype": lambda module: module.to(torch.float64),
     "to device and dtype": lambda module: module.to("cpu", torch.float16),
     "cpu": lambda module: module.cpu(),
@@ -328,3 +328,27 @@ def test_properties_of_the_original_classes():
     assert (box.x, box.above) == (3, 4)
     box.above = 8
     assert box.x == 7
+
+
+USUAL_CONSTANTS = (
+    "in_features", "out_features", "eps", "num_features", "momentum", "p", "inplace", "stride",
+    "kernel_size", "padding", "padding_mode", "hidden_size", "num_layers", "embedding_dim",
+)  # fmt: skip
+
+
+def test_constants_of_the_original_classes():
+    """``model.fc.in_features`` is how people replace the head of a network."""
+    body = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 2, 3, stride=2), torch.nn.BatchNorm2d(2), torch.nn.Dropout(0.25),
+        torch.nn.Flatten(), torch.nn.Linear(18, 4),
+    )  # fmt: skip
+    theirs, ours = both_of(torch.jit.script(body))
+    count = 0
+    for name, module in theirs.named_modules():
+        for constant in USUAL_CONSTANTS:
+            if hasattr(module, constant):
+                count += 1
+                assert getattr(ours.get_submodule(name), constant) == getattr(module, constant)
+    assert count > 10
+    ours[4] = torch.nn.Linear(ours[4].in_features, 1)
+    assert ours(torch.ones(1, 1, 8, 8)).shape == (1, 1)

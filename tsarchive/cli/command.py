@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from tsarchive.cli.failures import describe, report
+from tsarchive.cli.failures import describe, is_without_torch, report
 from tsarchive.errors import ArchiveError
 
 FINDINGS = 1
@@ -74,7 +74,8 @@ def _end(ctx: click.Context, error: Exception) -> NoReturn:
     facts = describe(error)
     file = ctx.params.get("file")
     report(facts, as_json=as_json, file=str(file) if file else None)
-    expected = isinstance(error, (ArchiveError, OSError, click.ClickException))
+    known = isinstance(error, (ArchiveError, OSError, click.ClickException))
+    expected = known or is_without_torch(error)
     ctx.exit(UNUSABLE if expected else DEFECT)
 
 

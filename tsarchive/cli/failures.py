@@ -68,8 +68,14 @@ def describe(error: Exception) -> Failure:
         return failure(name, error.format_message())
     if isinstance(error, OSError):
         return failure(name, _system_message(error))
+    if is_without_torch(error):
+        return failure(name, "this needs torch, which is not installed", "pip install torch")
     hint = "This is a defect of tsarchive: 'tsarchive --traceback COMMAND ...' shows where"
     return failure(name, f"unexpected {name}: {error}", hint)
+
+
+def is_without_torch(error: Exception) -> bool:
+    return isinstance(error, ModuleNotFoundError) and error.name == "torch"
 
 
 def failure(type_: str, message: str, hint: str | None = None) -> Failure:

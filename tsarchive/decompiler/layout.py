@@ -6,7 +6,7 @@ import ast
 import builtins
 import copy
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,12 +66,19 @@ class Module:
             definition.path = path
 
 
-def settle_paths(modules: Iterable[Module], reserved: Iterable[str]) -> None:
-    """Give modules and folders of one folder names that differ, also where case does not count."""
+def settle_paths(
+    modules: Iterable[Module], reserved: Iterable[str], shadowing: Container[str] = ()
+) -> None:
+    """Give modules and folders of one folder names that differ, also where case does not count.
+
+    Those of the package's own folder avoid the names in ``shadowing``: whoever stands in there
+    imports by such a name what they expect.
+    """
     pools: dict[tuple[str, ...], Pool] = {(): Pool(reserved)}
     folders: dict[tuple[str, ...], tuple[str, ...]] = {(): ()}
     for module in modules:
-        *parents, name = module.path
+        first, *others = module.path
+        *parents, name = (f"{first}_" if first in shadowing else first, *others)
         original: tuple[str, ...] = ()
         for part in parents:
             folder, original = folders[original], (*original, part)

@@ -111,10 +111,7 @@ class ObjectValues:
             case tuple():
                 return self._tuple(value, type_, path)
             case torch.Generator():
-                generator = syntax.attribute(references.module("torch"), "Generator")
-                made = syntax.call(generator, [syntax.string(str(value.device))])
-                seed = syntax.literal(value.initial_seed())
-                return syntax.call(syntax.attribute(made, "manual_seed"), [seed])
+                return self.generator(str(value.device), value.initial_seed())
         found = type_of_class(type(value))
         if isinstance(found, EnumType):
             member = self._program.enum_member(found, value.name)
@@ -123,6 +120,11 @@ class ObjectValues:
             return syntax.literal(value)
         except TypeError:
             raise UnsupportedError(f"{path} holds a {type(value).__name__}") from None
+
+    def generator(self, device: str, seed: int) -> ast.expr:
+        generator = syntax.attribute(self._program.references.module("torch"), "Generator")
+        made = syntax.call(generator, [syntax.string(device)])
+        return syntax.call(syntax.attribute(made, "manual_seed"), [syntax.literal(seed)])
 
     def _list(self, value: list[Any], type_: Type, path: str) -> ast.expr:
         element = type_.element if isinstance(type_, ListType) else type_

@@ -11,22 +11,21 @@ from typing import BinaryIO
 
 import torch
 
-from tsarchive.container import Container
-from tsarchive.errors import CallError
 from tsarchive.printer.types import ANY
 from tsarchive.printer.values import GeneratorSeed
-from tsarchive.reviving import importer_of
 from tsarchive.run.modules import ArchiveModule
 
 from . import syntax
 from .comments import Comments
 from .constants import CONSTANTS, small_tensor
+from .destination import SHADOWING, WrittenFile, destination, write
 from .instances import Instances
 from .layout import Definition, Layout, Module, settle_paths, written
 from .naming import Pool
 from .objects import OBJECTS, WEIGHTS, ObjectValues
 from .program import Program
 from .raising import EXCEPTIONS
+from .reading import given_device, root_of
 from .references import HELPERS
 from .runtime import runtime_files
 from .survey import module_type
@@ -38,15 +37,13 @@ __all__ = ["DecompileReport", "WrittenFile", "decompile"]
 _SUPPORT = Path(__file__).parent / "support"
 _MODEL = "_model"
 _LOAD = "load"
+_LOAD_TEXT = """The model with its weights on ``device``.
+
+    Parameters, buffers, other tensors of the model and the tensors that the code names as
+    constants go there, but for those without data. The constants are one for all models: they
+    are where the last call put them. Devices that the code names stay as they are.
+    """
 _TABLES = (CONSTANTS, EXCEPTIONS, OBJECTS, WEIGHTS, HELPERS, _MODEL, "weights", "__init__")
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A file of the package: its path inside of it, and its size in bytes."""
-
-    name: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +66,7 @@ def decompile(
     *,
     force: bool = False,
     full_paths: bool = False,
+    map_location: str | torch.device | None = None,
     step: Callable[[str], None] | None = None,
 ) -> DecompileReport:
     """Write the archive ``f`` as a Python package that needs torch alone.
@@ -79,28 +77,32 @@ def decompile(
     ``force`` allows a directory that is not empty; files of other names stay there. ``step`` is
     called with what is being done.
 
-    Numbers are Python's: ints do not wrap at 2**63 (but where the code itself computes with
-    numbers beyond 32 bits), and faults are Python's exceptions. Arguments are not converted.
+    Devices in the code stay as they are in the file, whether this machine has them or not; with
+    ``map_location`` they move as :func:`tsarchive.load` moves them. The weights are written
+    without a device: ``load`` puts them on the CPU, or on ``map_location``, or where it is told.
+
+    What differs from TorchScript: ints are Python's and do not wrap at 2**63, but in functions
+    that compute with such numbers (constants beyond 32 bits, left shifts, a value that a loop or
+    an attribute carries and that grows in it by factors), and in those that they call with them.
+    ``int``, ``floor`` and ``ceil`` of a float, ``int`` of a tensor, and ``abs`` are Python's, and
+    raise or give larger ints for what 64 bits do not hold. Faults are Python's exceptions.
+    Arguments are not converted.
 
     Raises ArchiveError where the archive cannot be loaded, UnsupportedError for what has no
-    Python form, CallError for a directory that is not empty; OSError when nothing can be written.
+    Python form, CallError for a directory that is not empty or that no package can be in, and
+    for a ``map_location`` that is no device; OSError when nothing can be written.
     """
-    target = Path(directory)
-    if not force and target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise CallError(
-            f"{str(directory)!r} exists and is not an empty directory",
-            hint="Name another one, or write into it with force=True (--force)",
-        )
+    target = destination(directory, force=force)
+    device = given_device(map_location)
     tell = step or _tell_nothing
     tell("reading")
-    root = importer_of(Container.open(f), torch.device("cpu")).load()
-    package = _Package(root, full_paths=full_paths)
+    package = _Package(root_of(f, device), device, full_paths=full_paths)
     tell("translating")
     files = package.files()
     tell("writing")
-    written_files = [_write(target, name, content) for name, content in sorted(files.items())]
+    written_files = write(target, files)
     return DecompileReport(
-        str(directory), package.root_name, tuple(written_files), package.untranslated
+        str(directory), package.root_name, written_files, package.untranslated
     )
 
 
@@ -108,17 +110,13 @@ def _tell_nothing(_: str) -> None:
     """For callers that do not ask."""
 
 
-def _write(target: Path, name: str, content: bytes) -> WrittenFile:
-    path = target / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return WrittenFile(name, len(content))
-
-
 class _Package:
     """The files of one package, by name."""
 
-    def __init__(self, root: ArchiveModule, *, full_paths: bool) -> None:
+    def __init__(
+        self, root: ArchiveModule, device: torch.device | None, *, full_paths: bool
+    ) -> None:
+        self._device = device
         self._comments = Comments(full_paths=full_paths)
         self._program = Program(root, self._comments)
         self._tensors = TensorFile()
@@ -134,7 +132,7 @@ class _Package:
         constants = self._constants()
         entry = self._entry()
         archive_modules = list(self._program.modules.values())
-        settle_paths(archive_modules, _TABLES)
+        settle_paths(archive_modules, _TABLES, SHADOWING)
         modules = [*archive_modules, *constants, entry]
         layout = Layout(modules, self._program.references, self._comments.all)
         texts = {module.file: layout.text(module) for module in modules}
@@ -161,7 +159,7 @@ class _Package:
             shown = small_tensor(value, torch_module)
             return shown or values.tensor(value, f"{CONSTANTS}.{name}")
         if isinstance(value, GeneratorSeed):
-            value = torch.Generator(value.device).manual_seed(value.seed)
+            return values.generator(value.device, value.seed)
         return values.value(value, ANY, f"{CONSTANTS}.{name}")
 
     def _entry(self) -> Module:
@@ -170,13 +168,24 @@ class _Package:
         root = references.to_definition(self._root)
         lambda_ = ast.Lambda(ast.arguments([], [], None, [], [], None, []), self._instances.root)
         build = references.imported(WEIGHTS, "build")
-        text = "The model with its weights, on the CPU or on ``device``."
+        arguments = [lambda_, syntax.name("device")]
+        tensors = self._tensor_constants()
+        if tensors:
+            arguments.append(ast.List(tensors, ast.Load()))
         body: list[ast.stmt] = [
-            syntax.expression_statement(syntax.string(text)),
-            ast.Return(syntax.call(build, [lambda_, syntax.name("device")])),
+            syntax.expression_statement(syntax.string(_LOAD_TEXT)),
+            ast.Return(syntax.call(build, arguments)),
         ]
-        load = function_definition(_LOAD, [ast.arg("device")], [syntax.literal(None)], body, root)
+        default = syntax.literal("cpu" if self._device is None else str(self._device))
+        load = function_definition(_LOAD, [ast.arg("device")], [default], body, root)
         return _module((_MODEL,), [load], {_LOAD, "device"})
+
+    def _tensor_constants(self) -> list[ast.expr]:
+        return [
+            self._program.references.imported(CONSTANTS, name)
+            for name, value in self._program.constants.values.items()
+            if isinstance(value, torch.Tensor)
+        ]
 
     def _interface(self) -> str:
         """``__init__.py``: the class of the model, and ``load``.

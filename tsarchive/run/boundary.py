@@ -98,7 +98,7 @@ class Signature:
             raise CallError(
                 f"{self.name}() expects a value of type {annotation(argument.type)!r} for the "
                 f"argument {argument.name!r}, not {type(value).__name__!r}"
-            ) from error
+            ) from (None if isinstance(error, Mismatch) else error)
 
     def shown(self) -> inspect.Signature:
         """The signature as ``inspect`` and ``help`` show it: names and defaults fit for Python.

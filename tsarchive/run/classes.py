@@ -7,6 +7,7 @@ import enum
 import re
 import threading
 from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ import torch
 from tsarchive.errors import SaveError, UnknownClassError, UnsupportedError
 from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import ClassType, EnumType, TupleType, Type, annotation
+from tsarchive.printer.types import ClassConstant, ClassType, EnumType, TupleType, Type, annotation
 
 from .boundary import PublicMethod, public_method
 from .compiler import LazyFunction
@@ -180,6 +181,10 @@ class Classes:
                 self._constants[node] = self._objects.typed(value, node.output.type)
             return self._constants[node]
 
+    def class_constant(self, constant: ClassConstant) -> Any:
+        """The run-time value of a constant of a class."""
+        return self._objects.typed(constant.value, constant.type)
+
     def materialize(self, value: Any) -> Any:
         """The run-time value of a value that a graph holds."""
         return self._objects.value(value)
@@ -220,10 +225,30 @@ def _members(type_: ClassType, classes: Classes, base: type) -> dict[str, Any]:
         if _is_public(name, base):
             members[name] = PublicMethod(function, classes)
     members |= _properties(members, base)
+    members |= {
+        name: Constant(constant, classes)
+        for name, constant in type_.constants.items()
+        if name not in members and not hasattr(base, name)
+    }
     if "__eq__" in members:
         members["__hash__"] = object.__hash__  # as torch, whose objects hash by identity
     module, _, members["__qualname__"] = type_.qualified_name.rpartition(".")
     return {"original_name": members["__qualname__"], **members, "__module__": module}
+
+
+class Constant:
+    """A constant of an archive class, as an attribute of its objects and of the class."""
+
+    def __init__(self, constant: ClassConstant, classes: Classes) -> None:
+        self._constant = constant
+        self._classes = classes
+
+    def __get__(self, _instance: Any, _owner: type) -> Any:
+        return self._value
+
+    @cached_property
+    def _value(self) -> Any:
+        return self._classes.class_constant(self._constant)
 
 
 def _properties(members: Mapping[str, Any], base: type) -> dict[str, property]:

@@ -39,6 +39,9 @@ class _ListContainer(ArchiveModule):
             made.add_module(str(position), child)
         return made
 
+    def __setitem__(self, index: int, child: Module) -> None:
+        setattr(self, list(self._modules)[index], child)
+
 
 class _SequentialContainer(_ListContainer):
     """Children by index, as torch.nn.Sequential has them."""
@@ -60,6 +63,11 @@ class _DictContainer(ArchiveModule):
 
     def __getitem__(self, key: str) -> Module | None:
         return self._modules[key]
+
+    def __setitem__(self, key: str, child: Module) -> None:
+        if key not in self._modules:
+            raise KeyError(key)
+        setattr(self, key, child)
 
     def keys(self) -> KeysView[str]:
         return self._modules.keys()

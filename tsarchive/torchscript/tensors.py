@@ -350,13 +350,22 @@ def _moved(
         return storage
     try:
         moved: torch.UntypedStorage = storage.to(device=device)
-    except (RuntimeError, AssertionError, AttributeError) as error:
+    except (RuntimeError, AssertionError, AttributeError, TypeError) as error:
         raise UnsupportedError(
-            f"a tensor was saved on {device}, which this process cannot use: {error}",
+            f"this process cannot put a tensor on {device}: {_why_unusable(device) or error}",
             record=record,
             hint="Load with map_location='cpu'",
         ) from error
     return moved
+
+
+def _why_unusable(device: torch.device) -> str | None:
+    """What torch says of a device that it lacks; None for one that it has."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, AttributeError) as error:
+        return str(error).partition("\n")[0]
+    return None
 
 
 def parse_device(text: str) -> torch.device | None:

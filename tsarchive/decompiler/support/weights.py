@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -90,8 +90,15 @@ def shared(name: str, make: Callable[[], Any]) -> Any:
     return weights.objects[name]
 
 
-def build(make: Callable[[], Any], device: Device = None) -> Any:
-    """The model that ``make`` gives, with the weights of this package in it."""
+def build(
+    make: Callable[[], Any], device: Device = None, constants: Sequence[torch.Tensor] = ()
+) -> Any:
+    """The model that ``make`` gives, with the weights of this package in it.
+
+    ``constants`` are tensors of the code, which are put on ``device`` as well.
+    """
+    for constant in constants:
+        _put(constant, device)
     weights = Weights(device)
     token = _open.set(weights)
     try:
@@ -107,6 +114,18 @@ def build(make: Callable[[], Any], device: Device = None) -> Any:
     for path, module in model.named_modules():
         module.training = path in training
     return model
+
+
+_first: dict[int, torch.Tensor] = {}
+
+
+def _put(constant: torch.Tensor, device: Device) -> None:
+    """Move a constant, which stays the same object."""
+    if constant.is_meta and id(constant) not in _first:
+        return
+    moved = _first.setdefault(id(constant), constant.detach()).to(device)
+    if constant.device != moved.device:
+        torch.utils.swap_tensors(constant, moved.requires_grad_(constant.requires_grad))
 
 
 def _owner(model: nn.Module, path: str) -> tuple[nn.Module, str]:

@@ -1,0 +1,66 @@
+"""Loading an archive for what it says, on a machine that may lack its devices."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+import torch
+
+from tsarchive.container import Container
+from tsarchive.errors import CallError
+from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of
+from tsarchive.legacy.importer import LegacyImporter
+from tsarchive.legacy.model import MODEL
+from tsarchive.legacy.values import ATTRIBUTES
+from tsarchive.torchscript.importer import Importer, Unpickling
+from tsarchive.torchscript.tensors import TensorReader
+
+if TYPE_CHECKING:
+    from tsarchive.run.modules import ArchiveModule
+
+__all__ = ["given_device", "root_of"]
+
+_HOST = torch.device("cpu")
+
+
+class _Importer(Importer):
+    """Tensors come to the CPU, while the code is for ``device``, or as it is in the file."""
+
+    def __init__(self, container: Container, device: torch.device | None) -> None:
+        super().__init__(container, device)
+        self.device = _HOST
+
+
+class _LegacyImporter(LegacyImporter):
+    """The same for archives of before torch 1.3."""
+
+    def __init__(self, container: Container, device: torch.device | None) -> None:
+        super().__init__(container, device)
+        tensors = TensorReader(self.container.view, _HOST, MODEL)
+        self._unpickling = Unpickling(self, tensors, ATTRIBUTES)
+
+
+def root_of(
+    f: str | os.PathLike[str] | BinaryIO, device: torch.device | None
+) -> ArchiveModule:
+    """The module of an archive with its tensors on the CPU and the code as it is for ``device``.
+
+    By default the devices that code, constants and attributes name are those of the file.
+    """
+    container = Container.open(f)
+    is_legacy = kind_of(container.records) == LEGACY_TORCHSCRIPT
+    return (_LegacyImporter if is_legacy else _Importer)(container, device).load()
+
+
+def given_device(map_location: str | torch.device | None) -> torch.device | None:
+    """Raises CallError for what is no device."""
+    if map_location is None or isinstance(map_location, torch.device):
+        return map_location
+    try:
+        return torch.device(map_location)
+    except (RuntimeError, TypeError) as error:
+        raise CallError(
+            f"map_location {map_location!r} is not a device",
+            hint="Pass a device such as 'cpu' or 'cuda:0'",
+        ) from error
