@@ -46,8 +46,8 @@ MAY_IMPORT = {
     "tsarchive.loading": {"tsarchive.container", "tsarchive.reviving", "tsarchive.run"},
     "tsarchive.exporting": {"tsarchive.loading", "tsarchive.run"},
     "tsarchive.decompiler": {
-        "tsarchive.container", "tsarchive.kinds", "tsarchive.pickler", "tsarchive.printer",
-        "tsarchive.reviving", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",
+        "tsarchive.printer", "tsarchive.reviving", "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.saving": {
         "tsarchive.container", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",

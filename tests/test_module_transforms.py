@@ -388,3 +388,32 @@ def test_what_a_hook_gives_instead_is_checked():
     module.inner.register_forward_pre_hook(lambda _, a: (a[0], "bad", a[2]))
     with pytest.raises(tsarchive.CallError, match="'scale'"):
         module(torch.ones(2))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.LSTM(3, 4)
+        self.second = nn.GRU(4, 2)
+
+    def forward(self, x: torch.Tensor):
+        y, _ = self.first(x)
+        return self.second(y)[0]
+
+
+def test_modules_whose_forward_has_overloads():
+    """An archive holds ``forward__0`` and ``forward__1`` in the place of ``forward``."""
+    eager = Recurrent()
+    module = loaded(torch_saved(torch.jit.script(eager)))
+    x = torch.rand(3, 2, 3)
+    seen = []
+    module.first.register_forward_hook(lambda _, given, made: seen.append((len(given), made)))
+    module.second.register_forward_pre_hook(lambda _, given: (given[0] * 2, *given[1:]))
+    assert equal(module(x), eager.second(eager.first(x)[0] * 2)[0])
+    ((count, (y, _)),) = seen
+    assert (count, equal(y, eager.first(x)[0])) == (2, True)
+    assert equal(module.first(x)[0], eager.first(x)[0])
+    packed = nn.utils.rnn.pack_padded_sequence(x, [3, 2])
+    assert equal(module.first(packed)[0].data, eager.first(packed)[0].data)
+    with pytest.raises(tsarchive.CallError, match=r"forward__0.*forward__1"):
+        module.first(3)

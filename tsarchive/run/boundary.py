@@ -25,7 +25,7 @@ from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import annotation
 
 from .conversion import Mismatch, changes_on_export, export
-from .modules import is_internal_call
+from .modules import internal_method, is_internal_call
 from .tracebacks import is_of_operator, with_origins
 from .tracing import TracedFunction, called_by_tracers
 
@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from .classes import Classes
 
 
-__all__ = ["PublicMethod", "Signature", "public_function", "public_method"]
+__all__ = [
+    "PublicMethod",
+    "PublicOverloads",
+    "Signature",
+    "public_function",
+    "public_method",
+]
 
 _MISSING: Final = object()
 
@@ -212,6 +218,33 @@ def public_forward(function: Function, raw: Callable[..., Any], classes: Classes
     return forward
 
 
+def public_overloads(functions: Sequence[Function], classes: Classes) -> Any:
+    """The ``forward`` of a class whose original has overloads: the first that takes a call."""
+    methods = {
+        function.name: public_forward(function, classes.function(function), classes)
+        for function in functions
+    }
+    signatures = [
+        Signature(function.name, function.schema, classes, is_method=True) for function in functions
+    ]
+
+    def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        """Run the first overload that takes the arguments."""
+        if not keywords and is_internal_call(self, arguments):
+            return methods[internal_method()](self, *arguments)
+        refused: list[str] = []
+        for signature in signatures:
+            try:
+                signature.bind(arguments, keywords)
+            except CallError as error:
+                refused.append(str(error))
+            else:
+                return methods[signature.name](self, *arguments, **keywords)
+        raise CallError("; ".join(refused))
+
+    return forward
+
+
 class PublicMethod:
     """A method whose function for Python callers is made when it is first looked up.
 
@@ -237,9 +270,22 @@ class PublicMethod:
     def _make(self) -> None:
         with self._classes.lock:
             if self._method is None:
-                make = public_forward if self._is_forward else public_method
-                raw = self._classes.function(self._function)
-                self._method = make(self._function, raw, self._classes)
+                self._method = self._made()
+
+    def _made(self) -> Any:
+        make = public_forward if self._is_forward else public_method
+        return make(self._function, self._classes.function(self._function), self._classes)
+
+
+class PublicOverloads(PublicMethod):
+    """``forward`` where the archive has ``forward__0``, ``forward__1`` and so on in its place."""
+
+    def __init__(self, functions: Sequence[Function], classes: Classes) -> None:
+        super().__init__(functions[0], classes)
+        self._functions = functions
+
+    def _made(self) -> Any:
+        return public_overloads(self._functions, self._classes)
 
 
 def _export_of(schema: FunctionSchema) -> Callable[[Any], Any]:

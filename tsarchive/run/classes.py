@@ -17,14 +17,14 @@ from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import ClassConstant, ClassType, EnumType, TupleType, Type, annotation
 
-from .boundary import PublicMethod, public_method
+from .boundary import PublicMethod, PublicOverloads, public_method
 from .compiler import LazyFunction
 from .containers import container_class
 from .conversion import Converter, Converters
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .expressions import Bound
 from .identities import Identities
-from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule
+from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule, forward_overloads
 from .objects import Objects, new_object
 from .operators import implementation, native_class, traceable
 from .passes import Effects, Wanted
@@ -224,6 +224,9 @@ def _members(type_: ClassType, classes: Classes, base: type) -> dict[str, Any]:
     for name, function in type_.methods.items():
         if _is_public(name, base):
             members[name] = PublicMethod(function, classes)
+    overloads = forward_overloads(type_)
+    if overloads:
+        members["forward"] = PublicOverloads(overloads, classes)
     members |= _properties(members, base)
     members |= {
         name: Constant(constant, classes)

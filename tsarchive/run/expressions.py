@@ -31,7 +31,7 @@ from tsarchive.printer.types import (
 )
 from tsarchive.printer.values import EnumMember, TableConstant
 
-from .modules import call_module, is_plain
+from .modules import call_module, is_forward, is_plain
 from .names import Globals, LocalNames
 from .natives import UPGRADERS
 from .natives.tensors import to_list
@@ -231,8 +231,8 @@ class Expressions:
         else:
             wanted = wanted_of_call(node, self.live_values)
             name = self.function_name(function, self._bound(node.inputs), wanted)
-        if node.name == "forward" and isinstance(type_, ClassType) and type_.is_module:
-            name = self._unless_hooked(name, receiver)
+        if isinstance(type_, ClassType) and is_forward(type_, node.name):
+            name = self._unless_hooked(name, receiver, node.name)
         return f"{name}({self.uses(node.inputs)})"
 
     def method_name(self, type_: Type, name: str) -> str:
@@ -248,10 +248,14 @@ class Expressions:
             return self.globals.made((name, True), shown, lambda: NativeCall(name))
         return self.globals.made((name, False), shown, lambda: DynamicCall(name, self.classes))
 
-    def _unless_hooked(self, name: str, receiver: Value) -> str:
+    def _unless_hooked(self, name: str, receiver: Value, method: str) -> str:
         """The compiled function, or a call that Python code takes part in."""
         check = self.globals.name("is_plain", is_plain)
-        call = self.globals.name("call_module", call_module)
+        if method == "forward":
+            call = self.globals.name("call_module", call_module)
+        else:
+            overload = partial(call_module, method=method)
+            call = self.globals.made((method, call_module), f"call_{method}", lambda: overload)
         class_ = self.class_name(receiver.type)
         return f"({name} if {check}({self.use(receiver)}, {class_}) else {call})"
 

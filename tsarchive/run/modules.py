@@ -8,6 +8,7 @@ hook on that submodule, or put another module in its place, the call goes throug
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, SupportsIndex
@@ -16,7 +17,8 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from tsarchive.errors import CallError
-from tsarchive.printer.types import annotation
+from tsarchive.printer.graph import Function
+from tsarchive.printer.types import ClassType, annotation
 
 from .conversion import Mismatch
 from .copying import reduce_instance
@@ -27,6 +29,9 @@ __all__ = [
     "ArchiveObject",
     "HookedArchiveModule",
     "call_module",
+    "forward_overloads",
+    "internal_method",
+    "is_forward",
     "is_internal_call",
     "is_plain",
 ]
@@ -39,11 +44,15 @@ _GLOBAL_HOOKS: tuple[dict[int, Any], ...] = (
 )
 
 
+_OVERLOAD = re.compile("forward__[0-9]+")
+
+
 class _InternalCall(threading.local):
     """The call of a submodule that archive code in this thread is making."""
 
     module: Any = None
     arguments: tuple[Any, ...] = ()
+    method: str = "forward"
 
 
 _internal = _InternalCall()
@@ -161,16 +170,24 @@ def is_plain(module: Any, class_: type) -> bool:
     )
 
 
-def call_module(module: Any, *arguments: Any) -> Any:
-    """Call a submodule with its Python hooks; archive code calls the archive's hooks itself."""
+def call_module(module: Any, *arguments: Any, method: str = "forward") -> Any:
+    """Call a submodule with its Python hooks; archive code calls the archive's hooks itself.
+
+    ``method`` is the overload of ``forward`` that is meant: torch numbers them.
+    """
     if not isinstance(module, ArchiveModule):
         return module(*arguments)
-    around = _internal.module, _internal.arguments
-    _internal.module, _internal.arguments = module, arguments
+    around = _internal.module, _internal.arguments, _internal.method
+    _internal.module, _internal.arguments, _internal.method = module, arguments, method
     try:
         return torch.nn.Module.__call__(module, *arguments)
     finally:
-        _internal.module, _internal.arguments = around
+        _internal.module, _internal.arguments, _internal.method = around
+
+
+def internal_method() -> str:
+    """The overload of ``forward`` that archive code is calling."""
+    return _internal.method
 
 
 def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
@@ -182,3 +199,17 @@ def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
     if _internal.module is not module or len(arguments) != len(given):
         return False
     return all(one is other for one, other in zip(arguments, given, strict=True))
+
+
+def forward_overloads(class_: ClassType) -> list[Function]:
+    """The overloads of ``forward`` in a module class; none where it has the method itself."""
+    if not class_.is_module or "forward" in class_.methods:
+        return []
+    return [method for name, method in class_.methods.items() if _OVERLOAD.fullmatch(name)]
+
+
+def is_forward(class_: ClassType, method: str) -> bool:
+    """Whether Python code that hooks a module takes part in calls of this method."""
+    return class_.is_module and (
+        method == "forward" or class_.methods.get(method) in forward_overloads(class_)
+    )
