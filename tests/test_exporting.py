@@ -177,3 +177,13 @@ def test_arguments_that_forward_does_not_take(arguments, message):
 class Scaled(torch.nn.Module):
     def forward(self, x: torch.Tensor, n: int = 1) -> torch.Tensor:
         return x * n
+
+
+def test_parameters_of_recurrent_networks_stay_parameters():
+    module = loaded(torch_saved(torch.jit.script(torch.nn.GRU(3, 4))))
+    program = tsarchive.to_exported_program(module, (torch.rand(2, 1, 3),))
+    used = {node.name for node in program.graph.nodes if node.users}
+    named = program.graph_signature.inputs_to_parameters
+    assert sorted(named.values()) == sorted(dict(module.named_parameters()))
+    assert named.keys() <= used
+    assert not program.constants

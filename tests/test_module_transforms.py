@@ -417,3 +417,40 @@ def test_modules_whose_forward_has_overloads():
     assert equal(module.first(packed)[0].data, eager.first(packed)[0].data)
     with pytest.raises(tsarchive.CallError, match=r"forward__0.*forward__1"):
         module.first(3)
+
+
+def zeros_of(module):
+    return {name: torch.zeros_like(value) for name, value in module.named_parameters()}
+
+
+def assigned(module, x):
+    module.load_state_dict(zeros_of(module), assign=True)
+    return module(x)
+
+
+def set_one_by_one(module, x):
+    for part in (module.first, module.second):
+        for name, value in list(part.named_parameters()):
+            setattr(part, name, nn.Parameter(torch.zeros_like(value)))
+    return module(x)
+
+
+REPLACED = {
+    "functional_call": lambda module, x: functional_call(module, zeros_of(module), (x,)),
+    "assigned": assigned,
+    "set": set_one_by_one,
+    "of a copy": lambda module, x: assigned(copy.deepcopy(module), x),
+}
+
+
+@pytest.mark.parametrize("way", REPLACED)
+def test_lists_of_parameters_follow_the_parameters(way):
+    """The code of a recurrent network reads its weights from a list of its own."""
+    eager = Recurrent()
+    module = loaded(torch_saved(torch.jit.script(eager)))
+    x = torch.rand(3, 2, 3)
+    expected = REPLACED[way](eager, x)
+    assert not expected.any()
+    assert equal(REPLACED[way](module, x).detach(), expected.detach())
+    again = loaded(saved(module))
+    assert equal(again(x), module(x))

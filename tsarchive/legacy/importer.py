@@ -12,7 +12,7 @@ from tsarchive.errors import FormatError
 from tsarchive.printer.ranges import TaggedRange
 from tsarchive.printer.types import TENSOR, Type
 from tsarchive.printer.values import TableConstant
-from tsarchive.run.classes import Classes, new_object, set_slot
+from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
 from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.torchscript.code_records import CodeRecords
 from tsarchive.torchscript.debug import read_any_debug_record
@@ -112,6 +112,7 @@ class LegacyImporter:
         for attribute in module.definition.attributes:
             set_slot(built, slots[attribute.name], self._attribute(attribute.value))
         self._set_state(built, module)
+        link_lists(built)
         return built
 
     def _attribute(self, place: int | None) -> Any:

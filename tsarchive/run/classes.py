@@ -28,11 +28,19 @@ from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule, forward_
 from .objects import Objects, new_object
 from .operators import implementation, native_class, traceable
 from .passes import Effects, Wanted
-from .slots import SlotKind, get_slot, set_slot, slot_key, slot_kind
+from .slots import SlotKind, get_slot, link_lists, set_slot, slot_key, slot_kind
 from .tracebacks import with_origins
 from .typecheck import register_class, type_of_class
 
-__all__ = ["ArchiveModule", "ArchiveObject", "Classes", "get_slot", "new_object", "set_slot"]
+__all__ = [
+    "ArchiveModule",
+    "ArchiveObject",
+    "Classes",
+    "get_slot",
+    "link_lists",
+    "new_object",
+    "set_slot",
+]
 
 # Methods with these names work through Python's syntax, as they do in torch.
 _SYNTAX_METHODS = frozenset(

@@ -38,7 +38,15 @@ from .natives.tensors import to_list
 from .natives.values import submodule, tuple_item
 from .operators import find_native, operator_schemas
 from .passes import SCALAR_FORMS, Wanted, as_number, called_function, known_result, wanted_of_call
-from .slots import SlotKind, find_buffer, find_parameter, slot_key, slot_kind
+from .slots import (
+    SlotKind,
+    find_buffer,
+    find_list,
+    find_parameter,
+    holds_list,
+    slot_key,
+    slot_kind,
+)
 from .support import DynamicCall, NativeCall
 from .typecheck import predicate, typed_dict, typed_list
 
@@ -201,6 +209,10 @@ class Expressions:
 
     def _get_attr(self, node: Node) -> str:
         kind, key = self._slot(node)
+        owner = node.input.type
+        assert isinstance(owner, ClassType)
+        if holds_list(owner, owner.attributes[node.name]):
+            return f"{self.globals.name('find_list', find_list)}({self.use(node.input)}, {key!a})"
         if kind is SlotKind.PLAIN and is_identifier(key) and not keyword.iskeyword(key):
             return f"{self.use(node.input)}.{key}"
         find = _FINDERS.get(kind)

@@ -20,6 +20,7 @@ from tsarchive.printer.types import (
     Attribute,
     ClassType,
     InterfaceType,
+    ListType,
     OptionalType,
     Type,
 )
@@ -29,14 +30,18 @@ from .typecheck import type_of_class
 __all__ = [
     "SlotKind",
     "find_buffer",
+    "find_list",
     "find_parameter",
     "get_slot",
+    "holds_list",
+    "link_lists",
     "set_slot",
     "slot_key",
     "slot_kind",
 ]
 
 _PREFIX: Final = "slot:"
+_LINKS: Final = "links:"
 # Members of torch.nn.Module that are slots of every module saved by TorchScript.
 _SHARED = frozenset({"training", "_is_full_backward_hook"})
 _MEMBERS_OF_MODULES = (
@@ -100,9 +105,10 @@ def get_slot(target: Any, attribute: Attribute) -> Any:
     """The value in a slot. Raises KeyError when the slot was never set."""
     owner = _owner(target)
     kind = slot_kind(owner, attribute)
-    if kind is SlotKind.PLAIN:
-        return target.__dict__[slot_key(owner, attribute.name)]
-    return getattr(target, kind.value)[attribute.name]
+    if kind is not SlotKind.PLAIN:
+        return getattr(target, kind.value)[attribute.name]
+    key = slot_key(owner, attribute.name)
+    return find_list(target, key) if holds_list(owner, attribute) else target.__dict__[key]
 
 
 def find_parameter(module: torch.nn.Module, name: str) -> Any:
@@ -123,6 +129,41 @@ def find_buffer(module: torch.nn.Module, name: str) -> Any:
         return module._buffers[name]
     except KeyError:
         return getattr(module, name)
+
+
+def holds_list(owner: ClassType, attribute: Attribute) -> bool:
+    """Whether a slot is a list of tensors, which may hold parameters of its module as well."""
+    return owner.is_module and attribute.type == ListType(TENSOR)
+
+
+def link_lists(module: Any) -> None:
+    """Note which items of lists are parameters of the same module, as those of ``nn.LSTM`` are.
+
+    Such a list follows when Python code puts another parameter in the place of one, as it does
+    in eager modules. To be called when all slots are set.
+    """
+    owner = _owner(module)
+    names = {id(tensor): name for name, tensor in module._parameters.items() if tensor is not None}
+    for attribute in owner.attributes.values():
+        if holds_list(owner, attribute):
+            key = slot_key(owner, attribute.name)
+            items = enumerate(module.__dict__.get(key) or ())
+            links = [(i, names[id(item)], item) for i, item in items if id(item) in names]
+            if links:
+                module.__dict__[_LINKS + key] = links
+
+
+def find_list(module: torch.nn.Module, key: str) -> Any:
+    """A list of tensors, with the present parameters of the module in it."""
+    items = module.__dict__[key]
+    links = module.__dict__.get(_LINKS + key, ())
+    if all(module._parameters.get(name) is tensor for _, name, tensor in links):
+        return items
+    found = list(items)
+    for index, name, tensor in links:
+        if index < len(found) and found[index] is tensor:
+            found[index] = getattr(module, name, tensor)
+    return found
 
 
 def _owner(target: Any) -> ClassType:

@@ -13,7 +13,7 @@ from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Global, Object, Reduce, loads
 from tsarchive.printer.types import TENSOR, ClassType, EnumType, Type
 from tsarchive.printer.values import TableConstant
-from tsarchive.run.classes import Classes, get_slot, new_object, set_slot
+from tsarchive.run.classes import Classes, get_slot, link_lists, new_object, set_slot
 from tsarchive.run.operators import find_native, native_class, native_object, operator_schemas
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugRecords
@@ -232,6 +232,8 @@ class Unpickling:
             if name not in value.state:
                 raise self.error(f"{value.cls.qualified_name} has no value for {name!r}")
             set_slot(built, attribute, self.value(value.state[name]))
+        if class_.is_module:
+            link_lists(built)
         return built
 
 
