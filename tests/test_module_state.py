@@ -352,3 +352,14 @@ def test_constants_of_the_original_classes():
     assert count > 10
     ours[4] = torch.nn.Linear(ours[4].in_features, 1)
     assert ours(torch.ones(1, 1, 8, 8)).shape == (1, 1)
+
+
+PROTOCOL = ("__init__", "__call__", "__len__", "__eq__", "__del__", "__getattr__", "__enter__")
+
+
+@pytest.mark.parametrize("name", PROTOCOL)
+def test_methods_with_the_names_of_pythons_protocol_change_nothing_of_a_module(name):
+    scripted = torch.jit.script(torch.nn.ReLU())
+    scripted.define(f"def {name}(self, x: Tensor) -> Tensor:\n    return x * 3\n")
+    module = loaded(torch_saved(scripted))
+    assert equal(module(torch.ones(2)), torch.ones(2))

@@ -19,8 +19,10 @@ from conftest import torch_saved
 
 import tsarchive
 from tsarchive.errors import ScriptError, SourceError
+from tsarchive.printer.ranges import Range, Source, TaggedRange
 from tsarchive.run.classes import Classes
 from tsarchive.run.compiler import source_of
+from tsarchive.torchscript.debug import DebugWriter, read_debug_record
 
 
 class OwnError(Exception):
@@ -233,6 +235,40 @@ def test_source_that_is_not_on_this_machine_is_shown_from_the_archive(tmp_path, 
         module(torch.ones(2, 4), 3)
     shown = "".join(traceback.format_exception(caught.value))
     assert f'File "{path}", line 6, in forward\n    return x.view(n, -1)  # unseen\n' in shown
+
+
+def renamed_source(module, filename: str) -> io.BytesIO:
+    """The archive of a module whose debug records name another file."""
+    source = zipfile.ZipFile(io.BytesIO(torch_saved(module)))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as target:
+        for name in source.namelist():
+            data = source.read(name)
+            if name.endswith(".debug_pkl"):
+                record = name.partition("/")[2]
+                rows = read_debug_record(data, record)
+                data = DebugWriter().record([pointing_at(row, filename) for row in rows])
+            target.writestr(name, data)
+    file.seek(0)
+    return file
+
+
+def pointing_at(row: TaggedRange, filename: str) -> TaggedRange:
+    if row.range is None:
+        return row
+    source = Source(row.range.source.text, filename, row.range.source.first_line)
+    return row._replace(range=Range(source, row.range.begin, row.range.end))
+
+
+@pytest.mark.parametrize("filename", ["/dev/zero", "/etc/passwd", "<stdin>", "", "nowhere.py"])
+def test_tracebacks_open_no_file_that_an_archive_names(filename):
+    module = tsarchive.load(renamed_source(torch.jit.script(Outer()), filename))
+    with pytest.raises(RuntimeError) as caught:
+        module(torch.ones(2, 4), 3)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert f'File "{filename or "<unknown>"}", line ' in shown or not filename
+    assert "return x.view(n, -1)  # the failing line" in shown or not filename
+    assert "root:" not in shown
 
 
 def test_without_debug_records_generated_code_is_shown_alone():

@@ -66,7 +66,10 @@ class Fields:
         return found
 
     def text(self, name: str) -> str:
-        return self._typed(name, str, "", "a string")
+        found = self._typed(name, str, "", "a string")
+        if not found.isascii() and any(0xD800 <= ord(char) <= 0xDFFF for char in found):
+            raise self.error(name, "is no text: it has half of a character")
+        return found
 
     def flag(self, name: str) -> bool:
         return self._typed(name, bool, False, "true or false")

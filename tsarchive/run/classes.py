@@ -290,7 +290,8 @@ def _settable(type_: ClassType) -> frozenset[str]:
 
 def _is_public(name: str, base: type) -> bool:
     if name.startswith("__") and name.endswith("__"):
-        return name in _SYNTAX_METHODS
+        is_own = base is not ArchiveObject and hasattr(torch.nn.Module, name)
+        return name in _SYNTAX_METHODS and not is_own
     return name == "forward" or not hasattr(base, name)
 
 

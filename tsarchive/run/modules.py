@@ -50,9 +50,10 @@ _OVERLOAD = re.compile("forward__[0-9]+")
 class _InternalCall(threading.local):
     """The call of a submodule that archive code in this thread is making."""
 
-    module: Any = None
-    arguments: tuple[Any, ...] = ()
-    method: str = "forward"
+    def __init__(self) -> None:
+        self.module: Any = None
+        self.arguments: tuple[Any, ...] = ()
+        self.method = "forward"
 
 
 _internal = _InternalCall()

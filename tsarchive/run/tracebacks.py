@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
@@ -22,6 +23,9 @@ __all__ = ["PLACES", "innermost_origin", "is_of_operator", "origin_of", "with_or
 PLACES: Final = "__tsarchive_places__"
 """The global of generated code that holds the place of each of its lines, from line 1 on."""
 
+_UNKNOWN: Final = "<unknown>"
+# No source has more; what an archive names may.
+_MOST_LINES: Final = 200_000
 _IS_ORIGIN: Final = "__tsarchive_origin__"
 _RUNNER: Final = __name__.rpartition(".")[0]
 
@@ -38,7 +42,7 @@ def with_origins(traceback: TracebackType | None) -> TracebackType | None:
             continue
         is_told = position + 1 < len(entries) and _is_origin(entries[position + 1].tb_frame)
         origin = None if is_told else origin_of(entry.tb_frame, entry.tb_lineno)
-        if origin is not None:
+        if origin is not None and 0 < origin.line <= _MOST_LINES:
             found = _entry_at(origin, entry.tb_frame.f_code.co_name, found)
         found = TracebackType(found, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return found
@@ -64,8 +68,8 @@ def innermost_origin(error: BaseException) -> Location | None:
     frames = [e for e in _entries(error.__traceback__) if _is_origin(e.tb_frame)]
     if not frames:
         return None
-    filename, line = frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
-    return Location(filename, line, linecache.getline(filename, line).strip())
+    found: Location = frames[-1].tb_frame.f_globals[_IS_ORIGIN]
+    return found
 
 
 def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
@@ -85,7 +89,7 @@ def _is_origin(frame: FrameType) -> bool:
 
 def _entry_at(origin: Location, function: str, after: TracebackType | None) -> TracebackType:
     _show(origin)
-    frame = _frame(_code(origin, function))
+    frame = _frame(_code(origin, function), origin)
     return TracebackType(after, frame, frame.f_lasti, origin.line)
 
 
@@ -96,23 +100,34 @@ def _code(origin: Location, function: str) -> CodeType:
     }  # fmt: skip
     error = ast.Name("Exception", ast.Load(), **nowhere)
     module = ast.Module([ast.Raise(error, None, **nowhere)], [])
-    return compile(module, origin.filename or "<unknown>", "exec").replace(co_name=function)
+    return compile(module, origin.filename or _UNKNOWN, "exec").replace(co_name=function)
 
 
-def _frame(code: CodeType) -> FrameType:
+def _frame(code: CodeType, origin: Location) -> FrameType:
     try:
-        exec(code, {_IS_ORIGIN: True, "Exception": Exception})
+        exec(code, {_IS_ORIGIN: origin, "Exception": Exception})
     except Exception as error:
         *_, raised = _entries(error.__traceback__)
     return raised.tb_frame
 
 
 def _show(origin: Location) -> None:
-    """Let tracebacks find the recorded text of a line whose file is not on this machine."""
-    if not origin.text or os.path.exists(origin.filename):
+    """Let tracebacks show the recorded text of a line.
+
+    They would open the file, whatever the archive names: that is for sources only that this
+    process has imported itself.
+    """
+    filename = origin.filename or _UNKNOWN
+    if _is_imported(filename):
         return
-    known = linecache.cache.get(origin.filename)
+    known = linecache.cache.get(filename)
     lines = list(known[2]) if known is not None and len(known) > 1 else []
     lines += ["\n"] * (origin.line - len(lines))
     lines[origin.line - 1] = f"{origin.text}\n"
-    linecache.cache[origin.filename] = (sum(map(len, lines)), None, lines, origin.filename)
+    linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
+
+
+def _is_imported(filename: str) -> bool:
+    modules = list(sys.modules.values())
+    is_source = any(getattr(module, "__file__", None) == filename for module in modules)
+    return is_source and os.path.exists(filename)

@@ -15,6 +15,9 @@ from tsarchive.torchscript.storages import STORAGE_TYPES
 # Modules and containers may be referenced from many places; a file made to explode is not a model.
 MAX_NAMES = 1_000_000
 
+# What may hold tensors. Other values have names that nobody asks for.
+_HOLDING = Object | Reduce | dict | list | tuple
+
 ClassOf = Callable[[Object], ClassType]
 _Named = tuple[str, Any, Attribute | None]
 _REBUILD_DENSE = frozenset({"_rebuild_tensor_v2", "_rebuild_qtensor"})
@@ -65,7 +68,8 @@ def named_tensors(root: Object, class_of: ClassOf) -> Iterator[tuple[str, Tensor
         if info is not None:
             yield name, info
         else:
-            pending += reversed(list(_inside(name, value, class_of)))
+            inside = _inside(name, value, class_of)
+            pending += reversed([named for named in inside if isinstance(named[1], _HOLDING)])
 
 
 def _inside(name: str, value: Any, class_of: ClassOf) -> Iterator[_Named]:

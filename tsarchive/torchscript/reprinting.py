@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from tsarchive.container import Container
-from tsarchive.errors import ArchiveError
+from tsarchive.errors import ArchiveError, SaveError
 from tsarchive.printer.canonical import CanonicalDefinitions
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
 from tsarchive.printer.ranges import TaggedText
 from tsarchive.printer.settling import ranges_after_reading
-from tsarchive.printer.types import ClassType, NamedType, Type, own_name
+from tsarchive.printer.types import ClassType, NamedType, Type, annotation, own_name
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.torchscript.code_records import (
@@ -152,8 +152,11 @@ class _Table:
             self._numbers[id(entry[0])] = number
         return entry
 
-    def index(self, value: Any, _: Type) -> int:
-        return self._numbers[id(value)]
+    def index(self, value: Any, type_: Type) -> int:
+        number = self._numbers.get(id(value))
+        if number is None:
+            raise SaveError(f"a constant of type {annotation(type_)} cannot be written as text")
+        return number
 
 
 def debug_after_reading(container: Container, printed: Reprinted) -> dict[str, bytes]:
