@@ -43,7 +43,9 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",
         "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
     },
-    "tsarchive.loading": {"tsarchive.container", "tsarchive.reviving", "tsarchive.run"},
+    "tsarchive.loading": {
+        "tsarchive.container", "tsarchive.reviving", "tsarchive.run", "tsarchive.torchscript",
+    },
     "tsarchive.exporting": {"tsarchive.loading", "tsarchive.run"},
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",

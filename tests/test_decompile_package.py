@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from cli_support import document, error, run
+from cli_support import document, error, process, run
 from conftest import ARCHIVES, torch_saved
 from torch import nn
 
@@ -120,6 +120,54 @@ def test_a_directory_with_files_is_refused(tmp_path):
     report = tsarchive.decompile(ARCHIVE, tmp_path, force=True)
     assert (tmp_path / "mine.py").read_text() == "kept"
     assert all((tmp_path / file.name).stat().st_size == file.size for file in report.files)
+
+
+@pytest.mark.parametrize("name", ["class", "my-model.v2", "torch", "json", "1st", ""])
+def test_a_directory_that_no_package_can_be_in_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for force in (False, True):
+        with pytest.raises(tsarchive.CallError) as caught:
+            tsarchive.decompile(ARCHIVE, tmp_path / name if name else name, force=force)
+        assert "my_model" in caught.value.hint
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("below", ["", "inner"])
+def test_a_file_in_the_way_is_told_as_such(below, tmp_path):
+    (tmp_path / "net").write_text("kept")
+    for force in (False, True):
+        with pytest.raises(tsarchive.CallError, match="net' is a file, not a directory"):
+            tsarchive.decompile(ARCHIVE, tmp_path / "net" / below, force=force)
+    assert (tmp_path / "net").read_text() == "kept"
+
+
+def test_nothing_in_the_package_hides_a_module(tmp_path):
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(
+                nn.Linear(2, 2), renamed("numpy", "A"), renamed("typing.x", "B"), renamed("re", "C")
+            )
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layers(x)
+
+    traced = torch.jit.trace(Outer(), torch.ones(1, 2))
+    package = tmp_path / "package"
+    tsarchive.decompile(io.BytesIO(torch_saved(traced)), package)
+    tops = {path.stem for path in package.iterdir()}
+    assert {"torch_", "numpy_", "typing_", "re_"} <= tops
+    assert not tops & {"torch", "numpy", *sys.stdlib_module_names}
+    code = "import torch, typing; print(torch.ones(1).item())"
+    assert process("-c", code, cwd=package).stdout == "1.0\n"
+
+
+def test_command_imports_libraries(tmp_path):
+    found = error("decompile", ARCHIVE, "-o", tmp_path / "model", "--import", "no_such_module")
+    assert "no_such_module" in found["message"]
+    document("decompile", ARCHIVE, "-o", tmp_path / "model", "--import", "json")
+    assert "not a directory" in error("decompile", ARCHIVE, "-o", ARCHIVE, "--force")["message"]
+    assert "has no name" in error("decompile", ARCHIVE, "-o", "", "--force")["message"]
 
 
 def test_command(tmp_path):

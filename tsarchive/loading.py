@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import torch
 
 from tsarchive.container import Container
-from tsarchive.errors import CallError
 from tsarchive.reviving import importer_of
+from tsarchive.torchscript.tensors import given_device
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
@@ -39,17 +39,4 @@ def load(
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read.
     """
-    device = _device(map_location)
-    return importer_of(Container.open(f), device).load()
-
-
-def _device(map_location: str | torch.device | None) -> torch.device | None:
-    if map_location is None or isinstance(map_location, torch.device):
-        return map_location
-    try:
-        return torch.device(map_location)
-    except (RuntimeError, TypeError) as error:
-        raise CallError(
-            f"map_location {map_location!r} is not a device",
-            hint="Pass a device such as 'cpu' or 'cuda:0'",
-        ) from error
+    return importer_of(Container.open(f), given_device(map_location)).load()

@@ -131,7 +131,5 @@ def _highlight(found: Definition) -> None:
     out = console()
     out.print(f"# {visible(found.record)}, line {found.line}", style="dim")
     text = visible(dedent(found.text).rstrip("\n"))
-    shown = Syntax(
-        text, "python", theme="ansi_dark", background_color="default", word_wrap=True
-    )
+    shown = Syntax(text, "python", theme="ansi_dark", background_color="default", word_wrap=True)
     out.print(shown)

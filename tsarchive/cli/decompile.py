@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tsarchive.cli.command import Command, file_argument, json_option
+from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import console, print_json, table
 from tsarchive.cli.progress import progress
 from tsarchive.cli.text import visible
@@ -25,12 +26,24 @@ _STEPS = 3
 )
 @click.option("--force", is_flag=True, help="Write into a directory that is not empty.")
 @click.option("--full-paths", is_flag=True, help="Name original files with their folders.")
+@click.option("--map-location", metavar="DEVICE", help="Write the code for another device.")
+@import_option
 @json_option
-def command(file: str, directory: str, *, force: bool, full_paths: bool, as_json: bool) -> None:
+def command(
+    file: str,
+    directory: str,
+    *,
+    force: bool,
+    full_paths: bool,
+    map_location: str | None,
+    imports: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Write a file as a Python package that needs torch alone.
 
     The package has the classes of the archive with their methods, the weights in a safetensors
-    file, and a function 'load' that gives the model. Comments name the original lines.
+    file, and a function 'load' that gives the model. Comments name the original lines. Devices
+    that the code names stay, unless --map-location moves them.
 
     \b
     Examples:
@@ -40,7 +53,14 @@ def command(file: str, directory: str, *, force: bool, full_paths: bool, as_json
     import tsarchive
 
     with progress(_STEPS) as step:
-        report = tsarchive.decompile(file, directory, force=force, full_paths=full_paths, step=step)
+        report = tsarchive.decompile(
+            file,
+            directory,
+            force=force,
+            full_paths=full_paths,
+            map_location=map_location,
+            step=step,
+        )
     if as_json:
         print_json({"file": file, **asdict(report)})
     else:

@@ -14,7 +14,7 @@ from tsarchive.run.lifetimes import all_nodes
 
 from . import syntax
 from .conditions import as_expression, negated
-from .expressions import is_call_of_init
+from .expressions import is_call_of_init, is_call_of_setter
 from .loops import translate_loop
 from .members import members_of
 from .moves import ends, move, separated
@@ -38,6 +38,8 @@ def translate_control(translation: Translation, nodes: Sequence[Node], position:
         return end
     if is_call_of_init(node):
         _construct(translation, node)
+    elif is_call_of_setter(node):
+        _set_property(translation, node)
     elif node.kind != "prim::CreateObject" or not _is_constructed(translation, node):
         _BY_KIND.get(node.kind, _simple)(translation, node)
     return position
@@ -208,6 +210,15 @@ def _set_attr(translation: Translation, node: Node) -> None:
     place = members_of(owner).reach(base, node.name)
     place.ctx = ast.Store()  # type: ignore[attr-defined]  # an attribute or subscript
     translation.emit(ast.Assign([place], value, lineno=0), node)
+
+
+def _set_property(translation: Translation, node: Node) -> None:
+    owner = node.input.type
+    assert isinstance(owner, ClassType)
+    base, value = translation.operands(node)
+    place = ast.Attribute(base, members_of(owner).method(node.name), ast.Store())
+    translation.emit(ast.Assign([place], value, lineno=0), node)
+    translation.known[node.output] = syntax.literal(None)
 
 
 def _raise(translation: Translation, node: Node) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
@@ -13,7 +14,7 @@ from tsarchive.printer.types import ClassType, EnumType, ListType, OptionalType,
 from . import syntax
 from .annotations import shown_type
 from .control import finish_function
-from .members import OF_CONTAINERS, container_base, is_plain, members_of
+from .members import OF_CONTAINERS, Members, container_base, is_plain, members_of
 from .naming import identifier
 from .translation import Translation, function_definition, without_type_parameters
 
@@ -41,15 +42,32 @@ def class_body(program: Program, class_: ClassType, definition: Definition) -> l
             definition.types.append(ast.dump(annotation))
         else:
             body.append(annotation)
-    methods = {method.name: method for method in (*class_.methods.values(), *class_.hooks())}
-    for function in methods.values():
+    for function in _methods(class_, members):
         if is_container and function.name in OF_CONTAINERS:
             continue
-        body.append(_function(program, function, members.method(function.name), definition))
+        name = members.method(function.name)
+        made = _function(program, function, name, definition)
+        if members.is_getter(function.name):
+            made.decorator_list = [program.references.builtin("property")]
+        elif members.is_setter(function.name):
+            made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
+        body.append(made)
     if "__eq__" in class_.methods:
         hash_ = syntax.attribute(program.references.builtin("object"), "__hash__")
         body.append(syntax.assign(["__hash__"], hash_))
     return [_class(definition, _bases(program, class_), body)]
+
+
+def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
+    """Methods and hooks, each once; the setter of a property stands behind its getter."""
+    methods = {method.name: method for method in (*class_.methods.values(), *class_.hooks())}
+    setters = {members.method(name): name for name in methods if members.is_setter(name)}
+    for name, function in methods.items():
+        if members.is_setter(name):
+            continue
+        yield function
+        if members.is_getter(name) and members.method(name) in setters:
+            yield methods[setters[members.method(name)]]
 
 
 def _bases(program: Program, class_: ClassType) -> list[ast.expr]:

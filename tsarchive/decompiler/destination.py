@@ -37,13 +37,13 @@ def destination(directory: str | os.PathLike[str], *, force: bool) -> Path:
     if not shown:
         raise CallError("the directory of the package has no name", hint=_NAME_HINT)
     target = Path(shown)
-    _check_name(Path(os.path.abspath(target)).name, shown)
     for folder in (target, *target.parents):
         if folder.exists() and not folder.is_dir():
             raise CallError(
                 f"{str(folder)!r} is a file, not a directory",
                 hint="Name another directory, or move the file away",
             )
+    _check_name(Path(os.path.abspath(target)).name, shown)
     if not force and target.exists() and any(target.iterdir()):
         raise CallError(
             f"{shown!r} exists and is not an empty directory",

@@ -170,9 +170,9 @@ class Expressions(Operators):
         if node.name == "forward" and is_module and not self.program.has_hooks(type_):
             return syntax.call(receiver, rest)
         if isinstance(type_, ClassType) and not type_.is_native:
-            return syntax.call(
-                syntax.attribute(receiver, members_of(type_).method(node.name)), rest
-            )
+            members = members_of(type_)
+            found = syntax.attribute(receiver, members.method(node.name))
+            return found if members.is_getter(node.name) else syntax.call(found, rest)
         name = method_name(node.name, is_module=is_module)
         return syntax.call(syntax.attribute(receiver, name), rest)
 
@@ -238,6 +238,14 @@ class Expressions(Operators):
 
 def _is_enum_member(value: Value) -> bool:
     return value.node.is_constant and isinstance(value.node.attributes["value"], EnumMember)
+
+
+def is_call_of_setter(node: Node) -> bool:
+    """Whether the node sets a property."""
+    if node.kind != "prim::CallMethod" or called_function(node) is None:
+        return False
+    type_ = node.input.type
+    return isinstance(type_, ClassType) and members_of(type_).is_setter(node.name)
 
 
 def is_call_of_init(node: Node) -> bool:

@@ -2,8 +2,7 @@
 
 The key is the full name of a schema, the value an expression of its arguments ``_0``, ``_1``, ...
 An operator stands here where Python gives what TorchScript gives for all values that a program
-meets. Two things are Python's: ints do not wrap at 2**63, and faults are Python's exceptions,
-that of an int made of nan among them.
+meets; :func:`tsarchive.decompile` tells for which others it does not.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ import copy
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import astor
 
@@ -267,7 +266,7 @@ def written(body: list[ast.stmt]) -> str:
 def _checked_text(body: list[ast.stmt]) -> str:
     tree = ast.fix_missing_locations(ast.Module(body, []))
     wanted = ast.dump(ast.parse(ast.unparse(tree)))
-    text: str = astor.to_source(tree, pretty_string=_string, pretty_source="".join)
+    text: str = astor.to_source(tree, pretty_source="".join, source_generator_class=_Generator)
     for candidate in (_tidied(text), text):
         if ast.dump(ast.parse(candidate)) == wanted:
             compile(candidate, "module", "exec", dont_inherit=True)
@@ -286,7 +285,16 @@ def _tidied(text: str) -> str:
     return "\n".join(lines)
 
 
-def _string(text: str, *_: Any, **__: Any) -> str:
+class _Generator(astor.SourceGenerator):  # type: ignore[misc]  # astor has no types
+    def visit_Constant(self, node: ast.Constant) -> None:
+        # astor would join all that is written so far for each string.
+        if isinstance(node.value, str):
+            self.write(_string(node.value))
+        else:
+            super().visit_Constant(node)
+
+
+def _string(text: str) -> str:
     """In double quotes, where none have to be escaped for it."""
     shown = repr(text)
     if shown[0] == "'" and '"' not in shown:

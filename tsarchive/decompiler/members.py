@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import ast
 import keyword
-from collections.abc import Iterable
+import re
+from collections.abc import Container, Iterable
 from functools import cache
 from typing import Any
 
 import torch
 
+from tsarchive.printer.graph import Function
 from tsarchive.printer.names import is_identifier
-from tsarchive.printer.types import ClassType, InterfaceType
+from tsarchive.printer.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    STRING,
+    ClassType,
+    DictType,
+    InterfaceType,
+    ListType,
+)
 from tsarchive.run.slots import SlotKind, slot_kind
 
 from . import syntax
@@ -29,6 +40,8 @@ _OF_OBJECTS = frozenset(dir(object))
 OF_CONTAINERS = frozenset({"__len__", "__contains__"})
 """Methods that torch's containers of modules have themselves."""
 
+_GETTER_END = "_getter"
+_GETTER = re.compile(f"__(.+){_GETTER_END}")
 _STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_setstate"}
 
 
@@ -50,8 +63,10 @@ class Members:
         self._inherited = _OF_MODULES if class_.is_module else _OF_OBJECTS
         self._methods: dict[str, str] = {}
         self._slots: dict[str, str] = {}
-        taken = set(class_.methods) | set(class_.attributes)
         hooks = [hook.name for hook in class_.hooks()]
+        self._properties = _properties(class_, self._inherited)
+        self._methods |= self._properties
+        taken = {*class_.methods, *class_.attributes, *self._properties.values()}
         for name in (*class_.methods, *hooks):
             self._methods.setdefault(name, self._fitting(name, taken, is_method=True))
         for name in class_.attributes:
@@ -80,8 +95,17 @@ class Members:
         return {
             name: constant.value
             for name, constant in self.class_.constants.items()
-            if is_plain(name) and name not in (*self._inherited, *self._slots, *self._methods)
+            if is_plain(name) and name not in self._names()
         }
+
+    def _names(self) -> set[str]:
+        return {*self._inherited, *self._slots, *self._methods, *self._properties.values()}
+
+    def is_getter(self, name: str) -> bool:
+        return name in self._properties and name.endswith(_GETTER_END)
+
+    def is_setter(self, name: str) -> bool:
+        return name in self._properties and not name.endswith(_GETTER_END)
 
     def method(self, name: str) -> str:
         return self._methods[name]
@@ -104,6 +128,32 @@ class Members:
         if self.is_direct(name):
             return syntax.attribute(base, self._slots[name])
         return syntax.subscript(syntax.attribute(base, kind.value), syntax.string(name))
+
+
+def _properties(class_: ClassType, inherited: Container[str]) -> dict[str, str]:
+    """The methods that get and set properties, by which an archive knows them, with their names.
+
+    A module takes tensors that are assigned to it for parameters: there a setter of tensors, and
+    its getter, stay methods.
+    """
+    found = {}
+    for getter in class_.methods:
+        match = _GETTER.fullmatch(getter)
+        name = match[1] if match else ""
+        if not is_plain(name) or name in inherited or name in class_.attributes:
+            continue
+        setter = class_.methods.get(f"__{name}_setter")
+        if name in class_.methods or (setter and class_.is_module and _takes_tensor(setter)):
+            continue
+        found[getter] = name
+        if setter:
+            found[setter.name] = name
+    return found
+
+
+def _takes_tensor(setter: Function) -> bool:
+    type_ = setter.schema.arguments[-1].type
+    return type_ not in (INT, FLOAT, BOOL, STRING) and not isinstance(type_, ListType | DictType)
 
 
 def method_name(name: str, *, is_module: bool) -> str:

@@ -14,6 +14,7 @@ import torch
 from tsarchive.printer.types import ANY
 from tsarchive.printer.values import GeneratorSeed
 from tsarchive.run.modules import ArchiveModule
+from tsarchive.torchscript.tensors import given_device
 
 from . import syntax
 from .comments import Comments
@@ -25,7 +26,7 @@ from .naming import Pool
 from .objects import OBJECTS, WEIGHTS, ObjectValues
 from .program import Program
 from .raising import EXCEPTIONS
-from .reading import given_device, root_of
+from .reading import root_of
 from .references import HELPERS
 from .runtime import runtime_files
 from .survey import module_type
@@ -37,12 +38,9 @@ __all__ = ["DecompileReport", "WrittenFile", "decompile"]
 _SUPPORT = Path(__file__).parent / "support"
 _MODEL = "_model"
 _LOAD = "load"
-_LOAD_TEXT = """The model with its weights on ``device``.
-
-    Parameters, buffers, other tensors of the model and the tensors that the code names as
-    constants go there, but for those without data. The constants are one for all models: they
-    are where the last call put them. Devices that the code names stay as they are.
-    """
+_LOAD_TEXT = (
+    "The model. Its tensors and those of ``_constants`` go to ``device``; the code stays as it is."
+)
 _TABLES = (CONSTANTS, EXCEPTIONS, OBJECTS, WEIGHTS, HELPERS, _MODEL, "weights", "__init__")
 
 
@@ -82,8 +80,9 @@ def decompile(
     without a device: ``load`` puts them on the CPU, or on ``map_location``, or where it is told.
 
     What differs from TorchScript: ints are Python's and do not wrap at 2**63, but in functions
-    that compute with such numbers (constants beyond 32 bits, left shifts, a value that a loop or
-    an attribute carries and that grows in it by factors), and in those that they call with them.
+    that compute with large ones (constants beyond 32 bits or factors beyond 24, left shifts, a
+    value that a loop or an attribute carries and that grows in it by factors), and in those that
+    get such values from them.
     ``int``, ``floor`` and ``ceil`` of a float, ``int`` of a tensor, and ``abs`` are Python's, and
     raise or give larger ints for what 64 bits do not hold. Faults are Python's exceptions.
     Arguments are not converted.
@@ -101,9 +100,7 @@ def decompile(
     files = package.files()
     tell("writing")
     written_files = write(target, files)
-    return DecompileReport(
-        str(directory), package.root_name, written_files, package.untranslated
-    )
+    return DecompileReport(str(directory), package.root_name, written_files, package.untranslated)
 
 
 def _tell_nothing(_: str) -> None:

@@ -21,6 +21,7 @@ from tsarchive.run.passes import Effects
 from .comments import Comments
 from .constants import Constants
 from .definitions import class_body, enum_body, function_body, named_tuple_body
+from .growth import functions_that_wrap
 from .layout import Definition, Module
 from .naming import definition_name, module_path, unmangled
 from .references import References
@@ -45,6 +46,7 @@ class Program:
         self.effects = Effects()
         self.identities = Identities()
         self.assigned = survey.assigned
+        self.wrapping = functions_that_wrap(survey.functions)
         self.constants = Constants(self)
         self.exceptions: dict[str, None] = {}
         self.untranslated: dict[str, None] = {}

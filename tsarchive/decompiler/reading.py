@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, BinaryIO
 import torch
 
 from tsarchive.container import Container
-from tsarchive.errors import CallError
 from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of
 from tsarchive.legacy.importer import LegacyImporter
 from tsarchive.legacy.model import MODEL
@@ -19,7 +18,7 @@ from tsarchive.torchscript.tensors import TensorReader
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule
 
-__all__ = ["given_device", "root_of"]
+__all__ = ["root_of"]
 
 _HOST = torch.device("cpu")
 
@@ -29,6 +28,8 @@ class _Importer(Importer):
 
     def __init__(self, container: Container, device: torch.device | None) -> None:
         super().__init__(container, device)
+        # Constants that are moved to a device without data would have none.
+        self.container = container
         self.device = _HOST
 
 
@@ -37,13 +38,11 @@ class _LegacyImporter(LegacyImporter):
 
     def __init__(self, container: Container, device: torch.device | None) -> None:
         super().__init__(container, device)
-        tensors = TensorReader(self.container.view, _HOST, MODEL)
+        tensors = TensorReader(container.view, _HOST, MODEL)
         self._unpickling = Unpickling(self, tensors, ATTRIBUTES)
 
 
-def root_of(
-    f: str | os.PathLike[str] | BinaryIO, device: torch.device | None
-) -> ArchiveModule:
+def root_of(f: str | os.PathLike[str] | BinaryIO, device: torch.device | None) -> ArchiveModule:
     """The module of an archive with its tensors on the CPU and the code as it is for ``device``.
 
     By default the devices that code, constants and attributes name are those of the file.
@@ -51,16 +50,3 @@ def root_of(
     container = Container.open(f)
     is_legacy = kind_of(container.records) == LEGACY_TORCHSCRIPT
     return (_LegacyImporter if is_legacy else _Importer)(container, device).load()
-
-
-def given_device(map_location: str | torch.device | None) -> torch.device | None:
-    """Raises CallError for what is no device."""
-    if map_location is None or isinstance(map_location, torch.device):
-        return map_location
-    try:
-        return torch.device(map_location)
-    except (RuntimeError, TypeError) as error:
-        raise CallError(
-            f"map_location {map_location!r} is not a device",
-            hint="Pass a device such as 'cpu' or 'cuda:0'",
-        ) from error

@@ -1,4 +1,4 @@
-"""What an archive's code reaches from its objects: classes, functions, attributes that it sets."""
+"""What an archive's code reaches from its objects: functions, and attributes that it sets."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class Survey:
 
     def __init__(self, root: ArchiveModule) -> None:
         self.assigned: set[tuple[ClassType, str]] = set()
+        self.functions: list[Function] = []
         self._seen: set[Type | Function] = set()
         for _, module in modules_with_paths(root):
             self._type(module_type(module))
@@ -39,6 +40,7 @@ class Survey:
         if function in self._seen:
             return
         self._seen.add(function)
+        self.functions.append(function)
         for argument in function.schema.arguments:
             self._type(argument.type)
         for node in _all_nodes(function.graph):

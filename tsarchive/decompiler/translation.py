@@ -21,7 +21,7 @@ from . import syntax
 from .callees import enum_names
 from .comments import Comments
 from .expressions import Expressions
-from .forms import FORMS, STATEMENTS, WRAPPING
+from .forms import FORMS, STATEMENTS
 from .lifetimes import Lifetimes, Point
 from .movable import Movable, dtype_values
 from .variables import Variables
@@ -38,7 +38,6 @@ _FIRST_CARRIED = 2
 _DEEPEST = 16
 _DEPTH = "nesting_depth"
 _D = TypeVar("_D", bound=ast.AST)
-_WIDE = 1 << 31
 _NAME_OF_KIND = {
     "prim::ListConstruct": "items",
     "prim::DictConstruct": "mapping",
@@ -82,7 +81,7 @@ class Translation(Expressions):
         self.lifetimes = Lifetimes(graph, self.live_nodes, self.movable)
         nodes = list(all_nodes(graph.nodes))
         self.variables = Variables(self.lifetimes, _names(graph, nodes))
-        self.is_wide = any(map(_computes_widely, nodes))
+        self.is_wide = function in program.wrapping
         self.dtypes = self._find_dtypes(nodes)
         self._owners = {block.return_node: node for node in nodes for block in node.blocks}
         self.statements: list[ast.stmt] = []
@@ -308,18 +307,6 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
     values = [*graph.params, *(output for node in nodes for output in node.outputs)]
     values += [param for node in nodes for block in node.blocks for param in block.params]
     return (value.name for value in values if value.name is not None)
-
-
-def _computes_widely(node: Node) -> bool:
-    """Whether a node computes with ints beyond 32 bits, where sums and products may wrap."""
-    if node.schema is None:
-        return False
-    if node.schema.full_name == "aten::__lshift__.int":
-        return True
-    return node.schema.full_name in WRAPPING and any(
-        value.node.is_constant and abs(value.node.attributes["value"]) >= _WIDE
-        for value in node.inputs
-    )
 
 
 def _is_out_of_order(node: Node) -> bool:

@@ -16,7 +16,7 @@ from tsarchive.torchscript.storages import STORAGE_TYPES
 MAX_NAMES = 1_000_000
 
 # What may hold tensors. Other values have names that nobody asks for.
-_HOLDING = Object | Reduce | dict | list | tuple
+_HOLDING = (Object, Reduce, dict, list, tuple)
 
 ClassOf = Callable[[Object], ClassType]
 _Named = tuple[str, Any, Attribute | None]

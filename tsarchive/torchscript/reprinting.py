@@ -30,6 +30,7 @@ from tsarchive.torchscript.code_records import (
 from tsarchive.torchscript.debug import DebugWriter, read_debug_record
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.importer import Importer
+from tsarchive.torchscript.tensors import given_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,7 @@ class Reprinter:
 
     def __init__(self, container: Container, map_location: str | torch.device | None) -> None:
         """Raises ArchiveError for what is no TorchScript archive that can be loaded."""
-        device = None if map_location is None else torch.device(map_location)
-        self._table = _Table(Importer(container, device))
+        self._table = _Table(Importer(container, given_device(map_location)))
         self._version = format_version(container)
         self._read = CodeRecords(container)
         self._definitions: type[Definitions] = Definitions

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tsarchive.errors import ArchiveError, PickleError, SaveError, UnsupportedError
+from tsarchive.errors import ArchiveError, CallError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
 from tsarchive.torchscript.storages import STORAGE_TYPES
 
@@ -366,6 +366,19 @@ def _why_unusable(device: torch.device) -> str | None:
     except (RuntimeError, AssertionError, AttributeError) as error:
         return str(error).partition("\n")[0]
     return None
+
+
+def given_device(map_location: str | torch.device | None) -> torch.device | None:
+    """The device that a caller names. Raises CallError for what is none."""
+    if map_location is None or isinstance(map_location, torch.device):
+        return map_location
+    try:
+        return torch.device(map_location)
+    except (RuntimeError, TypeError) as error:
+        raise CallError(
+            f"map_location {map_location!r} is not a device",
+            hint="Pass a device such as 'cpu' or 'cuda:0'",
+        ) from error
 
 
 def parse_device(text: str) -> torch.device | None:

@@ -95,7 +95,8 @@ def build(
 ) -> Any:
     """The model that ``make`` gives, with the weights of this package in it.
 
-    ``constants`` are tensors of the code, which are put on ``device`` as well.
+    ``constants`` are tensors of the code, which are put on ``device`` as well. They are one for
+    all models, and stay where the last call put them.
     """
     for constant in constants:
         _put(constant, device)
@@ -123,9 +124,10 @@ def _put(constant: torch.Tensor, device: Device) -> None:
     """Move a constant, which stays the same object."""
     if constant.is_meta and id(constant) not in _first:
         return
-    moved = _first.setdefault(id(constant), constant.detach()).to(device)
+    moved = _first.setdefault(id(constant), constant.detach()).to(device).detach()
     if constant.device != moved.device:
-        torch.utils.swap_tensors(constant, moved.requires_grad_(constant.requires_grad))
+        moved.requires_grad_(constant.requires_grad)
+        torch.utils.swap_tensors(constant, moved)  # type: ignore[no-untyped-call]
 
 
 def _owner(model: nn.Module, path: str) -> tuple[nn.Module, str]:
