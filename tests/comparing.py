@@ -21,6 +21,8 @@ def equal(one: Any, two: Any) -> bool:
             return (one.name, one.value) == (two.name, two.value)
         case float(), float():
             return one == two or (one != one and two != two)
+        case complex(), complex():
+            return equal(one.real, two.real) and equal(one.imag, two.imag)
     return type(one) is type(two) and one == two
 
 
