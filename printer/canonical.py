@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator
 
 from .definitions import Definitions
 from .graph import Function, Node
-from .names import MANGLE_PREFIX, RESERVED, NamePool, TypeNames
+from .names import MANGLE_PREFIX, RESERVED, NamePool, TypeNames, unmangled
 from .types import ClassConstant, ClassType, FunctionType, NamedType, own_name
 
-_MANGLE_ATOM = re.compile(rf"{MANGLE_PREFIX}\d+\.")
 # torch calls the value of an attribute "0" _0: that number is a name.
 _NUMBERED = re.compile(r"(?!_\d+$)(.*?\D)\d+", re.DOTALL)
 # Values of these names are renamed where code needs what they hide; here they always are.
@@ -53,7 +52,7 @@ class CanonicalNames(TypeNames):
         # A call of a hook names it as a member of its class.
         if isinstance(named, FunctionType) and named in self._owners:
             return f"{self.name(self._owners[named])}.{named.function.name}"
-        plain = found = _MANGLE_ATOM.sub("", own_name(named))
+        plain = found = unmangled(own_name(named))
         folder, _, name = plain.rpartition(".")
         while found in self._taken:
             found = f"{folder}.{MANGLE_PREFIX}{self._counts[plain]}.{name}"

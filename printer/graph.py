@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from tsarchive.errors import UnsupportedError
+
 from .ranges import Range
 from .schema import FunctionSchema
 from .types import NONE, FunctionType, Type
@@ -199,3 +201,17 @@ def is_constant_true(value: Value) -> bool:
 def must_be_none(value: Value) -> bool:
     """True when the value can only be None."""
     return value.type == NONE or (value.node.is_constant and value.node.attributes["value"] is None)
+
+
+def matching_exit(nodes: Sequence[Node], start: int) -> int:
+    """The position of the Exit that belongs to the Enter at ``start``.
+
+    Raises UnsupportedError where the block ends before it.
+    """
+    depth = 0
+    for position in range(start, len(nodes)):
+        depth += nodes[position].kind == "prim::Enter"
+        depth -= nodes[position].kind == "prim::Exit"
+        if depth == 0:
+            return position
+    raise UnsupportedError("a with statement has no end in the block where it starts")

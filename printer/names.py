@@ -25,11 +25,18 @@ RESERVED = frozenset(keyword.kwlist) | KEYWORDS | {
 }  # fmt: skip
 
 MANGLE_PREFIX = "___torch_mangle_"
+_MANGLED = re.compile(rf"{MANGLE_PREFIX}\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _DOT = re.compile(r"\.")
 _DOT_OR_OPERATOR = re.compile(r"[-.+*/]")
 _NOT_IN_IDENTIFIER = re.compile(r"[^A-Za-z_0-9]")
 _UNIQUE_SUFFIX = re.compile(r"(.*)\.\d+", re.DOTALL)
+
+
+def unmangled(qualified_name: str) -> str:
+    """The name without the parts that tell apart classes of one name."""
+    atoms = qualified_name.split(".")
+    return ".".join(atom for atom in atoms if not _MANGLED.fullmatch(atom))
 
 
 def is_identifier(name: str) -> bool:

@@ -121,18 +121,15 @@ def _show(outcome: Outcome) -> None:
 
 
 def _load(file: str, map_location: str) -> Any:
-    import torch
-
     import tsarchive
+    from tsarchive.torchscript.tensors import why_unusable
 
-    try:
-        torch.empty(0, device=map_location)
-    # A device that this build of torch lacks raises RuntimeError or AssertionError.
-    except (RuntimeError, AssertionError) as error:
+    reason = why_unusable(map_location)
+    if reason is not None:
         raise click.BadParameter(
-            f"torch cannot use the device {map_location!r}: {str(error).splitlines()[0]}",
+            f"torch cannot use the device {map_location!r}: {reason}",
             param_hint="--map-location",
-        ) from error
+        )
     return tsarchive.load(file, map_location=map_location)
 
 

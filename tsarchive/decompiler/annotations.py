@@ -31,12 +31,13 @@ from . import syntax
 if TYPE_CHECKING:
     from .program import Program
 
-__all__ = ["shown_type"]
+__all__ = ["TORCH_TYPES", "shown_type"]
 
 _BUILTIN: dict[Type, str] = {
     BOOL: "bool", COMPLEX: "complex", FLOAT: "float", INT: "int", STRING: "str",
 }  # fmt: skip
-_TORCH: dict[Type, str] = {TENSOR: "Tensor", DEVICE: "device", GENERATOR: "Generator"}
+TORCH_TYPES: dict[Type, str] = {TENSOR: "Tensor", DEVICE: "device", GENERATOR: "Generator"}
+"""The types whose values are of classes of torch, by the names of those."""
 
 
 def shown_type(program: Program, type_: Type) -> ast.expr:
@@ -44,8 +45,8 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
     references = program.references
     if type_ in _BUILTIN:
         return references.builtin(_BUILTIN[type_])
-    if type_ in _TORCH:
-        return syntax.attribute(references.module("torch"), _TORCH[type_])
+    if type_ in TORCH_TYPES:
+        return syntax.attribute(references.module("torch"), TORCH_TYPES[type_])
     if type_ == NONE:
         return syntax.literal(None)
     if type_ == NUMBER:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.graph import Block, Node, Value
+from tsarchive.printer.graph import Block, Node, Value, matching_exit
 from tsarchive.printer.types import NONE, ClassType
 from tsarchive.run.autocast import is_autocast
 from tsarchive.run.lifetimes import all_nodes
@@ -33,7 +33,7 @@ def translate_control(translation: Translation, nodes: Sequence[Node], position:
     """Translate the node at ``position``; the position of the last node that this took."""
     node = nodes[position]
     if node.kind == "prim::Enter":
-        end = _matching_exit(nodes, position)
+        end = matching_exit(nodes, position)
         _with(translation, nodes[position : end + 1])
         return end
     if is_call_of_init(node):
@@ -184,17 +184,6 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
     if comment is not None:
         translation.statements.append(comment)
     translation.statements.append(ast.With([ast.withitem(called, variable)], body))
-
-
-def _matching_exit(nodes: Sequence[Node], start: int) -> int:
-    """The position of the Exit that belongs to the Enter at ``start``."""
-    depth = 0
-    for position in range(start, len(nodes)):
-        depth += nodes[position].kind == "prim::Enter"
-        depth -= nodes[position].kind == "prim::Exit"
-        if depth == 0:
-            return position
-    raise UnsupportedError("a with statement has no end in the block where it starts")
 
 
 def _unpack(translation: Translation, node: Node) -> None:

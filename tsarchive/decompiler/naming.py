@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import builtins
 import keyword
-import re
 from collections.abc import Iterable
 
-from tsarchive.printer.names import MANGLE_PREFIX, to_identifier
+from tsarchive.printer.names import to_identifier, unmangled
 
 __all__ = [
-    "GLOBAL_NAMES", "Pool", "definition_name", "identifier", "module_path", "unmangled",
+    "GLOBAL_NAMES", "Pool", "definition_name", "identifier", "module_path",
 ]  # fmt: skip
 
 _LONGEST = 60
 _ROOT = "__torch__"
 _ROOT_MODULE = "model"
-_MANGLED = re.compile(rf"{MANGLE_PREFIX}\d+")
 
 GLOBAL_NAMES = frozenset(
     {name for name in dir(builtins) if name.islower()} | {"torch", "nn", "F", "math", "self"}
@@ -44,12 +42,6 @@ def definition_name(text: str) -> str:
     if found.startswith("__"):
         found = identifier(text, private=False)
     return f"{found}_" if found == "super" else found
-
-
-def unmangled(qualified_name: str) -> str:
-    """The name without the parts that tell apart classes of one name."""
-    atoms = qualified_name.split(".")
-    return ".".join(atom for atom in atoms if not _MANGLED.fullmatch(atom))
 
 
 def module_path(qualified_name: str) -> tuple[str, ...]:

@@ -12,7 +12,11 @@ from tsarchive.printer.graph import Node, Value, must_be_none
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
 from tsarchive.run.expressions import nesting
-from tsarchive.run.operators import find_native, implementation, operator_schemas
+from tsarchive.run.operators import (
+    find_native,
+    implementation,
+    schema_without_text,
+)
 
 from . import syntax
 from .callees import METHOD, by_overload, callee, enum_names
@@ -263,14 +267,6 @@ class Operators:
 _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 """Types whose values Python shows as TorchScript does."""
-
-
-def schema_without_text(node: Node) -> FunctionSchema:
-    """The schema of a node of variable arguments, such as prim::Print."""
-    for schema in operator_schemas(node.kind):
-        if schema.is_vararg:
-            return schema
-    raise UnknownOperatorError(f"no operator fits a node of kind {node.kind}")
 
 
 def is_only_read(value: Value) -> bool:

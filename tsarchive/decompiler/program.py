@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.printer.graph import Function
+from tsarchive.printer.names import unmangled
 from tsarchive.printer.types import (
     ClassType,
     EnumType,
@@ -23,7 +24,7 @@ from .constants import Constants
 from .definitions import class_body, enum_body, function_body, named_tuple_body
 from .growth import functions_that_wrap
 from .layout import Definition, Module
-from .naming import definition_name, module_path, unmangled
+from .naming import definition_name, module_path
 from .references import References
 from .survey import Survey
 

@@ -13,13 +13,10 @@ from tsarchive.printer.types import (
     ANY_TUPLE,
     BOOL,
     COMPLEX,
-    DEVICE,
     FLOAT,
-    GENERATOR,
     INT,
     NONE,
     STRING,
-    TENSOR,
     ClassType,
     DictType,
     EnumType,
@@ -32,6 +29,7 @@ from tsarchive.printer.types import (
 )
 
 from . import syntax
+from .annotations import TORCH_TYPES
 
 if TYPE_CHECKING:
     from .expressions import Expressions
@@ -42,7 +40,6 @@ _BUILTIN: dict[Type, str] = {
     BOOL: "bool", FLOAT: "float", COMPLEX: "complex", STRING: "str", ANY_LIST: "list",
     ANY_TUPLE: "tuple",
 }  # fmt: skip
-_TORCH: dict[Type, str] = {TENSOR: "Tensor", DEVICE: "device", GENERATOR: "Generator"}
 
 
 def type_test(
@@ -74,8 +71,8 @@ def _class(expressions: Expressions, type_: Type, static: Type) -> ast.expr:
     references = expressions.references
     if type_ in _BUILTIN:
         return references.builtin(_BUILTIN[type_])
-    if type_ in _TORCH:
-        return syntax.attribute(references.module("torch"), _TORCH[type_])
+    if type_ in TORCH_TYPES:
+        return syntax.attribute(references.module("torch"), TORCH_TYPES[type_])
     match type_:
         case ClassType(is_native=False) | EnumType() | TupleType(qualified_name=str()):
             return expressions.program.class_(type_, references)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import FormatError
-from tsarchive.printer.ranges import TaggedRange
 from tsarchive.printer.types import TENSOR, Type
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
-from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.torchscript.code_records import CodeRecords
-from tsarchive.torchscript.debug import read_any_debug_record
+from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.devices import MovedArchive, moved_archive
-from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.importer import Unpickling, check_set
+from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.tensors import TensorReader
 
 from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
@@ -37,25 +35,8 @@ class _Records(CodeRecords):
         return TEXT if name == RECORD else super().__getitem__(name)
 
 
-class _Debug(Mapping[str, Sequence[TaggedRange]]):
-    """Where the methods of modules come from, by the record of the methods."""
-
-    def __init__(self, container: Container, main: ModuleDef) -> None:
-        self._container = container
-        self._records = dict(_debug_records(main))
-
-    def __getitem__(self, name: str) -> Sequence[TaggedRange]:
-        record = self._records[name]
-        return read_any_debug_record(self._container.read(record), record)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-
 def _debug_records(module: ModuleDef) -> Iterator[tuple[str, str]]:
+    """The records of the methods of modules, with where those come from."""
     if module.code is not None and module.debug is not None:
         yield module.code, module.debug
     for submodule in module.submodules:
@@ -75,14 +56,11 @@ class LegacyImporter:
         self.container = container
         self.records = _Records(container, CODE_FOLDERS)
         self.classes = Classes(container)
-        self.code = CodeImporter(
+        self.code = runnable_code(
             self.records,
-            operators=operator_schemas,
             constant=self.constant,
             version=OPERATOR_VERSION,
-            native_class=native_class,
-            evaluate=find_native,
-            debug=_Debug(container, self.model.main),
+            debug=DebugRecords(container, dict(_debug_records(self.model.main))),
             dialect=DIALECT,
         )
         self._values = Values(container, self.model)

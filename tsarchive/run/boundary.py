@@ -148,12 +148,23 @@ def _fitting(name: str, taken: Container[str]) -> str:
 
 def public_function(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
     """``function`` for callers in Python; ``raw`` runs it without any conversion."""
-    signature = Signature(function.name, function.schema, classes, is_method=False)
+    return _public(function, raw, TracedFunction(function, classes), is_method=False)
+
+
+def public_method(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
+    """Like ``public_function``, as an attribute of a class."""
+    return _public(function, raw, TracedFunction(function, classes), is_method=True)
+
+
+def _public(
+    function: Function, raw: Callable[..., Any], traced: TracedFunction, *, is_method: bool
+) -> Any:
+    signature = Signature(function.name, function.schema, traced.classes, is_method=is_method)
     finish = _export_of(function.schema)
-    traced = TracedFunction(function, classes)
+    own = int(is_method)  # self needs no conversion
 
     def call(*arguments: Any, **keywords: Any) -> Any:
-        given = signature.bind(arguments, keywords)
+        given = (*arguments[:own], *signature.bind(arguments[own:], keywords))
         if is_compiling() and traced.is_ready():
             return finish(traced.function(*given))
         try:
@@ -184,28 +195,10 @@ def _seen_by_callers(error: Exception) -> Exception:
     return found.with_traceback(with_origins(error.__traceback__))
 
 
-def public_method(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
-    """Like ``public_function``, as an attribute of a class."""
-    signature = Signature(function.name, function.schema, classes, is_method=True)
-    finish = _export_of(function.schema)
-    traced = TracedFunction(function, classes)
-
-    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        given = signature.bind(arguments, keywords)
-        if is_compiling() and traced.is_ready():
-            return finish(traced.function(self, *given))
-        try:
-            return finish(raw(self, *given))
-        except Exception as error:
-            raise _seen_by_callers(error)  # noqa: B904  # it has no other cause
-
-    return _described(call, function, signature, raw)
-
-
 def public_forward(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
     """Like ``public_method``, for the method that ``torch.nn.Module.__call__`` reaches."""
-    convert = public_method(function, raw, classes)
     traced = TracedFunction(function, classes)
+    convert = _public(function, raw, traced, is_method=True)
 
     @functools.wraps(convert)
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.errors import UnsupportedError
 from tsarchive.printer.graph import (
     MAX_TRIP_COUNT,
     Block,
@@ -23,6 +22,7 @@ from tsarchive.printer.graph import (
     Placed,
     Value,
     is_constant_true,
+    matching_exit,
 )
 
 from .autocast import autocast, is_autocast
@@ -137,7 +137,7 @@ class _Writer(Expressions):
             node = nodes[position]
             self._place = node.place
             if node.kind == "prim::Enter":
-                end = _matching_exit(nodes, position)
+                end = matching_exit(nodes, position)
                 self._with(nodes[position : end + 1])
                 position = end
             elif node in self._live_nodes and not node.is_constant:
@@ -328,17 +328,6 @@ class _Writer(Expressions):
         target = f"{self._targets(results)} = " if results else ""
         self.line(f"{target}{name}({', '.join(params)})")
         return True
-
-
-def _matching_exit(nodes: Sequence[Node], start: int) -> int:
-    """The position of the Exit that belongs to the Enter at ``start``."""
-    depth = 0
-    for position in range(start, len(nodes)):
-        depth += nodes[position].kind == "prim::Enter"
-        depth -= nodes[position].kind == "prim::Exit"
-        if depth == 0:
-            return position
-    raise UnsupportedError("a with statement has no end in the block where it starts")
 
 
 def _is_counted(loop: Node, live: Container[Value]) -> bool:

@@ -5,17 +5,16 @@ Children can be replaced, not added or removed: code of the archive names each o
 
 from __future__ import annotations
 
-import re
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from typing import Final
 
 from torch.nn import Module, ModuleList, Sequential
 
+from tsarchive.printer.names import unmangled
+
 from .modules import ArchiveModule
 
 __all__ = ["container_class"]
-
-_MANGLING = re.compile(r"___torch_mangle_[0-9]+\.")
 
 
 class _ListContainer(ArchiveModule):
@@ -88,4 +87,4 @@ _CLASSES: Final[dict[str, type[ArchiveModule]]] = {
 
 def container_class(qualified_name: str) -> type[ArchiveModule]:
     """The base class for a module, by the name of its class in the archive."""
-    return _CLASSES.get(_MANGLING.sub("", qualified_name), ArchiveModule)
+    return _CLASSES.get(unmangled(qualified_name), ArchiveModule)

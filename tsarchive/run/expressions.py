@@ -8,7 +8,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tsarchive.errors import UnknownOperatorError
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.graph import Function, Node, Value, must_be_none
 from tsarchive.printer.literals import can_be_inferred
@@ -36,7 +35,7 @@ from .names import Globals, LocalNames
 from .natives import UPGRADERS
 from .natives.tensors import to_list
 from .natives.values import submodule, tuple_item
-from .operators import find_native, operator_schemas
+from .operators import find_native, operator_schemas, schema_without_text
 from .passes import SCALAR_FORMS, Wanted, as_number, called_function, known_result, wanted_of_call
 from .slots import (
     SlotKind,
@@ -318,7 +317,7 @@ class Expressions:
         return f"{self.globals.name('tolist', to_list)}({arguments})"
 
     def _operator(self, node: Node) -> str:
-        schema = node.schema or _schema_without_text(node)
+        schema = node.schema or schema_without_text(node)
         texts = [self.use(value) for value in node.inputs]
         self.classes.allow(schema, self.function)
         if "upgrader" in node.attributes:
@@ -371,14 +370,6 @@ def _named(name: str, text: str) -> str:
     if is_identifier(name) and not keyword.iskeyword(name):
         return f"{name}={text}"
     return f"**{{{name!a}: {text}}}"
-
-
-def _schema_without_text(node: Node) -> FunctionSchema:
-    """The schema of a node of variable arguments, such as prim::Print."""
-    for schema in operator_schemas(node.kind):
-        if schema.is_vararg:
-            return schema
-    raise UnknownOperatorError(f"no operator fits a node of kind {node.kind}")
 
 
 def scalar_form(schema: FunctionSchema) -> FunctionSchema:

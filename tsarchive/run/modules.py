@@ -204,13 +204,12 @@ def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
 
 def forward_overloads(class_: ClassType) -> list[Function]:
     """The overloads of ``forward`` in a module class; none where it has the method itself."""
-    if not class_.is_module or "forward" in class_.methods:
+    if "forward" in class_.methods:
         return []
-    return [method for name, method in class_.methods.items() if _OVERLOAD.fullmatch(name)]
+    return [method for name, method in class_.methods.items() if is_forward(class_, name)]
 
 
 def is_forward(class_: ClassType, method: str) -> bool:
     """Whether Python code that hooks a module takes part in calls of this method."""
-    return class_.is_module and (
-        method == "forward" or class_.methods.get(method) in forward_overloads(class_)
-    )
+    is_overload = "forward" not in class_.methods and _OVERLOAD.fullmatch(method) is not None
+    return class_.is_module and (method == "forward" or is_overload)

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import torch
 
 from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
-from tsarchive.printer.graph import Function
+from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import FunctionSchema, parse_schema, parse_schema_with
 from tsarchive.printer.types import (
     CAPSULE,
@@ -32,6 +32,7 @@ __all__ = [
     "native_class",
     "native_object",
     "operator_schemas",
+    "schema_without_text",
     "traceable",
 ]
 
@@ -58,6 +59,14 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
         if found:
             _known[name] = found
     return found
+
+
+def schema_without_text(node: Node) -> FunctionSchema:
+    """The schema of a node of variable arguments, such as prim::Print."""
+    for schema in operator_schemas(node.kind):
+        if schema.is_vararg:
+            return schema
+    raise UnknownOperatorError(f"no operator fits a node of kind {node.kind}")
 
 
 def implementation(schema: FunctionSchema) -> Implementation:

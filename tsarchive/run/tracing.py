@@ -34,14 +34,14 @@ class TracedFunction:
 
     def __init__(self, function: Function, classes: Classes) -> None:
         self._function = function
-        self._classes = classes
+        self.classes = classes
         self.function: Callable[..., Any]
 
     @called_by_tracers
     def is_ready(self) -> bool:
         """Compile ``function`` and what it calls; true when that is done."""
         if not hasattr(self, "function"):
-            lazy = self._classes.for_tracing.function(self._function)
+            lazy = self.classes.for_tracing.function(self._function)
             _compile_ahead(lazy)
             self.function = lazy.compile()
         return True

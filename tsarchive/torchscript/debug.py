@@ -92,25 +92,31 @@ def read_any_debug_record(data: bytes, record: str) -> list[TaggedRange]:
 
 
 class DebugRecords(Mapping[str, Sequence[TaggedRange]]):
-    """The debug records of a container by the name of the code record that they are about."""
+    """The debug records of a container by the name of the code record that they are about.
 
-    def __init__(self, container: Container) -> None:
+    ``records`` gives the names of debug records by those of code records; by default they have
+    the same names but for an ending.
+    """
+
+    def __init__(self, container: Container, records: Mapping[str, str] | None = None) -> None:
         self._container = container
+        self._records = dict(_with_ending(container) if records is None else records)
 
     def __getitem__(self, name: str) -> Sequence[TaggedRange]:
-        record = f"{name}{DEBUG_SUFFIX}"
+        record = self._records[name]
         return read_any_debug_record(self._container.read(record), record)
 
     def __iter__(self) -> Iterator[str]:
-        for name in self._container.records:
-            if name.endswith(DEBUG_SUFFIX):
-                yield name.removesuffix(DEBUG_SUFFIX)
+        return iter(self._records)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._records)
 
-    def __contains__(self, name: object) -> bool:
-        return f"{name}{DEBUG_SUFFIX}" in self._container.records
+
+def _with_ending(container: Container) -> Iterator[tuple[str, str]]:
+    for name in container.records:
+        if name.endswith(DEBUG_SUFFIX):
+            yield name.removesuffix(DEBUG_SUFFIX), name
 
 
 class _RowReader:

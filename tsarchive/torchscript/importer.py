@@ -14,7 +14,7 @@ from tsarchive.pickler import Global, Object, Reduce, loads
 from tsarchive.printer.types import TENSOR, ClassType, EnumType, Type
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import Classes, get_slot, link_lists, new_object, set_slot
-from tsarchive.run.operators import find_native, native_class, native_object, operator_schemas
+from tsarchive.run.operators import native_object
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.devices import MovedArchive, moved_archive
@@ -22,6 +22,7 @@ from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
 from tsarchive.torchscript.frontend.libraries import what_registers
 from tsarchive.torchscript.pickling import fits, run_time_type
+from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.tensors import TensorReader
 
 if TYPE_CHECKING:
@@ -46,13 +47,10 @@ class Importer:
         self.container = container
         self.device = device
         self._constants: tuple[Any, ...] | None = None
-        self.code = CodeImporter(
+        self.code = runnable_code(
             CodeRecords(container),
-            operators=operator_schemas,
             constant=self.constant,
             version=_supported_version(container),
-            native_class=native_class,
-            evaluate=find_native,
             debug=DebugRecords(container),
         )
         self.classes = Classes(container)

@@ -20,7 +20,6 @@ from tsarchive.printer.ranges import TaggedText
 from tsarchive.printer.settling import ranges_after_reading
 from tsarchive.printer.types import ClassType, NamedType, Type, annotation, own_name
 from tsarchive.printer.values import TableConstant
-from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.torchscript.code_records import (
     DEBUG_SUFFIX,
     CodeRecords,
@@ -28,8 +27,8 @@ from tsarchive.torchscript.code_records import (
     format_version,
 )
 from tsarchive.torchscript.debug import DebugWriter, read_debug_record
-from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.importer import Importer
+from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.tensors import given_device
 
 
@@ -100,13 +99,10 @@ class _Records:
     ) -> None:
         self._table = table
         self._definitions = definitions
-        self._code = CodeImporter(
+        self._code = runnable_code(
             texts,
-            operators=operator_schemas,
             constant=table.constant,
             version=version,
-            native_class=native_class,
-            evaluate=find_native,
         )
 
     def body(self, record: str) -> TaggedText:

@@ -16,10 +16,9 @@ from tsarchive.printer.getstate import always_held_parts
 from tsarchive.printer.program import Program
 from tsarchive.printer.types import ClassType, EnumType, Type
 from tsarchive.printer.values import EnumMember, ObjectValue, TypedValue
-from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.torchscript.constants import Constants
-from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.pickling import Pickling, run_time_type
+from tsarchive.torchscript.runnable import runnable_code
 
 # Each reading folds what the one before laid bare; there is seldom more than one.
 _MOST_READINGS = 16
@@ -69,13 +68,10 @@ class _Rereading:
         self._names = text.names
         self._constants = text.constants
         self._known: dict[int, Any] = {}
-        self._code = CodeImporter(
+        self._code = runnable_code(
             text.files,
-            operators=operator_schemas,
             constant=self._constant,
             version=text.version,
-            native_class=native_class,
-            evaluate=find_native,
         )
 
     def value(self, value: Any) -> Any:

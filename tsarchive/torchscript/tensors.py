@@ -352,14 +352,14 @@ def _moved(
         moved: torch.UntypedStorage = storage.to(device=device)
     except (RuntimeError, AssertionError, AttributeError, TypeError) as error:
         raise UnsupportedError(
-            f"this process cannot put a tensor on {device}: {_why_unusable(device) or error}",
+            f"this process cannot put a tensor on {device}: {why_unusable(device) or error}",
             record=record,
             hint="Load with map_location='cpu'",
         ) from error
     return moved
 
 
-def _why_unusable(device: torch.device) -> str | None:
+def why_unusable(device: str | torch.device) -> str | None:
     """What torch says of a device that it lacks; None for one that it has."""
     try:
         torch.empty(0, device=device)

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tsarchive.errors import ScriptError
 from tsarchive.run.natives.bytestrings import encode
+from tsarchive.run.natives.faults import assertion_fault
 from tsarchive.run.natives.searching import find
 from tsarchive.run.natives.tensor_properties import device, size
 from tsarchive.run.natives.values import identity
@@ -79,13 +79,13 @@ def _ignore(*_: Any) -> None:
 
 def _first_list(out_size: list[int], defaults: list[int]) -> list[int]:
     if len(defaults) <= len(out_size):
-        raise ScriptError("", exception="builtins.AssertionError")
+        raise assertion_fault("")
     return out_size
 
 
 def _assert_condition(condition: bool | Tensor, message: str) -> None:
     if not bool(condition):
-        raise ScriptError(message, exception="builtins.AssertionError")
+        raise assertion_fault(message)
 
 
 def _to_dtype(tensor: Tensor, dtype: int, non_blocking: bool, copy: bool) -> Tensor:

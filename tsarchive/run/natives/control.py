@@ -10,6 +10,7 @@ import torch
 
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.bytestrings import encode
+from tsarchive.run.natives.faults import assertion_fault
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.table import native
 
@@ -46,7 +47,7 @@ def raise_exception(message: str, class_name: str | None) -> None:
     An ``assert`` has no class; its name stands before the message.
     """
     if class_name is None and message.startswith(_ASSERTION):
-        raise ScriptError(message.removeprefix(_ASSERTION), exception="builtins.AssertionError")
+        raise assertion_fault(message.removeprefix(_ASSERTION))
     raise ScriptError(message, exception=class_name or "RuntimeError")
 
 

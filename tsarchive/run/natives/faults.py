@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from tsarchive.errors import ScriptError
 
-__all__ = ["division_fault", "index_fault", "key_fault", "type_fault", "value_fault"]
+__all__ = [
+    "assertion_fault",
+    "division_fault",
+    "index_fault",
+    "key_fault",
+    "type_fault",
+    "value_fault",
+]
+
+
+def assertion_fault(message: str) -> ScriptError:
+    return ScriptError(message, exception="builtins.AssertionError")
 
 
 def index_fault(message: str) -> ScriptError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import SourceError
 from tsarchive.printer.graph import Block, Function
-from tsarchive.printer.names import MANGLE_PREFIX
+from tsarchive.printer.names import unmangled
 from tsarchive.printer.types import (
     FLOAT,
     INT,
@@ -52,7 +52,6 @@ _PACKED = {
     "intrinsic.quantized.modules.conv_relu.ConvReLU2d": "Conv2dPackedParamsBase",
     "intrinsic.quantized.modules.conv_relu.ConvReLU3d": "Conv3dPackedParamsBase",
 }
-_MANGLE = re.compile(rf"\.{MANGLE_PREFIX}\d+")
 _NN = re.compile(r"__torch__\.torch\.(?:ao\.)?nn\.")
 
 
@@ -238,5 +237,5 @@ def packed_type(class_name: str, slot: str, text: str) -> str:
     """The annotation of a slot, brought up to date for the packed weights of old archives."""
     if slot != "_packed_params" or text != "Tensor":
         return text
-    class_ = _PACKED.get(_NN.sub("", _MANGLE.sub("", class_name)))
+    class_ = _PACKED.get(_NN.sub("", unmangled(class_name)))
     return f"__torch__.torch.classes.quantized.{class_}" if class_ else text

@@ -1,0 +1,30 @@
+"""Code read with the operators and classes of this process, so that it can run here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tsarchive.printer.types import Type
+from tsarchive.run.operators import find_native, native_class, operator_schemas
+from tsarchive.torchscript.frontend import CodeImporter
+
+__all__ = ["runnable_code"]
+
+
+def runnable_code(
+    files: Mapping[str, Callable[[], str] | str],
+    constant: Callable[[int], tuple[Any, Type]],
+    version: int,
+    **options: Any,
+) -> CodeImporter:
+    """A CodeImporter that knows what this process has registered; ``options`` are its others."""
+    return CodeImporter(
+        files,
+        operators=operator_schemas,
+        constant=constant,
+        version=version,
+        native_class=native_class,
+        evaluate=find_native,
+        **options,
+    )
