@@ -16,22 +16,24 @@ FOLDERS = {
 }
 BRIDGE = "tsarchive.printer.adopt"
 
-# Room -> rooms it may import besides itself. Every room may import tsarchive.errors.
+# Room -> rooms it may import besides itself. Every room may import tsarchive.errors and findings.
 MAY_IMPORT = {
     "tsarchive.errors": set(),
+    "tsarchive.findings": set(),
+    "tsarchive.policy": set(),
     "tsarchive.pickler": set(),
     "tsarchive.printer": set(),
     "tsarchive.container": set(),
     "tsarchive.kinds": set(),
     "tsarchive.models": set(),
-    "tsarchive.run": {"tsarchive.printer"},
+    "tsarchive.run": {"tsarchive.policy", "tsarchive.printer"},
     "tsarchive.torchscript": {
-        "tsarchive.pickler", "tsarchive.printer", "tsarchive.container", "tsarchive.kinds",
-        "tsarchive.run",
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.container",
+        "tsarchive.kinds", "tsarchive.run",
     },
     "tsarchive.legacy": {
-        "tsarchive.pickler", "tsarchive.printer", "tsarchive.container", "tsarchive.run",
-        "tsarchive.torchscript",
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.container",
+        "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.needs": {"tsarchive.torchscript"},
     "tsarchive.lacking": {"tsarchive.archive", "tsarchive.run", "tsarchive.torchscript"},
@@ -41,10 +43,11 @@ MAY_IMPORT = {
     },
     "tsarchive.reviving": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",
-        "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.policy", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.loading": {
-        "tsarchive.container", "tsarchive.reviving", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.policy", "tsarchive.reviving", "tsarchive.run",
+        "tsarchive.torchscript",
     },
     "tsarchive.exporting": {"tsarchive.loading", "tsarchive.run"},
     "tsarchive.decompiler": {
@@ -64,7 +67,8 @@ MAY_IMPORT = {
 
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (
-    "tsarchive", "tsarchive.errors", "tsarchive.kinds", "tsarchive.archive", "tsarchive.jitter",
+    "tsarchive", "tsarchive.errors", "tsarchive.findings", "tsarchive.kinds", "tsarchive.policy",
+    "tsarchive.archive", "tsarchive.jitter",
     "tsarchive.container", "tsarchive.pickler", "tsarchive.printer",
     "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection",
     "tsarchive.torchscript.storages",
@@ -120,7 +124,7 @@ def test_arrows_point_one_way(module):
     own = room(module)
     if own in ("tsarchive", "tsarchive.cli", "tsarchive.__main__"):
         return  # the public face and the command line may use every room
-    allowed = MAY_IMPORT[own] | {own, "tsarchive.errors"}
+    allowed = MAY_IMPORT[own] | {own, "tsarchive.errors", "tsarchive.findings"}
     ours = {room(name) for name in imports(module, MODULES[module]) if name.startswith("tsarchive")}
     assert ours <= allowed
 

@@ -12,8 +12,10 @@ from tsarchive.errors import (
     ArchiveError,
     CallError,
     FormatError,
+    LimitError,
     MissingRecordError,
     PickleError,
+    PolicyError,
     SaveError,
     ScriptError,
     SourceError,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from tsarchive.archive import Archive, open
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.exporting import to_exported_program
+    from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.jitter import (
         GraphReport,
         JitterReport,
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from tsarchive.lacking import Missing, missing
     from tsarchive.loading import load
     from tsarchive.needs import Needs
+    from tsarchive.policy import Limits, Policy
     from tsarchive.saving import save
     from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
 
@@ -48,19 +52,26 @@ __all__ = [
     "ArchiveError",
     "CallError",
     "DecompileReport",
+    "Finding",
     "FormatError",
     "GraphReport",
     "JitterReport",
+    "LimitError",
+    "Limits",
     "Missing",
     "MissingRecordError",
     "ModuleInfo",
+    "Nature",
     "Needs",
     "PickleError",
+    "Policy",
+    "PolicyError",
     "ReadComparison",
     "RecordDifference",
     "SaveComparison",
     "SaveError",
     "ScriptError",
+    "Severity",
     "SourceError",
     "TensorInfo",
     "UnknownClassError",
@@ -84,6 +95,9 @@ _HOMES = {
     "WrittenFile": "tsarchive.decompiler",
     "decompile": "tsarchive.decompiler",
     "to_exported_program": "tsarchive.exporting",
+    "Finding": "tsarchive.findings",
+    "Nature": "tsarchive.findings",
+    "Severity": "tsarchive.findings",
     "GraphReport": "tsarchive.jitter",
     "JitterReport": "tsarchive.jitter",
     "ReadComparison": "tsarchive.jitter",
@@ -95,6 +109,8 @@ _HOMES = {
     "Missing": "tsarchive.lacking",
     "missing": "tsarchive.lacking",
     "Needs": "tsarchive.needs",
+    "Limits": "tsarchive.policy",
+    "Policy": "tsarchive.policy",
     "save": "tsarchive.saving",
     "ModuleInfo": "tsarchive.torchscript.inspection",
     "TensorInfo": "tsarchive.torchscript.inspection",

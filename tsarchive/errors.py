@@ -11,8 +11,10 @@ __all__ = [
     "ArchiveError",
     "CallError",
     "FormatError",
+    "LimitError",
     "MissingRecordError",
     "PickleError",
+    "PolicyError",
     "SaveError",
     "ScriptError",
     "SourceError",
@@ -111,6 +113,32 @@ class UnknownClassError(ArchiveError, LookupError):
 
 class UnknownOperatorError(SourceError, LookupError):
     """Code names an operator that this process has not registered, or that no overload fits."""
+
+
+class PolicyError(SourceError, PermissionError):
+    """Code names an operator or class that the policy does not allow.
+
+    ``operator`` is its qualified name, ``function`` that of the function of the archive that
+    names it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operator: str,
+        function: str | None = None,
+        record: str | None = None,
+        line: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, record=record, line=line, hint=hint)
+        self.operator = operator
+        self.function = function
+
+
+class LimitError(ArchiveError, RuntimeError):
+    """Code of an archive went beyond a bound of :class:`tsarchive.Limits`."""
 
 
 class SaveError(ArchiveError, ValueError):

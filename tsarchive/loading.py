@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import torch
 
 from tsarchive.container import Container
+from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.reviving import importer_of
 from tsarchive.torchscript.tensors import given_device
 
@@ -19,6 +20,8 @@ def load(
     f: str | os.PathLike[str] | BinaryIO,
     *,
     map_location: str | torch.device | None = None,
+    policy: Policy | None = None,
+    limits: Limits | None = None,
 ) -> ArchiveModule:
     """Load a TorchScript archive from a path or a binary file object.
 
@@ -36,7 +39,12 @@ def load(
     answers: ``x.is_cuda``, ``x.device.type == "cuda"``, ``torch.autocast("cuda")``. Saving writes
     the code as it runs.
 
+    ``policy`` says which operators the archive's code may reach, at load and in all calls of what
+    is loaded; by default :meth:`Policy.default`. ``limits`` bounds each call; by default nothing
+    does.
+
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read.
     """
-    return importer_of(Container.open(f), given_device(map_location)).load()
+    guard = Guard(policy or Policy.default(), limits or Limits())
+    return importer_of(Container.open(f), given_device(map_location), guard).load()

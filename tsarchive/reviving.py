@@ -19,6 +19,7 @@ from tsarchive.container import Container, NewRecord, write_container
 from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of
 from tsarchive.legacy.importer import LegacyImporter
 from tsarchive.pickler import dumps
+from tsarchive.policy import Guard
 from tsarchive.printer.types import Type
 from tsarchive.run.classes import Classes
 from tsarchive.torchscript.importer import Importer
@@ -32,16 +33,18 @@ _living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary
 _lock = threading.RLock()
 
 
-def importer_of(container: Container, device: torch.device | None) -> Importer | LegacyImporter:
+def importer_of(
+    container: Container, device: torch.device | None, guard: Guard
+) -> Importer | LegacyImporter:
     """What loads an archive of any age."""
-    return _importer(container, device, uuid.uuid4().hex)
+    return _importer(container, device, guard, uuid.uuid4().hex)
 
 
 def _importer(
-    container: Container, device: torch.device | None, key: str
+    container: Container, device: torch.device | None, guard: Guard, key: str
 ) -> Importer | LegacyImporter:
     is_legacy = kind_of(container.records) == LEGACY_TORCHSCRIPT
-    made = (LegacyImporter if is_legacy else Importer)(container, device)
+    made = (LegacyImporter if is_legacy else Importer)(container, device, guard)
     made.classes.origin = _Origin(made, device, key)
     with _lock:
         _living[key] = made.classes
@@ -65,7 +68,8 @@ class _Origin:
         # Code and constants of the others are already for the device.
         is_legacy = isinstance(self._importer, LegacyImporter)
         device = str(self._device) if is_legacy and self._device is not None else None
-        return _revived, (self._key, device, _without_tensors(self._importer.container))
+        guard = self._importer.classes.guard
+        return _revived, (self._key, device, guard, _without_tensors(self._importer.container))
 
 
 def _without_tensors(container: Container) -> bytes:
@@ -80,13 +84,13 @@ def _without_tensors(container: Container) -> bytes:
     return written.getvalue()
 
 
-def _revived(key: str, device: str | None, archive: bytes) -> Classes:
+def _revived(key: str, device: str | None, guard: Guard, archive: bytes) -> Classes:
     with _lock:
         found = _living.get(key)
         if found is not None:
             return found
         place = None if device is None else torch.device(device)
-        importer = _importer(Container.open(io.BytesIO(archive)), place, key)
+        importer = _importer(Container.open(io.BytesIO(archive)), place, guard, key)
         if isinstance(importer, LegacyImporter):
             importer.load()  # its classes are made of what its modules hold
         return importer.classes

@@ -9,6 +9,7 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import FormatError
+from tsarchive.policy import Guard
 from tsarchive.printer.types import TENSOR, Type
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
@@ -26,6 +27,9 @@ from .values import ATTRIBUTES, Values
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
+
+
+_DEFAULT = Guard()
 
 
 class _Records(CodeRecords):
@@ -46,7 +50,9 @@ def _debug_records(module: ModuleDef) -> Iterator[tuple[str, str]]:
 class LegacyImporter:
     """Loads the main module of one archive; its container stays open while tensors live."""
 
-    def __init__(self, container: Container, device: torch.device | None) -> None:
+    def __init__(
+        self, container: Container, device: torch.device | None, guard: Guard = _DEFAULT
+    ) -> None:
         self.model = read_model(container.read(MODEL))
         self.moved: MovedArchive | None = None
         if device is not None:
@@ -55,7 +61,7 @@ class LegacyImporter:
             container = self.moved.container
         self.container = container
         self.records = _Records(container, CODE_FOLDERS)
-        self.classes = Classes(container)
+        self.classes = Classes(container, guard)
         self.code = runnable_code(
             self.records,
             constant=self.constant,

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from tsarchive.errors import SaveError, UnknownClassError, UnsupportedError
+from tsarchive.errors import PolicyError, SaveError, UnknownClassError, UnsupportedError
+from tsarchive.policy import Guard
 from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import ClassConstant, ClassType, EnumType, TupleType, Type, annotation
@@ -54,24 +55,19 @@ _SYNTAX_METHODS = frozenset(
 
 _GETTER = re.compile("__(.+)_getter")
 
-Allow = Callable[[FunctionSchema, Function], None]
-
-
-def _allow_all(schema: FunctionSchema, function: Function) -> None:
-    """The policy that lets every operator run."""
+_DEFAULT = Guard()
 
 
 class Classes:
     """The classes and functions of one archive, made when they are first needed.
 
-    ``container`` is the archive they came from, of any form. ``allow`` is called with the schema
-    of each operator and the function that uses it when that function is compiled; it raises to
-    refuse.
+    ``container`` is the archive they came from, of any form. ``guard`` says which
+    operators its code may reach, and how far it may go.
     """
 
-    def __init__(self, container: Any = None, *, allow: Allow = _allow_all) -> None:
+    def __init__(self, container: Any = None, guard: Guard = _DEFAULT) -> None:
         self.container = container
-        self.allow = allow
+        self.guard = guard
         self.lock = threading.RLock()
         self.effects = Effects()
         self.identities = Identities()
@@ -84,6 +80,12 @@ class Classes:
         self.origin: Origin | None = None
         self._main = self
         self._for_tracing: Classes | None = None
+
+    def check_allowed(self, schema: FunctionSchema, function: Function, node: Node) -> None:
+        """Raise PolicyError where the policy refuses an operator that ``function`` names."""
+        reason = self.guard.policy.refusal(schema.full_name)
+        if reason is not None:
+            raise PolicyError(reason, operator=schema.full_name, function=function.qualified_name)
 
     @property
     def for_tracing(self) -> Classes:

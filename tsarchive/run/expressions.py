@@ -319,7 +319,7 @@ class Expressions:
     def _operator(self, node: Node) -> str:
         schema = node.schema or schema_without_text(node)
         texts = [self.use(value) for value in node.inputs]
-        self.classes.allow(schema, self.function)
+        self.classes.check_allowed(schema, self.function, node)
         if "upgrader" in node.attributes:
             name = node.attributes["upgrader"]
             return f"{self.globals.name(name, UPGRADERS[name])}({all_arguments(schema, texts)})"

@@ -11,6 +11,7 @@ from tsarchive.container import Container
 from tsarchive.errors import MissingRecordError, PickleError, UnknownClassError, UnsupportedError
 from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Global, Object, Reduce, loads
+from tsarchive.policy import Guard
 from tsarchive.printer.types import TENSOR, ClassType, EnumType, Type
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import Classes, get_slot, link_lists, new_object, set_slot
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 # Deeper nesting than any model has; a file made to exhaust the stack has more.
 MAX_DEPTH = 200
+_DEFAULT = Guard()
 OLDEST_READ, NEWEST_READ = 1, 10
 _LIST_BUILDERS = frozenset(
     {"build_intlist", "build_tensorlist", "build_doublelist", "build_boollist"}
@@ -39,7 +41,9 @@ _LIST_BUILDERS = frozenset(
 class Importer:
     """Loads the root object of one archive; its container stays open while tensors live."""
 
-    def __init__(self, container: Container, device: torch.device | None) -> None:
+    def __init__(
+        self, container: Container, device: torch.device | None, guard: Guard = _DEFAULT
+    ) -> None:
         require_torchscript(kind_of(container.records), container.records)
         self.moved = None if device is None else moved_archive(container, str(device))
         if self.moved is not None:
@@ -53,7 +57,7 @@ class Importer:
             version=_supported_version(container),
             debug=DebugRecords(container),
         )
-        self.classes = Classes(container)
+        self.classes = Classes(container, guard)
 
     def load(self) -> ArchiveModule:
         """The root module. Raises ArchiveError where a record breaks a rule of the format."""

@@ -1,0 +1,65 @@
+"""What looking at a file finds: one form for all that verifies and audits.
+
+Every room may import this module; it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+__all__ = ["Finding", "Nature", "Severity", "is_fine"]
+
+
+class Severity(IntEnum):
+    """How much a finding matters; they compare in this order."""
+
+    INFO = 0
+    """Worth knowing; harmless by itself."""
+    WARNING = 1
+    """Look at it before the file is used."""
+    ERROR = 2
+    """Do not use the file."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Nature(Enum):
+    """What a finding says of the file that it is in."""
+
+    UNUSUAL = "unusual"
+    """No writer of archives does so, and it does no harm: an archive packed by hand."""
+    BROKEN = "broken"
+    """An accident explains it: a download cut short, a file of another kind, a bad disk."""
+    HOSTILE = "hostile"
+    """Only intent explains it, or readers disagree about what the file holds."""
+    ABILITY = "ability"
+    """Something that the file's code can do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found in a file.
+
+    ``rule`` is the short name of the rule that found it (``zip-overlap``), the same in every
+    version; ``record`` and ``offset`` say where, as in ArchiveError: an offset is a byte position
+    in the record, or in the file when ``record`` is None or the rule begins with ``zip-``;
+    ``line`` is 1-based in a code record; ``hint`` says what to do.
+    """
+
+    rule: str
+    severity: Severity
+    nature: Nature
+    message: str
+    record: str | None = None
+    offset: int | None = None
+    line: int | None = None
+    hint: str | None = None
+
+
+def is_fine(findings: Iterable[Finding]) -> bool:
+    """Whether none of the findings is above ``Severity.INFO``."""
+    return all(finding.severity is Severity.INFO for finding in findings)
