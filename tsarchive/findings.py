@@ -7,27 +7,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum
 
 __all__ = ["Finding", "Nature", "Severity", "is_fine"]
 
 
-class Severity(IntEnum):
-    """How much a finding matters; they compare in this order."""
+class Severity(str, Enum):
+    """How much a finding matters. Severities compare in this order, and equal their names."""
 
-    INFO = 0
+    INFO = "info"
     """Worth knowing; harmless by itself."""
-    WARNING = 1
+    WARNING = "warning"
     """Look at it before the file is used."""
-    ERROR = 2
+    ERROR = "error"
     """Do not use the file."""
 
     @property
     def label(self) -> str:
-        return self.name.lower()
+        return self.value
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+    def __lt__(self, other: str) -> bool:
+        return self.rank < Severity(other).rank
+
+    def __le__(self, other: str) -> bool:
+        return self.rank <= Severity(other).rank
+
+    def __gt__(self, other: str) -> bool:
+        return self.rank > Severity(other).rank
+
+    def __ge__(self, other: str) -> bool:
+        return self.rank >= Severity(other).rank
 
 
-class Nature(Enum):
+class Nature(str, Enum):
     """What a finding says of the file that it is in."""
 
     UNUSUAL = "unusual"
