@@ -299,7 +299,8 @@ def test_worker_processes(module, library, method):
     """Modules go to workers, and named tuples come back as those of this process."""
     expected = pair_of(copy.deepcopy(module))
     with library.get_context(method).Pool(1) as pool:
-        results = pool.map(run_in_worker, [(module, X)] * 2)
+        # A worker that cannot unpickle its work dies, and the pool would wait for ever.
+        results = pool.map_async(run_in_worker, [(module, X)] * 2).get(timeout=120)
     for result in results:
         assert type(result) is type(expected)
         assert equal(result.first, expected.first)
