@@ -15,7 +15,8 @@ import zlib
 import pytest
 
 from tsarchive.container import Container
-from tsarchive.container.inflate import inflate
+from tsarchive.container.faults import NOWHERE, STRICT, Collected, Place, Stopped
+from tsarchive.container.inflate import inflated_pieces
 from tsarchive.container.layout import METHOD_NAMES, VERSION_NEEDED
 from tsarchive.errors import FormatError, UnsupportedError
 
@@ -48,6 +49,11 @@ def lzma_data(data):
 
 ENCODERS = {0: bytes, 8: deflate, 9: deflate64, 12: bz2.compress, 14: lzma_data}
 PACKED = [method for method in ENCODERS if method]
+
+
+def inflate(method, payload, size, record):
+    """All of the data as one piece."""
+    return b"".join(inflated_pieces(method, payload, size, Place(record), STRICT, size + 1))
 
 
 @pytest.mark.parametrize("content", CONTENTS)
@@ -204,6 +210,50 @@ def test_lzma_stops_at_the_size_and_ignores_a_huge_window():
 def test_lzma_data_needs_its_properties(start):
     with pytest.raises(FormatError, match="no LZMA properties"):
         inflate(14, memoryview(start), 5, "r")
+
+
+def outcome(method, payload, size, most):
+    """The data in pieces, and the rules that found fault with it."""
+    faults, pieces = Collected(), []
+    try:
+        for piece in inflated_pieces(method, payload, size, NOWHERE, faults, most):
+            assert len(piece) <= most or method == 9
+            pieces.append(bytes(piece))
+    except Stopped:
+        pass
+    return b"".join(pieces)[:size], [finding.rule for finding in faults.findings()]
+
+
+@pytest.mark.parametrize("most", [1000, 70_000])
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("method", ENCODERS)
+def test_pieces_give_what_the_whole_gives(method, content, most):
+    data = CONTENTS[content]
+    sound = ENCODERS[method](data)
+    assert outcome(method, memoryview(sound), len(data), most) == (data, [])
+    for payload in (sound[:-1], sound[:-9], sound[: len(sound) // 2], sound + b"\0" * 70_000):
+        for size in (len(data), len(data) + 1, max(0, len(data) - 1)):
+            view = memoryview(payload)
+            whole, rules = outcome(method, view, size, size + 1)
+            apart, rules_apart = outcome(method, view, size, most)
+            assert rules_apart == rules
+            assert rules or apart == whole
+
+
+@pytest.mark.parametrize("method", [8, 9, 12, 14])
+def test_pieces_of_a_bomb_stay_small(method):
+    payload = memoryview((BOMBS | {14: lambda: lzma_data(ZEROS)})[method]())
+    tracemalloc.start()
+    try:
+        total = 0
+        for piece in inflated_pieces(method, payload, 2**40, NOWHERE, Collected(), 1 << 16):
+            total += len(piece)
+            if total > len(ZEROS) // 2:
+                break
+        # The window of LZMA counts, which is as large as its header says.
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_impossible_size_is_an_error():

@@ -128,9 +128,9 @@ def test_views_outlive_the_container(path):
 
 
 def test_closing_unmaps_the_file_when_no_view_is_left(path):
-    with path.open("r+b") as file:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    container = Container(data)
+    container = Container.open(path)
+    with container.buffer() as buffer:
+        data = buffer.obj
     container.read("data/0")
     container.close()
     assert data.closed

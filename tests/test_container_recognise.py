@@ -6,8 +6,10 @@ import io
 
 import pytest
 
-from tsarchive.container import Container, NewRecord, write_container
+from tsarchive.container import Container, NewRecord, survey, write_container
+from tsarchive.container.recognise import FILE_RULES, HEAD_BYTES, recognise
 from tsarchive.errors import FormatError
+from tsarchive.findings import Nature
 
 
 def half_an_archive():
@@ -40,6 +42,19 @@ NOT_ZIPS = {
     "NumPy": (b"\x93NUMPY\1\0", "NumPy"),
     "safetensors": (b'\x40\0\0\0\0\0\0\0{"a":', "safetensors"),
     "text": (b"hello", "the file you mean"),
+    "first volume": (b"PK\x07\x08PK\x03\x04", "several volumes"),
+    "first volume of one": (b"PK00PK\x03\x04", "several volumes"),
+    "error message": (b'{"error": "Not found"}', "error message"),
+    "TensorFlow Lite": (b"\x1c\0\0\0TFL3", "TensorFlow Lite"),
+    "bzip2": (b"BZh91AY&SY", "bzip2"),
+    "xz": (b"\xfd7zXZ\0", "xz"),
+    "Zstandard": (b"\x28\xb5\x2f\xfd", "Zstandard"),
+    "7z": (b"7z\xbc\xaf\x27\x1c", "7z archive"),
+    "RAR": (b"Rar!\x1a\x07\1\0", "RAR"),
+    "HDF5": (b"\x89HDF\r\n\x1a\n", "HDF5"),
+    "GGUF": (b"GGUF\3\0\0\0", "GGUF"),
+    "library": (b"\x7fELF\2\1\1", "library"),
+    "Windows program": (b"MZ" + bytes(58) + b"\x80\0\0\0", "program"),
 }
 
 
@@ -50,3 +65,19 @@ def test_a_file_that_is_no_zip_archive_is_named(kind, tmp_path):
     with pytest.raises(FormatError, match="not a zip archive") as caught:
         Container.open(tmp_path / "net.pt")
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", NOT_ZIPS)
+def test_the_survey_gives_its_kind_and_the_same_hint(kind):
+    data, hint = NOT_ZIPS[kind]
+    found = survey(io.BytesIO(data))
+    assert found.container is None
+    (finding,) = found.findings
+    assert finding.rule in FILE_RULES
+    assert finding.nature is Nature.BROKEN
+    assert hint in finding.hint
+
+
+def test_every_kind_has_a_sample():
+    samples = (data for data, _ in NOT_ZIPS.values())
+    assert {recognise(data[:HEAD_BYTES]).rule for data in samples} == set(FILE_RULES)

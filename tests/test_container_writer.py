@@ -125,6 +125,8 @@ def test_a_root_that_readers_refuse_is_refused(root):
         ("n" * 4097, "4096"),
         ("n" * 4090, "4096"),
         ("twice", "twice"),
+        ("Twice", "the same as 'twice'"),
+        ("./twice", "the same as 'twice'"),
         (".data/serialization_id", "itself"),
     ],
 )

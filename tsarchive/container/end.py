@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import (
     CENTRAL,
     END,
@@ -18,8 +19,7 @@ from tsarchive.container.layout import (
     EndRecord,
     Locator64,
 )
-from tsarchive.container.recognise import HEAD_BYTES, not_a_zip_hint
-from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.container.recognise import HEAD_BYTES, recognise
 
 __all__ = ["DirectoryPlace", "find_directory"]
 
@@ -35,39 +35,46 @@ class DirectoryPlace(NamedTuple):
     entries: int
 
 
-def find_directory(buffer: memoryview) -> DirectoryPlace:
+def find_directory(buffer: memoryview, faults: Faults) -> DirectoryPlace:
     """Find the directory of a zip archive that fills ``buffer`` from its first byte to its last.
 
-    Raises FormatError when there is no end record, more than one, or one that contradicts the
-    file, and UnsupportedError for an archive in several volumes.
+    It is a fault when there is no end record, more than one, or one that contradicts the file,
+    and when the archive is in several volumes.
     """
-    position = _find_end_record(buffer)
+    position = _find_end_record(buffer, faults)
     end = EndRecord(*END.unpack_from(buffer, position))
-    located = _find_end64(buffer, position)
+    located = _find_end64(buffer, position, faults)
     if located is None:
-        return _place(end, position)
+        return _place(end, position, faults)
     wide, position = located
-    _compare(end, wide, position)
-    return _place(wide, position)
+    _compare(end, wide, position, faults)
+    return _place(wide, position, faults)
 
 
-def _find_end_record(buffer: memoryview) -> int:
+def _find_end_record(buffer: memoryview, faults: Faults) -> int:
     start = max(0, len(buffer) - END.size - _MAX_COMMENT)
     tail = bytes(buffer[start:])
     found = _end_candidates(tail)
     if not found:
-        hint = not_a_zip_hint(bytes(buffer[:HEAD_BYTES]))
-        raise FormatError("not a zip archive: there is no end record", hint=hint)
+        kind = recognise(bytes(buffer[:HEAD_BYTES]))
+        faults.stop(kind.rule, "not a zip archive: there is no end record", hint=kind.hint)
     complete = [position for position, after in found if after == len(tail)]
-    if len(complete) > 1:
-        raise FormatError(
-            "two end records fit the end of the file, so readers disagree on what it holds",
-            offset=start + complete[0],
-        )
     if not complete:
         position, after = found[-1]
-        raise _wrong_end(start + position, len(tail) - after)
-    return start + complete[0]
+        _report_wrong_end(start + position, len(tail) - after, faults)
+        return start + position
+    # Readers that look backwards take the last signature, whatever its comment's length says.
+    if len(complete) > 1 or found[-1][0] != complete[-1]:
+        faults.report(
+            "zip-several-ends",
+            "two end records fit the end of the file, so readers disagree on what it holds",
+            Place(offset=start + complete[0]),
+        )
+    comment = len(tail) - complete[-1] - END.size
+    if comment:
+        place = Place(offset=start + complete[-1])
+        faults.report("zip-comment", f"the archive has a comment of {comment} bytes", place)
+    return start + complete[-1]
 
 
 def _end_candidates(tail: bytes) -> list[tuple[int, int]]:
@@ -81,38 +88,47 @@ def _end_candidates(tail: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def _wrong_end(offset: int, surplus: int) -> FormatError:
+def _report_wrong_end(offset: int, surplus: int, faults: Faults) -> None:
     if surplus > 0:
-        return FormatError(
+        faults.report(
+            "zip-appended",
             f"{surplus} bytes follow the end record and are not its comment",
-            offset=offset,
+            Place(offset=offset),
             hint="Something was appended to the archive, or its end was cut off",
         )
-    return FormatError(
-        f"the comment after the end record lacks {-surplus} bytes",
-        offset=offset,
-        hint="The file is cut short: download or copy it again",
-    )
+    else:
+        faults.report(
+            "zip-cut-comment",
+            f"the comment after the end record lacks {-surplus} bytes",
+            Place(offset=offset),
+            hint="The file is cut short: download or copy it again",
+        )
 
 
-def _find_end64(buffer: memoryview, end: int) -> tuple[End64Record, int] | None:
+def _find_end64(buffer: memoryview, end: int, faults: Faults) -> tuple[End64Record, int] | None:
     """Read the ZIP64 end record by its locator; give it with its position, if there is one."""
     place = end - LOCATOR64.size
     if place < 0 or buffer[place : place + 4] != LOCATOR64_SIGNATURE:
         return None
     locator = Locator64(*LOCATOR64.unpack_from(buffer, place))
     if locator.disk or locator.disks > 1:
-        raise _several_volumes(place)
+        _report_volumes(place, faults)
     position = locator.end_offset
     if position > place - END64.size or buffer[position : position + 4] != END64_SIGNATURE:
-        raise FormatError("the ZIP64 locator points at no ZIP64 end record", offset=place)
+        faults.stop(
+            "zip-locator64", "the ZIP64 locator points at no ZIP64 end record", Place(offset=place)
+        )
     wide = End64Record(*END64.unpack_from(buffer, position))
     if position + 12 + wide.record_size != place:
-        raise FormatError("the ZIP64 end record has the wrong length", offset=position)
+        faults.report(
+            "zip-end64-length",
+            "the ZIP64 end record has the wrong length",
+            Place(offset=position),
+        )
     return wide, position
 
 
-def _compare(end: EndRecord, wide: End64Record, position: int) -> None:
+def _compare(end: EndRecord, wide: End64Record, position: int, faults: Faults) -> None:
     """Each number of the narrow record is the wide record's, or says to look there."""
     pairs = (
         ("disk", end.disk, wide.disk, MAX16),
@@ -124,33 +140,38 @@ def _compare(end: EndRecord, wide: End64Record, position: int) -> None:
     )
     for field, narrow, value, ceiling in pairs:
         if narrow not in (value, ceiling):
-            raise FormatError(
-                f"the two end records contradict: {field} {narrow} and {value}", offset=position
+            faults.report(
+                "zip-end64-differs",
+                f"the two end records contradict: {field} {narrow} and {value}",
+                Place(offset=position),
             )
 
 
-def _place(end: EndRecord | End64Record, position: int) -> DirectoryPlace:
+def _place(end: EndRecord | End64Record, position: int, faults: Faults) -> DirectoryPlace:
     """Check that the directory fills the bytes up to the first end record at ``position``."""
     if end.disk or end.directory_disk or end.disk_entries != end.entries:
-        raise _several_volumes(position)
+        _report_volumes(position, faults)
     if end.directory_offset + end.directory_size != position:
-        raise FormatError(
+        faults.stop(
+            "zip-directory-place",
             f"the directory should end at byte {end.directory_offset + end.directory_size}, "
             f"where the end record begins, but that begins at byte {position}",
-            offset=position,
+            Place(offset=position),
             hint="Bytes were put in front of the archive or taken from it",
         )
     if end.entries * CENTRAL.size > end.directory_size:
-        raise FormatError(
+        faults.report(
+            "zip-entry-count",
             f"{end.entries} entries do not fit a directory of {end.directory_size} bytes",
-            offset=end.directory_offset,
+            Place(offset=end.directory_offset),
         )
     return DirectoryPlace(end.directory_offset, end.directory_size, end.entries)
 
 
-def _several_volumes(offset: int) -> UnsupportedError:
-    return UnsupportedError(
+def _report_volumes(offset: int, faults: Faults) -> None:
+    faults.report(
+        "zip-volumes",
         "the archive is one of several volumes",
-        offset=offset,
+        Place(offset=offset),
         hint="Join the volumes with the tool that split them",
     )

@@ -4,40 +4,50 @@ from __future__ import annotations
 
 from struct import Struct, pack, unpack
 
+from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import MAX32, ZIP64_FIELD
-from tsarchive.errors import FormatError
 
 __all__ = ["parse_extra", "widen", "zip64_field"]
 
 _FIELD = Struct("<2H")
 
 
-def parse_extra(extra: bytes) -> dict[int, bytes]:
-    """Give the contents of each field by id. Raise FormatError for short or double fields."""
+def parse_extra(extra: bytes, at: Place, faults: Faults) -> dict[int, bytes]:
+    """Give the contents of each field by id. Short and double fields are faults."""
     fields: dict[int, bytes] = {}
     position = 0
     while position < len(extra):
         start = position + _FIELD.size
         if start > len(extra):
-            raise FormatError("an extra field is cut short")
+            faults.report("zip-extra-field", "an extra field is cut short", at)
+            break
         field_id, length = _FIELD.unpack_from(extra, position)
         position = start + length
         if position > len(extra):
-            raise FormatError(f"extra field {field_id:#06x} is longer than its header says")
+            problem = f"extra field {field_id:#06x} is longer than its header says"
+            faults.report("zip-extra-field", problem, at)
+            break
         if field_id in fields:
-            raise FormatError(f"extra field {field_id:#06x} occurs twice")
+            faults.report("zip-extra-field", f"extra field {field_id:#06x} occurs twice", at)
         fields[field_id] = extra[start:position]
     return fields
 
 
-def widen(fields: dict[int, bytes], *values: int) -> tuple[int, ...]:
+def widen(
+    fields: dict[int, bytes], values: tuple[int, ...], at: Place, faults: Faults
+) -> tuple[int, ...]:
     """Put the 64 bit numbers of the ZIP64 field in the place of each 0xFFFFFFFF, in order."""
     missing = values.count(MAX32)
     if not missing:
         return values
     field = fields.get(ZIP64_FIELD, b"")
     if len(field) != 8 * missing:
-        raise FormatError(f"the ZIP64 field has {len(field)} bytes where {8 * missing} are needed")
+        faults.report(
+            "zip-field64",
+            f"the ZIP64 field has {len(field)} bytes where {8 * missing} are needed",
+            at,
+        )
+        return values
     wide = iter(unpack(f"<{missing}Q", field))
     return tuple(next(wide) if value == MAX32 else value for value in values)
 

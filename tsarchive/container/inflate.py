@@ -1,67 +1,119 @@
 """Decompression of a record's data, by method, into no more than its declared size.
 
-A byte beyond the size shows that there is more. The decoder for Deflate64 cannot be limited and
-is fed in small pieces instead.
+A byte beyond the size shows that there is more. Each decoder gives its output in pieces, so that
+no more than one of them is in memory; the one for Deflate64 cannot be limited and is fed in small
+pieces of input instead.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from typing import NoReturn, Protocol, TypeAlias
 
+from tsarchive.container import caps
+from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import BZIP2, DEFLATE64, DEFLATED, LZMA, METHOD_NAMES, STORED
-from tsarchive.errors import FormatError, UnsupportedError
 
-__all__ = ["inflate"]
+__all__ = ["PIECE_BYTES", "inflated_pieces"]
 
-# Data, and whether the stream ended exactly at the end of the payload.
-_Result = tuple[bytes, bool]
+# What a survey has in memory of a record at a time.
+PIECE_BYTES = 1 << 20
+# Decoders copy the input that they did not come to, so they get a little at a time.
+_INPUT_BYTES = 1 << 16
+
+_Pieces: TypeAlias = Iterator[bytes | memoryview]
 
 
 class _BadStream(Exception):
     """The decoder met bytes that are not of its format."""
 
 
-def inflate(method: int, payload: memoryview, size: int, record: str) -> bytes:
-    """Decompress ``payload`` into exactly ``size`` bytes.
+class _WrongEnd(Exception):
+    """The stream did not end exactly at the end of the payload."""
 
-    Raises FormatError when the payload is damaged or holds more or less than ``size`` bytes,
-    UnsupportedError when the method, or the Python module for it, is not there.
+
+class _Limited(Protocol):
+    """A decoder of bz2 or lzma."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    def decompress(self, data: bytes | memoryview, max_length: int) -> bytes: ...
+
+
+def inflated_pieces(
+    method: int, payload: memoryview, size: int, at: Place, faults: Faults, most: int = PIECE_BYTES
+) -> _Pieces:
+    """Decompress ``payload`` into exactly ``size`` bytes, in pieces of at most ``most`` bytes.
+
+    Pieces of stored data are views of the payload, those of Deflate64 may be larger. A payload
+    that is damaged or holds more or less than ``size`` bytes is a fault, and so is a method that
+    is unknown or whose Python module is not there.
     """
     decode = _DECODERS.get(method)
     if decode is None:
-        raise _unknown_method(method, record)
+        _stop_method(method, at, faults)
     if size >= sys.maxsize:
-        raise FormatError("the declared size is larger than any memory", record=record)
+        problem = "the declared size is larger than any memory"
+        faults.stop("zip-impossible-size", problem, at)
     try:
-        data, complete = decode(payload, size)
+        yield from _sized(decode(payload, size, most), size, at, faults)
     except ImportError as error:
-        raise _missing_module(method, record, error) from error
+        _stop_decoder(method, error, at, faults)
     except _BadStream as error:
-        raise FormatError(
-            f"the {METHOD_NAMES[method]} data is damaged: {error}", record=record
-        ) from error
-    if len(data) != size:
-        amount = "more" if len(data) > size else "fewer"
-        raise FormatError(f"the record inflates to {amount} than {size} bytes", record=record)
+        problem = f"the {METHOD_NAMES[method]} data is damaged: {error}"
+        faults.stop("zip-damaged-data", problem, at)
+
+
+def _sized(pieces: _Pieces, size: int, at: Place, faults: Faults) -> _Pieces:
+    """Give the pieces while they stay within the size, and hold the end against it."""
+    total = 0
+    complete = True
+    try:
+        for piece in pieces:
+            total += len(piece)
+            if total > size:
+                problem = f"the record inflates to more than {size} bytes"
+                faults.stop("zip-inflates-to-more", problem, at)
+            yield piece
+    except _WrongEnd:
+        complete = False
+    if total != size:
+        problem = f"the record inflates to fewer than {size} bytes"
+        faults.stop("zip-inflates-to-less", problem, at)
     if not complete:
-        raise FormatError("the compressed data does not end with the record", record=record)
-    return data
+        problem = "the compressed data does not end with the record"
+        faults.report("zip-after-data", problem, at)
 
 
-def _stored(payload: memoryview, size: int) -> _Result:
-    return bytes(payload), True
+def _stored(payload: memoryview, size: int, most: int) -> _Pieces:
+    for start in range(0, len(payload), most):
+        yield payload[start : start + most]
 
 
-def _deflated(payload: memoryview, size: int) -> _Result:
+def _deflated(payload: memoryview, size: int, most: int) -> _Pieces:
     import zlib
 
     decoder = zlib.decompressobj(-zlib.MAX_WBITS)
+    position = 0
     try:
-        data = decoder.decompress(payload, size + 1)
+        while position < len(payload) and not decoder.eof:
+            waiting: bytes | memoryview = payload[position : position + max(most, _INPUT_BYTES)]
+            position += len(waiting)
+            full = True
+            while full and not decoder.eof:
+                piece = decoder.decompress(waiting, most)
+                yield piece
+                waiting = decoder.unconsumed_tail
+                full = len(piece) == most
     except zlib.error as error:
         raise _BadStream(error) from error
-    return data, decoder.eof and not decoder.unused_data
+    if not decoder.eof or decoder.unused_data or position < len(payload):
+        raise _WrongEnd
 
 
 # 65,538 bytes from a match of 18 bits, the shortest that Deflate64 has.
@@ -70,69 +122,95 @@ _DEFLATE64_RATIO = 65538 * 8 // 18
 _DEFLATE64_PIECE = 16
 
 
-def _deflate64(payload: memoryview, size: int) -> _Result:
+def _deflate64(payload: memoryview, size: int, most: int) -> _Pieces:
     from zipfile_deflate64 import deflate64
 
     decoder = deflate64.Deflate64()
-    pieces: list[bytes] = []
     position = total = 0
-    while position < len(payload) and total <= size and not decoder.eof:
-        following = position + _piece_length(len(payload) - position, size - total)
+    while position < len(payload) and not decoder.eof:
+        room = min(most, size - total)
+        following = position + _piece_length(len(payload) - position, room)
         try:
-            pieces.append(decoder.decompress(payload[position:following]))
+            piece = decoder.decompress(payload[position:following])
         except ValueError as error:
             raise _BadStream(error) from error
-        total += len(pieces[-1])
+        yield piece
+        total += len(piece)
         position = following
-    return b"".join(pieces), decoder.eof and position == len(payload)
+    if not decoder.eof or position < len(payload):
+        raise _WrongEnd
 
 
-def _piece_length(payload_left: int, size_left: int) -> int:
-    """How many bytes the Deflate64 decoder may get at once."""
+def _piece_length(payload_left: int, room: int) -> int:
+    """How many bytes the Deflate64 decoder may get, to give little more than ``room`` bytes."""
     if payload_left <= _DEFLATE64_PIECE:
         # The decoder does not tell how much of its input it used: find the end byte by byte.
         return 1
-    piece = max(_DEFLATE64_PIECE, size_left // _DEFLATE64_RATIO)
+    piece = max(_DEFLATE64_PIECE, room // _DEFLATE64_RATIO)
     return min(piece, payload_left - _DEFLATE64_PIECE)
 
 
-def _bzip2(payload: memoryview, size: int) -> _Result:
+def _bzip2(payload: memoryview, size: int, most: int) -> _Pieces:
     import bz2
 
     decoder = bz2.BZ2Decompressor()
     try:
-        data = decoder.decompress(payload, size + 1)
+        fed = yield from _fed(decoder, payload, size + 1, most)
     except (OSError, ValueError) as error:
         raise _BadStream(error) from error
-    return data, decoder.eof and not decoder.unused_data
+    if not decoder.eof or decoder.unused_data or fed < len(payload):
+        raise _WrongEnd
 
 
-def _lzma(payload: memoryview, size: int) -> _Result:
+def _lzma(payload: memoryview, size: int, most: int) -> _Pieces:
     import lzma
 
     try:
         decoder = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[_lzma_filter(payload, size)])
         # The end marker is optional in a zip archive, so the data ends where its size says.
-        return decoder.decompress(payload[9:], size), not decoder.unused_data
+        fed = yield from _fed(decoder, payload[_LZMA_HEADER:], size, most)
     except (lzma.LZMAError, ValueError) as error:
         raise _BadStream(error) from error
+    if decoder.unused_data or (decoder.eof and fed < len(payload) - _LZMA_HEADER):
+        raise _WrongEnd
+
+
+def _fed(
+    decoder: _Limited, payload: memoryview, size: int, most: int
+) -> Generator[bytes, None, int]:
+    """Feed a decoder until it gave ``size`` bytes; return how much of the payload it was fed."""
+    position = total = 0
+    while position < len(payload) and total < size and not decoder.eof:
+        waiting = payload[position : position + max(most, _INPUT_BYTES)]
+        position += len(waiting)
+        while waiting or (total < size and not decoder.needs_input and not decoder.eof):
+            piece = decoder.decompress(waiting, min(most, size - total))
+            yield piece
+            total += len(piece)
+            waiting = payload[:0]
+    return position
+
+
+_LZMA_HEADER = 9
 
 
 def _lzma_filter(payload: memoryview, size: int) -> dict[str, int]:
     """Read the header of LZMA data: version (2 bytes), 5 as a u16, packed lc/lp/pb, u32 window."""
     import lzma
 
-    if len(payload) < 9 or bytes(payload[2:4]) != b"\x05\x00":
+    if len(payload) < _LZMA_HEADER or bytes(payload[2:4]) != b"\x05\x00":
         raise _BadStream("it has no LZMA properties")
     rest, lc = divmod(payload[4], 9)
     pb, lp = divmod(rest, 5)
     window = int.from_bytes(payload[5:9], "little")
     # A window larger than the data is never used, and the decoder would allocate all of it.
     window = max(min(window, size), 4096)
+    if window > caps.MAX_LZMA_WINDOW:
+        raise _BadStream(f"its window of {window} bytes is above {caps.MAX_LZMA_WINDOW}")
     return {"id": lzma.FILTER_LZMA1, "lc": lc, "lp": lp, "pb": pb, "dict_size": window}
 
 
-_DECODERS: dict[int, Callable[[memoryview, int], _Result]] = {
+_DECODERS: dict[int, Callable[[memoryview, int, int], _Pieces]] = {
     STORED: _stored,
     DEFLATED: _deflated,
     DEFLATE64: _deflate64,
@@ -141,18 +219,20 @@ _DECODERS: dict[int, Callable[[memoryview, int], _Result]] = {
 }
 
 
-def _unknown_method(method: int, record: str) -> UnsupportedError:
+def _stop_method(method: int, at: Place, faults: Faults) -> NoReturn:
     name = METHOD_NAMES.get(method, "unknown")
-    return UnsupportedError(
+    faults.stop(
+        "zip-method",
         f"compression method {method} ({name}) is not supported",
-        record=record,
+        at,
         hint="Pack the archive again with stored or deflated members",
     )
 
 
-def _missing_module(method: int, record: str, error: ImportError) -> UnsupportedError:
-    return UnsupportedError(
+def _stop_decoder(method: int, error: ImportError, at: Place, faults: Faults) -> NoReturn:
+    faults.stop(
+        "zip-no-decoder",
         f"{METHOD_NAMES[method]} data needs a module that cannot be imported: {error}",
-        record=record,
+        at,
         hint="Install zipfile-deflate64" if method == DEFLATE64 else "Use a Python that has it",
     )

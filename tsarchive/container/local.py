@@ -6,8 +6,9 @@ headers of a large archive are spread over all of its pages.
 
 from __future__ import annotations
 
-from tsarchive.container.directory import Entry
+from tsarchive.container.entries import Entry
 from tsarchive.container.extra import parse_extra, widen
+from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import (
     DESCRIPTOR,
     DESCRIPTOR64,
@@ -19,41 +20,41 @@ from tsarchive.container.layout import (
     MAX32,
     LocalHeader,
 )
-from tsarchive.errors import FormatError
+from tsarchive.container.names import quoted
 
 __all__ = ["check_descriptor", "locate_data"]
 
 
-def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str) -> int:
+def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, faults: Faults) -> int:
     """Give the offset of an entry's data in the file; ``limit`` is where the next thing begins.
 
-    Raises FormatError, naming ``record``, when the local header contradicts the directory.
+    A local header that contradicts the directory is a fault of ``record``.
     """
-    try:
-        return _locate(buffer, entry, limit)
-    except FormatError as error:
-        error.record, error.offset = record, entry.header_offset
-        raise
-
-
-def _locate(buffer: memoryview, entry: Entry, limit: int) -> int:
     start = entry.header_offset
+    at = Place(record, start)
     header = LocalHeader(*LOCAL.unpack_from(buffer, start))
     if header.signature != LOCAL_SIGNATURE:
-        raise FormatError("there is no local header where the directory says")
+        problem = "there is no local header where the directory says"
+        faults.stop("zip-no-local-header", problem, at)
     extra_start = start + LOCAL.size + header.name_length
-    if buffer[start + LOCAL.size : extra_start] != entry.name.encode():
-        raise FormatError("the local header has another name than the directory")
+    raw_name = bytes(buffer[start + LOCAL.size : extra_start])
+    if raw_name != entry.raw_name:
+        other = quoted(raw_name.decode("utf-8", "surrogateescape"))
+        problem = f"the local header has another name than the directory: {other}"
+        faults.report("zip-local-header", problem, at)
     data = extra_start + header.extra_length
     if data + entry.stored_size > limit:
-        raise FormatError(f"the record runs into what begins at byte {limit}")
-    _compare("method", header.method, entry.method)
-    _compare("flags", header.flags & ~FLAGS_OF_ENCODER, entry.flags & ~FLAGS_OF_ENCODER)
-    _compare_sizes(header, entry, bytes(buffer[extra_start:data]))
+        faults.stop("zip-overlap", f"the record runs into what begins at byte {limit}", at)
+    flags, other_flags = header.flags & ~FLAGS_OF_ENCODER, entry.flags & ~FLAGS_OF_ENCODER
+    _compare("method", header.method, entry.method, at, faults)
+    _compare("flags", flags, other_flags, at, faults)
+    _compare_numbers(header, entry, bytes(buffer[extra_start:data]), at, faults)
     return data
 
 
-def _compare_sizes(header: LocalHeader, entry: Entry, extra: bytes) -> None:
+def _compare_numbers(
+    header: LocalHeader, entry: Entry, extra: bytes, at: Place, faults: Faults
+) -> None:
     crc, size, stored_size = header.crc, header.size, header.stored_size
     if header.flags & FLAG_DESCRIPTOR:
         # The writer did not know the numbers yet: each is right, zero, or in the ZIP64 field,
@@ -62,32 +63,42 @@ def _compare_sizes(header: LocalHeader, entry: Entry, extra: bytes) -> None:
         size = entry.size if size in (0, MAX32) else size
         stored_size = entry.stored_size if stored_size in (0, MAX32) else stored_size
     elif MAX32 in (size, stored_size):
-        size, stored_size = widen(parse_extra(extra), size, stored_size)
-    _compare("CRC-32", crc, entry.crc)
-    _compare("size", size, entry.size)
-    _compare("stored size", stored_size, entry.stored_size)
+        fields = parse_extra(extra, at, faults)
+        size, stored_size = widen(fields, (size, stored_size), at, faults)
+    _compare("CRC-32", crc, entry.crc, at, faults)
+    _compare("size", size, entry.size, at, faults)
+    _compare("stored size", stored_size, entry.stored_size, at, faults)
 
 
-def _compare(field: str, local: int, central: int) -> None:
+def _compare(field: str, local: int, central: int, at: Place, faults: Faults) -> None:
     if local != central:
-        raise FormatError(f"{field} {local} in the local header, {central} in the directory")
+        problem = f"{field} {local} in the local header, {central} in the directory"
+        faults.report("zip-local-header", problem, at)
 
 
-def check_descriptor(buffer: memoryview, entry: Entry, data: int, limit: int, record: str) -> None:
-    """Check the descriptor after the data at ``data``, when the entry says that it has one.
+def check_descriptor(
+    buffer: memoryview, entry: Entry, data: int, limit: int, record: str, faults: Faults
+) -> int:
+    """Check the descriptor after the data at ``data``; give where the member ends.
 
     Its numbers have 32 or 64 bits and its signature may be missing; nothing says which form it
-    is, so any that agrees with the directory will do. Raises FormatError naming ``record``.
+    is, so any that agrees with the directory will do. A record without data need not have one.
     """
-    if not entry.flags & FLAG_DESCRIPTOR or not entry.size:
-        return
     start = data + entry.stored_size
+    if not entry.flags & FLAG_DESCRIPTOR:
+        return start
     found = bytes(buffer[start : min(start + DESCRIPTOR64.size, limit)])
+    fitting = [form for form in _descriptors(entry) if found.startswith(form)]
+    if not fitting and entry.size:
+        problem = "the descriptor after the data contradicts the directory"
+        faults.report("zip-descriptor", problem, Place(record, start))
+    return start + max(map(len, fitting), default=0)
+
+
+def _descriptors(entry: Entry) -> list[bytes]:
+    """All forms of a descriptor that says what the directory says."""
     numbers = (entry.crc, entry.stored_size, entry.size)
     forms = [DESCRIPTOR64.pack(DESCRIPTOR_SIGNATURE, *numbers)]
     if max(numbers) <= MAX32:
         forms.append(DESCRIPTOR.pack(DESCRIPTOR_SIGNATURE, *numbers))
-    if not found.startswith(tuple(forms + [form[4:] for form in forms])):
-        raise FormatError(
-            "the descriptor after the data contradicts the directory", record=record, offset=start
-        )
+    return forms + [form[4:] for form in forms]

@@ -4,30 +4,86 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["MAX_NAME_BYTES", "name_problem", "root_of_path"]
+__all__ = [
+    "MAX_NAME_BYTES",
+    "alike",
+    "name_problem",
+    "quoted",
+    "root_of_path",
+    "shown",
+    "start_problem",
+]
 
 # No file system takes a longer path, and no writer of archives makes one.
 MAX_NAME_BYTES = 4096
 
-# Names that leave the folder they are joined to, on any system, or that tools cut or hide.
-_FORBIDDEN = (
-    (re.compile(r"[\x00-\x1f\x7f]"), "holds a control character"),
-    (re.compile(r"\A[/\\]"), "is an absolute path"),
-    (re.compile(r"\A[A-Za-z]:"), "begins with a drive letter"),
-    (re.compile(r"(?:\A|[/\\])\.\.(?:[/\\]|\Z)"), "steps out of its folder with '..'"),
+# Names that leave the folder they are joined to, on any system.
+_BAD_STARTS = (
+    (re.compile(r"[/\\]"), "is an absolute path"),
+    (re.compile(r"[A-Za-z]:"), "begins with a drive letter"),
 )
+_STEP_OUT = re.compile(r"(?:\A|[/\\])\.\.(?:[/\\]|\Z)")
+# What tools cut or hide: control characters, line ends, changes of the direction of text.
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def name_problem(name: str) -> str | None:
     """Say what is wrong with a name, as the predicate of a sentence, or give None."""
-    for pattern, problem in _FORBIDDEN:
-        if pattern.search(name):
-            return problem
+    if _HIDDEN.search(name):
+        return "holds a control character"
+    if ".." in name and _STEP_OUT.search(name):
+        return "steps out of its folder with '..'"
     try:
-        size = len(name.encode())
+        size = len(name) if name.isascii() else len(name.encode())
     except UnicodeEncodeError:
         return "is not valid Unicode text"
-    return f"is longer than {MAX_NAME_BYTES} bytes" if size > MAX_NAME_BYTES else None
+    if size > MAX_NAME_BYTES:
+        return f"is longer than {MAX_NAME_BYTES} bytes"
+    return start_problem(name)
+
+
+def start_problem(name: str) -> str | None:
+    """Say what is wrong with how a name begins, in the way of ``name_problem``."""
+    return next((problem for start, problem in _BAD_STARTS if start.match(name)), None)
+
+
+_NOT_NORMAL = re.compile(r"\\|//|(?:\A|/)\.(?:/|\Z)|/\Z")
+
+
+def alike(name: str) -> str:
+    """The same text for all names that some reader or file system takes for one.
+
+    Letter case does not count (torch's own reader ignores it), nor do the kind of slash, empty
+    and ``.`` components, and how accents are composed.
+    """
+    if _NOT_NORMAL.search(name):
+        parts = name.replace("\\", "/").split("/")
+        name = "/".join(part for part in parts if part not in ("", "."))
+    if name.isascii():
+        return name.lower()
+    from unicodedata import normalize
+
+    return normalize("NFC", normalize("NFD", name).casefold())
+
+
+def shown(name: str) -> str:
+    """A name as an error may show it: no control characters, no lone surrogates, not endless."""
+    if len(name) > MAX_NAME_BYTES:
+        name = f"{name[:MAX_NAME_BYTES]}..."
+    if name.isascii() and not _HIDDEN.search(name):
+        return name
+    name = _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], name)
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+_QUOTED_CHARACTERS = 100
+
+
+def quoted(name: str) -> str:
+    """The beginning of a name in the words of a message."""
+    if len(name) > _QUOTED_CHARACTERS:
+        name = f"{name[:_QUOTED_CHARACTERS]}..."
+    return repr(name)
 
 
 def root_of_path(path: str) -> str:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 from typing import BinaryIO
 
-from tsarchive.container.directory import Entry, read_directory
-from tsarchive.container.inflate import inflate
+from tsarchive.container.contents import checked_pieces
+from tsarchive.container.entries import Entry
+from tsarchive.container.faults import STRICT, Place
 from tsarchive.container.layout import STORED
 from tsarchive.container.local import check_descriptor, locate_data
-from tsarchive.container.names import name_problem
-from tsarchive.container.source import load_bytes
-from tsarchive.errors import ArchiveError, FormatError, MissingRecordError
+from tsarchive.container.members import Members, read_members
+from tsarchive.container.source import Source, open_source
+from tsarchive.errors import ArchiveError, MissingRecordError
 
 __all__ = ["Container", "Record"]
 
@@ -59,13 +58,15 @@ class Container:
     root: str
     records: Mapping[str, Record]
 
-    def __init__(self, data: mmap.mmap | bytearray) -> None:
-        """Take over the bytes of a whole archive. ``open`` is the usual way to get here."""
-        self._data: mmap.mmap | bytearray | None = data
-        with memoryview(data) as buffer:
-            self._directory = read_directory(buffer)
-        self.root = _root(self._directory.entries[0].name)
-        self._entries = _entries_by_record(self._directory.entries, self.root)
+    def __init__(self, source: Source, members: Members) -> None:
+        """Take over the bytes of an archive and what its directory says of them.
+
+        ``open`` is the usual way to get here.
+        """
+        self._source: Source | None = source
+        self._directory = members.directory
+        self._entries = members.entries
+        self.root = members.root
         self.records = MappingProxyType(
             {name: self._record(name, entry) for name, entry in self._entries.items()}
         )
@@ -78,40 +79,45 @@ class Container:
         file object gives its bytes from its position on; it is not needed afterwards.
 
         Raises FormatError when the file is not a zip archive, is cut short, or contradicts
-        itself; when records overlap, share a name, have a name that leads out of the archive,
-        or are in several root folders; and when bytes before the first record or after the end
-        record belong to nothing. Raises UnsupportedError for encrypted records and for
-        archives in several volumes, and OSError when the file cannot be read.
+        itself; when records overlap, share a name (letter case, kinds of slashes and ways to
+        compose accents do not tell names apart), have a name that leads out of the archive, or
+        are in several root folders; when bytes before the first record or after the end record
+        belong to nothing; and when there are more records, or more data in them, than
+        ``caps.py`` has room for. Raises UnsupportedError for encrypted records and for archives
+        in several volumes, and OSError when the file cannot be read.
         """
-        return cls(load_bytes(source))
+        opened = open_source(source)
+        try:
+            with memoryview(opened.data) as buffer:
+                members = read_members(buffer, STRICT)
+            return cls(opened, members)
+        except BaseException:
+            opened.close()
+            raise
 
     def read(self, name: str) -> bytes:
         """Give the data of a record, inflated and with its CRC-32 checked.
 
         Raises MissingRecordError when there is no such record, FormatError when the data is
-        damaged or its headers contradict, UnsupportedError for an unknown compression method.
+        damaged, its headers contradict, or the file has changed its size since it was opened;
+        UnsupportedError for an unknown compression method.
         """
         entry = self._entry(name)
-        data = self._offset(name)
-        with self.buffer() as buffer, buffer[data : data + entry.stored_size] as payload:
-            check_descriptor(buffer, entry, data, self._directory.limit(entry), name)
-            content = inflate(entry.method, payload, entry.size, name)
-        crc = zlib.crc32(content)
-        if crc != entry.crc:
-            raise FormatError(
-                f"the data does not match its CRC-32: {crc:08x}, not {entry.crc:08x}",
-                record=name,
-                offset=data,
-                hint="The file is damaged: download or copy it again",
-            )
-        return content
+        limit = self._directory.limit(entry)
+        with self._buffer(contents=False) as buffer:
+            data = locate_data(buffer, entry, limit, name, STRICT)
+            check_descriptor(buffer, entry, data, limit, name, STRICT)
+            with buffer[data : data + entry.stored_size] as payload:
+                at = Place(name, data)
+                return b"".join(checked_pieces(entry, payload, at, STRICT, entry.size + 1))
 
     def view(self, name: str) -> memoryview:
         """Give the data of a record as writable bytes; writing does not change the file.
 
         A stored record is not copied: the view lies in the map of the file, its CRC-32 is not
         checked, and what is written to it is what later reads of the record meet. Any other
-        record is inflated and checked as ``read`` does. Raises what ``read`` raises.
+        record is inflated and checked as ``read`` does. Raises what ``read`` raises, and
+        FormatError when the file was written to since it was opened.
         """
         if self._entry(name).method == STORED:
             return self.payload(name)
@@ -120,27 +126,27 @@ class Container:
     def payload(self, name: str) -> memoryview:
         """Give the bytes of a record as they are in the file, compressed or not, uncopied.
 
-        Raises MissingRecordError, and FormatError when its header contradicts the directory.
+        Raises MissingRecordError, and FormatError when its header contradicts the directory or
+        the file was written to since it was opened.
         """
         entry = self._entry(name)
-        data = self._offset(name)
-        return self.buffer()[data : data + entry.stored_size]
+        buffer = self.buffer()
+        data = locate_data(buffer, entry, self._directory.limit(entry), name, STRICT)
+        return buffer[data : data + entry.stored_size]
 
     def buffer(self) -> memoryview:
-        """Give the whole file. Raises ArchiveError when the container is closed."""
-        if self._data is None:
-            raise ArchiveError("the container is closed", hint="Open it again")
-        return memoryview(self._data)
+        """Give the whole file.
+
+        Raises ArchiveError when the container is closed, FormatError when the file was written
+        to since it was opened.
+        """
+        return self._buffer(contents=True)
 
     def close(self) -> None:
         """Let go of the file. Views handed out stay valid and keep what they need of it."""
-        data, self._data = self._data, None
-        if isinstance(data, mmap.mmap):
-            try:
-                data.close()
-            except BufferError:
-                # Views lie in the map: it is unmapped with the last of them.
-                return
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
 
     def __enter__(self) -> Container:
         return self
@@ -168,51 +174,14 @@ class Container:
 
     def _offset(self, name: str) -> int:
         entry = self._entry(name)
-        with self.buffer() as buffer:
-            return locate_data(buffer, entry, self._directory.limit(entry), name)
+        with self._buffer(contents=False) as buffer:
+            return locate_data(buffer, entry, self._directory.limit(entry), name, STRICT)
+
+    def _buffer(self, *, contents: bool) -> memoryview:
+        if self._source is None:
+            raise ArchiveError("the container is closed", hint="Open it again")
+        self._source.require_unchanged(STRICT, contents=contents)
+        return memoryview(self._source.data)
 
     def _record(self, name: str, entry: Entry) -> Record:
         return Record(name, entry.size, entry.stored_size, entry.method, entry.crc, self._offset)
-
-
-def _root(first_name: str) -> str:
-    root, slash, _ = first_name.partition("/")
-    return root if slash else ""
-
-
-def _entries_by_record(entries: tuple[Entry, ...], root: str) -> dict[str, Entry]:
-    prefix = f"{root}/" if root else ""
-    found: dict[str, Entry] = {}
-    for entry in entries:
-        if not entry.name.startswith(prefix):
-            raise FormatError(
-                f"the entry is not in the folder {root!r}, where the first one is",
-                record=entry.name,
-                offset=entry.header_offset,
-                hint="An archive has one root folder: pack the folder itself, not its contents",
-            )
-        name = entry.name[len(prefix) :]
-        if entry.name.endswith("/"):
-            _check_folder(entry)
-        else:
-            _check_record_name(name, entry)
-            found[name] = entry
-    return found
-
-
-def _check_folder(entry: Entry) -> None:
-    if entry.size:
-        raise FormatError(
-            "the entry is named like a folder and holds data",
-            record=entry.name,
-            offset=entry.header_offset,
-        )
-
-
-def _check_record_name(name: str, entry: Entry) -> None:
-    """A name that is harmless below the root may not be so without it: ``root//etc/hosts``."""
-    problem = name_problem(name)
-    if problem is not None:
-        raise FormatError(
-            f"the record name {name!r} {problem}", record=entry.name, offset=entry.header_offset
-        )

@@ -6,35 +6,126 @@ import io
 import mmap
 import os
 import stat
+import weakref
 from typing import Any, BinaryIO
 
+from tsarchive.container.faults import STRICT, Faults, Stopped
 from tsarchive.errors import CallError
 
-__all__ = ["load_bytes"]
+__all__ = ["FileChanged", "Source", "open_source"]
 
 
-def load_bytes(source: str | os.PathLike[str] | BinaryIO) -> mmap.mmap | bytearray:
+class FileChanged(Stopped):
+    """Nothing more can be read: the file is no longer the one that was opened."""
+
+
+class Source:
+    """The bytes of an archive and, where they are a map of a file, what became of that file.
+
+    Touching a page of the map behind the end of a file that was cut since kills the process, and
+    pages not yet touched show what was written to the file since. So those who use the map ask
+    ``require_unchanged`` first. A file that was replaced by another of its name is no trouble:
+    the map is of the first one.
+    """
+
+    def __init__(self, data: mmap.mmap | bytearray, descriptor: int | None = None) -> None:
+        """Take over ``data`` and, when it is a map, a descriptor of the file."""
+        self.data = data
+        self._descriptor = descriptor
+        if descriptor is not None:
+            self._written = os.fstat(descriptor).st_mtime_ns
+            self._release = weakref.finalize(self, os.close, descriptor)
+
+    def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
+        """Raise FormatError when the file has another size than when it was opened.
+
+        With ``contents``, also when it was written to: for uses that no CRC-32 protects.
+        """
+        problem = self._change(contents)
+        if problem is not None:
+            faults.report("file-changed", problem, hint=_REPLACE)
+            raise FileChanged
+
+    def _change(self, contents: bool) -> str | None:
+        if self._descriptor is None:
+            return None
+        status = os.fstat(self._descriptor)
+        if status.st_size != len(self.data):
+            before = len(self.data)
+            return f"the file had {before} bytes when it was opened and has {status.st_size} now"
+        if contents and status.st_mtime_ns != self._written:
+            return "the file was written to after it was opened"
+        return None
+
+    def close(self) -> None:
+        """Let go of the file. Views of the data stay valid and keep what they need of it."""
+        if self._descriptor is not None:
+            self._descriptor = None
+            self._release()
+        if isinstance(self.data, mmap.mmap):
+            try:
+                self.data.close()
+            except BufferError:
+                # Views lie in the map: it is unmapped with the last of them.
+                return
+
+
+_REPLACE = "Open it again, and replace files by renaming instead of writing into them"
+
+
+def open_source(source: str | os.PathLike[str] | BinaryIO, faults: Faults = STRICT) -> Source:
     """Map the file, or read it when it cannot be mapped: a pipe, a buffer, a decompressor.
 
     The map is private: it may be written to, and the file does not change. Raises CallError for
-    what is neither a path nor a binary file object, OSError when it cannot be read.
+    what is neither a path nor a binary file object, OSError when it cannot be read. That a file
+    object fails in another way is a fault.
     """
     if isinstance(source, (str, os.PathLike)):
         with open(source, "rb") as file:
-            return _bytes_of(file)
+            return _source_of(file, faults)
     if not hasattr(source, "read"):
         raise _not_a_file(type(source).__name__)
-    return _bytes_of(source)
+    return _source_of(source, faults)
 
 
-def _bytes_of(file: BinaryIO) -> mmap.mmap | bytearray:
-    # A file object gives what follows its position; a map can only begin at the first byte.
-    if _is_plain_file(file) and file.tell() == 0:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    content: Any = file.read()
-    if isinstance(content, str):
+def _source_of(file: BinaryIO, faults: Faults) -> Source:
+    try:
+        # A file object gives what follows its position; a map can only begin at the first byte.
+        if _is_plain_file(file) and file.tell() == 0:
+            return _mapped(file.fileno())
+        return Source(_read_all(file))
+    except (CallError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        faults.stop(
+            "file-unreadable", f"the file object fails with {type(error).__name__}: {error}"
+        )
+
+
+def _mapped(number: int) -> Source:
+    descriptor = os.dup(number)
+    try:
+        return Source(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _read_all(file: BinaryIO) -> bytearray:
+    """Read up to the end, however little the object gives at a time."""
+    content = bytearray()
+    while piece := _piece(file):
+        content += piece
+    return content
+
+
+def _piece(file: BinaryIO) -> memoryview:
+    piece: Any = file.read()
+    if isinstance(piece, str):
         raise _not_a_file("a file opened as text")
-    return bytearray(content)
+    if piece is None:
+        raise BlockingIOError("the file object has no bytes at the moment")
+    return memoryview(piece)
 
 
 def _not_a_file(what: str) -> CallError:

@@ -35,7 +35,7 @@ from tsarchive.container.layout import (
     LocalHeader,
     Locator64,
 )
-from tsarchive.container.names import name_problem, root_of_path
+from tsarchive.container.names import alike, name_problem, root_of_path
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
 from tsarchive.errors import SaveError
 
@@ -139,7 +139,7 @@ class _Writer:
         self._zip64_from = zip64_from
         self._position = 0
         self._directory: list[bytes] = []
-        self._names: set[str] = set()
+        self._names: dict[str, str] = {}
         self._id = SerializationId()
 
     def add(self, name: str, packed: Packed) -> None:
@@ -179,11 +179,14 @@ class _Writer:
         problem = problem or name_problem(f"{self._root}/{name}")
         if name.endswith("/"):
             problem = "is that of a folder"
-        if name in self._names:
-            problem = "is used twice"
+        key = alike(name)
+        first = self._names.get(key)
+        if first is not None:
+            taken = f"is the same as {first!r} for some readers, torch's among them"
+            problem = "is used twice" if first == name else taken
         if problem is not None:
             raise SaveError(f"the record name {name!r} {problem}")
-        self._names.add(name)
+        self._names[key] = name
 
     def _write(self, data: bytes | memoryview) -> None:
         left = memoryview(data)

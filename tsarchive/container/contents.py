@@ -1,0 +1,29 @@
+"""The data of a record: inflated, and held against its CRC-32."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+from tsarchive.container.entries import Entry
+from tsarchive.container.faults import Faults, Place
+from tsarchive.container.inflate import PIECE_BYTES, inflated_pieces
+
+__all__ = ["checked_pieces"]
+
+
+def checked_pieces(
+    entry: Entry, payload: memoryview, at: Place, faults: Faults, most: int = PIECE_BYTES
+) -> Iterator[bytes | memoryview]:
+    """Give the data in pieces of at most ``most`` bytes; ``at`` is where the payload begins."""
+    crc = 0
+    for piece in inflated_pieces(entry.method, payload, entry.size, at, faults, most):
+        crc = zlib.crc32(piece, crc)
+        yield piece
+    if crc != entry.crc:
+        faults.report(
+            "zip-crc",
+            f"the data does not match its CRC-32: {crc:08x}, not {entry.crc:08x}",
+            at,
+            hint="The file is damaged: download or copy it again",
+        )

@@ -1,0 +1,88 @@
+"""What the directory says of a member, and what its name and sizes may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from tsarchive.container import caps
+from tsarchive.container.faults import Faults, Place
+from tsarchive.container.layout import STORED
+from tsarchive.container.names import alike, name_problem, quoted
+
+__all__ = ["Entry", "check_names", "check_sizes"]
+
+
+class Entry(NamedTuple):
+    """What the directory says of one member. ``name`` includes the root folder."""
+
+    name: str
+    flags: int
+    method: int
+    crc: int
+    stored_size: int
+    size: int
+    header_offset: int
+
+    @property
+    def place(self) -> Place:
+        return Place(self.name, self.header_offset)
+
+    @property
+    def raw_name(self) -> bytes:
+        """The bytes of the name as they stand in the file."""
+        return self.name.encode("utf-8", "surrogateescape")
+
+    @property
+    def is_folder(self) -> bool:
+        return self.name.endswith("/")
+
+
+def check_names(entries: Sequence[Entry], faults: Faults) -> None:
+    """Hold each name against the rules for names, and all of them against each other."""
+    for entry in entries:
+        problem = name_problem(entry.name)
+        if problem is not None:
+            faults.report("zip-bad-name", f"the name {quoted(entry.name)} {problem}", entry.place)
+    if len({alike(entry.name) for entry in entries}) < len(entries):
+        _report_alike(entries, faults)
+
+
+def _report_alike(entries: Sequence[Entry], faults: Faults) -> None:
+    firsts: dict[str, Entry] = {}
+    for entry in entries:
+        first = firsts.setdefault(alike(entry.name), entry)
+        if first is entry:
+            continue
+        if first.name == entry.name:
+            problem = "two records have this name, and readers disagree on which one counts"
+            faults.report("zip-duplicate-name", problem, entry.place)
+        else:
+            problem = f"some readers take this name and {quoted(first.name)} for the same"
+            faults.report("zip-alike-names", problem, entry.place)
+
+
+def check_sizes(entries: Sequence[Entry], faults: Faults) -> None:
+    """Hold what the records inflate to against the caps, before any of it is."""
+    for entry in entries:
+        if entry.size > caps.SMALLEST_CAP:
+            _check_size(entry, faults)
+    packed = [entry for entry in entries if entry.method != STORED]
+    inflated = sum(entry.size for entry in packed)
+    stored = sum(entry.stored_size for entry in packed)
+    limit = caps.inflated_cap(stored)
+    if inflated > limit:
+        largest = max(packed, key=attrgetter("size"))
+        problem = f"{stored} bytes of compressed records inflate to {inflated}"
+        faults.report("zip-bomb", problem, largest.place, limit=limit, hint=_REPACK)
+
+
+_REPACK = "If the file is known to be good, pack it again without compression"
+
+
+def _check_size(entry: Entry, faults: Faults) -> None:
+    cap = caps.size_cap(entry.name)
+    if cap is not None and entry.size > cap:
+        problem = f"a record of this name has {entry.size} bytes"
+        faults.report("zip-large-record", problem, entry.place, limit=cap)

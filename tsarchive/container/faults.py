@@ -1,0 +1,130 @@
+"""Where checks report what they find: each rule is written once and serves opening and survey.
+
+Opening raises at the first fault that refuses the file; a survey collects them all and goes on
+wherever there is a way to.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import NamedTuple, NoReturn
+
+from tsarchive.container.names import shown
+from tsarchive.container.rules import RULES
+from tsarchive.findings import Finding, Severity
+
+__all__ = ["NOWHERE", "STRICT", "Collected", "Faults", "Place", "Stopped"]
+
+
+class Place(NamedTuple):
+    """The member that a fault is in, and a byte position in the file."""
+
+    record: str | None = None
+    offset: int | None = None
+
+
+NOWHERE = Place()
+
+
+class Stopped(Exception):
+    """What is checked cannot be read any further; why has been reported."""
+
+
+class Faults(ABC):
+    """Takes the faults that checks find."""
+
+    @abstractmethod
+    def report(
+        self,
+        rule: str,
+        message: str,
+        at: Place = NOWHERE,
+        *,
+        limit: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Take a fault after which the check goes on."""
+
+    def stop(
+        self,
+        rule: str,
+        message: str,
+        at: Place = NOWHERE,
+        *,
+        limit: int | None = None,
+        hint: str | None = None,
+    ) -> NoReturn:
+        """Take a fault after which there is nothing to go on with."""
+        self.report(rule, message, at, limit=limit, hint=hint)
+        raise Stopped
+
+
+class _Strict(Faults):
+    """Raises the error of the first rule that refuses the file."""
+
+    def report(
+        self,
+        rule: str,
+        message: str,
+        at: Place = NOWHERE,
+        *,
+        limit: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        breach = RULES[rule]
+        if breach.severity is Severity.ERROR:
+            record = None if at.record is None else shown(at.record)
+            raise breach.error(message, record=record, offset=at.offset, limit=limit, hint=hint)
+
+
+STRICT = _Strict()
+
+# A file of many bad entries says no more with each of them.
+MAX_FINDINGS_OF_A_RULE = 100
+
+
+class Collected(Faults):
+    """Keeps the first faults of each rule and counts the others."""
+
+    def __init__(self) -> None:
+        self._findings: list[Finding] = []
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def refused(self) -> bool:
+        """Whether any of the faults makes strict opening refuse the file."""
+        return any(finding.severity is Severity.ERROR for finding in self._findings)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings, and one for each rule that had more of them than are kept."""
+        more = [
+            Finding(
+                rule,
+                RULES[rule].severity,
+                RULES[rule].nature,
+                f"{count - MAX_FINDINGS_OF_A_RULE} more findings of this rule are left out",
+            )
+            for rule, count in self._counts.items()
+            if count > MAX_FINDINGS_OF_A_RULE
+        ]
+        return (*self._findings, *more)
+
+    def report(
+        self,
+        rule: str,
+        message: str,
+        at: Place = NOWHERE,
+        *,
+        limit: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self._counts[rule] += 1
+        if self._counts[rule] > MAX_FINDINGS_OF_A_RULE:
+            return
+        breach = RULES[rule]
+        record = None if at.record is None else shown(at.record)
+        text = message if limit is None else f"{message}; the limit is {limit}"
+        self._findings.append(
+            Finding(rule, breach.severity, breach.nature, text, record, at.offset, hint=hint)
+        )

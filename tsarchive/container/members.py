@@ -1,0 +1,99 @@
+"""The members of an archive: its one root folder, and the records in it by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tsarchive.container.directory import Directory, read_directory
+from tsarchive.container.entries import Entry
+from tsarchive.container.faults import Faults
+from tsarchive.container.names import quoted, start_problem
+
+__all__ = ["Members", "is_left_by_macos", "read_members"]
+
+# What the Finder of macOS adds to the archives that it packs. torch passes over it too.
+_MACOS_FOLDER = "__MACOSX/"
+_MACOS_FILE = ".DS_Store"
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The root folder, empty when there is none, and the entries of records without it."""
+
+    directory: Directory
+    root: str
+    entries: Mapping[str, Entry]
+
+    def without_root(self, name: str) -> str:
+        """A member's name as that of a record; the root folder itself keeps its own."""
+        return (name.removeprefix(f"{self.root}/") or name) if self.root else name
+
+
+def read_members(buffer: memoryview, faults: Faults) -> Members:
+    """Read the directory of the archive in ``buffer`` and sort out its records."""
+    directory = read_directory(buffer, faults)
+    root = _root(directory.entries)
+    return Members(directory, root, _entries_by_record(directory.entries, root, faults))
+
+
+def is_left_by_macos(entry: Entry) -> bool:
+    """Whether the entry stands beside the root folder because macOS put it there."""
+    return entry.name.startswith(_MACOS_FOLDER) or entry.name == _MACOS_FILE
+
+
+# Of every format, one of these stands directly in the root folder.
+_TOP_RECORDS = ("version", "data.pkl", "model.json", "archive_format")
+
+
+def _root(entries: Sequence[Entry]) -> str:
+    """The folder of the first entry, as torch has it, unless the records are in no folder."""
+    first = next((entry for entry in entries if not is_left_by_macos(entry)), entries[0])
+    root, slash, _ = first.name.partition("/")
+    if not slash:
+        return ""
+    # torch asks for records without regard to letter case.
+    names = {entry.name.lower() for entry in entries}
+    at_top = any(name in names for name in _TOP_RECORDS)
+    below = any(f"{root.lower()}/{name}" in names for name in _TOP_RECORDS)
+    return "" if at_top and not below else root
+
+
+def _entries_by_record(entries: Sequence[Entry], root: str, faults: Faults) -> dict[str, Entry]:
+    prefix = f"{root}/" if root else ""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        if not entry.name.startswith(prefix) or (not prefix and is_left_by_macos(entry)):
+            _check_stray(entry, root, faults)
+        elif entry.is_folder:
+            _check_folder(entry, faults)
+        else:
+            name = entry.name[len(prefix) :]
+            _check_record_name(name, entry, faults)
+            found.setdefault(name, entry)
+    return found
+
+
+def _check_stray(entry: Entry, root: str, faults: Faults) -> None:
+    if is_left_by_macos(entry):
+        faults.report("zip-macos", "macOS added this entry", entry.place)
+        return
+    faults.report(
+        "zip-several-roots",
+        f"the entry is not in the folder {quoted(root)}, where the first one is",
+        entry.place,
+        hint="An archive has one root folder: pack the folder itself, not its contents",
+    )
+
+
+def _check_folder(entry: Entry, faults: Faults) -> None:
+    if entry.size:
+        problem = "the entry is named like a folder and holds data"
+        faults.report("zip-folder-data", problem, entry.place)
+
+
+def _check_record_name(name: str, entry: Entry, faults: Faults) -> None:
+    """A name that is harmless below the root may not be so without it: ``root//etc/hosts``."""
+    problem = start_problem(name)
+    if problem is not None:
+        faults.report("zip-bad-name", f"the record name {quoted(name)} {problem}", entry.place)

@@ -1,0 +1,149 @@
+"""All that is wrong with, or unusual about, the container of an archive."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from types import TracebackType
+from typing import BinaryIO
+
+from tsarchive.container.caps import inflated_cap
+from tsarchive.container.contents import checked_pieces
+from tsarchive.container.directory import ANY_REFUSED_FLAG
+from tsarchive.container.entries import Entry
+from tsarchive.container.faults import Collected, Place, Stopped
+from tsarchive.container.layout import STORED
+from tsarchive.container.local import check_descriptor, locate_data
+from tsarchive.container.members import Members, read_members
+from tsarchive.container.reader import Container
+from tsarchive.container.source import FileChanged, Source, open_source
+from tsarchive.container.unusual import report_gap, report_unusual
+from tsarchive.findings import Finding
+
+__all__ = ["ContainerSurvey", "survey"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSurvey:
+    """What a survey found, in the order of the checks. Closes the container as a context manager.
+
+    ``container`` is the opened container, or None when strict opening refuses the file. Records
+    that have findings may still be refused when they are read.
+    """
+
+    findings: tuple[Finding, ...]
+    container: Container | None
+
+    def close(self) -> None:
+        """Close the container, if there is one."""
+        if self.container is not None:
+            self.container.close()
+
+    def __enter__(self) -> ContainerSurvey:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def survey(source: str | os.PathLike[str] | BinaryIO) -> ContainerSurvey:
+    """List every finding about the container in a path or a binary file object.
+
+    The rules of ``Container.open`` are held without stopping at the first, and so is what
+    opening leaves for later: every local header and descriptor, and the data of every record,
+    inflated and with its CRC-32 checked. Each byte of the file is read once, and no more than a
+    piece of a record is in memory at a time. A rule ``zip-...`` is about the container,
+    ``file-...`` says what a file is that has none.
+
+    Raises OSError when the file cannot be read, CallError for what is no file.
+    """
+    faults = Collected()
+    try:
+        opened = open_source(source, faults)
+    except Stopped:
+        return ContainerSurvey(faults.findings(), None)
+    try:
+        container = _survey(opened, faults)
+    except BaseException:
+        opened.close()
+        raise
+    if container is None:
+        opened.close()
+    return ContainerSurvey(faults.findings(), container)
+
+
+def _survey(source: Source, faults: Collected) -> Container | None:
+    with memoryview(source.data) as buffer:
+        try:
+            members = read_members(buffer, faults)
+        except Stopped:
+            return None
+        container = None if faults.refused else Container(source, members)
+        try:
+            _Walk(source, buffer, members, faults).check_all()
+        except FileChanged:
+            return None
+    return container
+
+
+class _Walk:
+    """Goes over the members in the order of the file."""
+
+    def __init__(
+        self, source: Source, buffer: memoryview, members: Members, faults: Collected
+    ) -> None:
+        self._source = source
+        self._buffer = buffer
+        self._members = members
+        self._directory = members.directory
+        self._faults = faults
+        self._offsets: dict[str, int] = {}
+        packed = (entry for entry in self._directory.entries if entry.method != STORED)
+        self._room = inflated_cap(sum(entry.stored_size for entry in packed))
+
+    def check_all(self) -> None:
+        """Check what opening left for later, then report what is merely unusual."""
+        for entry in self._apart():
+            try:
+                self._check(entry)
+            except FileChanged:
+                raise
+            except Stopped:
+                continue
+        report_unusual(self._members, self._offsets, self._faults)
+
+    def _apart(self) -> list[Entry]:
+        """Entries of different places before the directory, so that no byte is read twice."""
+        by_place = {entry.header_offset: entry for entry in reversed(self._directory.entries)}
+        return [by_place[start] for start in dict.fromkeys(self._directory.starts[:-1])]
+
+    def _check(self, entry: Entry) -> None:
+        self._require_unchanged()
+        record = self._members.without_root(entry.name)
+        limit = self._directory.limit(entry)
+        data = locate_data(self._buffer, entry, limit, record, self._faults)
+        self._offsets[entry.name] = data
+        end = check_descriptor(self._buffer, entry, data, limit, record, self._faults)
+        report_gap(self._buffer[end:limit], Place(record, end), self._faults)
+        self._read(entry, Place(record, data))
+
+    def _read(self, entry: Entry, at: Place) -> None:
+        """Inflate the data and compare its CRC-32, as far as the caps let it."""
+        if entry.flags & ANY_REFUSED_FLAG:
+            return
+        if entry.method != STORED:
+            if entry.size > self._room:
+                return
+            self._room -= entry.size
+        assert at.offset is not None
+        payload = self._buffer[at.offset : at.offset + entry.stored_size]
+        for _ in checked_pieces(entry, payload, at, self._faults):
+            self._require_unchanged()
+
+    def _require_unchanged(self) -> None:
+        self._source.require_unchanged(self._faults, contents=True)
