@@ -3,7 +3,8 @@
 Nothing here imports or calls what a pickle names, and Python's ``pickle`` is not used.
 """
 
-from .reader import Limits, loads
+from .limits import Limits
+from .reader import loads
 from .values import (
     Global,
     MarkedTuple,

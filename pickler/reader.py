@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
 from typing import NoReturn, TypeAlias, TypeGuard
@@ -11,7 +10,8 @@ from typing import NoReturn, TypeAlias, TypeGuard
 from tsarchive.errors import PickleError
 
 from . import opcodes as op
-from .references import contains_itself
+from .limits import Limits
+from .references import contains_itself, repeats_beyond
 from .values import Global, Object, PersistentId, Reduce, Value
 
 _PROTOCOL = 2
@@ -27,21 +27,8 @@ _FLOAT8 = Struct(">d").unpack_from
 
 _SIMPLE_KEYS = frozenset({type(None), bool, int, float, str, Global, Object, Reduce, PersistentId})
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds on one pickle record; beyond any of them reading ends with a PickleError.
-
-    Depth needs no bound: the machine does not recurse.
-    """
-
-    max_bytes: int = 1 << 28
-    """Size of the record."""
-    max_memo: int = 1 << 22
-    """Memoised values."""
-    max_items: int = 1 << 24
-    """Containers and marks, plus the items put into containers. Bounds memory: a container
-    costs about 80 bytes for the one byte that makes it."""
+# Values that hold values. A persistent id holds five scalars, or is malformed.
+_SHARING = frozenset({list, tuple, dict, Object, Reduce, PersistentId})
 
 
 _DEFAULT_LIMITS = Limits()
@@ -54,8 +41,8 @@ def loads(
 
     A value that the pickle refers to twice is one object. Tagged lists, tensors, complex numbers
     and ``OrderedDict`` stay Reduce nodes; every tuple is a plain one and every ``memo`` is SHARED,
-    so ``dumps`` does not give the same bytes again. No value contains itself, but a few bytes can
-    refer to one value very often: who walks the values must visit each once.
+    so ``dumps`` does not give the same bytes again. No value contains itself, and shared values are
+    not referred to so often that a walk along every reference would not end.
 
     Raises PickleError, with the offset of the opcode, for whatever torch's unpickler would not
     take and for what it takes without being told what it means: targets and arguments of wrong
@@ -82,8 +69,10 @@ class _Machine:
         "memoised",
         "record",
         "refilled",
+        "shared",
         "stack",
         "unbuilt",
+        "values_left",
     )
 
     def __init__(self, data: bytes, record: str | None, limits: Limits) -> None:
@@ -91,12 +80,14 @@ class _Machine:
         self.record = record
         self.limits = limits
         self.items_left = limits.max_items
+        self.values_left = limits.max_values
         self.stack: list[Value] = []
         self.marks: list[list[Value]] = []
         self.memo: dict[int, Value] = {}
         self.memoised: set[int] = set()
         self.unbuilt: set[int] = set()
         self.refilled = False
+        self.shared = False
 
     def run(self) -> Value:
         data, handlers, stop = self.data, _HANDLERS, op.STOP.code
@@ -132,6 +123,9 @@ class _Machine:
         # A value can only hold itself if it was memoised first and filled later.
         if self.refilled and contains_itself(root):
             self.fail("a value contains itself", position)
+        if self.shared and repeats_beyond(root, self.limits.max_repeats):
+            limit = self.limits.max_repeats
+            self.fail("values are referred to too often", position, limit=limit)
         return root
 
     # Faults
@@ -154,6 +148,12 @@ class _Machine:
         self.items_left -= items
         if self.items_left < 0:
             self.fail("the pickle has too many items", position - 1, limit=self.limits.max_items)
+
+    def make(self, position: int) -> None:
+        """Count a value that takes more memory than the bytes that make it."""
+        self.values_left -= 1
+        if self.values_left < 0:
+            self.fail("the pickle has too many values", position - 1, limit=self.limits.max_values)
 
     def unknown(self, position: int) -> int:
         code = self.data[position - 1]
@@ -226,7 +226,7 @@ class _Machine:
     # Containers
 
     def mark(self, position: int) -> int:
-        self.spend(1, position)
+        self.make(position)
         self.marks.append(self.stack)
         self.stack = []
         return position
@@ -255,7 +255,8 @@ class _Machine:
         return self.short_tuple(3, position)
 
     def short_tuple(self, length: int, position: int) -> int:
-        self.spend(1 + length, position)
+        self.make(position)
+        self.spend(length, position)
         items = [self.stack.pop() for _ in range(length)]
         self.stack.append(tuple(reversed(items)))
         return position
@@ -278,12 +279,12 @@ class _Machine:
         return position
 
     def empty_list(self, position: int) -> int:
-        self.spend(1, position)
+        self.make(position)
         self.stack.append([])
         return position
 
     def empty_dict(self, position: int) -> int:
-        self.spend(1, position)
+        self.make(position)
         self.stack.append({})
         return position
 
@@ -354,6 +355,7 @@ class _Machine:
     # Names and what is made with them
 
     def global_(self, position: int) -> int:
+        self.make(position)
         middle = self.data.find(b"\n", position)
         end = self.data.find(b"\n", middle + 1)
         if middle < 0 or end < 0:
@@ -367,6 +369,7 @@ class _Machine:
         return end + 1
 
     def newobj(self, position: int) -> int:
+        self.make(position)
         arguments, cls = self.stack.pop(), self.stack.pop()
         if type(cls) is not Global:
             self.fail(f"an object whose class is a {type(cls).__name__}", position - 1)
@@ -391,6 +394,7 @@ class _Machine:
         return position
 
     def reduce(self, position: int) -> int:
+        self.make(position)
         argument, function = self.stack.pop(), self.stack.pop()
         if type(function) is not Global:
             self.fail(f"a {type(function).__name__} where a function is named", position - 1)
@@ -398,6 +402,7 @@ class _Machine:
         return position
 
     def binpersid(self, position: int) -> int:
+        self.make(position)
         value = self.stack.pop()
         if type(value) is not tuple:
             self.fail(f"a persistent id that is a {type(value).__name__}", position - 1)
@@ -431,7 +436,9 @@ class _Machine:
     def get(self, memo: int, offset: int, end: int) -> int:
         if memo not in self.memo:
             self.fail(f"memo {memo} is read before it is set", offset)
-        self.stack.append(self.memo[memo])
+        value = self.memo[memo]
+        self.shared = self.shared or type(value) in _SHARING
+        self.stack.append(value)
         return end
 
 

@@ -42,6 +42,35 @@ def contains_itself(root: Value) -> bool:
     return _walk(root, _parts).cyclic
 
 
+def repeats_beyond(root: Value, limit: int) -> bool:
+    """Whether a walk along every reference meets values again more than ``limit`` times.
+
+    Every value is visited once here. Nothing below the root may contain itself.
+    """
+    lengths: dict[int, int] = {}
+    edges = 0
+    path: list[tuple[Value, Iterator[Value]]] = [(root, _parts(root))]
+    below = [1]
+    while path:
+        value, parts = path[-1]
+        for part in parts:
+            edges += 1
+            length = 1 if type(part) in _LEAVES else lengths.get(id(part), 0)
+            if not length:
+                path.append((part, _parts(part)))
+                below.append(1)
+                break
+            below[-1] += length
+        else:
+            path.pop()
+            length = lengths[id(value)] = below.pop()
+            if length - edges > limit + 1:
+                return True
+            if below:
+                below[-1] += length
+    return False
+
+
 def _walk(root: Value, parts: Callable[[Value], Iterator[Value]]) -> References:
     met: set[int] = set()
     shared: set[int] = set()

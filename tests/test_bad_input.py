@@ -10,6 +10,7 @@ from conftest import ARCHIVES, records_of
 
 import tsarchive
 from tsarchive.container import NewRecord, write_container
+from tsarchive.pickler import Global, Object, dumps
 
 MODEL = ARCHIVES / "buffers.pt"
 
@@ -162,3 +163,51 @@ def test_errors_are_one_family_and_fit_ordinary_handlers():
     error = tsarchive.FormatError("wrong", record="data.pkl", offset=3, limit=2, hint="Do this")
     assert str(error) == "wrong (record data.pkl, offset 3, limit 2). Do this"
     assert (error.record, error.offset, error.limit, error.hint) == ("data.pkl", 3, 2, "Do this")
+
+
+STATEFUL = """class Root(Module):
+  __parameters__ = []
+  __buffers__ = []
+  training : bool
+  n : int
+  def __getstate__(self: __torch__.Root) -> int:
+    return self.n
+  def __setstate__(self: __torch__.Root, state: int) -> None:
+    self.training = True
+    self.n = torch.len(torch.ones([state]))
+    return None
+"""
+
+
+def stateful(state):
+    root = Object(Global("__torch__", "Root"), state)
+    return packed(
+        {
+            "data.pkl": dumps(root),
+            "code/__torch__.py": STATEFUL.encode(),
+            "constants.pkl": dumps(()),
+            "version": b"3\n",
+        }
+    )
+
+
+def test_code_that_fails_while_loading():
+    assert tsarchive.load(stateful(2)).n == 2
+    with pytest.raises(tsarchive.ScriptError, match=r"__setstate__ of __torch__\.Root raised"):
+        tsarchive.load(stateful(-1))
+
+
+@pytest.mark.parametrize("state", [None, True, "2", (2,), [2]])
+def test_a_state_that_setstate_does_not_take(state):
+    with pytest.raises(tsarchive.PickleError, match="not what its __setstate__ takes"):
+        tsarchive.load(stateful(state))
+
+
+@pytest.mark.parametrize("state", [None, 1, (), (None, None), "text", {}])
+def test_a_state_that_a_class_of_torch_does_not_take(state):
+    cls = Global("__torch__.torch.classes.quantized", "LinearPackedParamsBase")
+    text = STATEFUL.partition("  def")[0].replace("n : int", f"n : {cls.qualified_name}")
+    root = Object(Global("__torch__", "Root"), {"training": True, "n": Object(cls, state)})
+    records = {"data.pkl": dumps(root), "code/__torch__.py": text.encode()}
+    with pytest.raises(tsarchive.ArchiveError):
+        tsarchive.load(packed(records | {"constants.pkl": dumps(()), "version": b"3\n"}))

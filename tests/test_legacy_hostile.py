@@ -35,6 +35,19 @@ def nested(depth):
 
 # A model, the record that the error names, and what it says.
 BROKEN = {
+    "field_twice": (b'{"protoVersion": "5", "protoVersion": "2"}', "model.json", "field twice"),
+    "half_a_character": (
+        with_main(name="\ud800"), "model.json", r"mainModule.name has half a surrogate pair",
+    ),
+    "place_of_state_negative": (
+        with_main(getStateAttributeId="-1"), "model.json", "no __setstate__",
+    ),
+    "tensor_over_code": (
+        with_tensor(data={"key": "code/m.py"}), "model.json", "lies in 'code/m.py'",
+    ),
+    "tensor_over_nothing": (
+        with_tensor(data={"key": "tensors/../x"}), "tensors/../x", "no such record",
+    ),
     "not_json": (b"{", "model.json", "not JSON"),
     "not_an_object": (b"[]", "model.json", "not a JSON object"),
     "not_text": (b"\xff\xfe\x00", "model.json", "not JSON"),
@@ -129,6 +142,24 @@ RECORDS = {
     "attributes_deep": (
         {"attributes.pkl": b"\x80\x02(" + b"(" * 5000 + b"t" * 5000 + b"t."},
         "attributes.pkl", "nested too deeply",
+    ),
+    "attributes_of_a_bool": (
+        {"attributes.pkl": b"\x80\x02(ctorch.jit._pickle\nbuild_tensor_from_id\n(\x88tRt."},
+        "attributes.pkl", "not an integer",
+    ),
+    "attributes_with_a_tensor": (
+        {"attributes.pkl": b"\x80\x02(ctorch._utils\n_rebuild_tensor_v2\n)Rt."},
+        "attributes.pkl", "the number of one is expected",
+    ),
+    "attributes_with_a_list_for_a_key": (
+        {"attributes.pkl": b"\x80\x02(}c__main__\nIntList\n)\x81]bNst."},
+        "attributes.pkl", "key of a dict",
+    ),
+    "attributes_with_a_name": (
+        {"attributes.pkl": b"\x80\x02(cos\nsystem\nt."}, "attributes.pkl", "os.system",
+    ),
+    "attributes_of_another_type": (
+        {"attributes.pkl": b"\x80\x02(\x88t."}, "model.json", "declared int, but is a bool",
     ),
 }  # fmt: skip
 

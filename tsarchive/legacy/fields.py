@@ -18,6 +18,7 @@ Read = TypeVar("Read")
 
 _INTEGER = re.compile(r"-?\d{1,19}")
 _SNAKE = re.compile(r"[A-Z]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 60
 
 
@@ -33,7 +34,8 @@ class Fields:
     def parse(cls, text: bytes, record: str) -> Fields:
         """The outermost message. Raises FormatError for what is not a JSON object."""
         try:
-            values = json.loads(text)
+            # As text: given bytes, json guesses the encoding, and imports what it guesses.
+            values = json.loads(text.decode(), object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
             raise FormatError(f"the record is not JSON: {error}", record=record) from None
         if not isinstance(values, dict):
@@ -67,8 +69,8 @@ class Fields:
 
     def text(self, name: str) -> str:
         found = self._typed(name, str, "", "a string")
-        if not found.isascii() and any(0xD800 <= ord(char) <= 0xDFFF for char in found):
-            raise self.error(name, "is no text: it has half of a character")
+        if _SURROGATE.search(found):
+            raise self.error(name, "has half a surrogate pair")
         return found
 
     def flag(self, name: str) -> bool:
@@ -119,6 +121,14 @@ class Fields:
         if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
             raise self.error(name, f"is {_shown(value)}, not an integer of 64 bits")
         return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; readers differ in which of two fields of one name they take."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("an object has a field twice")
+    return values
 
 
 def _shown(value: Any) -> str:

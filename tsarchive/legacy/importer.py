@@ -16,7 +16,7 @@ from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
 from tsarchive.torchscript.code_records import CodeRecords
 from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.devices import MovedArchive, moved_archive
-from tsarchive.torchscript.importer import Unpickling, check_set
+from tsarchive.torchscript.importer import Unpickling, check_set, check_slot, set_state
 from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.tensors import TensorReader
 
@@ -94,7 +94,10 @@ class LegacyImporter:
             tensor = self._unpickling.value(self._values.tensor(parameter.tensor))
             set_slot(built, slots[parameter.name], tensor)
         for attribute in module.definition.attributes:
-            set_slot(built, slots[attribute.name], self._attribute(attribute.value))
+            value = self._attribute(attribute.value)
+            if attribute.value is not None:
+                check_slot(module.class_, slots[attribute.name], value, MODEL)
+            set_slot(built, slots[attribute.name], value)
         self._set_state(built, module)
         link_lists(built)
         return built
@@ -106,11 +109,13 @@ class LegacyImporter:
 
     def _set_state(self, built: Any, module: Module) -> None:
         state = module.definition.state
-        if state is not None:
-            setter = module.class_.methods.get("__setstate__")
-            if setter is None:
-                name = module.class_.qualified_name
-                raise FormatError(f"{name} has a state and no __setstate__", record=MODEL)
-            takes_state = len(setter.schema.arguments) > 1
-            self.classes.call(setter, built, *([self._attribute(state)] * takes_state))
-        check_set(built, module.class_, MODEL)
+        if state is None:
+            check_set(built, module.class_, MODEL)
+            return
+        setter = module.class_.methods.get("__setstate__")
+        if setter is None:
+            name = module.class_.qualified_name
+            raise FormatError(f"{name} has a state and no __setstate__", record=MODEL)
+        takes_state = len(setter.schema.arguments) > 1
+        arguments = (self._attribute(state),) * takes_state
+        set_state(self.classes, built, module.class_, arguments, MODEL)

@@ -7,10 +7,12 @@ from typing import Any
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, MissingRecordError, PickleError
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, Value, loads
+from tsarchive.torchscript.stored_tensors import is_tensor
 
 from .model import FIRST_WITH_ATTRIBUTES, MODEL, Model, TensorDef
 
 ATTRIBUTES = "attributes.pkl"
+_TENSORS = "tensors/"
 # Deeper nesting than any value has; a file made to exhaust the stack has more.
 MAX_DEPTH = 200
 _TENSOR_FROM_ID = Global("torch.jit._pickle", "build_tensor_from_id")
@@ -50,7 +52,7 @@ class Values:
         """The value at a place of attributes.pkl. Raises FormatError when there is none."""
         if self._attributes is None:
             self._attributes = self._read()
-        if place >= len(self._attributes):
+        if not 0 <= place < len(self._attributes):
             raise FormatError(
                 f"there is no value {place} of an attribute",
                 record=ATTRIBUTES,
@@ -81,6 +83,9 @@ class Values:
         return Reduce(function, (*view, quantizer, tensor.requires_grad, None))
 
     def _storage(self, tensor: TensorDef) -> PersistentId:
+        if not tensor.record.startswith(_TENSORS):
+            # A tensor can be written to: code and tables must not lie under one.
+            raise FormatError(f"a tensor lies in {tensor.record[:100]!r}", record=MODEL)
         record = self._container.records.get(tensor.record)
         if record is None:
             raise MissingRecordError(
@@ -114,27 +119,45 @@ class _Translation:
         if id(value) not in self._known:
             self._depth += 1
             if self._depth > MAX_DEPTH:
-                raise PickleError(
-                    "values are nested too deeply", record=ATTRIBUTES, limit=MAX_DEPTH
-                )
-            self._known[id(value)] = self._translated(value)
+                raise self._error("values are nested too deeply", MAX_DEPTH)
+            try:
+                self._known[id(value)] = self._translated(value)
+            except RecursionError:
+                raise self._error("values are nested too deeply") from None
             self._depth -= 1
         return self._known[id(value)]
 
     def _translated(self, value: Any) -> Value:
         match value:
-            case Reduce(function=function, argument=(int(number),)) if function == _TENSOR_FROM_ID:
-                return self._values.tensor(number)
-            case Object(cls=cls, state=int(number)) if cls == _OLD_TENSOR:
-                return self._values.tensor(number)
+            case Reduce(function=function, argument=(number,)) if function == _TENSOR_FROM_ID:
+                return self._tensor(number)
+            case Object(cls=cls, state=number) if cls == _OLD_TENSOR:
+                return self._tensor(number)
             case Object(cls=cls, state=list() as items) if cls == _OLD_INT_LIST:
                 return items
+            case Reduce() if is_tensor(value):
+                raise self._error("a tensor stands where the number of one is expected")
             case Reduce():
-                return Reduce(value.function, self.value(value.argument))
+                argument = self.value(value.argument)
+                return Reduce(value.function, argument, items=value.items, state=value.state)
             case Object():
                 return Object(value.cls, self.value(value.state))
             case list():
                 return [self.value(item) for item in value]
             case tuple():
                 return tuple([self.value(item) for item in value])
-        return {self.value(key): self.value(item) for key, item in value.items()}
+        return {self._key(key): self.value(item) for key, item in value.items()}
+
+    def _tensor(self, number: Any) -> Value:
+        if type(number) is not int:
+            raise self._error("the number of a tensor is not an integer")
+        return self._values.tensor(number)
+
+    def _key(self, key: Value) -> Value:
+        found = self.value(key)
+        if isinstance(found, list):
+            raise self._error("a list is a key of a dict")
+        return found
+
+    def _error(self, message: str, limit: int | None = None) -> PickleError:
+        return PickleError(message, record=ATTRIBUTES, limit=limit)

@@ -13,6 +13,9 @@ from tsarchive.torchscript.code_records import DEBUG_SUFFIX
 
 _FORMAT = "FORMAT_WITH_STRING_TABLE"
 _INT_LIST = Global("torch.jit._pickle", "build_intlist")
+# A table of texts can name one long line very often. Real records have two million characters.
+MAX_TEXT = 1 << 26
+_MAX_LINE = (1 << 31) - 1
 _NO_SOURCE: tuple[Value, ...] = (Reduce(_INT_LIST, MarkedTuple(([],))), 0, 0)
 
 
@@ -126,10 +129,13 @@ class _RowReader:
         self._texts = texts
         self._record = record
         self._sources: dict[int, Source | None] = {}
+        self._text_left = MAX_TEXT
 
     def row(self, row: Any) -> TaggedRange:
         match row:
             case (int(offset), (tuple(source), int(begin), int(end)), int()):
+                if not all(map(_is_place, (offset, begin, end))):
+                    raise self._malformed()
                 found = self._source(source)
                 return TaggedRange(offset, None if found is None else Range(found, begin, end))
         raise self._malformed()
@@ -142,7 +148,7 @@ class _RowReader:
     def _described(self, source: tuple[Any, ...]) -> Source | None:
         match source:
             case (Reduce(function, (list(lines),)), int(filename), int(first_line)) if (
-                function == _INT_LIST
+                function == _INT_LIST and _is_line(first_line)
             ):
                 if not lines:
                     return None
@@ -154,8 +160,16 @@ class _RowReader:
         if type(number) is int and 0 <= number < len(self._texts):
             text = self._texts[number]
             if isinstance(text, str):
+                self._spend(len(text))
                 return text
         raise self._malformed()
+
+    def _spend(self, characters: int) -> None:
+        self._text_left -= characters
+        if self._text_left < 0:
+            raise PickleError(
+                "the sources of the debug record are too long", record=self._record, limit=MAX_TEXT
+            )
 
     def _malformed(self) -> PickleError:
         return PickleError("the debug record is malformed", record=self._record)
@@ -172,9 +186,17 @@ class _OldRowReader(_RowReader):
 
     def _described(self, source: tuple[Any, ...]) -> Source | None:
         match source:
-            case (str(text), str() | None as filename, int(first_line)):
+            case (str(text), str() | None as filename, int(first_line)) if _is_line(first_line):
                 return Source(text, filename, first_line) if text else None
         raise self._malformed()
+
+
+def _is_place(number: int) -> bool:
+    return type(number) is int and number >= 0
+
+
+def _is_line(number: int) -> bool:
+    return type(number) is int and 0 <= number <= _MAX_LINE
 
 
 def _lines(text: str) -> list[str]:

@@ -3,36 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from tsarchive.container import Container
-from tsarchive.errors import MissingRecordError, PickleError, UnknownClassError, UnsupportedError
+from tsarchive.errors import (
+    ArchiveError,
+    MissingRecordError,
+    PickleError,
+    ScriptError,
+    UnknownClassError,
+    UnsupportedError,
+)
 from tsarchive.kinds import kind_of, require_torchscript
-from tsarchive.pickler import Global, Object, Reduce, loads
+from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.policy import Guard
-from tsarchive.printer.types import TENSOR, ClassType, EnumType, Type
+from tsarchive.printer.types import TENSOR, Attribute, ClassType, EnumType, Type, annotation
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import Classes, get_slot, link_lists, new_object, set_slot
-from tsarchive.run.operators import native_object
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.devices import MovedArchive, moved_archive
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
 from tsarchive.torchscript.frontend.libraries import what_registers
+from tsarchive.torchscript.inspection import MAX_DEPTH
 from tsarchive.torchscript.pickling import fits, run_time_type
 from tsarchive.torchscript.runnable import runnable_code
-from tsarchive.torchscript.tensors import TensorReader
+from tsarchive.torchscript.slot_types import may_hold
+from tsarchive.torchscript.stored_tensors import (
+    is_tensor,
+)
+from tsarchive.torchscript.stored_values import (
+    is_device,
+)
+from tsarchive.torchscript.tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
 
-# Deeper nesting than any model has; a file made to exhaust the stack has more.
-MAX_DEPTH = 200
 _DEFAULT = Guard()
 OLDEST_READ, NEWEST_READ = 1, 10
+# What keys of dicts may be, also in a tuple; nothing that runs code of the archive when compared.
+_KEYS = frozenset({type(None), bool, int, float, complex, str})
+_KEY_OBJECTS = (torch.Tensor, torch.device, Enum)
 _LIST_BUILDERS = frozenset(
     {"build_intlist", "build_tensorlist", "build_doublelist", "build_boollist"}
 )
@@ -129,7 +145,10 @@ class Unpickling:
             self._depth += 1
             if self._depth > MAX_DEPTH:
                 raise self.error("values are nested too deeply", limit=MAX_DEPTH)
-            self._built[id(value)] = build(self, value)
+            try:
+                self._built[id(value)] = build(self, value)
+            except RecursionError:
+                raise self.error("values are nested too deeply") from None
             self._depth -= 1
         return self._built[id(value)]
 
@@ -137,64 +156,79 @@ class Unpickling:
         return PickleError(message, record=self.record, limit=limit)
 
     def _list(self, value: list[Any]) -> list[Any]:
-        return [self.value(item) for item in value]
+        return list(map(self.value, value))
 
     def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple([self.value(item) for item in value])
+        return tuple(map(self.value, value))
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
-        return {self.value(key): self.value(item) for key, item in value.items()}
+        built = dict(zip(map(self._key, value), map(self.value, value.values()), strict=True))
+        if len(built) != len(value):
+            raise self.error("a dict has a key twice")
+        return built
+
+    def _key(self, key: Any) -> Any:
+        built = self.value(key)
+        parts = built if isinstance(built, tuple) else (built,)
+        if any(type(part) not in _KEYS and not isinstance(part, _KEY_OBJECTS) for part in parts):
+            raise self.error(f"a {type(built).__name__} is a key of a dict")
+        return built
 
     def _reduce(self, value: Reduce) -> Any:
         function = value.function
-        if function.module == "torch._utils":
-            return self._tensor(function.name, value.argument)
+        if is_tensor(value):
+            return self.tensors.build(value, self.value)
         if function.module == "torch.jit._pickle":
             return self._container(function.name, value.argument)
-        build = _CALLS.get(function.qualified_name)
-        if build is not None:
-            return build(self, *self._arguments(value))
-        return self._enum_member(function, self.value(value.argument))
-
-    def _arguments(self, value: Reduce) -> tuple[Any, ...]:
-        if not isinstance(value.argument, tuple):
-            raise self.error(f"{value.function.qualified_name} is not given a tuple")
-        return value.argument
-
-    def _tensor(self, name: str, argument: Any) -> torch.Tensor:
-        if not isinstance(argument, tuple):
-            raise self.error(f"{name} is not given a tuple")
-        return self.tensors.build(name, tuple([self.value(item) for item in argument]))
+        known = _CALLS.get(function.qualified_name)
+        if known is None:
+            return self._enum_member(function, self.value(value.argument))
+        if value.items is not None or value.state is not None:
+            raise self.error(f"{function.qualified_name} is filled after it was made")
+        build, arity = known
+        if not isinstance(value.argument, tuple) or len(value.argument) != arity:
+            raise self.error(f"{function.qualified_name} is not given {arity} arguments")
+        return build(self, value)
 
     def _container(self, name: str, argument: Any) -> Any:
         match name, argument:
             case _, (list() as items,) if name in _LIST_BUILDERS:
                 return self._list(items)
-            case "restore_type_tag", (list() | dict() as content, str()):
-                return self.value(content)
-        raise self.error(f"torch.jit._pickle.{name} is unknown, or its arguments are malformed")
+            case "restore_type_tag", (list() as content, str()):
+                return self._list(content)
+            case "restore_type_tag", (dict() as content, str()):
+                return self._dict(content)
+        raise self.error(
+            f"torch.jit._pickle.{name[:100]} is unknown, or its arguments are malformed"
+        )
 
-    def _complex(self, real: Any, imag: Any) -> complex:
-        if not (isinstance(real, float) and isinstance(imag, float)):
-            raise self.error("a complex number is malformed")
-        return complex(real, imag)
+    def _complex(self, value: Reduce) -> complex:
+        match value.argument:
+            case (float(real), float(imag)):
+                return complex(real, imag)
+        raise self.error("a complex number is malformed")
 
-    def _device(self, text: Any) -> torch.device:
-        if self.importer.moved is not None and isinstance(text, str):
+    def _device(self, value: Reduce) -> torch.device:
+        match value.argument:
+            case (str(text),) if is_device(text):
+                pass
+            case _:
+                raise self.error("a device is malformed")
+        if self.importer.moved is not None:
             text = self.importer.moved.device(text)
-        try:
-            return torch.device(text)
-        except (RuntimeError, TypeError):
-            raise self.error(f"{text!r} is not a device") from None
+        found = parse_device(text)
+        if found is None:
+            raise self.error(f"{text!r} is not a device")
+        return found
 
-    def _no_hooks(self) -> None:
+    def _no_hooks(self, _value: Reduce) -> None:
         return None
 
-    def _from_type(self, function: Any, _type: Any, arguments: Any, _state: Any) -> Any:
-        """A tensor subclass is loaded as the plain tensor it wraps, as torch.jit does."""
-        if not isinstance(function, Global) or function.module != "torch._utils":
-            raise self.error("a tensor subclass is malformed")
-        return self._tensor(function.name, arguments)
+    def _name(self, value: Global) -> Any:
+        raise self.error(f"{value.qualified_name[:100]} stands where a value is expected")
+
+    def _storage(self, _value: PersistentId) -> Any:
+        raise self.error("a storage stands where a value is expected")
 
     def _enum_member(self, cls: Global, content: Any) -> Any:
         type_ = self.importer.code.find(cls.qualified_name)
@@ -202,7 +236,7 @@ class Unpickling:
             raise self.unknown(cls)
         member = self.importer.classes.enum_member(type_, content)
         if member is None:
-            raise self.error(f"{content!r} is no value of the enum {cls.qualified_name}")
+            raise self.error(f"{_shown(content)} is no value of the enum {cls.qualified_name}")
         return member
 
     def unknown(self, cls: Global) -> UnknownClassError:
@@ -219,24 +253,76 @@ class Unpickling:
         if not isinstance(class_, ClassType):
             raise self.unknown(value.cls)
         if class_.is_native:
-            return native_object(class_, self.value(value.state))
+            return self._native(class_, self.value(value.state))
         built = new_object(self.importer.classes.python_class(class_))
         self._built[id(value)] = built
         if class_.has_state_methods:
-            self.importer.classes.call(
-                class_.methods["__setstate__"], built, self.value(value.state)
-            )
-            check_set(built, class_, self.record)
+            state = self.value(value.state)
+            set_state(self.importer.classes, built, class_, (state,), self.record)
             return built
         if not isinstance(value.state, dict):
             raise self.error(f"the state of {value.cls.qualified_name} is not a dict")
         for name, attribute in class_.attributes.items():
             if name not in value.state:
                 raise self.error(f"{value.cls.qualified_name} has no value for {name!r}")
-            set_slot(built, attribute, self.value(value.state[name]))
+            content = self.value(value.state[name])
+            check_slot(class_, attribute, content, self.record)
+            set_slot(built, attribute, content)
         if class_.is_module:
             link_lists(built)
         return built
+
+    def _native(self, class_: ClassType, state: Any) -> Any:
+        try:
+            return self.importer.classes.native_object(class_, state)
+        except (RuntimeError, TypeError, ValueError, LookupError) as error:
+            if isinstance(error, ArchiveError):
+                raise
+            raise self.error(
+                f"the state of {class_.qualified_name} is not one that it takes: {error}"
+            ) from error
+
+
+def check_slot(class_: ClassType, attribute: Attribute, value: Any, record: str) -> None:
+    """Raise PickleError for a value that is not of the type that its slot declares."""
+    if not may_hold(attribute.type, value):
+        raise PickleError(
+            f"{attribute.name!r} of {class_.qualified_name} is declared "
+            f"{annotation(attribute.type)}, but is a {type(value).__name__}",
+            record=record,
+        )
+
+
+def set_state(
+    classes: Classes, built: Any, class_: ClassType, arguments: tuple[Any, ...], record: str
+) -> None:
+    """Run ``__setstate__`` of an object of the archive.
+
+    Raises PickleError where the state is not of the type that it takes or a slot is left without
+    a value, ScriptError for what the code raises.
+    """
+    setter = class_.methods["__setstate__"]
+    declared = [argument.type for argument in setter.schema.arguments[1:]]
+    if len(declared) != len(arguments) or not all(map(may_hold, declared, arguments)):
+        raise PickleError(
+            f"the state of {class_.qualified_name} is not what its __setstate__ takes",
+            record=record,
+        )
+    try:
+        classes.call(setter, built, *arguments)
+    except ArchiveError:
+        raise
+    except Exception as error:
+        kind = f"{type(error).__module__}.{type(error).__name__}"
+        message = f"__setstate__ of {class_.qualified_name} raised {kind}: {error}"
+        raise ScriptError(message, exception=kind) from error
+    check_set(built, class_, record)
+
+
+def _shown(value: Any) -> str:
+    """A value in an error; containers may refer to each other very often."""
+    scalar = isinstance(value, bool | int | float | str | None)
+    return repr(value)[:100] if scalar else f"a {type(value).__name__}"
 
 
 def check_set(built: Any, class_: ClassType, record: str) -> None:
@@ -259,11 +345,13 @@ _BUILDERS: dict[type, Callable[[Unpickling, Any], Any]] = {
     dict: Unpickling._dict,
     Reduce: Unpickling._reduce,
     Object: Unpickling._object,
+    Global: Unpickling._name,
+    PersistentId: Unpickling._storage,
 }
 
-_CALLS: dict[str, Callable[..., Any]] = {
-    "builtins.complex": Unpickling._complex,
-    "torch.device": Unpickling._device,
-    "collections.OrderedDict": Unpickling._no_hooks,
-    "torch._tensor._rebuild_from_type_v2": Unpickling._from_type,
+# What a name that is no tensor, container or enum makes, and of how many arguments.
+_CALLS: dict[str, tuple[Callable[[Unpickling, Reduce], Any], int]] = {
+    "builtins.complex": (Unpickling._complex, 2),
+    "torch.device": (Unpickling._device, 1),
+    "collections.OrderedDict": (Unpickling._no_hooks, 0),
 }

@@ -8,19 +8,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsarchive.errors import PickleError
-from tsarchive.pickler import Global, Object, PersistentId, Reduce
+from tsarchive.pickler import Object, Reduce
 from tsarchive.printer.types import Attribute, ClassType
 from tsarchive.torchscript.storages import STORAGE_TYPES
+from tsarchive.torchscript.stored_tensors import (
+    StoredTensors,
+    is_tensor,
+    plain_tensor,
+)
+from tsarchive.torchscript.stored_values import (
+    DenseTensor,
+    QuantizedTensor,
+    SparseTensor,
+    View,
+    Wrapped,
+)
 
 # Modules and containers may be referenced from many places; a file made to explode is not a model.
 MAX_NAMES = 1_000_000
+# Of all their names together.
+MAX_LETTERS = 1 << 27
+# Deeper nesting than any model has; a file made to exhaust the stack has more.
+MAX_DEPTH = 200
 
+_RECORD = "data.pkl"
 # What may hold tensors. Other values have names that nobody asks for.
 _HOLDING = (Object, Reduce, dict, list, tuple)
 
 ClassOf = Callable[[Object], ClassType]
 _Named = tuple[str, Any, Attribute | None]
-_REBUILD_DENSE = frozenset({"_rebuild_tensor_v2", "_rebuild_qtensor"})
+_END = (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +73,29 @@ class ModuleInfo:
 
 
 def named_tensors(root: Object, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
-    """Every tensor below ``root`` by its dotted name; a shared tensor appears under each name."""
-    pending: list[_Named] = [("", root, None)]
-    names = 0
-    while pending:
-        name, value, slot = pending.pop()
-        names += 1
-        if names > MAX_NAMES:
-            raise PickleError("too many named values", record="data.pkl", limit=MAX_NAMES)
+    """Every tensor below ``root`` by its dotted name; a shared tensor appears under each name.
+
+    Raises PickleError where names are too many, too long together, or values nested too deeply.
+    """
+    walks: list[Iterator[_Named]] = [iter([("", root, None)])]
+    names = letters = 0
+    while walks:
+        name, value, slot = next(walks[-1], _END)
+        if name is None:
+            walks.pop()
+            continue
+        names, letters = names + 1, letters + len(name)
+        if names > MAX_NAMES or letters > MAX_LETTERS:
+            limit = MAX_NAMES if names > MAX_NAMES else MAX_LETTERS
+            raise PickleError("too many named values", record=_RECORD, limit=limit)
         info = tensor_info(value, slot)
         if info is not None:
             yield name, info
+        elif len(walks) > MAX_DEPTH:
+            raise PickleError("values are nested too deeply", record=_RECORD, limit=MAX_DEPTH)
         else:
             inside = _inside(name, value, class_of)
-            pending += reversed([named for named in inside if isinstance(named[1], _HOLDING)])
+            walks.append(named for named in inside if isinstance(named[1], _HOLDING))
 
 
 def _inside(name: str, value: Any, class_of: ClassOf) -> Iterator[_Named]:
@@ -79,54 +105,56 @@ def _inside(name: str, value: Any, class_of: ClassOf) -> Iterator[_Named]:
         case Object(state=dict() as state):
             slots = class_of(value).attributes
             for key, item in state.items():
-                yield f"{prefix}{key}", item, slots.get(str(key))
+                yield f"{prefix}{_attribute(key)}", item, slots.get(_attribute(key))
         case Object():
             yield f"{prefix}__getstate__", value.state, None
         case Reduce(argument=tuple((list() | dict() as content, *_))):
             yield name, content, None
         case dict():
-            yield from ((f"{prefix}{key}", item, None) for key, item in value.items())
+            for index, (key, item) in enumerate(value.items()):
+                yield f"{prefix}{_shown_key(key, index)}", item, None
         case list() | tuple():
             yield from ((f"{prefix}{index}", item, None) for index, item in enumerate(value))
 
 
+def _attribute(key: Any) -> str:
+    if not isinstance(key, str):
+        raise PickleError("the state of an object has a name that is no text", record=_RECORD)
+    return key
+
+
+def _shown_key(key: Any, index: int) -> str:
+    """A key of a dict in a name; what is made by a call or holds others goes by its place."""
+    is_scalar = isinstance(key, bool | int | float | str | None)
+    return str(key) if is_scalar else f"<{type(key).__name__} {index}>"
+
+
 def tensor_info(value: Any, slot: Attribute | None) -> TensorInfo | None:
-    """What ``value`` says of a tensor; None when it is something else."""
-    match value:
-        case Reduce(
-            function=Global("torch._utils", name),
-            argument=(PersistentId() as storage, int(), tuple() as size, tuple() as stride, *_),
-        ) if name in _REBUILD_DENSE:
-            return _dense(storage, size, stride, slot)
-        case Reduce(
-            function=Global("torch._utils", "_rebuild_sparse_tensor"),
-            argument=(int(), tuple() as size, bool(), *parts),
-        ):
-            infos = [i for part in parts if (i := tensor_info(part, None))]
+    """What ``value`` says of a tensor; None when it is something else.
+
+    Raises PickleError for a tensor that breaks a rule of the format.
+    """
+    if not isinstance(value, Reduce) or not is_tensor(value):
+        return None
+    stored = StoredTensors(_RECORD)
+    described = stored.tensor(plain_tensor(value, _RECORD))
+    if isinstance(described, Wrapped):
+        described = stored.tensor(described.tensor)
+    match described:
+        case DenseTensor(view) | QuantizedTensor(view):
+            return _of_view(view, slot)
+        case SparseTensor(size=size, parts=parts):
+            infos = [info for part in parts if (info := tensor_info(part, None))]
             nbytes = sum(info.nbytes for info in infos)
-            dtype = infos[-1].dtype if infos else "float32"
-            return TensorInfo(dtype, size, (), None, nbytes, *_flags(slot))
-        case Reduce(
-            function=Global("torch._utils", "_rebuild_parameter"), argument=(tensor, bool(), *_)
-        ):
-            return tensor_info(tensor, slot)
+            return TensorInfo(infos[-1].dtype, size, (), None, nbytes, *_flags(slot))
     return None
 
 
-def _dense(
-    storage: PersistentId, size: tuple[Any, ...], stride: tuple[Any, ...], slot: Attribute | None
-) -> TensorInfo:
-    match storage.value:
-        case ("storage", Global("torch", kind), str(key), str(), int(), *_) if (
-            kind in STORAGE_TYPES
-        ):
-            dtype, itemsize = STORAGE_TYPES[kind]
-        case _:
-            raise PickleError("a storage reference is malformed", record="data.pkl")
-    if any(type(number) is not int or number < 0 for number in (*size, *stride)):
-        raise PickleError(f"a tensor of size {size} is malformed", record="data.pkl")
-    nbytes = math.prod(size) * itemsize
-    return TensorInfo(dtype, size, stride, f"data/{key}", nbytes, *_flags(slot))
+def _of_view(view: View, slot: Attribute | None) -> TensorInfo:
+    storage = view.storage
+    nbytes = view.count * STORAGE_TYPES[storage.kind].itemsize
+    record = f"data/{storage.key}"
+    return TensorInfo(storage.dtype, view.size, view.stride, record, nbytes, *_flags(slot))
 
 
 def _flags(slot: Attribute | None) -> tuple[bool, bool]:
@@ -134,8 +162,11 @@ def _flags(slot: Attribute | None) -> tuple[bool, bool]:
 
 
 def module_tree(root: Object, class_of: ClassOf) -> ModuleInfo:
-    """The modules below ``root``; a module that is referenced twice appears twice."""
-    return _Tree(class_of).module("", root)
+    """The modules below ``root``; a module that is referenced twice appears twice.
+
+    Raises PickleError where they are too many or nested too deeply.
+    """
+    return _Tree(class_of).module("", root, 1)
 
 
 class _Tree:
@@ -143,17 +174,19 @@ class _Tree:
         self.class_of = class_of
         self.count = 0
 
-    def module(self, name: str, value: Object) -> ModuleInfo:
+    def module(self, name: str, value: Object, depth: int) -> ModuleInfo:
         self.count += 1
-        if self.count > MAX_NAMES:
-            raise PickleError("too many modules", record="data.pkl", limit=MAX_NAMES)
+        if self.count > MAX_NAMES or depth > MAX_DEPTH:
+            limit = MAX_NAMES if self.count > MAX_NAMES else MAX_DEPTH
+            message = "too many modules, or nested too deeply"
+            raise PickleError(message, record=_RECORD, limit=limit)
         class_ = self.class_of(value)
         state = value.state if isinstance(value.state, dict) else {}
         children, parameters, nbytes = [], 0, 0
         for key, item in state.items():
             if isinstance(item, Object) and self._is_module(item):
-                children.append(self.module(str(key), item))
-            elif info := tensor_info(item, class_.attributes.get(str(key))):
+                children.append(self.module(_attribute(key), item, depth + 1))
+            elif info := tensor_info(item, class_.attributes.get(_attribute(key))):
                 nbytes += info.nbytes
                 parameters += math.prod(info.shape) if info.is_parameter else 0
         return ModuleInfo(

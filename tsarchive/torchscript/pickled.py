@@ -13,12 +13,12 @@ _DEVICE = Global("torch", "device")
 
 def objects_of(root: Any) -> Iterator[Object]:
     """Every module and script object below ``root``, itself included."""
-    return (value for value in _reachable(root) if isinstance(value, Object))
+    return (value for value in reachable(root) if isinstance(value, Object))
 
 
 def names_in(root: Any) -> Iterator[str]:
     """The qualified names of the classes of objects, and of the functions that make values."""
-    for value in _reachable(root):
+    for value in reachable(root):
         if isinstance(value, Object):
             yield value.cls.qualified_name
         elif isinstance(value, Reduce):
@@ -28,7 +28,7 @@ def names_in(root: Any) -> Iterator[str]:
 def storages_of(root: Any) -> dict[str, str]:
     """The device of each storage, by the name of its record."""
     devices = {}
-    for value in _reachable(root):
+    for value in reachable(root):
         match value:
             case PersistentId(value=("storage", _, str(key), str(device), *_)):
                 devices[f"data/{key}"] = device
@@ -37,7 +37,7 @@ def storages_of(root: Any) -> dict[str, str]:
 
 def devices_in(root: Any) -> Iterator[str]:
     """The device of each storage, and each device that is a value itself."""
-    for value in _reachable(root):
+    for value in reachable(root):
         match value:
             case PersistentId(value=("storage", _, _, str(device), *_)):
                 yield device
@@ -48,7 +48,7 @@ def devices_in(root: Any) -> Iterator[str]:
 def move_devices(root: Any, storage: Callable[[str], str], constant: Callable[[str], str]) -> bool:
     """Change the devices of storages and those that are values, in place; tell whether any did."""
     changed = False
-    for value in _reachable(root):
+    for value in reachable(root):
         match value:
             case PersistentId(value=("storage", kind, key, str(device), *rest)):
                 value.value = ("storage", kind, key, storage(device), *rest)
@@ -99,7 +99,7 @@ class _Replacing:
         return value
 
 
-def _reachable(root: Any) -> Iterator[Any]:
+def reachable(root: Any) -> Iterator[Any]:
     """Values that hold values, depth first, each once however often it is referred to."""
     seen: set[int] = set()
     pending = [root]
@@ -120,7 +120,7 @@ def _inside(value: Any) -> list[Any]:
         case Object():
             return [value.state]
         case Reduce():
-            return [value.argument, value.items]
+            return [value.argument, value.items, value.state]
         case Memoised():
             return [value.value]
         case dict():

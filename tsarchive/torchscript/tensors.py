@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -11,6 +15,21 @@ import torch
 from tsarchive.errors import ArchiveError, CallError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
 from tsarchive.torchscript.storages import STORAGE_TYPES
+from tsarchive.torchscript.stored_tensors import (
+    StoredTensors,
+    plain_tensor,
+)
+from tsarchive.torchscript.stored_values import (
+    DenseTensor,
+    PerChannel,
+    PerTensor,
+    QuantizedTensor,
+    SparseTensor,
+    StoredStorage,
+    Wrapped,
+    check_record_size,
+    is_device,
+)
 
 _UTILS = "torch._utils"
 _HOOKS = Global("collections", "OrderedDict")
@@ -164,7 +183,8 @@ class TensorReader:
     """Builds tensors from what a pickle says, over storages that ``record`` gives.
 
     ``record(key)`` returns a writable buffer of the storage's record. ``device`` replaces the
-    saved device of every tensor that is not on the meta device.
+    saved device of every tensor that is not on the meta device. ``name`` is the record of the
+    pickle. All rules are those of :mod:`tsarchive.torchscript.stored_tensors`.
     """
 
     def __init__(
@@ -173,165 +193,127 @@ class TensorReader:
         self._record = record
         self._device = device
         self._name = name
-        self._storages: dict[str, tuple[torch.UntypedStorage, torch.dtype]] = {}
+        self._stored = StoredTensors(name)
+        self._storages: dict[str, torch.UntypedStorage] = {}
 
-    def build(self, function: str, arguments: tuple[Any, ...]) -> torch.Tensor:
-        """Apply one of the rebuild functions of ``torch._utils``."""
-        builder = _BUILDERS.get(function)
-        if builder is None:
-            raise self._error(f"unknown tensor function {function}")
+    def build(self, value: Reduce, part: Callable[[Any], Any]) -> torch.Tensor:
+        """The tensor that ``value`` describes; ``part`` builds the tensors inside it.
+
+        Raises PickleError where that is none, UnsupportedError where its device is missing.
+        """
+        described = self._stored.tensor(plain_tensor(value, self._name))
         try:
-            return builder(self, *arguments)
-        except (TypeError, ValueError, RuntimeError) as error:
+            match described:
+                case DenseTensor():
+                    return self._dense(described)
+                case QuantizedTensor():
+                    with _without_warnings():
+                        return self._quantized(described, part)
+                case SparseTensor():
+                    with _without_warnings():
+                        return self._sparse(described, part)
+                case Wrapped(tensor, requires_grad):
+                    made: torch.Tensor = part(tensor)
+                    return made.requires_grad_(requires_grad)
+        except (TypeError, ValueError, RuntimeError, IndexError, OverflowError) as error:
             if isinstance(error, ArchiveError):
                 raise
-            raise self._error(f"{function} has arguments that make no tensor: {error}") from error
+            name = value.function.name
+            raise self._error(f"{name} has arguments that make no tensor: {error}") from error
 
     def _error(self, message: str) -> PickleError:
         return PickleError(message, record=self._name)
 
-    def storage(self, persistent_id: PersistentId) -> tuple[torch.UntypedStorage, torch.dtype]:
-        """The storage that a persistent id names, read once for each key."""
-        match persistent_id.value:
-            case ("storage", Global("torch", kind), str(key), str(device), int(count), *_):
-                pass
-            case _:
-                raise self._error("a storage reference is malformed")
-        known = self._storages.get(key)
+    def _storage(self, stored: StoredStorage) -> torch.UntypedStorage:
+        """The storage, read once for each key."""
+        known = self._storages.get(stored.key)
         if known is None:
-            dtype = DTYPES.get(kind)
-            if dtype is None:
-                raise self._error(f"unknown storage type torch.{kind}")
-            known = self._storages[key] = self._read(key, dtype, device, count)
+            known = self._storages[stored.key] = self._read(stored, self._dtype(stored))
         return known
 
-    def _read(
-        self, key: str, dtype: torch.dtype, device: str, count: int
-    ) -> tuple[torch.UntypedStorage, torch.dtype]:
+    def _dtype(self, stored: StoredStorage) -> torch.dtype:
+        dtype = DTYPES.get(stored.kind)
+        if dtype is None:
+            raise UnsupportedError(f"this torch has no dtype {stored.dtype}", record=self._name)
+        return dtype
+
+    def _read(self, stored: StoredStorage, dtype: torch.dtype) -> torch.UntypedStorage:
         # What was saved without data stays so; the record is empty.
-        is_empty = device.partition(":")[0] == "meta"
-        target = parse_device(device) if is_empty or self._device is None else self._device
+        given = None if stored.is_meta else self._device
+        target = parse_device(stored.device) if given is None else given
         if target is None:
-            raise self._error(f"unknown device {device!r}")
+            raise self._error(f"unknown device {stored.device!r}")
         if target.type == "meta":
-            empty = torch.empty(count, dtype=dtype, device="meta")
-            return empty.untyped_storage(), dtype
-        data = self._record(key) if count else b""
-        needed = count * dtype.itemsize
-        if len(data) < needed:
-            raise PickleError(
-                f"storage {key} holds {len(data)} bytes where its reference claims {needed}",
-                record=self._name,
-                limit=len(data),
+            empty = torch.empty(stored.count, dtype=dtype, device="meta")
+            return empty.untyped_storage()
+        data = self._record(stored.key) if stored.count else b""
+        if stored.count:
+            check_record_size(stored, len(data), self._name)
+        return _moved(storage_over(data, stored.nbytes, dtype), target, self._name)
+
+    def _dense(self, described: DenseTensor) -> torch.Tensor:
+        view = described.view
+        storage = self._storage(view.storage)
+        dtype = self._dtype(view.storage)
+        with _without_warnings() if dtype in _WARNED_OF else nullcontext():
+            tensor = torch.empty(0, dtype=dtype, device=storage.device)
+            tensor.set_(storage, view.offset, view.size, view.stride)
+        if described.flags:
+            torch._utils.set_tensor_metadata(  # type: ignore[no-untyped-call]
+                tensor, described.flags
             )
-        storage = storage_over(data, needed, dtype)
-        return _moved(storage, target, self._name), dtype
+        return tensor.requires_grad_(described.requires_grad)
 
-    def dense(
-        self,
-        storage_id: PersistentId,
-        offset: int,
-        size: tuple[int, ...],
-        stride: tuple[int, ...],
-        requires_grad: bool,
-        _hooks: object,
-        flags: dict[str, bool] | None = None,
-    ) -> torch.Tensor:
-        storage, dtype = self.storage(storage_id)
-        self._check_view(storage.nbytes() // dtype.itemsize, offset, size, stride)
-        tensor = torch.empty(0, dtype=dtype, device=storage.device)
-        tensor.set_(storage, offset, size, stride)
-        if flags:
-            torch._utils.set_tensor_metadata(tensor, dict(flags))  # type: ignore[no-untyped-call]
-        tensor.requires_grad_(requires_grad)
-        return tensor
-
-    def _check_view(
-        self, count: int, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
-    ) -> None:
-        """Bounds in unbounded integers, before torch sees any of the numbers."""
-        numbers = (offset, *size, *stride)
-        if len(size) != len(stride) or any(type(n) is not int or n < 0 for n in numbers):
-            raise self._error(f"a tensor of size {size} and stride {stride} is malformed")
-        if 0 in size:
-            return
-        last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-        if last >= count:
-            raise PickleError(
-                f"a tensor of size {size} and stride {stride} reaches element {last} of {count}",
-                record=self._name,
-                limit=count,
-            )
-
-    def quantized(
-        self,
-        storage_id: PersistentId,
-        offset: int,
-        size: tuple[int, ...],
-        stride: tuple[int, ...],
-        quantizer: tuple[Any, ...],
-        requires_grad: bool,
-        _hooks: object,
-    ) -> torch.Tensor:
-        storage, dtype = self.storage(storage_id)
-        self._check_view(storage.nbytes() // dtype.itemsize, offset, size, stride)
+    def _quantized(self, described: QuantizedTensor, part: Callable[[Any], Any]) -> torch.Tensor:
+        view, quantizer = described.view, described.quantizer
+        storage, dtype = self._storage(view.storage), self._dtype(view.storage)
         match quantizer:
-            case (Global("torch", "per_tensor_affine"), float(scale), int(zero_point)):
+            case PerTensor(scale, zero_point):
                 tensor = torch._empty_affine_quantized(
                     [0], scale=scale, zero_point=zero_point, dtype=dtype, device=storage.device
                 )
-            case (
-                Global("torch", "per_channel_affine" | "per_channel_affine_float_qparams"),
-                torch.Tensor() | list() as scales,
-                torch.Tensor() | list() as zero_points,
-                int(axis),
-            ):
+            case PerChannel(scales, zero_points, axis):
                 tensor = torch._empty_per_channel_affine_quantized(
-                    [0] * len(size) or [0],
-                    scales=self._by_channel(scales, torch.float64),
-                    zero_points=self._by_channel(zero_points, torch.int64),
+                    [0] * len(view.size),
+                    scales=_by_channel(scales, torch.float64, part),
+                    zero_points=_by_channel(zero_points, torch.int64, part),
                     axis=axis,
                     dtype=dtype,
                     device=storage.device,
                 )
-            case _:
-                raise self._error("a quantizer is malformed")
-        tensor.set_(storage, offset, size, stride)
-        return tensor.requires_grad_(requires_grad)
+        return tensor.set_(storage, view.offset, view.size, view.stride)
 
-    def _by_channel(self, numbers: Any, dtype: torch.dtype) -> torch.Tensor:
-        """Scales or zero points; version 1 wrote them as a list."""
-        if isinstance(numbers, torch.Tensor):
-            return numbers
-        try:
-            return torch.tensor(numbers, dtype=dtype)
-        except (TypeError, ValueError, RuntimeError):
-            raise self._error("a quantizer is malformed") from None
-
-    def sparse(self, kind: int, size: tuple[int, ...], grad: bool, *parts: Any) -> torch.Tensor:
-        *tensors, _hooks = parts
-        if kind == _SPARSE_COO and len(tensors) == 2:
-            tensor = torch.sparse_coo_tensor(
-                tensors[0], tensors[1], size=size, check_invariants=True
-            )
-        elif kind == _SPARSE_CSR and len(tensors) == 3:
-            tensor = torch.sparse_csr_tensor(
-                tensors[0], tensors[1], tensors[2], size=size, check_invariants=True
-            )
-        else:
-            raise self._error(f"a sparse tensor of unknown layout {kind}")
-        return tensor.requires_grad_(grad)
-
-    def parameter(self, tensor: torch.Tensor, requires_grad: bool, _hooks: object) -> torch.Tensor:
-        return tensor.requires_grad_(requires_grad)
+    def _sparse(self, described: SparseTensor, part: Callable[[Any], Any]) -> torch.Tensor:
+        make = _SPARSE[described.layout]
+        parts = [part(inner) for inner in described.parts]
+        tensor = make(*parts, size=described.size, check_invariants=True)
+        return tensor.requires_grad_(described.requires_grad)
 
 
-_BUILDERS: dict[str, Callable[..., torch.Tensor]] = {
-    "_rebuild_tensor_v2": TensorReader.dense,
-    "_rebuild_qtensor": TensorReader.quantized,
-    "_rebuild_sparse_tensor": TensorReader.sparse,
-    "_rebuild_parameter": TensorReader.parameter,
+# torch warns of these once in each process; what a file holds is not for the caller to mend.
+_WARNED_OF = frozenset({torch.complex32})
+_SPARSE: dict[str, Callable[..., torch.Tensor]] = {
+    "COO": torch.sparse_coo_tensor,
+    "CSR": torch.sparse_csr_tensor,
 }
+_filters = threading.RLock()
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """What torch says of dtypes and layouts would else be an error under strict filters."""
+    with _filters, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _by_channel(
+    numbers: Reduce | Sequence[float], dtype: torch.dtype, part: Callable[[Any], Any]
+) -> Any:
+    """Scales or zero points; version 1 wrote them as a list."""
+    if isinstance(numbers, Reduce):
+        return part(numbers)
+    return torch.tensor(numbers, dtype=dtype)
 
 
 def storage_over(data: Any, size: int, dtype: torch.dtype) -> torch.UntypedStorage:
@@ -348,19 +330,33 @@ def _moved(
 ) -> torch.UntypedStorage:
     if device.type == "cpu":
         return storage
+    if not _has_module(device.type):
+        raise _lacking(device, why_unusable(device), record)
     try:
         moved: torch.UntypedStorage = storage.to(device=device)
     except (RuntimeError, AssertionError, AttributeError, TypeError) as error:
-        raise UnsupportedError(
-            f"this process cannot put a tensor on {device}: {why_unusable(device) or error}",
-            record=record,
-            hint="Load with map_location='cpu'",
-        ) from error
+        raise _lacking(device, why_unusable(device) or str(error), record) from error
     return moved
+
+
+def _lacking(device: torch.device, reason: str | None, record: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"this process cannot put a tensor on {device}: {reason}",
+        record=record,
+        hint="Load with map_location='cpu'",
+    )
+
+
+def _has_module(kind: str) -> bool:
+    """Whether torch has a module for a type of devices: else it would look for one to import."""
+    return kind in ("cpu", "meta") or hasattr(torch, kind)
 
 
 def why_unusable(device: str | torch.device) -> str | None:
     """What torch says of a device that it lacks; None for one that it has."""
+    kind = str(device).partition(":")[0]
+    if not _has_module(kind):
+        return f"this torch has no devices of type {kind}"
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, AttributeError) as error:
@@ -381,9 +377,13 @@ def given_device(map_location: str | torch.device | None) -> torch.device | None
         ) from error
 
 
+@lru_cache(maxsize=64)
 def parse_device(text: str) -> torch.device | None:
-    """``cpu``, ``cuda:0`` and the like; None for text that names no device type of torch."""
+    """``cpu``, ``cuda:0`` and the like; None for text that names no device of torch."""
+    if not is_device(text):
+        return None
     try:
-        return torch.device(text)
+        with _without_warnings():
+            return torch.device(text)
     except RuntimeError:
         return None

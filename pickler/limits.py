@@ -1,0 +1,28 @@
+"""How large a pickle record may be, before it is read and as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one pickle record; beyond any of them reading ends with a PickleError.
+
+    Depth needs no bound: the machine does not recurse.
+    """
+
+    max_bytes: int = 1 << 28
+    """Size of the record."""
+    max_memo: int = 1 << 22
+    """Memoised values."""
+    max_items: int = 1 << 24
+    """Items put into containers."""
+    max_values: int = 1 << 22
+    """Containers, marks, names, and what is made of them. Bounds memory: a container costs about
+    80 bytes for the one byte that makes it."""
+    max_repeats: int = 1 << 22
+    """How often values are met again by who walks every reference, not every value once. A list
+    of a list twice, thirty times over, is a billion of them in a hundred bytes."""

@@ -1,0 +1,402 @@
+"""What pickles say of storages and tensors, read and checked without torch.
+
+Loading builds tensors from what is read here; verifying lists what breaks a rule. Numbers are
+checked as unbounded integers, before torch sees any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any, NoReturn
+
+from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.pickler import Global, PersistentId, Reduce, Value
+from tsarchive.torchscript.pickled import reachable
+from tsarchive.torchscript.storages import STORAGE_TYPES
+from tsarchive.torchscript.stored_values import (
+    DenseTensor,
+    PerChannel,
+    PerTensor,
+    QuantizedTensor,
+    SparseTensor,
+    StoredStorage,
+    StoredTensor,
+    TensorError,
+    View,
+    Wrapped,
+    check_record_size,
+    is_device,
+)
+
+__all__ = [
+    "TENSOR_MODULE",
+    "StoredTensors",
+    "is_tensor",
+    "plain_tensor",
+    "tensor_findings",
+]
+
+TENSOR_MODULE = "torch._utils"
+# torch's kernels go through at most 64 dimensions.
+MAX_RANK = 64
+# torch counts bytes and elements in signed 64-bit integers.
+MAX_BYTES = (1 << 63) - 1
+MAX_KEY = 4096
+
+_DENSE = Global(TENSOR_MODULE, "_rebuild_tensor_v2")
+_PARAMETER = "_rebuild_parameter"
+_FROM_TYPE = Global("torch._tensor", "_rebuild_from_type_v2")
+_HOOKS = Global("collections", "OrderedDict")
+_TAG = Global("torch.jit._pickle", "restore_type_tag")
+_LISTS = frozenset({"build_intlist", "build_doublelist"})
+_PER_CHANNEL = frozenset({"per_channel_affine", "per_channel_affine_float_qparams"})
+_LAYOUTS = {1: ("COO", 2), 2: ("CSR", 3)}
+# Recorded inputs of a trace are written without their data.
+_WITHOUT_DATA = "traced_inputs.pkl"
+
+
+class StoredTensors:
+    """Reads the tensors of one pickle, and remembers its storages: each key has one meaning."""
+
+    def __init__(self, record: str) -> None:
+        self.record = record
+        self._storages: dict[str, StoredStorage] = {}
+
+    def tensor(self, value: Reduce) -> StoredTensor:
+        """What ``value`` says; tensors inside it are left as they are.
+
+        Raises TensorError for what is no tensor or would reach beyond its storage.
+        """
+        read = _READERS.get(value.function.name)
+        if value.function.module != TENSOR_MODULE or read is None:
+            name = value.function.qualified_name
+            self._fail("tensor-function", f"unknown tensor function {name[:100]}")
+        if not isinstance(value.argument, tuple):
+            self._malformed(f"{value.function.name} is not given a tuple of arguments")
+        return read(self, value.argument)
+
+    def storage(self, value: PersistentId) -> StoredStorage:
+        """The storage that a persistent id names. Raises TensorError."""
+        match value.value:
+            case ("storage", Global("torch", kind), str(key), str(device), int(count)) | (
+                "storage",
+                Global("torch", kind),
+                str(key),
+                str(device),
+                int(count),
+                None,
+            ) if type(count) is int:
+                found = StoredStorage(key, kind, device, count)
+            case _:
+                self._fail("tensor-storage-reference", "a storage reference is malformed")
+        known = self._storages.get(key)
+        if known is None:
+            self._check_storage(found)
+            known = self._storages[key] = found
+        elif known != found:
+            message = f"two references to storage {key} differ in type, device or size"
+            self._fail("tensor-storage-conflict", message, Nature.HOSTILE)
+        return known
+
+    def _check_storage(self, found: StoredStorage) -> None:
+        if not _is_key(found.key):
+            message = f"{found.key[:100]!r} is not the name of a record"
+            self._fail("tensor-storage-key", message, Nature.HOSTILE)
+        if found.kind not in STORAGE_TYPES:
+            self._fail("tensor-storage-type", f"unknown storage type torch.{found.kind[:100]}")
+        if not is_device(found.device):
+            self._fail("tensor-storage-device", f"unknown device {found.device[:100]!r}")
+        if not 0 <= found.nbytes <= MAX_BYTES:
+            message = f"storage {found.key} is of {found.count} elements"
+            self._fail("tensor-storage-count", message, Nature.HOSTILE)
+
+    # The tensor functions
+
+    def _dense(self, arguments: tuple[Value, ...]) -> DenseTensor:
+        match arguments:
+            case (PersistentId() as storage, offset, size, stride, bool(grad), hooks, *flags) if (
+                len(flags) <= 1 and _is_hooks(hooks)
+            ):
+                view = self._view(storage, offset, size, stride)
+                if _is_quantized(view.storage.dtype):
+                    self._malformed(f"a tensor of {view.storage.dtype} has no quantizer")
+                self._check_grad(grad, view.storage.dtype)
+                return DenseTensor(view, grad, self._flags(flags[0], view) if flags else {})
+        self._malformed("_rebuild_tensor_v2 is not given a view of a storage")
+
+    def _quantized(self, arguments: tuple[Value, ...]) -> QuantizedTensor:
+        match arguments:
+            case (
+                PersistentId() as storage,
+                offset,
+                size,
+                stride,
+                tuple(quantizer),
+                False,
+                hooks,
+            ) if _is_hooks(hooks):
+                view = self._view(storage, offset, size, stride)
+                if not _is_quantized(view.storage.dtype):
+                    self._malformed(f"a tensor of {view.storage.dtype} has a quantizer")
+                return QuantizedTensor(view, self._quantizer(quantizer, view))
+        self._malformed("_rebuild_qtensor is not given a view of a storage and a quantizer")
+
+    def _sparse(self, arguments: tuple[Value, ...]) -> SparseTensor:
+        match arguments:
+            case (int(kind), tuple(size), bool(grad), *parts, hooks) if (
+                type(kind) is int and kind in _LAYOUTS and _is_hooks(hooks)
+            ):
+                layout, count = _LAYOUTS[kind]
+                if len(parts) == count and all(isinstance(part, Reduce) for part in parts):
+                    self._check_numbers("size", size)
+                    made = SparseTensor(layout, size, tuple(parts), grad)  # type: ignore[arg-type]
+                    self._check_parts(made)
+                    return made
+        self._malformed("a sparse tensor is malformed or of unknown layout")
+
+    def _parameter(self, arguments: tuple[Value, ...]) -> Wrapped:
+        match arguments:
+            case (Reduce(Global(module, name)) as tensor, bool(grad), hooks) if (
+                module == TENSOR_MODULE and name != _PARAMETER and _is_hooks(hooks)
+            ):
+                return Wrapped(tensor, grad)
+        self._malformed("_rebuild_parameter is not given a tensor")
+
+    # Their arguments
+
+    def _view(self, storage: PersistentId, offset: Any, size: Any, stride: Any) -> View:
+        found = self.storage(storage)
+        if not (isinstance(size, tuple) and isinstance(stride, tuple)):
+            self._malformed("the size or stride of a tensor is not a tuple")
+        if len(size) != len(stride):
+            self._malformed(f"a tensor has {len(size)} dimensions and {len(stride)} strides")
+        self._check_numbers("size", size)
+        self._check_numbers("stride", stride)
+        self._check_numbers("offset", (offset,))
+        view = View(found, offset, size, stride)
+        itemsize = STORAGE_TYPES[found.kind].itemsize
+        if view.count and view.last >= found.count:
+            message = (
+                f"a tensor of size {size} and stride {stride} reaches element {view.last} "
+                f"of {found.count}"
+            )
+            self._fail("tensor-bounds", message, Nature.HOSTILE)
+        # torch multiplies sizes one by one, so that a zero comes too late.
+        if max(prod(n or 1 for n in size), offset) * itemsize > MAX_BYTES:
+            message = f"a tensor of size {size} at offset {offset} is beyond what memory can hold"
+            self._fail("tensor-too-large", message, Nature.HOSTILE)
+        return view
+
+    def _check_numbers(self, what: str, numbers: tuple[Any, ...]) -> None:
+        if len(numbers) > MAX_RANK:
+            message = f"a tensor has {len(numbers)} dimensions, more than {MAX_RANK}"
+            self._fail("tensor-rank", message, Nature.HOSTILE)
+        if any(type(n) is not int or not 0 <= n <= MAX_BYTES for n in numbers):
+            self._malformed(f"the {what} of a tensor has an entry that is no size")
+
+    def _check_grad(self, requires_grad: bool, dtype: str) -> None:
+        if requires_grad and not dtype.startswith(("float", "bfloat", "complex")):
+            self._malformed(f"a tensor of {dtype} requires a gradient")
+
+    def _flags(self, value: Value, view: View) -> dict[str, bool]:
+        match value:
+            case Reduce(function=function, argument=(dict(flags), "Dict[str, bool]")) if (
+                function == _TAG
+            ):
+                pass
+            case dict(flags):
+                pass
+            case _:
+                self._malformed("the flags of a tensor are not a dict")
+        for name, flag in flags.items():
+            if name not in ("conj", "neg") or type(flag) is not bool:
+                self._malformed("a tensor has flags that are not conj and neg")
+        if flags.get("conj") and not view.storage.dtype.startswith("complex"):
+            self._malformed(f"a tensor of {view.storage.dtype} is conjugated")
+        return {str(name): True for name, flag in flags.items() if flag}
+
+    def _quantizer(self, quantizer: tuple[Value, ...], view: View) -> PerTensor | PerChannel:
+        match quantizer:
+            case (Global("torch", "per_tensor_affine"), float(scale), int(zero_point)) if (
+                type(zero_point) is int
+            ):
+                return PerTensor(scale, zero_point)
+            case (Global("torch", name), scales, zero_points, int(axis)) if (
+                name in _PER_CHANNEL and type(axis) is int
+            ):
+                if not 0 <= axis < len(view.size):
+                    message = f"a quantizer has axis {axis} of a tensor of size {view.size}"
+                    self._fail("tensor-quantizer", message, Nature.HOSTILE)
+                channels = view.size[axis]
+                return PerChannel(
+                    self._by_channel(scales, channels, view),
+                    self._by_channel(zero_points, channels, view),
+                    axis,
+                )
+        self._fail("tensor-quantizer", "a quantizer is malformed")
+
+    def _by_channel(self, numbers: Value, channels: int, view: View) -> Any:
+        """Scales or zero points: as many as there are channels, since torch does not look."""
+        items = _list_of_numbers(numbers)
+        held = None if items is None else (len(items),)
+        size = held or self._part(numbers, view.storage.device).size
+        if size != (channels,):
+            message = f"a quantizer of {channels} channels has numbers of size {size}"
+            self._fail("tensor-quantizer", message, Nature.HOSTILE)
+        return numbers if items is None else items
+
+    def _check_parts(self, tensor: SparseTensor) -> None:
+        device = None
+        for part in tensor.parts:
+            view = self._part(part, device)
+            device = view.storage.device
+        self._check_grad(tensor.requires_grad, view.storage.dtype)
+
+    def _part(self, value: Value, device: str | None) -> View:
+        """A dense tensor in another one: torch reads all of it, so it must be all there."""
+        if not isinstance(value, Reduce) or value.function != _DENSE:
+            self._malformed("a part of a tensor is not a dense tensor")
+        if not isinstance(value.argument, tuple):
+            self._malformed("a part of a tensor is not given a tuple of arguments")
+        view = self._dense(value.argument).view
+        if view.storage.is_meta or device not in (None, view.storage.device):
+            self._malformed("the parts of a tensor are on several devices, or without data")
+        if view.count > view.storage.count:
+            self._fail("tensor-part", "a part of a tensor is larger than its storage")
+        return view
+
+    def _malformed(self, message: str) -> NoReturn:
+        self._fail("tensor-arguments", message)
+
+    def _fail(self, rule: str, message: str, nature: Nature = Nature.BROKEN) -> NoReturn:
+        raise TensorError(rule, nature, message, self.record)
+
+
+_READERS: dict[str, Callable[[StoredTensors, tuple[Value, ...]], StoredTensor]] = {
+    _DENSE.name: StoredTensors._dense,
+    "_rebuild_qtensor": StoredTensors._quantized,
+    "_rebuild_sparse_tensor": StoredTensors._sparse,
+    _PARAMETER: StoredTensors._parameter,
+}
+
+
+def tensor_findings(
+    value: Value,
+    *,
+    record: str,
+    storage_size: Callable[[str], int | None],
+    offset_of: Callable[[str], int | None] = lambda key: None,
+) -> Iterator[Finding]:
+    """What is wrong or unusual with the tensors and storages below ``value``.
+
+    ``record`` is the pickle that it was read from; ``storage_size`` gives the bytes in the record
+    of a storage by its key, None where there is none; ``offset_of`` tells where in the pickle
+    that key stands. Each shared value is looked at once.
+    """
+    stored = StoredTensors(record)
+    for found in reachable(value):
+        for finding in _findings_of(found, stored, storage_size):
+            key = _key_of(found)
+            yield finding if key is None else replace(finding, offset=offset_of(key))
+
+
+def _findings_of(
+    found: Value, stored: StoredTensors, storage_size: Callable[[str], int | None]
+) -> Iterator[Finding]:
+    record = stored.record
+    try:
+        if isinstance(found, PersistentId):
+            yield from _storage_findings(stored.storage(found), record, storage_size)
+        elif isinstance(found, Reduce) and is_tensor(found):
+            yield from _unusual(stored.tensor(plain_tensor(found, record)), record)
+    except TensorError as error:
+        yield Finding(error.rule, Severity.ERROR, error.nature, error.message, record)
+
+
+def _key_of(value: Value) -> str | None:
+    """The key of a storage, or of the one that a tensor is a view of."""
+    match value:
+        case PersistentId(value=(_, _, str(key), *_)):
+            return key
+        case Reduce(argument=(PersistentId() as storage, *_)):
+            return _key_of(storage)
+    return None
+
+
+def is_tensor(value: Reduce) -> bool:
+    """Whether ``value`` is meant to be a tensor, sound or not."""
+    return value.function.module == TENSOR_MODULE or value.function == _FROM_TYPE
+
+
+def plain_tensor(value: Reduce, record: str) -> Reduce:
+    """A tensor of a subclass as the plain one inside, which torch.jit loads as well."""
+    if value.function != _FROM_TYPE:
+        return value
+    match value.argument:
+        case (Global(module) as function, Global(), tuple(arguments), _state) if (
+            module == TENSOR_MODULE
+        ):
+            return Reduce(function, arguments)
+    message = "a tensor subclass is malformed"
+    raise TensorError("tensor-arguments", Nature.BROKEN, message, record)
+
+
+def _storage_findings(
+    storage: StoredStorage, record: str, storage_size: Callable[[str], int | None]
+) -> Iterator[Finding]:
+    size = storage_size(storage.key)
+    if size is None:
+        if storage.count and not storage.is_meta:
+            message = f"the archive has no record for storage {storage.key}"
+            yield Finding("tensor-storage-missing", Severity.ERROR, Nature.BROKEN, message, record)
+    elif size or record.rpartition("/")[2] != _WITHOUT_DATA:
+        check_record_size(storage, size, record)
+
+
+def _unusual(tensor: StoredTensor, record: str) -> Iterator[Finding]:
+    if not isinstance(tensor, DenseTensor | QuantizedTensor):
+        return
+    view = tensor.view
+    if view.count and view.may_overlap:
+        message = f"elements of a tensor of size {view.size} and stride {view.stride} overlap"
+        yield Finding("tensor-overlap", Severity.INFO, Nature.UNUSUAL, message, record)
+    if not view.count and view.offset > view.storage.count:
+        message = f"an empty tensor begins at element {view.offset} of {view.storage.count}"
+        yield Finding("tensor-offset", Severity.INFO, Nature.UNUSUAL, message, record)
+
+
+def _is_key(key: str) -> bool:
+    """Whether a key is a path below its folder, without ways out of it."""
+    return (
+        len(key) <= MAX_KEY
+        and key.isprintable()
+        and "\\" not in key
+        and all(part not in ("", ".", "..") for part in key.split("/"))
+    )
+
+
+def _is_quantized(dtype: str) -> bool:
+    return dtype.startswith(("qint", "quint"))
+
+
+def _is_hooks(value: Value) -> bool:
+    """Backward hooks, of which archives have none."""
+    if value is None:
+        return True
+    return isinstance(value, Reduce) and value.function == _HOOKS and value.argument == ()
+
+
+def _list_of_numbers(value: Value) -> list[Any] | None:
+    """A list of numbers as version 1 wrote it; None for anything else."""
+    match value:
+        case Reduce(function=Global("torch.jit._pickle", name), argument=(list(items),)) if (
+            name in _LISTS
+        ):
+            pass
+        case list(items):
+            pass
+        case _:
+            return None
+    return items if all(type(item) in (int, float) for item in items) else None
