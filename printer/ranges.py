@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 # A line of a Python stack: what is recorded for nodes of traced graphs.
-_STACK_FRAME = re.compile(r"(\S.*)\((\d+)\): \S+$")
+_STACK_FRAME = re.compile(r"(\S.*)\((\d{1,9})\): \S+$")
 
 
 @dataclass(eq=False, frozen=True, slots=True)

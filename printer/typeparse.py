@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tsarchive.errors import SourceError
 
+from .caps import check_text
 from .parsing import parse_expression
-from .subtyping import union_of
+from .subtyping import flat_members, union_of
 from .types import (
     ANY,
     BOOL,
@@ -58,6 +59,9 @@ _STREAM_CLASSES = {
     "torch.cuda.Stream": "__torch__.torch.classes.cuda.Stream",
     "torch.cuda.Event": "__torch__.torch.classes.cuda.Event",
 }
+# Each member is compared with all others.
+MAX_UNION: Final = 64
+_LONGEST_SHOWN: Final = 200
 _QUALIFIED = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 _SIZE = re.compile(r"_size_(\d)_t")
 _BROADCASTING = re.compile(r"BroadcastingList(\d{1,2})")
@@ -74,10 +78,13 @@ def parse_type(text: str, resolve: Resolve) -> Type:
     """The type that ``text`` writes. Raises SourceError for anything that is not a type."""
     if _QUALIFIED.fullmatch(text):
         return _named(text, resolve)
+    check_text(text)
+    if "\\" in text:
+        raise SourceError(f"{_shortened(text)} is not a type annotation")
     try:
         expression = parse_expression(text).body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise SourceError(f"{text!r} is not a type annotation") from error
+        raise SourceError(f"{_shortened(text)} is not a type annotation") from error
     return type_of_expression(expression, resolve)
 
 
@@ -88,7 +95,7 @@ def type_of_expression(expression: ast.expr, resolve: Resolve) -> Type:
             return _constructed(_dotted(value), index, resolve)
         case ast.BinOp(left, ast.BitOr(), right):
             sides = (type_of_expression(side, resolve) for side in (left, right))
-            return union_of(sides)
+            return _union(tuple(sides))
         case ast.Constant(str() as text):
             return _quoted(text, resolve)
         case ast.Constant(None):
@@ -124,7 +131,7 @@ def _constructed(name: str, index: ast.expr, resolve: Resolve) -> Type:
     if name in ("Tuple", "tuple"):
         return TupleType(parts)
     if name == "Union" and parts:
-        return union_of(parts)
+        return _union(parts)
     if name in ("Dict", "dict") and len(parts) == 2:
         if parts[0] not in DICT_KEYS:
             raise _refused(index, "a dict cannot have keys of this type")
@@ -135,6 +142,12 @@ def _constructed(name: str, index: ast.expr, resolve: Resolve) -> Type:
     if single is not None or name in ("Dict", "dict", "Union"):
         raise _refused(index, f"wrong number of types for {name}")
     raise SourceError(f"unknown type constructor {name!r}")
+
+
+def _union(members: tuple[Type, ...]) -> Type:
+    if sum(len(flat_members(member)) for member in members) > MAX_UNION:
+        raise SourceError(f"a Union of more than {MAX_UNION} types is not read")
+    return union_of(members)
 
 
 def _optional(element: Type) -> Type:
@@ -156,7 +169,7 @@ _SINGLE: dict[str, Callable[[Type], Type]] = {
 def _named(name: str, resolve: Resolve) -> Type:
     found = _BASE_NAMES.get(name) or resolve(name)
     if found is None:
-        raise SourceError(f"unknown type {name!r}")
+        raise SourceError(f"unknown type {_shortened(name)}")
     return found
 
 
@@ -180,4 +193,8 @@ def _dotted(expression: ast.expr) -> str:
 
 
 def _refused(expression: ast.expr, reason: str) -> SourceError:
-    return SourceError(f"{ast.unparse(expression)!r} is not a type: {reason}")
+    return SourceError(f"{_shortened(ast.unparse(expression))} is not a type: {reason}")
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")

@@ -13,6 +13,7 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SaveError
+from tsarchive.policy import Guard
 from tsarchive.printer.canonical import CanonicalDefinitions
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
@@ -31,6 +32,8 @@ from tsarchive.torchscript.importer import Importer
 from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.tensors import given_device
 
+_DEFAULT = Guard()
+
 
 @dataclass(frozen=True, slots=True)
 class Reprinted:
@@ -48,9 +51,14 @@ class Reprinted:
 class Reprinter:
     """Prints code of one archive again; an entry of the constant table keeps its number."""
 
-    def __init__(self, container: Container, map_location: str | torch.device | None) -> None:
+    def __init__(
+        self,
+        container: Container,
+        map_location: str | torch.device | None,
+        guard: Guard = _DEFAULT,
+    ) -> None:
         """Raises ArchiveError for what is no TorchScript archive that can be loaded."""
-        self._table = _Table(Importer(container, given_device(map_location)))
+        self._table = _Table(Importer(container, given_device(map_location), guard))
         self._version = format_version(container)
         self._read = CodeRecords(container)
         self._definitions: type[Definitions] = Definitions

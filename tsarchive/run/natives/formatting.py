@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tsarchive.errors import ScriptError
+from tsarchive.run.natives.bounds import check_bytes
 from tsarchive.run.natives.bytestrings import decode, encode, normalized
 from tsarchive.run.natives.faults import type_fault
 from tsarchive.run.natives.futures import Awaitable, Future
@@ -29,7 +30,18 @@ def format_value(value: Any) -> str:
 
 
 def _joined(items: Iterable[Any]) -> str:
-    return ", ".join(map(format_value, items))
+    return _together(map(format_value, items), ", ")
+
+
+def _together(parts: Iterable[str], separator: str = "") -> str:
+    """The parts as one text. A list that holds another often makes far more than it is."""
+    kept: list[str] = []
+    size = 0
+    for part in parts:
+        size += len(part) + len(separator)
+        check_bytes(size)
+        kept.append(part)
+    return separator.join(kept)
 
 
 def _format_tuple(value: tuple[Any, ...]) -> str:
@@ -38,7 +50,7 @@ def _format_tuple(value: tuple[Any, ...]) -> str:
 
 def _format_dict(value: dict[Any, Any]) -> str:
     pairs = (f"{format_value(key)}: {format_value(item)}" for key, item in value.items())
-    return f"{{{', '.join(pairs)}}}"
+    return f"{{{_together(pairs, ', ')}}}"
 
 
 # In this order: an enum may also be an int, a bool always is one.
@@ -72,7 +84,7 @@ def format_braces(template: str, *arguments: Any) -> str:
     if len(rest) > len(arguments):
         raise ScriptError(f"Too few arguments for format string: {template}")
     parts = (format_value(value) + text for value, text in zip(arguments, rest, strict=False))
-    return normalized(head + "".join(parts))
+    return normalized(head + _together(parts))
 
 
 @native("aten::percentFormat")
@@ -92,6 +104,7 @@ def format_percent(template: str, values: Any) -> str:
             if not pending:
                 raise ScriptError("Too few arguments for format string")
             text += encode(_converted(decode(piece[:1]), pending.pop())) + piece[1:]
+            check_bytes(len(text))
             position += 1
         elif position + 1 < len(rest):
             text += b"%" + rest[position + 1]

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from tsarchive.run.natives.faults import type_fault
 from tsarchive.run.natives.table import native
 
 __all__ = ["Awaitable", "Future"]
@@ -63,8 +64,20 @@ class Awaitable(Generic[T]):
         return self._value
 
 
-native("aten::wait")(Future.wait)
-native("prim::awaitable_wait")(Awaitable.wait)
+@native("aten::wait")
+def wait(future: Future[T]) -> T:
+    """The value of a Future; code may take any value for one."""
+    if type(future) is not Future:
+        raise type_fault(f"expected a Future, but found a {type(future).__name__}")
+    return future.wait()
+
+
+@native("prim::awaitable_wait")
+def wait_for_awaitable(awaitable: Awaitable[T]) -> T:
+    """The value of an Awaitable."""
+    if type(awaitable) is not Awaitable:
+        raise type_fault(f"expected an Awaitable, but found a {type(awaitable).__name__}")
+    return awaitable.wait()
 
 
 @native("prim::awaitable_nowait")

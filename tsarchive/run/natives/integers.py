@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 
 from tsarchive.errors import ScriptError
+from tsarchive.run.natives.bounds import check_items
 from tsarchive.run.natives.faults import division_fault, value_fault
 from tsarchive.run.natives.narrowing import INT64_MAX, INT64_MIN, wrap, wrap32
 from tsarchive.run.natives.table import native
@@ -165,4 +166,5 @@ def derive_index(index: int, start: int, step: int) -> int:
 def range_list(n: int) -> list[int]:
     if n < 0:
         raise value_fault("vector::reserve")
+    check_items(n)
     return list(range(n))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tsarchive.errors import ScriptError
+from tsarchive.run.natives.bounds import check_items
 from tsarchive.run.natives.faults import index_fault, value_fault
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.narrowing import wrap32
@@ -19,8 +20,6 @@ T = TypeVar("T")
 
 native("aten::len.t", "aten::len.any")(len)
 native("aten::list.t", "aten::copy.t")(list)
-native("aten::add.t")(operator.add)
-native("aten::extend.t")(list.extend)
 native("aten::reverse.t")(list.reverse)
 native("aten::clear.t")(list.clear)
 native("aten::insert.t")(list.insert)
@@ -41,6 +40,18 @@ def set_item(values: list[T], index: int, value: T) -> list[T]:
     except IndexError:
         raise index_fault("list index out of range") from None
     return values
+
+
+@native("aten::add.t")
+def concatenate(a: list[T], b: list[T]) -> list[T]:
+    check_items(len(a) + len(b))
+    return a + b
+
+
+@native("aten::extend.t")
+def extend(values: list[T], others: list[T]) -> None:
+    check_items(len(values) + len(others))
+    values.extend(others)
 
 
 @native("aten::append.t")
@@ -73,7 +84,7 @@ def slice_list(values: list[T], start: int | None, end: int | None, step: int) -
 
 @native("aten::add_.t")
 def extend_in_place(values: list[T], others: list[T]) -> list[T]:
-    values += others
+    extend(values, others)
     return values
 
 
@@ -81,6 +92,7 @@ def extend_in_place(values: list[T], others: list[T]) -> list[T]:
 def repeat(values: list[T], n: int) -> list[T]:
     if n < 0 and values:
         raise value_fault("vector::reserve")
+    check_items(len(values) * n)
     return values * n
 
 
@@ -91,6 +103,7 @@ def repeat_from_right(n: int, values: list[T]) -> list[T]:
 
 @native("aten::mul_.t")
 def repeat_in_place(values: list[T], n: int) -> list[T]:
+    check_items(len(values) * n)
     values *= n
     return values
 

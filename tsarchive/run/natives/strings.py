@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tsarchive.errors import ScriptError
+from tsarchive.run.natives.bounds import check_bytes
 from tsarchive.run.natives.bytestrings import decode, encode, normalized, on_bytes
 from tsarchive.run.natives.faults import index_fault, type_fault
 from tsarchive.run.natives.slices import python_slice
@@ -58,11 +59,13 @@ native("aten::ne.str")(operator.ne)
 
 @native("aten::add.str")
 def concatenate(a: str, b: str) -> str:
+    check_bytes(len(a) + len(b))
     return normalized(a + b)
 
 
 @native("aten::join")
 def join(separator: str, values: list[str]) -> str:
+    check_bytes(sum(map(len, values)) + len(separator) * (len(values) - 1))
     return normalized(separator.join(values))
 
 
@@ -122,6 +125,7 @@ def is_printable(string: bytes) -> bool:
 def _padded(string: bytes, left: int, right: int, fill: bytes) -> bytes:
     if len(fill) != 1:
         raise type_fault("TypeError: The fill character must be exactly one character long")
+    check_bytes(max(left, 0) + len(string) + max(right, 0))
     return fill * left + string + fill * right
 
 
@@ -152,6 +156,7 @@ def fill_with_zeros(string: bytes, width: int) -> bytes:
 @byte_native("aten::expandtabs")
 def expand_tabs(string: bytes, tab_size: int) -> bytes:
     """Spaces up to the next multiple of ``tab_size``; a line break does not restart the count."""
+    check_bytes(len(string) + string.count(b"\t") * tab_size)
     expanded = bytearray()
     for byte in string:
         if byte != 0x09:
@@ -168,8 +173,9 @@ def replace(string: bytes, old: bytes, new: bytes, maximum: int) -> bytes:
     The empty string is found before the first byte again and again; without a maximum torch
     runs out of memory.
     """
-    if old:
-        return string.replace(old, new, maximum)
-    if maximum < 0:
+    if not old and maximum < 0:
         raise ScriptError("replacing the empty string needs a maximum count")
-    return new * maximum + string
+    found = string.count(old) if old else maximum
+    count = min(found, maximum) if maximum >= 0 else found
+    check_bytes(len(string) + count * (len(new) - len(old)))
+    return string.replace(old, new, maximum) if old else new * maximum + string

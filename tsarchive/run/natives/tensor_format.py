@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tsarchive.run.natives.bounds import check_bytes
 from tsarchive.run.natives.dtypes import scalar_type_name
 from tsarchive.run.natives.number_format import with_nan_sign
 
@@ -42,6 +43,7 @@ class _Notation:
 
 def format_tensor(tensor: torch.Tensor) -> str:
     """The text of ``tensor``. Complex values show their real part only, as in torch."""
+    check_bytes(tensor.numel())
     if tensor.is_sparse:
         return _sparse(tensor)
     prefix = "MKLDNN Tensor: " if tensor.is_mkldnn else ""

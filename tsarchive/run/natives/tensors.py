@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from tsarchive.errors import ScriptError
+from tsarchive.run.natives.bounds import check_items
 from tsarchive.run.natives.dtypes import scalar_type_name, to_dtype
 from tsarchive.run.natives.table import native
 
@@ -107,4 +108,5 @@ def to_list(tensor: torch.Tensor, depth: int, element: int) -> Any:
         raise ScriptError(
             "Output annotation list dimension and runtime tensor dimension must match for tolist()"
         )
+    check_items(tensor.numel())
     return tensor.tolist()

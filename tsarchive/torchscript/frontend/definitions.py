@@ -39,6 +39,8 @@ _NAME_LIST = re.compile(r'\[(?:"(?:[^"\\\n]|\\.)*" *(?:, *)?)*\]')
 _QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(.)")
 _FINAL = re.compile(r"Final\[(.*)\]")
+# Python's enums take these for settings or refuse them, so no archive has such members.
+_SPECIAL = re.compile("_.*_", re.DOTALL)
 _ENUM_TYPES: dict[type, Type] = {int: INT, float: FLOAT, str: STRING}
 
 # Slots of quantized modules that older archives declare as tensors; the objects in them are
@@ -202,6 +204,8 @@ class _ClassReader:
         for line in self.parts.lines:
             if line.value is None or self.parts.methods:
                 raise self.piece.fail("an Enum holds members with a value only", line.number)
+            if line.name == "mro" or _SPECIAL.fullmatch(line.name):
+                raise self.piece.fail(f"an Enum has no member {line.name!r}", line.number)
             values[line.name] = _enum_value(line, self.piece)
         types = {type(value) for value in values.values()}
         if len(types) != 1:
@@ -225,7 +229,10 @@ def _enum_value(line: Line, piece: Piece) -> int | float | str:
     node = parse_expression(text, piece.record, line.number)
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return string_value(node, f"_ = {text}")
-    value = number(node)
+    try:
+        value = number(node)
+    except OverflowError:
+        raise piece.fail("an integer does not fit 64 bits", line.number) from None
     if value is None or isinstance(value, complex):
         raise piece.fail(
             "the value of an Enum member must be an int, float or string literal", line.number

@@ -20,6 +20,14 @@ _PLAIN = bool | int | float | complex | str | None
 # What an operator raises for values that it does not take: it is left to raise when it runs.
 _REFUSALS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _UNKNOWN = object()
+# What is worth knowing is short. Operators that make much of little run when they are called.
+_LONGEST = 2**14
+_GROWING = frozenset(
+    {
+        "aten::center", "aten::expandtabs", "aten::factorial", "aten::ljust", "aten::replace",
+        "aten::rjust", "aten::zfill", "prim::rangelist",
+    }
+)  # fmt: skip
 _PURE = frozenset(
     {
         "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::TupleConstruct",
@@ -123,6 +131,7 @@ class _Folding:
         if (
             schema is None
             or schema.is_vararg
+            or node.kind in _GROWING
             or not _is_pure(node)
             or "upgrader" in node.attributes
         ):
@@ -200,4 +209,4 @@ def _constant(value: Value) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, _PLAIN)
+    return isinstance(value, _PLAIN) and not (isinstance(value, str) and len(value) > _LONGEST)

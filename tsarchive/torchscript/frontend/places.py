@@ -69,6 +69,9 @@ class CodePlace:
     line: int
     column: int
 
+    def __str__(self) -> str:
+        return f"{self.places.record}:{self.line}: {self.text}"
+
     @property
     def range(self) -> Range | None:
         """The place in user source; None where the archive does not tell."""

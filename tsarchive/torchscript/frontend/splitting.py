@@ -13,16 +13,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tsarchive.errors import SourceError
+from tsarchive.printer.caps import MAX_DEFINITIONS, check_size
 
 from .syntax import parse_statements, segment
 
 _MULTILINE_TOKEN = re.compile(r'"""|\'\'\'|\\\n')
-_DEFINITION = re.compile(r"^(?:class|def) +(\w+)", re.MULTILINE)
-_OTHER_TOP_LEVEL = re.compile(r"^(?!class |def |#)\S", re.MULTILINE)
-_METHOD = re.compile(r"^  def +(\w+)", re.MULTILINE)
-_NOT_IN_METHODS = re.compile(r"^(?!    |  def |[ \t]*(?:#.*)?$)", re.MULTILINE)
+# Names as Python has them; what is none is left to the parser to refuse.
+_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_DEFINITION = re.compile(rf"^(?:class|def) +({_NAME})(?=[(:\s])", re.MULTILINE)
+_OTHER_TOP_LEVEL = re.compile(rf"^(?!(?:class|def) +{_NAME}[(:\s]|#)\S", re.MULTILINE)
+_METHOD = re.compile(rf"^  def +({_NAME})(?=[(\s])", re.MULTILINE)
+_NOT_IN_METHODS = re.compile(rf"^(?!    |  def +{_NAME}[(\s]|[ \t]*(?:\#.*)?$)", re.MULTILINE)
 # Archives of version 1 start with these; torch skips them, too.
-_IGNORED_LINE = re.compile(r"^(?:import\b.*|op_version_set *= *\d+ *)$", re.MULTILINE)
+_IGNORED_LINE = re.compile(
+    r"^(?:import +__torch__[\w.]* *|op_version_set *= *\d+ *)$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -68,13 +73,21 @@ class Piece:
 
 def split_record(text: str, record: str) -> dict[str, Piece]:
     """The definitions of a code record by name, in file order. Raises SourceError."""
-    # Python ends a line at a carriage return; to torch it is a character of a string.
-    text = _IGNORED_LINE.sub("", text.replace("\r\n", "\n").replace("\r", "\\r"))
+    text = without_old_lines(text, record)
     if _MULTILINE_TOKEN.search(text) or _OTHER_TOP_LEVEL.search(text):
         pieces = list(_split_tree(text, record))
     else:
         pieces = list(_pieces_at(_DEFINITION, text, record, 1))
+    if len(pieces) > MAX_DEFINITIONS:
+        raise SourceError(f"more than {MAX_DEFINITIONS} definitions are not read", record=record)
     return {piece.name: piece for piece in pieces}
+
+
+def without_old_lines(text: str, record: str) -> str:
+    """The text of a record without lines that only archives of version 1 have."""
+    check_size(text, record)
+    # Python ends a line at a carriage return; to torch it is a character of a string.
+    return _IGNORED_LINE.sub("", text.replace("\r\n", "\n").replace("\r", "\\r"))
 
 
 def _pieces_at(start: re.Pattern[str], text: str, record: str, first_line: int) -> Iterator[Piece]:
@@ -125,9 +138,9 @@ class ClassParts:
     methods: dict[str, Piece]
 
 
-_CLASS_LINE = re.compile(r"class +\w+ *(?:\( *(\w*) *\))? *:[ \t]*\n")
+_CLASS_LINE = re.compile(rf"class +{_NAME} *(?:\( *(|{_NAME}) *\))? *:[ \t]*\n")
 _HEADER_LINE = re.compile(
-    r"""[ ]{2}(?:(?P<name>\w+)|__annotations__\["(?P<quoted>[^"\\\n]*)"\])
+    rf"""[ ]{{2}}(?:(?P<name>{_NAME})|__annotations__\["(?P<quoted>[^"\\\n]*)"\])
     [ ]*(?::[ ]*(?P<annotation>[^=\n ][^=\n]*))?(?:=[ ]*(?P<value>[^\n]+))?\n""",
     re.VERBOSE,
 )

@@ -12,10 +12,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from tsarchive.errors import SourceError, UnknownClassError
+from tsarchive.printer.caps import check_text
 
 from .deep_blocks import parse_blocks
+from .grammar import check_tree
 from .signatures import hide_defaults, restore_defaults
 
 # Words that Python reserves and TorchScript does not: attributes and parameters may be named so.
@@ -64,7 +67,11 @@ def _too_deep(record: str) -> SourceError:
 def parse_statements(
     text: str, record: str, first_line: int, is_indented: bool = False
 ) -> list[ast.stmt]:
-    """Parse lines of a record; indented ones may start at any column."""
+    """Parse lines of a record; indented ones may start at any column.
+
+    Raises SourceError for what Python does not parse, and for what TorchScript does not have.
+    """
+    check_text(text, record, first_line)
     _check_escapes(text, record, first_line)
     source = f"if 1:\n{text}" if is_indented else text
     try:
@@ -78,11 +85,12 @@ def parse_statements(
         message = "the code is nested too deeply, or not text at all"
         raise SourceError(message, record=record, line=first_line) from error
     if not is_indented:
+        check_tree(body, text, record, first_line)
         return body
     block = body[0]
-    assert isinstance(block, ast.If)
-    if len(body) != 1:
+    if len(body) != 1 or not isinstance(block, ast.If) or block.orelse:
         raise SourceError("invalid indentation", record=record, line=first_line)
+    check_tree(block.body, source, record, first_line - 1)
     return block.body
 
 
@@ -157,11 +165,16 @@ def _check_escapes(text: str, record: str, first_line: int) -> None:
 
 def segment(text: str, node: ast.expr) -> str:
     """The part of ``text`` that an expression parsed from it stands in."""
-    # Columns are counted in bytes.
-    lines = text.encode().split(b"\n")[node.lineno - 1 : node.end_lineno]
+    lines = _lines(text)[node.lineno - 1 : node.end_lineno]
     lines[-1] = lines[-1][: node.end_col_offset]
     lines[0] = lines[0][node.col_offset :]
     return b"\n".join(lines).decode()
+
+
+@lru_cache(maxsize=2)
+def _lines(text: str) -> list[bytes]:
+    """The lines as bytes, in which the parser counts columns."""
+    return text.encode().split(b"\n")
 
 
 def string_value(node: ast.Constant, text: str) -> str:
