@@ -50,6 +50,11 @@ _WHAT_TO_DO = {
 }
 
 
+def what_to_do(kind: str) -> str:
+    """What reads an archive of a kind that is not TorchScript of today, without a full stop."""
+    return _WHAT_TO_DO[kind]
+
+
 def require_torchscript(kind: str, names: Collection[str]) -> None:
     """Raise MissingRecordError, saying what the file is instead, unless it is TorchScript."""
     if kind == TORCHSCRIPT:

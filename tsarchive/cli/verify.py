@@ -1,0 +1,142 @@
+"""``tsarchive verify``: is the file whole, and what it claims to be?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
+from tsarchive.cli.output import console, print_json
+from tsarchive.cli.progress import progress
+from tsarchive.cli.text import plural, size, visible
+
+if TYPE_CHECKING:
+    from tsarchive import Finding, VerifyReport
+
+_STYLES: Final = {"info": "cyan", "warning": "yellow", "error": "bold red"}
+# What each verdict means, and what to do.
+_VERDICTS: Final = {
+    "sound": "nothing is wrong with it",
+    "unusual": "no writer of archives does all of this; see above whether it was meant",
+    "not an archive": "it is a file of another kind; see above which, and what to do",
+    "broken": "it is damaged or incomplete: get it again from where it came from",
+    "hostile": "it was made to deceive or to attack: do not load it with any program",
+}
+_HARMLESS: Final = "it was packed in another way than torch packs, and does no harm"
+# Smaller files are done before a bar is seen.
+_BAR_FROM: Final = 1 << 24
+
+
+@click.command(cls=Command)
+@file_argument
+@json_option
+@click.pass_context
+def command(ctx: click.Context, file: str, *, as_json: bool) -> None:
+    """Check that a file is whole, and what it claims to be.
+
+    Looks at the zip container, the set of records, all pickles, tensors and code. Runs nothing
+    of the file, imports nothing that it names, and does not import torch. Each finding has a
+    severity and says whether it is broken (an accident), hostile (made so) or unusual. The
+    exit code is 1 when any finding is more than a note.
+
+    Whether the operators that the code names are there is for 'tsarchive info --check'; what
+    they can do, for 'tsarchive audit'.
+
+    \b
+    Examples:
+      tsarchive verify model.pt
+      tsarchive verify model.pt --json
+    """
+    found = _verified(file, has_bar=not as_json)
+    if as_json:
+        print_json({"file": file, **document(found)})
+    else:
+        _show(file, found)
+    if not found.ok:
+        ctx.exit(FINDINGS)
+
+
+def _verified(file: str, *, has_bar: bool) -> VerifyReport:
+    import os
+
+    import tsarchive
+    from tsarchive.verifying import STEPS
+
+    if not has_bar or os.stat(file).st_size < _BAR_FROM:
+        return tsarchive.verify(file)
+    with progress(len(STEPS)) as step:
+        return tsarchive.verify(file, step=step)
+
+
+def document(found: VerifyReport) -> dict[str, Any]:
+    """A report as JSON."""
+    return {
+        "verdict": found.verdict,
+        "ok": found.ok,
+        "kind": found.kind,
+        "format_version": found.format_version,
+        "bytes": found.bytes,
+        "records": found.records,
+        "tensors": found.tensors,
+        "code_records": found.code_records,
+        "findings": [finding_document(finding) for finding in found.findings],
+    }
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """A finding as JSON; parts that it does not have are null."""
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "nature": finding.nature.value,
+        "message": finding.message,
+        "record": finding.record,
+        "offset": finding.offset,
+        "line": finding.line,
+        "hint": finding.hint,
+    }
+
+
+def _show(file: str, found: VerifyReport) -> None:
+    from rich.text import Text
+
+    out = console()
+    for finding in found.findings:
+        style = _STYLES[finding.severity.value]
+        heading = f"{finding.severity.value}: {visible(finding.message, keep='')}"
+        out.print(Text(heading, style=style), soft_wrap=True)
+        for line in _details(finding):
+            out.print(f"  {visible(line, keep='')}", soft_wrap=True)
+    style = "bold green" if found.ok else "bold red"
+    meaning = _HARMLESS if found.verdict == "unusual" and found.ok else _VERDICTS[found.verdict]
+    out.print(f"{visible(_checked(found), keep='')}", soft_wrap=True)
+    out.print(f"{visible(file)}: {found.verdict}: {meaning}", style=style, soft_wrap=True)
+
+
+def _details(finding: Finding) -> Iterator[str]:
+    where = [
+        f"{label} {value}"
+        for label, value in (
+            ("record", finding.record),
+            ("line", finding.line),
+            ("offset", finding.offset),
+        )
+        if value is not None
+    ]
+    yield f"what:  {finding.nature.value} ({finding.rule})"
+    if where:
+        yield f"where: {', '.join(where)}"
+    if finding.hint:
+        yield f"hint:  {finding.hint}"
+
+
+def _checked(found: VerifyReport) -> str:
+    if found.kind is None:
+        return "checked: nothing could be opened"
+    version = "" if found.format_version is None else f" of format version {found.format_version}"
+    return (
+        f"checked: {found.kind}{version}, {size(found.bytes)}, {plural(found.records, 'record')}, "
+        f"{plural(found.tensors, 'tensor')}, {plural(found.code_records, 'code record')}"
+    )

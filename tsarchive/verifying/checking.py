@@ -1,0 +1,129 @@
+"""Verifying: each layer of a file is looked at as far as the one before it allows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from tsarchive.archive import Archive
+from tsarchive.container import Container, survey
+from tsarchive.errors import ArchiveError
+from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.kinds import (
+    LEGACY_TORCHSCRIPT,
+    TORCH_SAVE,
+    TORCHSCRIPT,
+    UNKNOWN,
+    kind_of,
+    what_to_do,
+)
+
+from .legacy import LegacyCheck
+from .records import has_incomplete_name
+from .report import OTHER_KIND, Findings, Step, VerifyReport
+from .torchscript import TorchScriptCheck
+
+__all__ = ["STEPS", "verify"]
+
+STEPS = ("container", "records", "pickles", "code", "tensors")
+"""What ``step`` of :func:`verify` is called with, not always in this order."""
+
+_CHECKS: dict[str, type[TorchScriptCheck | LegacyCheck]] = {
+    TORCHSCRIPT: TorchScriptCheck,
+    LEGACY_TORCHSCRIPT: LegacyCheck,
+}
+
+
+def _nothing(step: str) -> None:
+    """For who does not want to be told."""
+
+
+def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> VerifyReport:
+    """Check the integrity of an archive: its zip container, records, pickles, tensors and code.
+
+    ``f`` is a path, or a binary file object that gives a file from its position on. Nothing of
+    the file is run, nothing that it names is imported, and torch is not needed; time and memory
+    grow with the size of the file. What is wrong is in the report, whatever the file holds.
+
+    Operators are not looked up, and what code can do is not judged: :func:`tsarchive.missing`
+    and ``tsarchive audit`` do so. In archives of ``torch.save``, ``torch.package`` and
+    ``torch.export`` the container alone is checked, and the report says so.
+
+    ``step`` is called with the name of each part before it is looked at, one of ``STEPS``.
+
+    Raises OSError when the file cannot be read, CallError when ``f`` is no file.
+    """
+    step(STEPS[0])
+    findings = Findings()
+    with survey(f) as found:
+        findings.add(found.findings)
+        if found.container is None:
+            return VerifyReport(None, None, 0, 0, 0, 0, findings.ordered())
+        return _verified(found.container, findings, step)
+
+
+def _verified(container: Container, findings: Findings, step: Step) -> VerifyReport:
+    kind = kind_of(container.records)
+    tensors = code_records = 0
+    if kind in _CHECKS:
+        check = _CHECKS[kind](container, findings, findings.damaged())
+        try:
+            check.run(step)
+        except RecursionError:
+            findings.add([_too_deep()])
+        tensors, code_records = check.tensors, check.code_records
+    else:
+        findings.add(_other_kind(container, kind))
+    with container.buffer() as buffer:
+        size = buffer.nbytes
+    return VerifyReport(
+        kind,
+        _format_version(container),
+        size,
+        len(container.records),
+        tensors,
+        code_records,
+        findings.ordered(),
+    )
+
+
+def _other_kind(container: Container, kind: str) -> Iterator[Finding]:
+    """It is no TorchScript archive: say what it is, or what it lacks to be one."""
+    if kind in (UNKNOWN, TORCH_SAVE) and has_incomplete_name(container):
+        lacking = [name for name in ("data.pkl", "constants.pkl") if name not in container.records]
+        for name in lacking:
+            yield Finding(
+                "record-missing",
+                Severity.ERROR,
+                Nature.BROKEN,
+                "a TorchScript archive has this record, and it is not there",
+                name,
+                hint="The archive is incomplete: download or copy it again",
+            )
+        return
+    known = "a zip archive of no kind that we know" if kind == UNKNOWN else f"an archive of {kind}"
+    yield Finding(
+        OTHER_KIND,
+        Severity.WARNING,
+        Nature.BROKEN,
+        f"it is {known}, not TorchScript: only its container was checked, not its pickles",
+        hint=f"See with 'tsarchive audit' what its pickles name. {what_to_do(kind)}",
+    )
+
+
+def _too_deep() -> Finding:
+    return Finding(
+        "record-depth",
+        Severity.ERROR,
+        Nature.HOSTILE,
+        "what it holds is nested too deeply: not all of it was looked at",
+        hint="Python's recursion limit, which sys.setrecursionlimit raises, bounds the depth",
+    )
+
+
+def _format_version(container: Container) -> int | None:
+    try:
+        return Archive(container).format_version
+    except ArchiveError:
+        return None

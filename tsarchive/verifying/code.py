@@ -1,0 +1,160 @@
+"""Code records: their syntax, their definitions, and the names that they mention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tsarchive.errors import ArchiveError, MissingRecordError, SourceError, UnknownOperatorError
+from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.pickler import Reduce
+from tsarchive.printer.types import STRING, TENSOR, ClassType, Type
+from tsarchive.printer.values import TableConstant
+from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.torchscript.frontend.allowed import check_code
+from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
+from tsarchive.torchscript.frontend.splitting import without_old_lines
+from tsarchive.torchscript.frontend.syntax import parse_statements
+
+from .names import Mention, mentions
+from .report import fault
+
+__all__ = ["MAX_CODE_BYTES", "code_findings", "importer", "syntax_findings", "too_much_code"]
+
+# Of all code records together. The largest archives seen have 6 MB.
+MAX_CODE_BYTES = 1 << 28
+# Parts of a qualified name: the folders of a path, a class and a method.
+_MOST_PARTS = 100
+
+_IMPORT_OF_ARCHIVE = "import __torch__"
+
+
+def importer(texts: Mapping[str, str], constants: Any, version: int) -> CodeImporter:
+    """What gives the classes of an archive, without operators and without making graphs."""
+    table = _Table(constants)
+    return CodeImporter(
+        texts,
+        operators=lambda name: (),
+        constant=table.constant,
+        version=version,
+        native_class=lambda name: ClassType(name, is_native=True),
+        evaluate=lambda schema: None,
+        reads_bodies=False,
+    )
+
+
+class _Table:
+    """The table of constants as the pickle describes it."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def constant(self, index: int) -> tuple[Any, Type]:
+        if not isinstance(self._value, tuple) or not 0 <= index < len(self._value):
+            raise MissingRecordError(
+                f"the code names constant {index}, which the table does not have",
+                record="constants.pkl",
+            )
+        found = self._value[index]
+        is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
+        return TableConstant(found), TENSOR if is_tensor else STRING
+
+
+def syntax_findings(record: str, text: str) -> Iterator[Finding]:
+    """Whether a record is code at all, and has the syntax of TorchScript only."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("import ") and not line.startswith(_IMPORT_OF_ARCHIVE):
+            yield Finding(
+                "code-import",
+                Severity.ERROR,
+                Nature.HOSTILE,
+                f"the code says {line.strip()[:80]!r}; TorchScript imports nothing of Python",
+                record,
+                line=number,
+                hint="Readers of TorchScript skip the line; do not run it as Python",
+            )
+    try:
+        check_code(text, record)
+    except SourceError as error:
+        is_meant = error.construct is not None or error.limit is not None
+        rule = "code-construct" if is_meant else "code-syntax"
+        yield fault(error, rule, Nature.HOSTILE if is_meant else Nature.BROKEN, record)
+
+
+def code_findings(
+    code: CodeImporter, texts: Mapping[str, str], constants: Any
+) -> Iterator[Finding]:
+    """What is wrong with the definitions of code whose syntax is right."""
+    check = _Definitions(code)
+    count = len(constants) if isinstance(constants, tuple) else None
+    for record, text in texts.items():
+        yield from check.findings(record)
+        body = parse_statements(without_old_lines(text, record), record, 1)
+        for mention in mentions(body, check.is_defined, count):
+            yield _unknown(mention, record)
+
+
+class _Definitions:
+    def __init__(self, code: CodeImporter) -> None:
+        self._code = code
+
+    def findings(self, record: str) -> Iterator[Finding]:
+        """Each definition is found by its name, and the types that it declares resolve."""
+        try:
+            names = self._code.definitions(record)
+        except ArchiveError as error:
+            yield fault(error, "code-definition", record=record)
+            return
+        for name in names:
+            try:
+                _look_at(self._code.find(name))
+            except UnknownOperatorError:
+                continue  # which operators there are is known to torch alone
+            except ArchiveError as error:
+                yield fault(error, "code-definition", record=record)
+
+    def is_defined(self, name: str) -> bool:
+        """Whether a name, or the class that it is in, is defined."""
+        if f"{name}.".startswith(NATIVE_PREFIX):
+            return True
+        if name.count(".") > _MOST_PARTS:
+            return False
+        while "." in name:
+            try:
+                if self._code.find(name) is not None:
+                    return True
+            except ArchiveError:
+                return True  # the definition is there: what is wrong with it, others say
+            name = name.rpartition(".")[0]
+        return False
+
+
+def _look_at(found: object) -> None:
+    """Read the signatures of a class, which are read when they are asked for."""
+    if isinstance(found, ClassType):
+        for method in (*found.methods.values(), *found.hooks()):
+            _ = method.schema
+
+
+def _unknown(mention: Mention, record: str) -> Finding:
+    is_pythons = mention.is_pythons
+    reason = "that is Python's own" if is_pythons else "nothing in the archive has this name"
+    return Finding(
+        "code-name",
+        Severity.ERROR,
+        Nature.HOSTILE if is_pythons else Nature.BROKEN,
+        f"the code names {mention.name[:120]!r}: {reason}",
+        record,
+        line=mention.line,
+        hint=None if is_pythons else "The archive is incomplete: download or copy it again",
+    )
+
+
+def too_much_code() -> Finding:
+    """The finding of an archive whose code is too long to be read."""
+    return Finding(
+        "code-size",
+        Severity.ERROR,
+        Nature.HOSTILE,
+        f"the code records have more than {MAX_CODE_BYTES:,} bytes; they were not looked at",
+    )

@@ -1,0 +1,132 @@
+"""What the bare names and the qualified names of code stand for, before anything is compiled."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tsarchive.needs import live_nodes
+from tsarchive.printer.types import SIMPLE_TYPES
+from tsarchive.torchscript.frontend.builtins import BUILTINS
+from tsarchive.torchscript.frontend.grammar import OF_PYTHON
+from tsarchive.torchscript.frontend.references import Special
+from tsarchive.torchscript.program_text import dotted
+
+__all__ = ["Mention", "mentions"]
+
+ARCHIVE_CODE = "__torch__"
+_TYPES = frozenset(
+    {
+        *SIMPLE_TYPES,
+        "Await", "BoolTensor", "ByteTensor", "CharTensor", "Dict", "DoubleTensor", "Final",
+        "FloatTensor", "Future", "HalfTensor", "IntTensor", "List", "LongTensor", "NoneType",
+        "Optional", "RRef", "ShortTensor", "Tensor", "Tuple", "Union", "dict", "list", "tuple",
+    }
+)  # fmt: skip
+_KNOWN = frozenset(
+    {
+        *BUILTINS, *_TYPES, *(special.value for special in Special),
+        "AssertionError", "enumerate", "hasattr", "inf", "infj", "nan", "nanj", "range", "torch",
+        "zip", ARCHIVE_CODE,
+    }
+)  # fmt: skip
+_SIZED_TYPE = re.compile(r"_size_\d_t|BroadcastingList\d{1,2}")
+# What Python knows by a bare name and TorchScript does not: names to get out with.
+_PYTHON_FUNCTIONS = frozenset(
+    {
+        "__builtins__", "__import__", "breakpoint", "compile", "delattr", "eval", "exec",
+        "globals", "help", "input", "locals", "memoryview", "object", "open", "setattr", "super",
+        "type", "vars",
+    }
+)  # fmt: skip
+
+
+class Mention(NamedTuple):
+    """A name that code mentions and that stands for nothing known, on ``line`` of its record."""
+
+    name: str
+    line: int
+
+    @property
+    def is_pythons(self) -> bool:
+        """Whether it is one that code would leave TorchScript with."""
+        return self.name in _PYTHON_FUNCTIONS or self.name in OF_PYTHON
+
+
+def mentions(
+    body: list[ast.stmt], is_defined: Callable[[str], bool], constants: int | None
+) -> Iterator[Mention]:
+    """Names in functions that no definition, operator or type has.
+
+    ``is_defined`` tells for a qualified name whether code records define it, or a class that it
+    is inside of; ``constants`` is the length of the table of constants, None where that is
+    not known.
+    """
+    for function in _functions(body):
+        yield from _Function(function, is_defined, constants).mentions()
+
+
+def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(node.body)
+
+
+class _Function:
+    def __init__(
+        self, node: ast.FunctionDef, is_defined: Callable[[str], bool], constants: int | None
+    ) -> None:
+        self._node = node
+        self._is_defined = is_defined
+        self._constants = constants
+        self._locals = set(_local_names(node))
+
+    def mentions(self) -> Iterator[Mention]:
+        known: set[int] = set()
+        for node in live_nodes(self._node):
+            if isinstance(node, ast.Call) and (name := _name_of_getattr(node)) in OF_PYTHON:
+                yield Mention(name, node.lineno)
+            if id(node) in known or not isinstance(node, ast.Attribute | ast.BinOp | ast.Name):
+                continue
+            name = dotted(node)
+            if isinstance(node, ast.Name):
+                if not self._is_known(name):
+                    yield Mention(name, node.lineno)
+            elif name.startswith(f"{ARCHIVE_CODE}."):
+                # The parts of the name are nodes of their own.
+                known.update(map(id, ast.walk(node)))
+                if not self._is_defined(name):
+                    yield Mention(name, node.lineno)
+            elif name.startswith("CONSTANTS.") and not self._is_constant(name):
+                yield Mention(name, node.lineno)
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._locals or name in _KNOWN or _SIZED_TYPE.fullmatch(name) is not None
+
+    def _is_constant(self, name: str) -> bool:
+        number = name.split(".")[1].removeprefix("c")
+        if not (number.isdecimal() and len(number) < 10):
+            return False
+        return self._constants is None or int(number) < self._constants
+
+
+def _name_of_getattr(call: ast.Call) -> str:
+    """The name in ``getattr(x, "name")``; empty for other calls."""
+    match call:
+        case ast.Call(ast.Name("getattr"), [_, ast.Constant(str() as name)]):
+            return name
+    return ""
+
+
+def _local_names(function: ast.FunctionDef) -> Iterator[str]:
+    """Everything that is assigned or defined in a function or around a function inside it."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Name(name, ast.Store()):
+                yield name
+            case ast.arg(name) | ast.FunctionDef(name):
+                yield name

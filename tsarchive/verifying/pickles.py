@@ -1,0 +1,311 @@
+"""What pickle records hold: names of the format only, each used for what it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tsarchive.container import Container
+from tsarchive.errors import ArchiveError, PickleError, SourceError, UnknownClassError
+from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.pickler import Global, Object, Reduce, loads
+from tsarchive.printer.types import ClassType, EnumType
+from tsarchive.torchscript.debug import read_any_debug_record
+from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
+from tsarchive.torchscript.inspection import MAX_DEPTH
+from tsarchive.torchscript.pickled import reachable
+from tsarchive.torchscript.storages import STORAGE_TYPES
+
+from .nesting import is_deeper_than
+from .pickle_names import PickleNames, names_in_pickle
+from .report import fault
+
+__all__ = ["Pickle", "debug_findings", "is_debug", "is_pickle", "read_pickle", "use_findings"]
+
+_PICKLES = re.compile(
+    r"""(data|constants|traced_inputs|bytecode|mobile_debug_handles|callstack_debug_map)\.pkl
+    | attributes\.pkl | delegated_backends\.debug_pkl | code/.*\.py\.debug_pkl | debug/.*\.pkl""",
+    re.VERBOSE | re.DOTALL,
+)
+_DEBUG = re.compile(r"code/.*\.py\.debug_pkl|debug/.*\.pkl", re.DOTALL)
+
+# Functions of pickles, by whether their arguments are as they must be. Those of tensors are
+# looked at with the storages.
+_LISTS = ("build_intlist", "build_tensorlist", "build_doublelist", "build_boollist")
+_FUNCTIONS: dict[str, Callable[[Any], bool]] = {
+    **{
+        f"torch._utils.{name}": lambda argument: isinstance(argument, tuple)
+        for name in (
+            "_rebuild_tensor_v2",
+            "_rebuild_qtensor",
+            "_rebuild_sparse_tensor",
+            "_rebuild_parameter",
+        )
+    },
+    **{f"torch.jit._pickle.{name}": lambda argument: _fits(argument, list) for name in _LISTS},
+    "torch.jit._pickle.restore_type_tag": lambda argument: _fits(argument, (list, dict), str),
+    "torch.jit._pickle.build_tensor_from_id": lambda argument: _fits(argument, int),
+    "torch._tensor._rebuild_from_type_v2": lambda argument: (
+        _fits(argument, Global, Global, tuple, object) and argument[0].qualified_name in _FUNCTIONS
+    ),
+    "builtins.complex": lambda argument: _fits(argument, float, float),
+    "collections.OrderedDict": lambda argument: argument == (),
+    "torch.device": lambda argument: _fits(argument, str),
+}
+# Names that stand for themselves.
+_VALUES = frozenset(
+    {
+        *(f"torch.{name}" for name in STORAGE_TYPES),
+        "torch.per_tensor_affine", "torch.per_channel_affine",
+        "torch.per_channel_affine_float_qparams",
+    }
+)  # fmt: skip
+# Types of the first attributes.pkl, which Python never had.
+_OLD_CLASSES = frozenset({"__main__.TensorID", "__main__.IntList"})
+_ARCHIVE_CODE = "__torch__."
+_INCOMPLETE = "The archive is incomplete: download or copy it again"
+_LONGEST_SHOWN = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Pickle:
+    """A pickle record that reads."""
+
+    record: str
+    value: Any
+    named: PickleNames
+
+
+def is_pickle(record: str) -> bool:
+    """Whether records of this name are pickles."""
+    return _PICKLES.fullmatch(record) is not None
+
+
+def is_debug(record: str) -> bool:
+    """Whether a pickle of this name says where code came from."""
+    return _DEBUG.fullmatch(record) is not None
+
+
+def read_pickle(container: Container, record: str) -> Pickle | list[Finding]:
+    """A pickle, or what is wrong with it."""
+    try:
+        data = container.read(record)
+    except ArchiveError as error:
+        return [fault(error, "zip-record", record=record)]
+    named = names_in_pickle(data)
+    try:
+        return Pickle(record, loads(data, record=record), named)
+    except PickleError as error:
+        names = named.names.items()
+        foreign = [_foreign(record, name, at) for name, at in names if _is_foreign(name)]
+        nature = Nature.BROKEN if error.limit is None else Nature.HOSTILE
+        return [fault(error, "pickle-malformed", nature, record), *foreign]
+
+
+def _is_foreign(name: str | None) -> bool:
+    """Whether no TorchScript pickle has this name, whatever its code defines."""
+    if name is None:
+        return True
+    known = name in _FUNCTIONS or name in _VALUES or name in _OLD_CLASSES
+    return not known and not name.startswith(_ARCHIVE_CODE)
+
+
+def _foreign(record: str, name: str | None, offset: int | None) -> Finding:
+    shown = "a name that it computes" if name is None else repr(name[:_LONGEST_SHOWN])
+    return Finding(
+        "pickle-global",
+        Severity.ERROR,
+        Nature.HOSTILE,
+        f"the pickle names {shown}, which is not of the format: Python's pickle would import it",
+        record,
+        offset,
+        hint="Never unpickle this file; tsarchive does not import what pickles name",
+    )
+
+
+def use_findings(pickle: Pickle, code: CodeImporter | None) -> Iterator[Finding]:
+    """What is wrong with the names of a pickle, and with what they are used for.
+
+    ``code`` knows the classes of the archive; None where its code cannot be read.
+    """
+    if is_deeper_than(MAX_DEPTH, pickle.value):
+        yield _too_deep(pickle.record)
+    check = _Uses(pickle, code)
+    for name, offset in pickle.named.names.items():
+        if not _is_foreign(name) or check.is_defined(name):
+            continue
+        if name is not None and name in check.subclasses:
+            message = f"a tensor is of the subclass {name[:_LONGEST_SHOWN]!r}, which loading drops"
+            yield check.note("pickle-subclass", message, name)
+        else:
+            yield _foreign(pickle.record, name, offset)
+    for value in check.values:
+        if isinstance(value, Reduce):
+            yield from check.call(value)
+        elif isinstance(value, Object):
+            yield from check.made(value)
+
+
+def _too_deep(record: str) -> Finding:
+    message = f"more than {MAX_DEPTH} values are nested, which no model has"
+    return Finding("pickle-depth", Severity.ERROR, Nature.HOSTILE, message, record)
+
+
+class _Uses:
+    """The values of one pickle, each once, and what the archive's code says of them."""
+
+    def __init__(self, pickle: Pickle, code: CodeImporter | None) -> None:
+        self.pickle = pickle
+        self.code = code
+        self.values = list(reachable(pickle.value))
+        self.subclasses = set(_subclasses(self.values))
+        self._tags: set[str] = set()
+        # States may be shared and large: each is looked at once for a class.
+        self._states: set[tuple[int, str]] = set()
+        self._members: dict[str, frozenset[Any]] = {}
+
+    def is_defined(self, name: str | None) -> bool:
+        if name is None or self.code is None:
+            return False
+        try:
+            return self.code.find(name) is not None
+        except ArchiveError:
+            return True  # the check of the code says what is wrong with it
+
+    def call(self, value: Reduce) -> Iterator[Finding]:
+        """A function and its argument, or an enum and the value of its member."""
+        name = value.function.qualified_name
+        fits = _FUNCTIONS.get(name)
+        if fits is not None:
+            if not fits(value.argument):
+                yield self._wrong("pickle-argument", f"{name} has arguments of other types", name)
+            elif name == "torch.jit._pickle.restore_type_tag":
+                yield from self._tag(value.argument)
+        elif name in _VALUES or name in _OLD_CLASSES:
+            message = f"{name} is called, which is no function"
+            yield self._wrong("pickle-target", message, name, Nature.HOSTILE)
+        else:
+            yield from self._member(value, name)
+
+    def _member(self, value: Reduce, name: str) -> Iterator[Finding]:
+        if self.code is None:
+            return
+        try:
+            enum = self.code.find(name)
+        except ArchiveError:
+            return
+        if enum is None:
+            yield self._undefined(name)
+        elif not isinstance(enum, EnumType):
+            message = f"{name} is called, and is no enum"
+            yield self._wrong("pickle-target", message, name, Nature.HOSTILE)
+        elif not self._is_member(value.argument, enum):
+            yield self._wrong("pickle-argument", f"the enum {name} has no such member", name)
+
+    def _is_member(self, value: Any, enum: EnumType) -> bool:
+        name = enum.qualified_name
+        if name not in self._members:
+            self._members[name] = frozenset(enum.members.values())
+        return isinstance(value, int | float | str) and value in self._members[name]
+
+    def _tag(self, argument: Any) -> Iterator[Finding]:
+        text = argument[1]
+        if self.code is None or text in self._tags:
+            return
+        self._tags.add(text)
+        try:
+            self.code.parse_type(text)
+        except (SourceError, UnknownClassError) as error:
+            message = f"the type {text[:_LONGEST_SHOWN]!r} of a container: {error.message}"
+            yield self._wrong("pickle-type", message, "torch.jit._pickle.restore_type_tag")
+
+    def made(self, value: Object) -> Iterator[Finding]:
+        """An object: its class is one of the archive, and each slot has a value."""
+        name = value.cls.qualified_name
+        if name in _OLD_CLASSES or name.startswith(NATIVE_PREFIX) or self.code is None:
+            return
+        try:
+            found = self.code.find(name)
+        except ArchiveError:
+            return
+        if found is None:
+            yield self._undefined(name)
+        elif not isinstance(found, ClassType):
+            message = f"an object is made of {name}, which is no class with objects"
+            yield self._wrong("pickle-target", message, name)
+        elif not found.has_state_methods:
+            yield from self._slots(value, found)
+
+    def _slots(self, value: Object, class_: ClassType) -> Iterator[Finding]:
+        name = class_.qualified_name
+        if not isinstance(value.state, dict):
+            yield self._wrong("pickle-slot", f"the state of an object of {name} is no dict", name)
+            return
+        if (id(value.state), name) in self._states:
+            return
+        self._states.add((id(value.state), name))
+        missing = next((slot for slot in class_.attributes if slot not in value.state), None)
+        if missing is not None:
+            message = f"an object of {name} has no value for {missing!r}"
+            yield self._wrong("pickle-slot", message, name)
+
+    def _undefined(self, name: str) -> Finding:
+        if name in _FUNCTIONS or name in _VALUES:
+            message = f"an object is made of {name}, which is no class"
+            return self._wrong("pickle-target", message, name, Nature.HOSTILE)
+        if _is_foreign(name):
+            return _foreign(self.pickle.record, name, self.pickle.named.names.get(name))
+        message = f"{name[:_LONGEST_SHOWN]} is not defined by the archive's code"
+        return self._wrong("pickle-class", message, name, hint=_INCOMPLETE)
+
+    def note(self, rule: str, message: str, name: str) -> Finding:
+        """A finding about something harmless that no writer does."""
+        offset = self.pickle.named.names.get(name)
+        return Finding(rule, Severity.INFO, Nature.UNUSUAL, message, self.pickle.record, offset)
+
+    def _wrong(
+        self,
+        rule: str,
+        message: str,
+        name: str,
+        nature: Nature = Nature.BROKEN,
+        hint: str | None = None,
+    ) -> Finding:
+        offset = self.pickle.named.names.get(name)
+        return Finding(rule, Severity.ERROR, nature, message, self.pickle.record, offset, hint=hint)
+
+
+def _subclasses(values: Iterable[Any]) -> Iterator[str]:
+    """Classes of tensors that were subclassed; torch drops them, too."""
+    for value in values:
+        match value:
+            case Reduce(Global("torch._tensor", "_rebuild_from_type_v2"), (_, Global() as cls, *_)):
+                yield cls.qualified_name
+
+
+def _fits(argument: Any, *kinds: type | tuple[type, ...]) -> bool:
+    return (
+        isinstance(argument, tuple)
+        and len(argument) == len(kinds)
+        and all(map(isinstance, argument, kinds))
+    )
+
+
+def debug_findings(container: Container, record: str, code_bytes: int | None) -> Iterator[Finding]:
+    """Whether a debug record has its form, and speaks of places in its code of that many bytes."""
+    try:
+        ranges = read_any_debug_record(container.read(record), record)
+    except ArchiveError as error:
+        yield fault(error, "pickle-debug")
+        return
+    if code_bytes is not None and any(not 0 <= row.offset <= code_bytes for row in ranges):
+        yield Finding(
+            "pickle-debug",
+            Severity.WARNING,
+            Nature.BROKEN,
+            "it speaks of places behind the end of the code",
+            record,
+        )

@@ -1,0 +1,160 @@
+"""What verifying a file gives: its findings, and one word for all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tsarchive.errors import ArchiveError
+from tsarchive.findings import Finding, Nature, Severity, is_fine
+
+__all__ = [
+    "OTHER_KIND", "Findings", "Step", "Verdict", "VerifyReport", "fault", "not_a_module",
+]  # fmt: skip
+
+Step = Callable[[str], None]
+
+Verdict = Literal["sound", "unusual", "not an archive", "broken", "hostile"]
+
+# The rule of a finding that says: this is an archive of another kind. Other rules that begin so
+# say the same of files that are no zip archives, but for those of archives that are not whole.
+OTHER_KIND = "file-kind"
+_NOT_WHOLE = frozenset(
+    {
+        "file-changed", "file-cut-short", "file-empty", "file-unreadable", "file-zeros",
+        "file-zip-volume",
+    }
+)  # fmt: skip
+# Rules that tell of parts which archives have as a matter of course.
+_NOTES = frozenset({"record-extra", "record-inputs"})
+# A file can break one rule at each of a million places; nobody reads that many.
+MAX_PER_RULE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was looked at, and what was found.
+
+    ``kind`` is that of :attr:`tsarchive.Archive.kind`, None where the file is no zip archive that
+    can be opened; ``format_version`` is None where none can be read. ``bytes`` is the size of
+    the file, 0 where it is not known. ``records``, ``tensors`` and ``code_records`` count what
+    was checked. ``findings`` stand in the order of severity, worst first, then of their place.
+    """
+
+    kind: str | None
+    format_version: int | None
+    bytes: int
+    records: int
+    tensors: int
+    code_records: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no finding is above ``Severity.INFO``."""
+        return is_fine(self.findings)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst that the findings say.
+
+        ``hostile``: only intent explains it; ``not an archive``: a file of another kind;
+        ``broken``: an accident explains it; ``unusual``: no writer of archives does so, and it
+        does no harm; ``sound``: nothing but notes.
+        """
+        natures = {finding.nature for finding in self.findings if finding.rule not in _NOTES}
+        if Nature.HOSTILE in natures:
+            return "hostile"
+        if any(map(_is_other_kind, self.findings)):
+            return "not an archive"
+        if Nature.BROKEN in natures:
+            return "broken"
+        return "unusual" if Nature.UNUSUAL in natures else "sound"
+
+
+class Findings:
+    """Collects findings, each once, and of each rule as many as anyone reads."""
+
+    def __init__(self) -> None:
+        self._found: dict[Finding, None] = {}
+        self._counts: Counter[str] = Counter()
+        self._worst: dict[str, Finding] = {}
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Take in what a check finds."""
+        for finding in findings:
+            if finding in self._found:
+                continue
+            self._counts[finding.rule] += 1
+            if self._counts[finding.rule] <= MAX_PER_RULE:
+                self._found[finding] = None
+            else:
+                self._keep_worst(finding)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether any finding is an error."""
+        return any(finding.severity is Severity.ERROR for finding in self._found)
+
+    def damaged(self) -> frozenset[str]:
+        """The records that errors have been found in."""
+        errors = (finding for finding in self._found if finding.severity is Severity.ERROR)
+        return frozenset(finding.record for finding in errors if finding.record is not None)
+
+    def ordered(self) -> tuple[Finding, ...]:
+        """All of them, worst first, then by place; one more for each rule with too many."""
+        return tuple(sorted((*self._found, *self._surplus()), key=_place))
+
+    def _keep_worst(self, finding: Finding) -> None:
+        known = self._worst.get(finding.rule)
+        if known is None or _weight(finding) > _weight(known):
+            self._worst[finding.rule] = finding
+
+    def _surplus(self) -> Iterator[Finding]:
+        for rule, worst in self._worst.items():
+            more = self._counts[rule] - MAX_PER_RULE
+            message = f"and {more:,} more of this rule; the worst of them: {worst.message}"
+            yield replace(worst, message=message)
+
+
+def _is_other_kind(finding: Finding) -> bool:
+    return finding.rule.startswith("file-") and finding.rule not in _NOT_WHOLE
+
+
+def _weight(finding: Finding) -> tuple[int, bool]:
+    return finding.severity.rank, finding.nature is Nature.HOSTILE
+
+
+def _place(finding: Finding) -> tuple[int, bool, str, int, int, str]:
+    return (
+        -finding.severity.rank,
+        finding.record is not None,
+        finding.record or "",
+        -1 if finding.offset is None else finding.offset,
+        finding.line or 0,
+        finding.rule,
+    )
+
+
+def fault(
+    error: ArchiveError, rule: str, nature: Nature = Nature.BROKEN, record: str | None = None
+) -> Finding:
+    """The finding of an error, which is about ``record`` where it does not name one."""
+    return Finding(
+        rule,
+        Severity.ERROR,
+        nature,
+        error.message,
+        error.record or record,
+        error.offset,
+        getattr(error, "line", None),
+        error.hint,
+    )
+
+
+def not_a_module() -> Finding:
+    """The finding of a data.pkl whose value has no class of the archive."""
+    message = "the root of the archive is not an object"
+    return Finding("pickle-root", Severity.ERROR, Nature.BROKEN, message, "data.pkl")
