@@ -1,0 +1,94 @@
+"""What an audit gathers while it goes through a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tsarchive.auditing.contents import native_format
+from tsarchive.auditing.pickle_streams import begins_pickle
+from tsarchive.auditing.pickles import PickleAudit, Surroundings, audit_pickles
+from tsarchive.auditing.values import (
+    AuditReport,
+    EntryPoint,
+    Group,
+    OperatorUse,
+    Payload,
+    PickledName,
+)
+from tsarchive.findings import Finding, Nature, Severity
+
+__all__ = ["Collected"]
+
+_PICKLE_NAMES: Final = (".pkl", ".pickle", "_pkl", ".p")
+
+
+@dataclass
+class Collected:
+    """``prefix`` stands before the names of records: that of the archive they are in."""
+
+    prefix: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    operators: list[OperatorUse] = field(default_factory=list)
+    entry_points: list[EntryPoint] = field(default_factory=list)
+    pickled_names: list[PickledName] = field(default_factory=list)
+    classes: set[str] = field(default_factory=set)
+    payloads: list[Payload] = field(default_factory=list)
+    groups: dict[str, Group] = field(default_factory=dict)
+
+    def name(self, record: str | None) -> str | None:
+        """The name of a record with that of the archive it is in."""
+        return self.prefix.removesuffix("/") or None if record is None else self.prefix + record
+
+    def find(
+        self,
+        rule: str,
+        severity: Severity,
+        nature: Nature,
+        message: str,
+        record: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Add a finding about a record, or about the whole."""
+        self.findings.append(Finding(rule, severity, nature, message, record, hint=hint))
+
+    def count(self, group: str, size: int, stored_size: int) -> None:
+        """Count a record."""
+        found = self.groups.setdefault(group, Group())
+        found.records += 1
+        found.bytes += size
+        found.stored_bytes += stored_size
+
+    def look_at(self, data: bytes, record: str | None, around: Surroundings) -> PickleAudit:
+        """Look for pickles and for programs in bytes of any kind."""
+        named = begins_pickle(data) if record is None else record.endswith(_PICKLE_NAMES)
+        audit = audit_pickles(data, record, around, is_named_pickle=named)
+        self.findings += audit.findings
+        self.pickled_names += audit.names
+        found = native_format(record or "", data)
+        if found is not None:
+            self.payloads.append(Payload(record, found, len(data)))
+        return audit
+
+    def take(self, inner: Collected) -> None:
+        """Take over what was found in an archive inside of this one."""
+        self.findings += [replace(f, record=inner.name(f.record)) for f in inner.findings]
+        self.operators += inner.operators
+        self.entry_points += inner.entry_points
+        names = (replace(n, record=inner.name(n.record)) for n in inner.pickled_names)
+        self.pickled_names += names
+        self.payloads += [replace(p, record=inner.name(p.record)) for p in inner.payloads]
+        self.classes |= inner.classes
+
+    def report(self, kind: str, size: int) -> AuditReport:
+        """The report; the worst findings first, otherwise in the order they were made."""
+        return AuditReport(
+            kind, size, tuple(_worst_first(self.findings)), tuple(self.operators),
+            tuple(self.entry_points), tuple(self.pickled_names), tuple(sorted(self.classes)),
+            tuple(self.payloads), self.groups,
+        )  # fmt: skip
+
+
+def _worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(dict.fromkeys(findings), key=lambda finding: finding.severity, reverse=True)

@@ -1,0 +1,106 @@
+"""The verb: audit a file of any kind."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any, BinaryIO, Final
+
+from tsarchive.auditing.archives import audit_zip
+from tsarchive.auditing.collecting import Collected
+from tsarchive.auditing.contents import (
+    TAR,
+    UNKNOWN,
+    ZIP,
+    Form,
+    form_of,
+    has_zip_end,
+)
+from tsarchive.auditing.pickles import Surroundings
+from tsarchive.auditing.tars import members_of
+from tsarchive.auditing.values import AuditReport
+from tsarchive.errors import CallError
+from tsarchive.findings import Nature, Severity
+
+__all__ = ["audit"]
+
+_LONGEST: Final = 1 << 31
+# Archives in archives are looked into, and no further.
+_DEPTH: Final = 1
+
+
+def audit(source: str | os.PathLike[str] | BinaryIO) -> AuditReport:
+    """List what a file (a path or a binary file object) can do, and when.
+
+    Nothing of the file runs, no name in it is imported, nothing is unpickled, and torch is not
+    imported. Files of every kind give a report: TorchScript archives of any age, torch.export,
+    torch.save and torch.package archives, pickles, NumPy and tar files. What cannot be looked
+    into is a finding.
+
+    Raises OSError when the file cannot be read, CallError when ``source`` is no file.
+    """
+    if isinstance(source, str | os.PathLike):
+        path = os.fsdecode(source)
+        with open(path, "rb") as file:
+            return _audit(file, path)
+    if not hasattr(source, "read"):
+        raise CallError(
+            f"an archive cannot be read from {type(source).__name__}",
+            hint="Pass a path, a file opened with mode 'rb', or io.BytesIO(data)",
+        )
+    return _audit(io.BytesIO(_all_of(source)), None)
+
+
+def _all_of(source: BinaryIO) -> bytes:
+    """What a file object gives from its position on; raw files may give it in pieces."""
+    content = bytearray()
+    while True:
+        piece: Any = source.read()
+        if isinstance(piece, str):
+            raise CallError("the file is opened as text", hint="Open it with mode 'rb'")
+        if piece is None:
+            raise BlockingIOError("the file object has no data yet")
+        if not piece:
+            return bytes(content)
+        content += piece
+
+
+def _audit(file: BinaryIO, path: str | None) -> AuditReport:
+    """``path`` is given for files on disk, of which the container maps what it needs."""
+    found = Collected()
+    size = file.seek(0, os.SEEK_END)
+    tail = _read(file, max(0, size - 66_000))
+    form = form_of(_read(file, 0, 512), tail)
+    kind = form.kind
+    if form is ZIP or has_zip_end(tail):
+        kind = audit_zip(path if path is not None else file, None, found, _DEPTH)
+    if form is not ZIP:
+        _audit_bytes(_read(file, 0, _LONGEST), form, found)
+    if size > _LONGEST and form is not ZIP:
+        message = f"only its first {_LONGEST >> 30} GiB are looked into"
+        found.find("record-unread", Severity.WARNING, Nature.UNUSUAL, message)
+    return found.report(kind, size)
+
+
+def _read(file: BinaryIO, start: int, size: int = -1) -> bytes:
+    file.seek(start)
+    return file.read(size)
+
+
+def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
+    audit = found.look_at(data, None, Surroundings())
+    if form is TAR:
+        for name, content in members_of(data):
+            found.count("members", len(content), len(content))
+            found.look_at(content, name, Surroundings())
+    for payload in found.payloads:
+        if payload.record is None:
+            message = f"the file is native code or a program ({payload.format})"
+            found.find("record-native", Severity.ERROR, Nature.HOSTILE, message)
+    if not form.is_inert and not audit.streams.pickles:
+        message = f"it is {_described(form)}"
+        found.find("file-kind", Severity.WARNING, Nature.BROKEN, message, hint=form.advice)
+
+
+def _described(form: Form) -> str:
+    return "of no kind that is known here" if form is UNKNOWN else f"of the kind {form.kind}"

@@ -1,0 +1,115 @@
+"""Operators that the code names, by what they can do and when; and the findings they make."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from tsarchive.auditing.file_names import COMPUTED, FileNames, PickledText
+from tsarchive.auditing.reaching import Reach
+from tsarchive.auditing.rules import operator_rule
+from tsarchive.auditing.values import OperatorUse, Place, When
+from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.policy.risks import Risk, row_of
+
+__all__ = ["SEVERITIES", "operator_findings", "operators_of"]
+
+# What the ability to run an operator of each class means for someone who did not write the file.
+SEVERITIES: Final[Mapping[Risk, Severity | None]] = {
+    Risk.COMPUTE: None,
+    Risk.OUTPUT: Severity.INFO,
+    Risk.RANDOMNESS: Severity.INFO,
+    Risk.PROCESS_INFORMATION: Severity.INFO,
+    # A library must be imported before code can reach its operators: that is the user's choice.
+    Risk.FOREIGN: Severity.INFO,
+    Risk.GLOBAL_STATE: Severity.WARNING,
+    Risk.MEMORY: Severity.WARNING,
+    Risk.UNKNOWN: Severity.WARNING,
+    Risk.FILES: Severity.ERROR,
+    Risk.PROCESSES: Severity.ERROR,
+    Risk.NETWORK: Severity.ERROR,
+    Risk.NATIVE_CODE: Severity.ERROR,
+}
+_MOMENTS: Final = {
+    When.LOAD: "when the file is loaded",
+    When.HOOK: "in a hook",
+    When.CALL: "when a method is called",
+    When.NEVER: "in code that nothing seems to lead to",
+}
+_HINT: Final = "Load it only if you know why it does so; the default policy refuses it"
+
+
+def operators_of(
+    reach: Reach, renamed: Mapping[str, str], pickled: PickledText
+) -> tuple[OperatorUse, ...]:
+    """Every operator that functions of the archive name, the most dangerous first."""
+    files = FileNames(reach.program, reach.walked, pickled)
+    places: dict[tuple[str, bool], list[Place]] = {}
+    for name, walked in reach.walked.items():
+        function = reach.program.functions[name]
+        record = reach.program.record_of(function)
+        for named in walked.operators:
+            operator = renamed.get(named.operator, named.operator)
+            risk = row_of(operator).risk
+            if risk is Risk.UNKNOWN and not isinstance(named.node, ast.Call):
+                continue  # a constant, such as a dtype
+            texts = files.given_to(function, named.node) if risk is Risk.FILES else ()
+            place = Place(record, named.line, name, reach.when[name], texts)
+            places.setdefault((operator, named.is_certain), []).append(place)
+    return ordered(use_of(op, tuple(found), sure) for (op, sure), found in places.items())
+
+
+def use_of(operator: str, places: tuple[Place, ...], is_certain: bool = True) -> OperatorUse:
+    """An operator with what the table of risks says of it."""
+    row = row_of(operator)
+    return OperatorUse(operator, row.risk, row.reason, places, is_certain)
+
+
+def ordered(uses: Iterable[OperatorUse]) -> tuple[OperatorUse, ...]:
+    """The most dangerous first, then by name."""
+    risks = list(Risk)[::-1]
+    worst = sorted(risks, key=lambda risk: SEVERITIES[risk] or Severity.INFO, reverse=True)
+    return tuple(sorted(uses, key=lambda use: (worst.index(use.risk), use.operator)))
+
+
+def operator_findings(uses: Iterable[OperatorUse]) -> Iterator[Finding]:
+    """One finding for each place of a dangerous operator, one for each other operator."""
+    for use in uses:
+        severity = SEVERITIES[use.risk]
+        if severity is None or (severity is Severity.INFO and not use.is_certain):
+            continue
+        if severity is Severity.INFO:
+            yield _summary(use)
+        else:
+            yield from (_at(use, place, severity) for place in use.places)
+
+
+def _summary(use: OperatorUse) -> Finding:
+    first, count = use.places[0], len(use.places)
+    where = "in one place" if count == 1 else f"in {count:,} places"
+    message = f"{use.operator} {where}: {use.reason}"
+    rule = operator_rule(use.risk)
+    return Finding(rule, Severity.INFO, Nature.ABILITY, message, first.record, line=first.line)
+
+
+def _at(use: OperatorUse, place: Place, severity: Severity) -> Finding:
+    named = use.operator if use.is_certain else f"something called like {use.operator}"
+    if place.when == (When.NEVER,) or not use.is_certain:
+        severity = min(severity, Severity.WARNING)
+    files = f" with {' or '.join(map(_quoted, place.files))}" if place.files else ""
+    moments = " and ".join(_MOMENTS[when] for when in place.when)
+    message = f"{place.function} runs {named}{files} {moments}: {use.reason}"
+    return Finding(
+        operator_rule(use.risk),
+        severity,
+        Nature.ABILITY,
+        message,
+        place.record,
+        line=place.line,
+        hint=_HINT,
+    )
+
+
+def _quoted(text: str) -> str:
+    return "a computed name" if text == COMPUTED else repr(text)

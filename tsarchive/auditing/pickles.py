@@ -1,0 +1,171 @@
+"""Judging what a pickle does, by the table of names that are known to be harmless."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+from tsarchive.auditing.pickle_names import NameRow, Use, row_of_name
+from tsarchive.auditing.pickle_streams import Streams, pickles_in
+from tsarchive.auditing.pickle_walk import Act, Event, Walk
+from tsarchive.auditing.values import PickledName
+from tsarchive.findings import Finding, Nature, Severity
+
+__all__ = ["PickleAudit", "Surroundings", "audit_pickles"]
+
+_RULES: Final = {
+    Act.NAME: "pickle-name",
+    Act.CALL: "pickle-call",
+    Act.MAKE: "pickle-make",
+    Act.CHANGE: "pickle-change",
+    Act.CALL_COMPUTED: "pickle-computed-call",
+    Act.EXTENSION: "pickle-extension",
+}
+_USES: Final = {
+    Act.NAME: (Use.NAME, Use.MAKE, Use.CALL),
+    Act.MAKE: (Use.MAKE, Use.CALL),
+    Act.CALL: (Use.CALL,),
+}
+_TORCH_LIKE: Final = ("torch.", "numpy.")
+_PACKAGE_FUNCTION: Final = "torch.fx.graph_module.reduce_package_graph_module"
+# Modules that were compiled for a backend: their classes are outside of ``__torch__``.
+_LOWERED = re.compile(r"torch\.jit\.\w+LoweredModule")
+_NEVER_UNPICKLE: Final = "Do not unpickle it"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What stands around a pickle: the classes that the archive's own code defines, and the
+    Python modules that a torch.package brings (None in other files)."""
+
+    archive_classes: Collection[str] = ()
+    package_modules: Collection[str] | None = None
+
+    def defines(self, name: str) -> bool:
+        """Whether a name is that of a class of the archive. An archive may define others, too:
+        that does not make a name of Python harmless."""
+        is_lowered = _LOWERED.fullmatch(name) is not None
+        return name.startswith("__torch__.") or (is_lowered and name in self.archive_classes)
+
+    def is_of_package(self, event: Event) -> bool:
+        """Whether a torch.package may do so: it is Python code by nature."""
+        if self.package_modules is None:
+            return False
+        if event.name.rpartition(".")[0] in self.package_modules:
+            return True
+        is_torch = event.name.startswith("torch.")
+        return event.name == _PACKAGE_FUNCTION or (is_torch and event.act in (Act.MAKE, Act.NAME))
+
+
+@dataclass(slots=True)
+class PickleAudit:
+    """What one record, or a file, holds of pickles."""
+
+    streams: Streams
+    names: list[PickledName] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def audit_pickles(
+    data: bytes, record: str | None, around: Surroundings, *, is_named_pickle: bool
+) -> PickleAudit:
+    """Find and judge every pickle in the data; it is neither unpickled nor imported from."""
+    found = PickleAudit(pickles_in(data, is_named_pickle=is_named_pickle))
+    for pickle in found.streams.pickles:
+        _judge_all(pickle, record, around, found)
+        if pickle.is_too_long:
+            found.findings.append(_unfinished(record))
+        elif pickle.fault is not None:
+            found.findings.append(_broken(pickle, record))
+    for pickle in found.streams.hidden:
+        _judge_hidden(pickle, record, around, found)
+    if not found.streams.is_complete:
+        found.findings.append(_unfinished(record))
+    return found
+
+
+def _judge_all(pickle: Walk, record: str | None, around: Surroundings, found: PickleAudit) -> None:
+    called = {event.name for event in pickle.events if event.act is not Act.NAME}
+    seen: set[tuple[Act, str]] = set()
+    for event in pickle.events:
+        key = event.act, event.name
+        if key in seen or (event.act is Act.NAME and event.name in called):
+            continue
+        seen.add(key)
+        reason = _reason(event, around)
+        is_called = event.act is not Act.NAME
+        found.names.append(PickledName(record, event.name, is_called, reason))
+        finding = _finding(event, record, around)
+        if finding is not None:
+            found.findings.append(finding)
+
+
+def _reason(event: Event, around: Surroundings) -> str | None:
+    if around.defines(event.name):
+        return "a class that the archive defines"
+    row = row_of_name(event.name)
+    return row.reason if row is not None and row.use in _USES.get(event.act, ()) else None
+
+
+def _finding(event: Event, record: str | None, around: Surroundings) -> Finding | None:
+    row = row_of_name(event.name)
+    is_known = row is not None and row.use in _USES.get(event.act, ())
+    if around.defines(event.name) or (is_known and not _runs_code(row, event)):
+        return None
+    severity, nature, why = _severity(event, is_known, around)
+    message = f"the pickle {event.act.value} {event.name}, {why}"
+    hint = None if severity < Severity.ERROR else _NEVER_UNPICKLE
+    rule = _RULES[event.act]
+    return Finding(rule, severity, nature, message, record, event.offset, hint=hint)
+
+
+def _runs_code(row: NameRow | None, event: Event) -> bool:
+    return row is not None and row.is_code and event.act is not Act.NAME
+
+
+def _severity(event: Event, is_known: bool, around: Surroundings) -> tuple[Severity, Nature, str]:
+    if is_known:
+        why = "a module of torch.nn: reading it runs Python code of torch"
+        return Severity.WARNING, Nature.ABILITY, why
+    if around.is_of_package(event):
+        why = "which runs Python code of the package, or of torch for it"
+        return Severity.WARNING, Nature.ABILITY, why
+    if event.act is Act.NAME and event.name.startswith(_TORCH_LIKE):
+        why = "which is not known to be harmless"
+        return Severity.WARNING, Nature.ABILITY, why
+    if event.act is Act.NAME:
+        why = "which imports code that no pickle of tensors needs"
+        return Severity.ERROR, Nature.HOSTILE, why
+    return Severity.ERROR, Nature.HOSTILE, "which is not known to be harmless"
+
+
+def _judge_hidden(
+    pickle: Walk, record: str | None, around: Surroundings, found: PickleAudit
+) -> None:
+    inner = PickleAudit(found.streams)
+    _judge_all(pickle, record, around, inner)
+    if any(finding.severity is Severity.ERROR for finding in inner.findings):
+        worst = next(f for f in inner.findings if f.severity is Severity.ERROR)
+        message = f"a pickle is hidden here: {worst.message}"
+        found.findings.append(
+            Finding(
+                "pickle-hidden", Severity.ERROR, Nature.HOSTILE, message, record, pickle.start,
+                hint=_NEVER_UNPICKLE,
+            )
+        )  # fmt: skip
+        found.names += inner.names
+
+
+def _broken(pickle: Walk, record: str | None) -> Finding:
+    message = f"the pickle breaks off: {pickle.fault}"
+    return Finding(
+        "pickle-broken", Severity.ERROR, Nature.BROKEN, message, record, pickle.end,
+        hint="What stands before the break runs all the same, and another reader may not break off",
+    )  # fmt: skip
+
+
+def _unfinished(record: str | None) -> Finding:
+    message = "there are too many opcodes, or beginnings of pickles, to look at all of them"
+    return Finding("pickle-unfinished", Severity.WARNING, Nature.HOSTILE, message, record)

@@ -1,0 +1,103 @@
+"""The code of a TorchScript archive: what it can do, and when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tsarchive.auditing.bytecode import BYTECODE, operators_in_bytecode
+from tsarchive.auditing.collecting import Collected
+from tsarchive.auditing.operators import (
+    SEVERITIES,
+    operator_findings,
+    operators_of,
+    ordered,
+)
+from tsarchive.auditing.program import Program
+from tsarchive.auditing.reaching import Reach
+from tsarchive.errors import ArchiveError
+from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.kinds import LEGACY_TORCHSCRIPT
+from tsarchive.legacy.operators import RENAMED
+from tsarchive.pickler import Object, loads
+from tsarchive.policy.risks import NATIVE_PREFIX, Risk, row_of
+from tsarchive.torchscript.pickled import objects_of
+
+__all__ = ["audit_program"]
+
+_NATIVE_CLASS = re.compile(re.escape(NATIVE_PREFIX.encode()) + rb"(\w+\.\w+)")
+# The pickles whose objects exist once the file is loaded.
+_LOADED: Final = ("data.pkl", "constants.pkl", "attributes.pkl")
+# A class is there only where its library is loaded, and that runs what the archive brings it.
+_OF_CLASSES: Final = {Risk.NATIVE_CODE: Severity.INFO}
+_TOO_DEEP: Final = "the code is nested too deeply to be looked into"
+_UNKNOWN: Final = "What it does is unknown: do not load the file"
+
+
+def audit_program(
+    kind: str, program: Program, code: Mapping[str, bytes], pickles: Mapping[str, bytes],
+    found: Collected,
+) -> None:  # fmt: skip
+    """Add what the code can do. ``pickles`` are the records of the names that ``_LOADED`` has,
+    and the bytecode."""
+    made = {name.name for name in found.pickled_names if name.record in _LOADED}
+    is_known = kind != LEGACY_TORCHSCRIPT and made & set(program.classes)
+    reach = Reach(program, made if is_known else None)
+    renamed = RENAMED if kind == LEGACY_TORCHSCRIPT else {}
+    found.findings += program.faults
+    uses = operators_in_bytecode(pickles.get(BYTECODE, b""))
+    try:
+        uses += operators_of(reach, renamed, _pickled_text(pickles))
+        found.entry_points += reach.entry_points
+        found.findings += _unknown_names(reach)
+    except RecursionError:
+        found.find("code-unreadable", Severity.ERROR, Nature.HOSTILE, _TOO_DEEP, hint=_UNKNOWN)
+    found.operators += ordered(uses)
+    found.findings += operator_findings(uses)
+    _native_classes(code, found)
+
+
+def _unknown_names(reach: Reach) -> Iterator[Finding]:
+    for function, walked in reach.walked.items():
+        record = reach.program.record_of(reach.program.functions[function])
+        for name, line in walked.unknown:
+            message = f"{function} uses {name}, which is nothing that TorchScript knows"
+            yield Finding(
+                "code-unknown-name", Severity.WARNING, Nature.HOSTILE, message, record, line=line
+            )
+
+
+def _pickled_text(pickles: Mapping[str, bytes]) -> dict[tuple[str, str], list[str]]:
+    """Text in the attributes of pickled objects."""
+    texts: dict[tuple[str, str], list[str]] = {}
+    for record in _LOADED:
+        for class_, attribute, text in _texts_in(record, pickles.get(record, b"")):
+            texts.setdefault((class_, attribute), []).append(text)
+    return texts
+
+
+def _texts_in(record: str, data: bytes) -> Iterator[tuple[str, str, str]]:
+    try:
+        root: Any = loads(data, record=record)
+    except ArchiveError:
+        return  # the walk over the pickle has told of it
+    for value in objects_of(root):
+        state = value.state if isinstance(value, Object) else None
+        for attribute, text in state.items() if isinstance(state, dict) else ():
+            if isinstance(text, str):
+                yield value.cls.qualified_name, str(attribute), text
+
+
+def _native_classes(code: Mapping[str, bytes], found: Collected) -> None:
+    """Classes bound from C++, in code and in pickles."""
+    named = {match.decode() for data in code.values() for match in _NATIVE_CLASS.findall(data)}
+    pickled = (name.name for name in found.pickled_names if name.name.startswith(NATIVE_PREFIX))
+    named |= {name.removeprefix(NATIVE_PREFIX) for name in pickled}
+    found.classes |= named
+    for name in sorted(named):
+        row = row_of(name)
+        severity = _OF_CLASSES.get(row.risk, SEVERITIES[row.risk])
+        if severity is not None:
+            message = f"the class {name} is bound from C++: {row.reason}"
+            found.find("code-native-class", severity, Nature.ABILITY, message)
