@@ -41,6 +41,10 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.needs",
         "tsarchive.pickler", "tsarchive.printer", "tsarchive.torchscript",
     },
+    "tsarchive.auditing": {
+        "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.needs",
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.torchscript", "tsarchive.verifying",
+    },
     "tsarchive.reviving": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",
         "tsarchive.policy", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
@@ -49,35 +53,44 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.policy", "tsarchive.reviving", "tsarchive.run",
         "tsarchive.torchscript",
     },
-    "tsarchive.exporting": {"tsarchive.loading", "tsarchive.run"},
+    "tsarchive.exporting": {"tsarchive.loading", "tsarchive.policy", "tsarchive.run"},
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",
-        "tsarchive.printer", "tsarchive.reviving", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.policy", "tsarchive.printer", "tsarchive.reviving", "tsarchive.run",
+        "tsarchive.torchscript",
     },
     "tsarchive.saving": {
         "tsarchive.container", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
     },
-    "tsarchive.other_processes": set(),
+    "tsarchive.other_processes": {"tsarchive.policy"},
     "tsarchive.jitter": {
-        "tsarchive.container", "tsarchive.loading", "tsarchive.other_processes", "tsarchive.run",
-        "tsarchive.saving", "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.loading", "tsarchive.other_processes",
+        "tsarchive.policy", "tsarchive.run", "tsarchive.saving", "tsarchive.torchscript",
     },
-    "tsarchive.testing": {"tsarchive.jitter", "tsarchive.saving"},
+    "tsarchive.verifying": {
+        "tsarchive.archive", "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy",
+        "tsarchive.needs", "tsarchive.pickler", "tsarchive.printer", "tsarchive.torchscript",
+    },
+    "tsarchive.testing": {
+        "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler", "tsarchive.saving",
+    },
 }  # fmt: skip
 
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.errors", "tsarchive.findings", "tsarchive.kinds", "tsarchive.policy",
-    "tsarchive.archive", "tsarchive.jitter",
+    "tsarchive.archive", "tsarchive.auditing", "tsarchive.jitter",
     "tsarchive.container", "tsarchive.pickler", "tsarchive.printer",
     "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection",
-    "tsarchive.torchscript.storages",
+    "tsarchive.torchscript.storages", "tsarchive.torchscript.stored_tensors",
+    "tsarchive.torchscript.stored_values",
     "tsarchive.torchscript.frontend", "tsarchive.torchscript.looking",
     "tsarchive.legacy.classes", "tsarchive.legacy.fields", "tsarchive.legacy.looking",
     "tsarchive.legacy.model", "tsarchive.legacy.values",
     "tsarchive.needs", "tsarchive.torchscript.devices", "tsarchive.torchscript.device_places",
     "tsarchive.torchscript.device_strings", "tsarchive.torchscript.edits",
     "tsarchive.torchscript.pickled", "tsarchive.torchscript.program_text",
+    "tsarchive.torchscript.debug", "tsarchive.verifying",
 )  # fmt: skip
 
 

@@ -88,12 +88,18 @@ HELPERS = (
 )
 
 
+def both(data: bytes):
+    """The module of an archive of this process, by torch.jit and by tsarchive."""
+    ours = tsarchive.load(io.BytesIO(data), policy=tsarchive.Policy.trusted())
+    return torch.jit.load(io.BytesIO(data)), ours
+
+
 @pytest.mark.parametrize("body", KEPT_AND_DROPPED.values(), ids=KEPT_AND_DROPPED)
 def test_what_runs(body, capfd):
     result = "return (torch.rand([2]), x, self.buffer, self.items, self.number)"
     signature = "forward(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor, List[int], int]"
     data = hand_written(method(f"{body}\n{result}", signature) + HELPERS)
-    theirs, mine = torch.jit.load(io.BytesIO(data)), tsarchive.load(io.BytesIO(data))
+    theirs, mine = both(data)
     expected = outcome(theirs, torch.tensor([1.0, 2.0]))
     printed = capfd.readouterr().out
     found = outcome(mine, torch.tensor([1.0, 2.0]))
@@ -169,7 +175,7 @@ def test_gradients_of_what_is_kept():
     data = hand_written(
         method("y = torch.mul(x, self.weight)\n_0 = torch.rand([2])\nreturn torch.sum(y)")
     )
-    theirs, mine = torch.jit.load(io.BytesIO(data)), tsarchive.load(io.BytesIO(data))
+    theirs, mine = both(data)
     for module in (theirs, mine):
         module(torch.tensor([1.0, 2.0])).backward()
     assert equal(theirs.weight.grad, mine.weight.grad)
@@ -191,21 +197,21 @@ def test_values_compared_with_themselves(name):
     parameter, values = COMPARED_WITH_ITSELF[name]
     body = "return (torch.eq(x, x), torch.ne(x, x))"
     data = hand_written(method(body, f"forward(self, {parameter})"))
-    theirs, mine = torch.jit.load(io.BytesIO(data)), tsarchive.load(io.BytesIO(data))
+    theirs, mine = both(data)
     for value in values:
         check_same(theirs, mine, value)
 
 
 def test_the_ceiling_of_an_int_is_the_int():
     data = hand_written(method("return torch.ceil(x)", "forward(self, x: int) -> int"))
-    theirs, mine = torch.jit.load(io.BytesIO(data)), tsarchive.load(io.BytesIO(data))
+    theirs, mine = both(data)
     check_same(theirs, mine, 2**63 - 1)
 
 
 def test_tensors_of_a_list_that_is_given_change():
     text = "torch._foreach_add_(x, 1)\nreturn x"
     data = hand_written(method(text, "forward(self, x: List[Tensor]) -> List[Tensor]"))
-    theirs, mine = torch.jit.load(io.BytesIO(data)), tsarchive.load(io.BytesIO(data))
+    theirs, mine = both(data)
     check_same(theirs, mine, [torch.ones(2), torch.zeros(1)])
     given = [torch.ones(2)]
     mine(given)

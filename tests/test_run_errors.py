@@ -271,6 +271,19 @@ def test_tracebacks_open_no_file_that_an_archive_names(filename):
     assert "root:" not in shown
 
 
+def test_an_archive_cannot_put_words_into_sources_of_this_process(tmp_path, monkeypatch):
+    """``inspect.getsource`` of what is imported later finds the file, not the archive's text."""
+    path = tmp_path / "imported_later.py"
+    path.write_text("def harmless():\n    return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tsarchive.load(renamed_source(torch.jit.script(Outer()), str(path)))
+    with pytest.raises(RuntimeError) as caught:
+        module(torch.ones(2, 4), 3)
+    assert f'File "{path}", line ' in "".join(traceback.format_exception(caught.value))
+    imported = importlib.import_module("imported_later")
+    assert inspect.getsource(imported.harmless) == path.read_text()
+
+
 def test_without_debug_records_generated_code_is_shown_alone():
     file = io.BytesIO()
     tsarchive.save(torch.jit.script(Outer()), file, debug=False)

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import Graph, constant, operator, our_module, ours, scripted, source
 
-from tsarchive.errors import ArchiveError, ScriptError
+from tsarchive.errors import PolicyError, ScriptError
+from tsarchive.policy import Guard, Policy
 from tsarchive.printer.graph import Block, Value
 from tsarchive.printer.types import BOOL, INT, TENSOR
 from tsarchive.run.classes import Classes
@@ -205,11 +206,11 @@ def test_tensors_go_when_they_are_used_up():
 
 
 def test_a_policy_can_refuse_operators():
-    def no_relu(schema, function):
-        if schema.name == "aten::relu":
-            raise ArchiveError(f"{function.qualified_name} uses {schema.full_name}")
-
     graph = Graph()
-    function = graph.function(operator(graph.block, "aten::relu", graph.param(TENSOR)))
-    with pytest.raises(ArchiveError, match="by_hand uses aten::relu"):
-        Classes(allow=no_relu).function(function)(torch.ones(1))
+    function = graph.function(operator(graph.block, "aten::set_", graph.param(TENSOR)))
+    with pytest.raises(PolicyError, match="by_hand names the operator aten::set_") as caught:
+        Classes().function(function)(torch.ones(1))
+    assert caught.value.operator == "aten::set_"
+    assert caught.value.line is None
+    allowing = Guard(Policy.default().allow("aten::set_"))
+    Classes(guard=allowing).function(function)(torch.ones(1))

@@ -392,6 +392,21 @@ def test_hostile_indices_are_refused(kind):
         )
 
 
+def test_indices_cannot_be_changed_after_they_were_checked():
+    """Code could write to a dense tensor over the storage of the indices."""
+    records = {"i": bytearray(16), "v": bytearray(8)}
+    reader = TensorReader(lambda key: memoryview(records[key]), None, RECORD)
+
+    def part(inner):
+        return reader.build(inner, part) if isinstance(inner, Reduce) else inner
+
+    aliased = part(dense(storage("LongStorage", "i", count=2), 0, (2,), (1,)))
+    tensor = part(sparse())
+    aliased.fill_(1 << 40)
+    assert tensor.coalesce().indices().tolist() == [[0]]
+    assert tensor.to_dense().shape == (4,)
+
+
 NUMBERS = st.integers(0, 7) | st.sampled_from([HUGE, (1 << 63) - 1, 1 << 31])
 DIMENSIONS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=4)
 

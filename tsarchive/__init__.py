@@ -26,6 +26,7 @@ from tsarchive.errors import (
 
 if TYPE_CHECKING:
     from tsarchive.archive import Archive, open
+    from tsarchive.auditing import AuditReport, audit
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.exporting import to_exported_program
     from tsarchive.findings import Finding, Nature, Severity
@@ -44,12 +45,14 @@ if TYPE_CHECKING:
     from tsarchive.policy import Limits, Policy
     from tsarchive.saving import save
     from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
+    from tsarchive.verifying import VerifyReport, verify
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Archive",
     "ArchiveError",
+    "AuditReport",
     "CallError",
     "DecompileReport",
     "Finding",
@@ -78,7 +81,9 @@ __all__ = [
     "UnknownOperatorError",
     "Unprinted",
     "UnsupportedError",
+    "VerifyReport",
     "WrittenFile",
+    "audit",
     "check_jitter",
     "decompile",
     "load",
@@ -86,11 +91,14 @@ __all__ = [
     "open",
     "save",
     "to_exported_program",
+    "verify",
 ]
 
 _HOMES = {
     "Archive": "tsarchive.archive",
     "open": "tsarchive.archive",
+    "AuditReport": "tsarchive.auditing",
+    "audit": "tsarchive.auditing",
     "DecompileReport": "tsarchive.decompiler",
     "WrittenFile": "tsarchive.decompiler",
     "decompile": "tsarchive.decompiler",
@@ -114,6 +122,8 @@ _HOMES = {
     "save": "tsarchive.saving",
     "ModuleInfo": "tsarchive.torchscript.inspection",
     "TensorInfo": "tsarchive.torchscript.inspection",
+    "VerifyReport": "tsarchive.verifying",
+    "verify": "tsarchive.verifying",
 }
 
 

@@ -37,7 +37,7 @@ class ArchiveError(Exception):
         *,
         record: str | None = None,
         offset: int | None = None,
-        limit: int | None = None,
+        limit: float | None = None,
         hint: str | None = None,
     ) -> None:
         super().__init__(message)

@@ -11,6 +11,7 @@ import torch
 
 from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 from tsarchive.loading import load
+from tsarchive.policy import Policy
 from tsarchive.run.classes import ArchiveModule
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def to_exported_program(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    policy: Policy | None = None,
 ) -> ExportedProgram:
     """What torch.export makes of the ``forward`` of a loaded module, or of the archive at a path.
 
@@ -30,13 +32,14 @@ def to_exported_program(
     branches that these arguments take, in the mode (train or eval) that the module is in.
     ``dynamic_shapes`` says which sizes stay open, as for torch.export.export; all others become
     constants. The keys of the state_dict are those of the module, which is left as it was.
+    ``policy`` is that of ``load``, for a path.
 
     Raises CallError for arguments that ``forward`` does not take; UnsupportedError where
     torch.export cannot follow the code, such as a branch on the values of a tensor, with what
     stopped it as the cause; what ``load`` raises for a path.
     """
     if isinstance(module, str | os.PathLike):
-        module = load(module)
+        module = load(module, policy=policy)
     if not isinstance(module, ArchiveModule):
         raise CallError(
             f"a {type(module).__name__} is neither a loaded module nor a path",

@@ -15,9 +15,12 @@ from tsarchive.container import Container, write_container
 from tsarchive.container.layout import DEFLATED
 from tsarchive.container.writer import deflated
 from tsarchive.errors import ArchiveError
+from tsarchive.policy import Guard, Policy
 
 if TYPE_CHECKING:
     import torch
+
+    from tsarchive.run.classes import ArchiveModule
 
 _SHOWN = 32
 
@@ -124,63 +127,71 @@ def check_jitter(
     *,
     map_location: str | torch.device | None = None,
     canonical: bool = False,
+    policy: Policy | None = None,
 ) -> JitterReport:
     """Save twice, load and save again; compare the saves, and their code with its own graphs.
 
     ``source`` is an archive (path or binary file object), which is loaded first, or a module:
     scripted, traced, or one that ``tsarchive.load`` gave. torch.jit loads nothing here.
-    ``map_location`` is where archives are loaded to, as for ``load``. With ``canonical=True``
+    ``map_location`` is where archives are loaded to, ``policy`` what their code may reach, as for
+    ``load``. With ``canonical=True``
     two fresh processes of other hash seeds, in other working directories, load the archive, or
     the first save of a module, and save it in the canonical form.
     Raises what ``load`` and ``save`` raise; ArchiveError when a fresh process fails.
     """
+    terms = _Terms(map_location, policy or Policy.default(), canonical)
     if isinstance(source, str | os.PathLike):
-        return _check_file(source, source, map_location, canonical)
+        return _check_file(source, source, terms)
     given: Any = source
     if hasattr(given, "read"):
         content = given.read()
-        return _check_file(io.BytesIO(content), io.BytesIO(content), map_location, canonical)
-    return _check_module(given, map_location, canonical)
+        return _check_file(io.BytesIO(content), io.BytesIO(content), terms)
+    return _check_module(given, terms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """How archives are loaded, and whether the canonical form is looked at."""
+
+    map_location: str | torch.device | None
+    policy: Policy
+    canonical: bool
+
+    def load(self, file: str | os.PathLike[str] | BinaryIO) -> ArchiveModule:
+        from tsarchive.loading import load
+
+        return load(file, map_location=self.map_location, policy=self.policy)
 
 
 def _check_file(
     file: str | os.PathLike[str] | BinaryIO,
     again: str | os.PathLike[str] | BinaryIO,
-    map_location: str | torch.device | None,
-    canonical: bool,
+    terms: _Terms,
 ) -> JitterReport:
     """``again`` gives the bytes of ``file`` a second time: running code may write to the first."""
-    from tsarchive.loading import load
-
-    module = load(file, map_location=map_location)
+    module = terms.load(file)
     with Container.open(again) as read:
-        return _check_module(module, map_location, canonical, read)
+        return _check_module(module, terms, read)
 
 
 def _check_module(
-    module: torch.nn.Module,
-    map_location: str | torch.device | None,
-    canonical: bool,
-    read: Container | None = None,
+    module: torch.nn.Module, terms: _Terms, read: Container | None = None
 ) -> JitterReport:
-    from tsarchive.loading import load
     from tsarchive.run.classes import ArchiveModule
 
     root = (read.root or None) if read is not None else None
     first = _saved(module, root)
     twice = _comparison(first, _saved(module, root))
-    loaded = _comparison(first, _saved(load(io.BytesIO(first), map_location=map_location), root))
+    loaded = _comparison(first, _saved(terms.load(io.BytesIO(first)), root))
     with Container.open(io.BytesIO(first)) as one:
         return JitterReport(
             twice.same and loaded.same,
             len(first),
             loaded.records,
             None if read is None else _compare_with_read(read, one),
-            _check_graphs(
-                one, map_location, is_own=not isinstance(module, ArchiveModule) or _is_own(one)
-            ),
+            _check_graphs(one, terms, is_own=not isinstance(module, ArchiveModule) or _is_own(one)),
             twice,
-            _compare_processes(module, first, map_location) if canonical else None,
+            _compare_processes(module, first, terms) if terms.canonical else None,
         )
 
 
@@ -196,15 +207,14 @@ def _comparison(first: bytes, second: bytes) -> SaveComparison:
     return SaveComparison(first == second, tuple(differences(first, second)))
 
 
-def _compare_processes(
-    module: torch.nn.Module, first: bytes, map_location: str | torch.device | None
-) -> SaveComparison:
+def _compare_processes(module: torch.nn.Module, first: bytes, terms: _Terms) -> SaveComparison:
     from tsarchive.other_processes import canonical_saves
     from tsarchive.saving import save
 
     buffer = io.BytesIO()
     save(module, buffer, canonical=True)
-    compared = (_comparison(buffer.getvalue(), c) for c in canonical_saves(first, map_location))
+    saves = canonical_saves(first, terms.map_location, terms.policy)
+    compared = (_comparison(buffer.getvalue(), content) for content in saves)
     return next((found for found in compared if not found.same), SaveComparison())
 
 
@@ -239,12 +249,10 @@ def _difference(name: str, left: bytes | None, right: bytes | None) -> RecordDif
     return RecordDifference(name, at, left[at : at + _SHOWN], right[at : at + _SHOWN])
 
 
-def _check_graphs(
-    container: Container, map_location: str | torch.device | None, *, is_own: bool
-) -> GraphReport:
+def _check_graphs(container: Container, terms: _Terms, *, is_own: bool) -> GraphReport:
     from tsarchive.torchscript.reprinting import Reprinter, debug_after_reading
 
-    reprinter = Reprinter(container, map_location)
+    reprinter = Reprinter(container, terms.map_location, Guard(terms.policy))
     printed = reprinter.once()
     unprinted = tuple(Unprinted(name, error.message) for name, error in printed.failures.items())
     code = tuple(_changes({name: container.read(name) for name in printed.texts}, printed.texts))

@@ -40,11 +40,16 @@ def load(
     the code as it runs.
 
     ``policy`` says which operators the archive's code may reach, at load and in all calls of what
-    is loaded; by default :meth:`Policy.default`. ``limits`` bounds each call; by default nothing
-    does.
+    is loaded; by default :meth:`Policy.default`. ``limits`` bounds the code that the load runs,
+    in all, and each call later; by default nothing does.
 
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read.
     """
     guard = Guard(policy or Policy.default(), limits or Limits())
-    return importer_of(Container.open(f), given_device(map_location), guard).load()
+    importer = importer_of(Container.open(f), given_device(map_location), guard)
+    metering = importer.classes.metering
+    if metering is None:
+        return importer.load()
+    with metering.budgets.running():
+        return importer.load()

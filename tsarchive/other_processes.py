@@ -10,20 +10,25 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tsarchive.errors import ArchiveError
+from tsarchive.policy import Policy
 
 if TYPE_CHECKING:
     import torch
 
 _SAVE = """
 import sys, tsarchive
-archive, device, target = sys.argv[1:]
-tsarchive.save(tsarchive.load(archive, map_location=device or None), target, canonical=True)
+archive, device, target, trusted, *allowed = sys.argv[1:]
+policy = tsarchive.Policy(frozenset(allowed), bool(trusted))
+module = tsarchive.load(archive, map_location=device or None, policy=policy)
+tsarchive.save(module, target, canonical=True)
 """
 # Hash seeds: one that orders sets as they come, and one that does not.
 _SEEDS = ("0", "4242")
 
 
-def canonical_saves(archive: bytes, map_location: str | torch.device | None) -> list[bytes]:
+def canonical_saves(
+    archive: bytes, map_location: str | torch.device | None, policy: Policy
+) -> list[bytes]:
     """The canonical form of an archive by fresh processes, each with a hash seed of its own.
 
     Raises ArchiveError when one of them fails, as where it lacks a library of this process.
@@ -34,7 +39,8 @@ def canonical_saves(archive: bytes, map_location: str | torch.device | None) -> 
         places = [Path(folder, f"process{seed}") for seed in _SEEDS]
         device = "" if map_location is None else str(map_location)
         pairs = zip(_SEEDS, places, strict=True)
-        started = [_start(seed, place, source, device) for seed, place in pairs]
+        terms = [device, "canonical.pt", "trusted" if policy.is_trusting else "", *policy.allowed]
+        started = [_start(seed, place, [str(source), *terms]) for seed, place in pairs]
         failures = [process.communicate()[1] for process in started]
         for process, failure in zip(started, failures, strict=True):
             if process.returncode:
@@ -42,11 +48,11 @@ def canonical_saves(archive: bytes, map_location: str | torch.device | None) -> 
         return [(place / "canonical.pt").read_bytes() for place in places]
 
 
-def _start(seed: str, place: Path, source: Path, device: str) -> subprocess.Popen[str]:
+def _start(seed: str, place: Path, arguments: list[str]) -> subprocess.Popen[str]:
     place.mkdir()
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     return subprocess.Popen(
-        [sys.executable, "-c", _SAVE, str(source), device, "canonical.pt"],
+        [sys.executable, "-c", _SAVE, *arguments],
         cwd=place,
         env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
         stdout=subprocess.DEVNULL,

@@ -8,7 +8,9 @@ import click
 
 import tsarchive
 
-_COMMANDS = ("demo", "info", "tree", "code", "decompile", "tensors", "run", "jitter")
+_COMMANDS = (
+    "demo", "info", "tree", "code", "decompile", "tensors", "run", "verify", "audit", "jitter",
+)  # fmt: skip
 
 
 class _LazyGroup(click.Group):

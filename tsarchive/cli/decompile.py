@@ -10,6 +10,7 @@ import click
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import console, print_json, table
+from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
 from tsarchive.cli.text import visible
 
@@ -28,6 +29,7 @@ _STEPS = 3
 @click.option("--full-paths", is_flag=True, help="Name original files with their folders.")
 @click.option("--map-location", metavar="DEVICE", help="Write the code for another device.")
 @import_option
+@policy_options
 @json_option
 def command(
     file: str,
@@ -37,6 +39,8 @@ def command(
     full_paths: bool,
     map_location: str | None,
     imports: tuple[str, ...],
+    allow: tuple[str, ...],
+    trust: bool,
     as_json: bool,
 ) -> None:
     """Write a file as a Python package that needs torch alone.
@@ -59,6 +63,7 @@ def command(
             force=force,
             full_paths=full_paths,
             map_location=map_location,
+            policy=chosen_policy(allow, trust=trust),
             step=step,
         )
     if as_json:

@@ -23,7 +23,7 @@ class Failure(TypedDict):
     record: str | None
     line: int | None
     offset: int | None
-    limit: int | None
+    limit: float | None
     code: str | None
     origin: str | None
     hint: str | None

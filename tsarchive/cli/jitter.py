@@ -12,6 +12,7 @@ from tsarchive.cli.command import FINDINGS, UNUSABLE, Command, json_option
 from tsarchive.cli.failures import describe, report
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import console, print_json
+from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
 from tsarchive.cli.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
@@ -37,6 +38,7 @@ _READ = ("saved:", "printed:")
 @click.option("--map-location", metavar="DEVICE", help="Load to this device.")
 @click.option("--canonical", is_flag=True, help="Save the canonical form in fresh processes, too.")
 @import_option
+@policy_options
 @json_option
 @click.pass_context
 def command(
@@ -47,6 +49,8 @@ def command(
     map_location: str | None,
     canonical: bool,
     imports: tuple[str, ...],
+    allow: tuple[str, ...],
+    trust: bool,
     as_json: bool,
 ) -> None:
     """Check that saving again gives the same bytes.
@@ -71,7 +75,8 @@ def command(
     if not files and folder is None:
         raise click.UsageError("Missing argument 'FILE...', or --all with a folder.")
     found = [] if folder is None else list(files_below(folder))
-    options = {"map_location": map_location, "canonical": canonical}
+    policy = chosen_policy(allow, trust=trust)
+    options = {"map_location": map_location, "canonical": canonical, "policy": policy}
     results, skipped = _check_all([*files, *found], len(files), options, as_json=as_json)
     if as_json:
         counts = {} if folder is None else {"skipped": skipped}

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from tsarchive.cli.measuring import serve
 from tsarchive.loading import load
+from tsarchive.policy import Policy
 from tsarchive.printer.adopt import forbid_torch_jit
 from tsarchive.saving import save
 
 if __name__ == "__main__":
     # Libraries may use torch.jit while they are imported.
-    serve(lambda path: load(path, map_location="cpu"), save, prepare=forbid_torch_jit)
+    trusted = Policy.trusted()  # torch.jit runs the same file beside this process
+    serve(
+        lambda path: load(path, map_location="cpu", policy=trusted),
+        save,
+        prepare=forbid_torch_jit,
+    )

@@ -14,11 +14,14 @@ from tsarchive.cli.command import json_option
 from tsarchive.cli.failures import ModelError
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
+from tsarchive.cli.limits import limit_options
 from tsarchive.cli.output import console, print_json
 from tsarchive.cli.output_files import check_path, write_output
+from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.summary_text import lines
 from tsarchive.cli.text import duration, visible
-from tsarchive.errors import CallError, SourceError
+from tsarchive.errors import CallError, LimitError, SourceError
+from tsarchive.policy import Limits, Policy
 
 
 @click.command(cls=InputsCommand)
@@ -29,6 +32,8 @@ from tsarchive.errors import CallError, SourceError
     "--map-location", default="cpu", show_default=True, help="The device of model and inputs."
 )
 @import_option
+@policy_options
+@limit_options
 @click.option("--out", type=click.Path(), help="Write the output to PATH.npy, .npz or .pt.")
 @json_option
 @click.pass_context
@@ -40,6 +45,11 @@ def command(
     seed: int,
     map_location: str,
     imports: tuple[str, ...],
+    allow: tuple[str, ...],
+    trust: bool,
+    max_steps: int | None,
+    max_seconds: float | None,
+    max_bytes: int | None,
     out: str | None,
     as_json: bool,
 ) -> None:
@@ -61,7 +71,7 @@ def command(
       tsarchive run model.pt image.npy
       tsarchive run model.pt --random 1x3x224x224 --out scores.npz
       tsarchive run model.pt prompt.pt --arg '"greedy"' --arg limit=5
-      tsarchive run detector.pt image.npy --import torchvision
+      tsarchive run detector.pt image.npy --import torchvision --allow "torchvision::*"
     """
     file, rest = split_file(arguments)
     if file is None:
@@ -69,7 +79,8 @@ def command(
     ctx.params["file"] = file
     if out is not None:
         check_path(out)
-    model = _load(file, map_location)
+    limits = Limits(max_steps, max_seconds, max_bytes)
+    model = _load(file, map_location, chosen_policy(allow, trust=trust), limits)
     inputs = _on_device(gather(rest, seed), map_location)
     output, seconds = _call(_method(model, file, method), inputs, seed)
     if out is not None:
@@ -120,7 +131,7 @@ def _show(outcome: Outcome) -> None:
         out.print(f"written to {visible(outcome.written)}", style="green")
 
 
-def _load(file: str, map_location: str) -> Any:
+def _load(file: str, map_location: str, policy: Policy, limits: Limits) -> Any:
     import tsarchive
     from tsarchive.torchscript.tensors import why_unusable
 
@@ -130,7 +141,7 @@ def _load(file: str, map_location: str) -> Any:
             f"torch cannot use the device {map_location!r}: {reason}",
             param_hint="--map-location",
         )
-    return tsarchive.load(file, map_location=map_location)
+    return tsarchive.load(file, map_location=map_location, policy=policy, limits=limits)
 
 
 def _method(model: Any, file: str, name: str) -> Any:
@@ -177,7 +188,7 @@ def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             output = function(*inputs.args, **inputs.kwargs)
-    except (CallError, SourceError):
+    except (CallError, LimitError, SourceError):
         raise
     # An operator of torch raises almost any class for arguments it does not like.
     except Exception as error:

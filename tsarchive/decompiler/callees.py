@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Collection, Mapping
-from functools import cache
 from types import MappingProxyType, MethodDescriptorType
 
 import torch
@@ -17,12 +16,13 @@ import torch.nn.functional
 
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import TENSOR, ListType, OptionalType, Type
+from tsarchive.run.enumerations import MEMORY_FORMATS
 from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS
 
 from . import syntax
 from .references import References
 
-__all__ = ["METHOD", "by_overload", "callee", "enum_literal", "enum_names"]
+__all__ = ["METHOD", "by_overload", "callee", "enum_literal"]
 
 METHOD = "method"
 """Stands for the method of the first argument."""
@@ -52,10 +52,6 @@ _WITHOUT_ALPHA = frozenset({"aten::add.Scalar", "aten::sub.Scalar", "aten::add_.
 _OPERANDS = 2
 _GAPPY = ListType(OptionalType(TENSOR))
 _TO_OVERLOADS = frozenset({"device", "dtype", "other"})
-
-_MEMORY_FORMATS = {
-    0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d",
-}  # fmt: skip
 
 
 def callee(
@@ -146,23 +142,6 @@ def _is_method(schema: FunctionSchema, name: str) -> bool:
     return isinstance(bound, MethodDescriptorType) and name not in torch.Tensor.__dict__
 
 
-@cache
-def enum_names(full_name: str) -> Mapping[int, str]:
-    """Arguments that are dtypes, layouts and memory formats, which the types of an archive hide.
-
-    By position; the names are ScalarType, Layout and MemoryFormat.
-    """
-    name = full_name.partition(".")[0]
-    for schema in torch._C._jit_get_schemas_for_operator(name):
-        overload = schema.overload_name
-        if (f"{schema.name}.{overload}" if overload else schema.name) == full_name:
-            kinds = [str(a.real_type) for a in schema.arguments]
-            shown = [kind.removeprefix("Optional[").removesuffix("]") for kind in kinds]
-            wanted = ("ScalarType", "Layout", "MemoryFormat")
-            return {i: kind for i, kind in enumerate(shown) if kind in wanted}
-    return {}
-
-
 def enum_literal(kind: str, number: int, references: References) -> ast.expr | None:
     """``torch.float32`` for the number of a ScalarType, likewise the others; None if unknown."""
     if kind == "ScalarType":
@@ -171,5 +150,5 @@ def enum_literal(kind: str, number: int, references: References) -> ast.expr | N
         layouts = {position: str(layout) for layout, position in LAYOUTS.items()}
         shown = layouts.get(number, "").removeprefix("torch.")
     else:
-        shown = _MEMORY_FORMATS.get(number, "")
+        shown = MEMORY_FORMATS.get(number, "")
     return syntax.attribute(references.module("torch"), shown) if shown else None

@@ -11,6 +11,7 @@ from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.graph import Node, Value, must_be_none
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
+from tsarchive.run.enumerations import enum_names
 from tsarchive.run.expressions import nesting
 from tsarchive.run.operators import (
     find_native,
@@ -19,7 +20,7 @@ from tsarchive.run.operators import (
 )
 
 from . import syntax
-from .callees import METHOD, by_overload, callee, enum_names
+from .callees import METHOD, by_overload, callee
 from .forms import FORMS, NON_ZERO_DIVISOR, WRAPPING
 from .indexing import indexed, is_index
 from .references import References

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import torch
 
+from tsarchive.policy import Guard, Policy
 from tsarchive.printer.types import ANY
 from tsarchive.printer.values import GeneratorSeed
 from tsarchive.run.modules import ArchiveModule
@@ -65,6 +66,7 @@ def decompile(
     force: bool = False,
     full_paths: bool = False,
     map_location: str | torch.device | None = None,
+    policy: Policy | None = None,
     step: Callable[[str], None] | None = None,
 ) -> DecompileReport:
     """Write the archive ``f`` as a Python package that needs torch alone.
@@ -78,6 +80,10 @@ def decompile(
     Devices in the code stay as they are in the file, whether this machine has them or not; with
     ``map_location`` they move as :func:`tsarchive.load` moves them. The weights are written
     without a device: ``load`` puts them on the CPU, or on ``map_location``, or where it is told.
+
+    ``policy`` is what code may reach that runs while the archive is loaded, as for
+    :func:`tsarchive.load`. The package is plain Python, which no policy holds back: read what it
+    calls before you run that of a stranger.
 
     What differs from TorchScript: ints are Python's and do not wrap at 2**63, but in functions
     that compute with large ones (constants beyond 32 bits or factors beyond 24, left shifts, a
@@ -95,7 +101,8 @@ def decompile(
     device = given_device(map_location)
     tell = step or _tell_nothing
     tell("reading")
-    package = _Package(root_of(f, device), device, full_paths=full_paths)
+    guard = Guard(policy or Policy.default())
+    package = _Package(root_of(f, device, guard), device, full_paths=full_paths)
     tell("translating")
     files = package.files()
     tell("writing")

@@ -12,6 +12,7 @@ from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of
 from tsarchive.legacy.importer import LegacyImporter
 from tsarchive.legacy.model import MODEL
 from tsarchive.legacy.values import ATTRIBUTES
+from tsarchive.policy import Guard
 from tsarchive.torchscript.importer import Importer, Unpickling
 from tsarchive.torchscript.tensors import TensorReader
 
@@ -26,8 +27,8 @@ _HOST = torch.device("cpu")
 class _Importer(Importer):
     """Tensors come to the CPU, while the code is for ``device``, or as it is in the file."""
 
-    def __init__(self, container: Container, device: torch.device | None) -> None:
-        super().__init__(container, device)
+    def __init__(self, container: Container, device: torch.device | None, guard: Guard) -> None:
+        super().__init__(container, device, guard)
         # Constants that are moved to a device without data would have none.
         self.container = container
         self.device = _HOST
@@ -36,17 +37,19 @@ class _Importer(Importer):
 class _LegacyImporter(LegacyImporter):
     """The same for archives of before torch 1.3."""
 
-    def __init__(self, container: Container, device: torch.device | None) -> None:
-        super().__init__(container, device)
+    def __init__(self, container: Container, device: torch.device | None, guard: Guard) -> None:
+        super().__init__(container, device, guard)
         tensors = TensorReader(container.view, _HOST, MODEL)
         self._unpickling = Unpickling(self, tensors, ATTRIBUTES)
 
 
-def root_of(f: str | os.PathLike[str] | BinaryIO, device: torch.device | None) -> ArchiveModule:
+def root_of(
+    f: str | os.PathLike[str] | BinaryIO, device: torch.device | None, guard: Guard
+) -> ArchiveModule:
     """The module of an archive with its tensors on the CPU and the code as it is for ``device``.
 
     By default the devices that code, constants and attributes name are those of the file.
     """
     container = Container.open(f)
     is_legacy = kind_of(container.records) == LEGACY_TORCHSCRIPT
-    return (_LegacyImporter if is_legacy else _Importer)(container, device).load()
+    return (_LegacyImporter if is_legacy else _Importer)(container, device, guard).load()

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from tsarchive.printer.graph import CONSTANT, Block, Function, Node, Value
+from tsarchive.run.enumerations import enum_names
 from tsarchive.run.lifetimes import all_nodes
 from tsarchive.run.operators import find_native
 from tsarchive.run.passes import Liveness
 
 from . import syntax
-from .callees import enum_names
 from .comments import Comments
 from .expressions import Expressions
 from .forms import FORMS, STATEMENTS

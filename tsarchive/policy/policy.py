@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
+
+from tsarchive.errors import CallError
+from tsarchive.policy.risks import NATIVE_PREFIX, Row, row_of
 
 __all__ = ["Policy"]
 
+_OPERATOR: Final = re.compile(r"[A-Za-z_]\w*::([A-Za-z_]\w*(\.\w+)?|\*)")
+_CLASS: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\.[A-Z_]\w*")
+_WHOLE_CLASS: Final = re.compile(re.escape(NATIVE_PREFIX) + r"([A-Za-z_]\w*\.)+([A-Za-z_]\w*|\*)")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Policy:
-    """Decides over operators by their qualified name. A policy is a value: it never changes."""
+    """Decides over operators and classes bound from C++. A policy is a value: it never changes.
+
+    The default refuses what touches files, processes, the network, the state of the process or
+    memory that is not its own, and everything of libraries other than torch. Each row of
+    ``tsarchive/policy/table*.py`` tells why.
+    """
 
     allowed: frozenset[str] = frozenset()
     is_trusting: bool = False
 
     @classmethod
     def default(cls) -> Policy:
-        """Operators that compute, and nothing else."""
+        """Operators that compute, draw random numbers, print or warn, and nothing else."""
         return cls()
 
     @classmethod
@@ -25,12 +39,54 @@ class Policy:
         return cls(is_trusting=True)
 
     def allow(self, *names: str) -> Policy:
-        """This policy, and these operators, classes or namespaces."""
-        return Policy(self.allowed | frozenset(names), self.is_trusting)
+        """This policy, and what these names mean, whatever the table says of it.
 
-    def refusal(self, operator: str) -> str | None:
-        """Why an operator (``aten::save``, ``aten::set_.source_Storage``) may not be reached.
-
-        None when it may.
+        An operator (``torchvision::nms``), one overload of it (``aten::set_.source_Storage``), all
+        operators of a namespace, those that write files included (``torchvision::*``), or a
+        class (``mylib.Packed``, ``__torch__.torch.classes.mylib.Packed``). Raises CallError for
+        a name of another form.
         """
-        return None
+        return Policy(self.allowed | frozenset(map(_checked, names)), self.is_trusting)
+
+    def refusal(self, name: str) -> Row | None:
+        """The row of the table that refuses an operator or a class; None when it may be reached.
+
+        Operators are named with or without their overload, classes with or without
+        ``__torch__.torch.classes.``.
+        """
+        if self.is_trusting or not self.allowed.isdisjoint(_meanings(name)):
+            return None
+        row = row_of(name)
+        return row if row.is_refused else None
+
+    def __repr__(self) -> str:
+        if self.is_trusting:
+            return "Policy.trusted()"
+        names = ", ".join(f'"{name}"' for name in sorted(self.allowed))
+        return f"Policy.default().allow({names})" if names else "Policy.default()"
+
+
+def _meanings(name: str) -> tuple[str, ...]:
+    """The names that allow what ``name`` names."""
+    namespace, is_operator, operator = name.partition("::")
+    if is_operator:
+        return name, f"{namespace}::{operator.partition('.')[0]}", f"{namespace}::*"
+    return (NATIVE_PREFIX + name.removeprefix(NATIVE_PREFIX),)
+
+
+def _checked(name: str) -> str:
+    """A name in the form that is kept: classes in full."""
+    if isinstance(name, str) and (_OPERATOR.fullmatch(name) or _WHOLE_CLASS.fullmatch(name)):
+        return name
+    if isinstance(name, str) and _CLASS.fullmatch(name) and not name.startswith("__torch__."):
+        return NATIVE_PREFIX + name
+    raise CallError(f"{name!r} names no operator and no class", hint=_hint(name))
+
+
+def _hint(name: object) -> str:
+    if name == "*":
+        return "Policy.trusted() allows everything"
+    if isinstance(name, str) and name.count(".") == 1 and "::" not in name:
+        operator = name.replace(".", "::")
+        return f'The operator is written "{operator}", a class "{NATIVE_PREFIX}{name}"'
+    return 'Write "torchvision::nms", "torchvision::*", or "mylib.Packed" for a class'

@@ -39,6 +39,7 @@ __all__ = [
     "Signature",
     "public_function",
     "public_method",
+    "seen_by_callers",
 ]
 
 _MISSING: Final = object()
@@ -159,23 +160,25 @@ def public_method(function: Function, raw: Callable[..., Any], classes: Classes)
 def _public(
     function: Function, raw: Callable[..., Any], traced: TracedFunction, *, is_method: bool
 ) -> Any:
+    metering = traced.classes.metering
     signature = Signature(function.name, function.schema, traced.classes, is_method=is_method)
     finish = _export_of(function.schema)
     own = int(is_method)  # self needs no conversion
+    run = raw if metering is None else metering.public(raw, is_copied=finish is export)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         given = (*arguments[:own], *signature.bind(arguments[own:], keywords))
         if is_compiling() and traced.is_ready():
             return finish(traced.function(*given))
         try:
-            return finish(raw(*given))
+            return finish(run(*given))
         except Exception as error:
-            raise _seen_by_callers(error)  # noqa: B904  # it has no other cause
+            raise seen_by_callers(error)  # noqa: B904  # it has no other cause
 
     return _described(call, function, signature, raw)
 
 
-def _seen_by_callers(error: Exception) -> Exception:
+def seen_by_callers(error: Exception) -> Exception:
     """The same error with lines of user source.
 
     Where the stack ran out, one that says so. What an operator raises is a RuntimeError, as in

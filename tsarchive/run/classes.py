@@ -12,25 +12,35 @@ from typing import Any
 
 import torch
 
-from tsarchive.errors import PolicyError, SaveError, UnknownClassError, UnsupportedError
+from tsarchive.errors import SaveError, UnknownClassError, UnsupportedError
 from tsarchive.policy import Guard
 from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import ClassConstant, ClassType, EnumType, TupleType, Type, annotation
 
-from .boundary import PublicMethod, PublicOverloads, public_method
+from .boundary import PublicMethod, PublicOverloads, public_method, seen_by_callers
 from .compiler import LazyFunction
 from .containers import container_class
 from .conversion import Converter, Converters
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .expressions import Bound
 from .identities import Identities
+from .metering import metering_of, unmetered
 from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule, forward_overloads
 from .objects import Objects, new_object
-from .operators import implementation, native_class, traceable
+from .operators import implementation, native_class, native_object, traceable
 from .passes import Effects, Wanted
-from .slots import SlotKind, get_slot, link_lists, set_slot, slot_key, slot_kind
-from .tracebacks import with_origins
+from .refusals import refused
+from .slots import (
+    SlotKind,
+    get_slot,
+    hides_member,
+    is_dunder,
+    link_lists,
+    set_slot,
+    slot_key,
+    slot_kind,
+)
 from .typecheck import register_class, type_of_class
 
 __all__ = [
@@ -77,15 +87,36 @@ class Classes:
         self._converters = Converters(self.python_class)
         self._objects = Objects(self)
         self.implementation = implementation
+        self.metered: Callable[[FunctionSchema, Callable[..., Any]], Callable[..., Any]] = unmetered
+        self.spend: Callable[..., None] | None = None
+        self.metering = metering_of(guard.limits)
+        if self.metering is not None:
+            self.spend = self.metering.budgets.spend
+            self.implementation = self.metering.implementation
+            self.metered = self.metering.metered
         self.origin: Origin | None = None
         self._main = self
         self._for_tracing: Classes | None = None
 
-    def check_allowed(self, schema: FunctionSchema, function: Function, node: Node) -> None:
-        """Raise PolicyError where the policy refuses an operator that ``function`` names."""
-        reason = self.guard.policy.refusal(schema.full_name)
-        if reason is not None:
-            raise PolicyError(reason, operator=schema.full_name, function=function.qualified_name)
+    def check_allowed(
+        self, name: str, function: Function | None = None, node: Node | None = None
+    ) -> None:
+        """Raise PolicyError where the policy refuses an operator or a class bound from C++.
+
+        ``node`` is what names it, in ``function``; both are None for an object of the archive.
+        """
+        row = self.guard.policy.refusal(name)
+        if row is not None:
+            raise refused(self.guard.policy, name, row, function, node)
+
+    def native_object(self, type_: ClassType, state: Any) -> Any:
+        """An object of a class bound from C++, made from its pickled state.
+
+        Raises PolicyError where the policy refuses the class, UnsupportedError for a class that
+        cannot be pickled.
+        """
+        self.check_allowed(type_.qualified_name)
+        return native_object(type_, state)
 
     @property
     def for_tracing(self) -> Classes:
@@ -97,6 +128,8 @@ class Classes:
                 made._for_tracing = made
                 made._functions = {}
                 made.implementation = traceable
+                made.metered, made.metering = unmetered, None
+                made.spend = None if self.metering is None else self.metering.spend_traced
             return self._for_tracing
 
     def function(
@@ -117,11 +150,13 @@ class Classes:
 
     def call(self, function: Function, *arguments: Any) -> Any:
         """Run a function of the archive as its own code would."""
+        run: Callable[..., Any] = self.function(function)
+        if self.metering is not None:
+            run = self.metering.budgets.bounded(run)
         try:
-            return self.function(function)(*arguments)
+            return run(*arguments)
         except Exception as error:
-            # The same error goes on: it has no other cause.
-            raise error.with_traceback(with_origins(error.__traceback__))  # noqa: B904
+            raise seen_by_callers(error)  # noqa: B904  # it has no other cause
 
     def python_class(self, type_: Type) -> Any:
         """The Python class for a class, enum or named tuple of the archive."""
@@ -241,7 +276,7 @@ def _members(type_: ClassType, classes: Classes, base: type) -> dict[str, Any]:
     members |= {
         name: Constant(constant, classes)
         for name, constant in type_.constants.items()
-        if name not in members and not hasattr(base, name)
+        if name not in members and _is_free(name, base)
     }
     if "__eq__" in members:
         members["__hash__"] = object.__hash__  # as torch, whose objects hash by identity
@@ -269,7 +304,7 @@ def _properties(members: Mapping[str, Any], base: type) -> dict[str, property]:
     found = {}
     for name, getter in members.items():
         match = _GETTER.fullmatch(name)
-        if match and match[1] not in members and not hasattr(base, match[1]):
+        if match and match[1] not in members and _is_free(match[1], base):
             setter = members.get(f"__{match[1]}_setter")
             found[match[1]] = property(_called(getter), setter and _called(setter))
     return found
@@ -291,10 +326,16 @@ def _settable(type_: ClassType) -> frozenset[str]:
 
 
 def _is_public(name: str, base: type) -> bool:
-    if name.startswith("__") and name.endswith("__"):
+    if is_dunder(name):
         is_own = base is not ArchiveObject and hasattr(torch.nn.Module, name)
         return name in _SYNTAX_METHODS and not is_own
-    return name == "forward" or not hasattr(base, name)
+    return name == "forward" or _is_free(name, base)
+
+
+def _is_free(name: str, base: type) -> bool:
+    """Whether a member of an archive's class may have a name where Python code sees it."""
+    is_module = issubclass(base, ArchiveModule)
+    return not hasattr(base, name) and not hides_member(name, is_module=is_module)
 
 
 def _hooks(hooks: list[Function], classes: Classes) -> tuple[Any, ...]:
@@ -318,6 +359,10 @@ def _named_tuple_class(type_: TupleType) -> Any:
     assert type_.qualified_name is not None
     module, _, name = type_.qualified_name.rpartition(".")
     create: Any = collections.namedtuple
-    made = create(name, type_.fields, rename=True, module=module)
+    try:
+        made = create(name, type_.fields, rename=True, module=module)
+    except (ValueError, SyntaxError) as error:
+        message = f"{type_.qualified_name} cannot be a named tuple: {error}"
+        raise UnsupportedError(message) from error
     made.__reduce_ex__ = reduce_named_tuple
     return made

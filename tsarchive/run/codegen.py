@@ -26,6 +26,7 @@ from tsarchive.printer.graph import (
 )
 
 from .autocast import autocast, is_autocast
+from .costs import size_of_made
 from .expressions import Bound, Expressions
 from .lifetimes import ALIASES, all_nodes, last_uses
 from .natives import Awaitable, Future
@@ -63,6 +64,7 @@ class _Part:
     nodes: Sequence[Node]
     results: Sequence[Value]
     texts: Mapping[Value, str] = field(default_factory=dict)
+    is_outlined: bool = False
 
 
 def generate(
@@ -113,6 +115,8 @@ class _Writer(Expressions):
             self._place = None
             self.line(f"def {part.name}({', '.join(part.params)}):")
             with self._indented():
+                if not part.is_outlined:
+                    self._spend(part.nodes)
                 self._nodes(part.nodes)
                 self.line(f"return {self.uses(part.results)}".rstrip())
 
@@ -129,6 +133,19 @@ class _Writer(Expressions):
         if len(self.lines) == before:
             self.line("pass")
         self.level -= 1
+
+    def _spend(self, nodes: Sequence[Node], turns: int = 0) -> None:
+        """Where there are limits, take what running ``nodes`` costs from the budget."""
+        if self.classes.spend is None:
+            return
+        running = [n for n in nodes if n in self._live_nodes and not n.is_constant]
+        steps = len(running) + turns
+        if not steps:
+            return
+        size = sum(map(size_of_made, running))
+        spend = self.globals.name("spend", self.classes.spend)
+        self._place = running[0].place if running else self._place
+        self.line(f"{spend}({steps}, {size})" if size else f"{spend}({steps})")
 
     def _nodes(self, nodes: Sequence[Node]) -> None:
         ends = last_uses(nodes, self._live_nodes)
@@ -205,6 +222,7 @@ class _Writer(Expressions):
 
     def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> None:
         with self._indented():
+            self._spend(block.nodes)
             self._nodes(block.nodes)
             self._move(targets, [block.returns[index] for index in used])
 
@@ -232,6 +250,7 @@ class _Writer(Expressions):
                 self.line(guard)
                 with self._indented():
                     self.line("break")
+            self._spend(body.nodes, turns=1)
             self._nodes(body.nodes)
             self._move(targets, last)
 
@@ -265,7 +284,7 @@ class _Writer(Expressions):
 
     def _set_attr(self, node: Node) -> None:
         kind, key = self._slot(node)
-        target, value = map(self.use, node.inputs)
+        target, value = self.receiver(node.inputs[0]), self.use(node.inputs[1])
         self.line(f"{target}.{kind.value}[{key!a}] = {value}")
 
     def _closure(self, node: Node) -> None:
@@ -279,6 +298,10 @@ class _Writer(Expressions):
         class_ = _CLOSURES[node.kind]
         start = self.globals.name(class_.__name__, class_)
         arguments = "".join(f", {self.use(value)}" for value in node.inputs)
+        if self.classes.metering is not None:
+            # What is put off may be waited for after the call.
+            bounded = self.globals.name("bounded", self.classes.metering.bounded)
+            callee = f"{bounded}({callee})"
         self.line(f"{self._targets(node.outputs)} = {start}({callee}{arguments})")
 
     def _with(self, nodes: Sequence[Node]) -> None:
@@ -286,10 +309,11 @@ class _Writer(Expressions):
         if self._outlined(nodes):
             return
         enter, *inside, _ = nodes
-        manager = self.use(enter.input)
+        manager = self.receiver(enter.input)
         target = f"{self._targets(enter.outputs)} = " if enter.output in self.live_values else ""
-        self.line(f"{target}{self.method_name(enter.input.type, '__enter__')}({manager})")
-        leave = f"{self.method_name(enter.input.type, '__exit__')}({manager}, None, None, None)"
+        start, end = (self.method_name(enter, name) for name in ("__enter__", "__exit__"))
+        self.line(f"{target}{start}({manager})")
+        leave = f"{end}({manager}, None, None, None)"
         self.line("try:")
         with self._indented(), self._casting(enter.input):
             self._nodes(inside)
@@ -324,7 +348,7 @@ class _Writer(Expressions):
             if output in self.live_values and any(user not in inside for user, _ in output.uses)
         ]
         name = self.names.unique(f"{self.function.name}_part")
-        self._parts.append(_Part(name, params, nodes, results, texts))
+        self._parts.append(_Part(name, params, nodes, results, texts, is_outlined=True))
         target = f"{self._targets(results)} = " if results else ""
         self.line(f"{target}{name}({', '.join(params)})")
         return True

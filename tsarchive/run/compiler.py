@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tsarchive.printer.graph import Function
 
 from .codegen import GeneratedSource, generate
-from .tracebacks import PLACES
+from .tracebacks import FUNCTION, PLACES
 
 if TYPE_CHECKING:
     from .classes import Classes
@@ -78,7 +78,11 @@ def _compile(generated: GeneratedSource, function: Function) -> Callable[..., An
     """Run the generated definition; tracebacks and ``inspect`` find its source."""
     filename = _register_source(generated.text, function.qualified_name)
     # Without a module name, torch.compile takes the namespace for what it is.
-    namespace = {**generated.namespace, PLACES: generated.places}
+    namespace = {
+        **generated.namespace,
+        PLACES: generated.places,
+        FUNCTION: function.qualified_name,
+    }
     for name, value in generated.namespace.items():
         if isinstance(value, LazyFunction):
             value.put(namespace, name)

@@ -30,6 +30,7 @@ from tsarchive.printer.types import (
 )
 from tsarchive.printer.values import EnumMember, TableConstant
 
+from .enumerations import enumerations, is_number_of, number_check
 from .modules import call_module, is_forward, is_plain
 from .names import Globals, LocalNames
 from .natives import UPGRADERS
@@ -37,6 +38,7 @@ from .natives.tensors import to_list
 from .natives.values import submodule, tuple_item
 from .operators import find_native, operator_schemas, schema_without_text
 from .passes import SCALAR_FORMS, Wanted, as_number, called_function, known_result, wanted_of_call
+from .receivers import checked, is_certain
 from .slots import (
     SlotKind,
     find_buffer,
@@ -102,6 +104,16 @@ class Expressions:
 
     def uses(self, values: Iterable[Value]) -> str:
         return ", ".join(map(self.use, values))
+
+    def receiver(self, value: Value) -> str:
+        """Like ``use``, for a value of which a member is named: it must be of its class."""
+        text = self.use(value)
+        type_ = value.type
+        if not isinstance(type_, ClassType) or type_.is_native or is_certain(value, self.function):
+            return text
+        class_ = self.class_name(type_)
+        check = self.globals.name("checked", checked)
+        return f"({text} if {text}.__class__ is {class_} else {check}({text}, {class_}))"
 
     def use_if_live(self, value: Value) -> str:
         """An item of a result of which the caller wants other items only is None."""
@@ -211,13 +223,15 @@ class Expressions:
         owner = node.input.type
         assert isinstance(owner, ClassType)
         if holds_list(owner, owner.attributes[node.name]):
-            return f"{self.globals.name('find_list', find_list)}({self.use(node.input)}, {key!a})"
+            find_all = self.globals.name("find_list", find_list)
+            return f"{find_all}({self.receiver(node.input)}, {key!a})"
         if kind is SlotKind.PLAIN and is_identifier(key) and not keyword.iskeyword(key):
-            return f"{self.use(node.input)}.{key}"
+            return f"{self.receiver(node.input)}.{key}"
         find = _FINDERS.get(kind)
         if find is not None:
-            return f"{self.globals.name(find.__name__, find)}({self.use(node.input)}, {key!a})"
-        return f"{self.use(node.input)}.{kind.value}[{key!a}]"
+            found = self.globals.name(find.__name__, find)
+            return f"{found}({self.receiver(node.input)}, {key!a})"
+        return f"{self.receiver(node.input)}.{kind.value}[{key!a}]"
 
     def _slot(self, node: Node) -> tuple[SlotKind, str]:
         """The table and the key of the slot that a GetAttr or SetAttr names."""
@@ -238,25 +252,28 @@ class Expressions:
         type_ = receiver.type
         function = called_function(node)
         if function is None:
-            name = self.dynamic_name(type_, node.name)
+            name = self.dynamic_name(type_, node.name, node)
         else:
             wanted = wanted_of_call(node, self.live_values)
             name = self.function_name(function, self._bound(node.inputs), wanted)
         if isinstance(type_, ClassType) and is_forward(type_, node.name):
             name = self._unless_hooked(name, receiver, node.name)
-        return f"{name}({self.uses(node.inputs)})"
+            return f"{name}({self.uses(node.inputs)})"
+        return f"{name}({', '.join([self.receiver(receiver), *map(self.use, node.inputs[1:])])})"
 
-    def method_name(self, type_: Type, name: str) -> str:
-        """The function that a method is called by."""
+    def method_name(self, node: Node, name: str) -> str:
+        """The function that a method of the input of ``node`` is called by."""
+        type_ = node.input.type
         if isinstance(type_, ClassType) and not type_.is_native:
             return self.function_name(type_.methods[name])
-        return self.dynamic_name(type_, name)
+        return self.dynamic_name(type_, name, node)
 
-    def dynamic_name(self, type_: Type, name: str) -> str:
+    def dynamic_name(self, type_: Type, name: str, node: Node) -> str:
         """What calls a method of an interface or a class bound from C++, found by the object."""
         shown = f"call_{name}"
         if isinstance(type_, ClassType):
-            return self.globals.made((name, True), shown, lambda: NativeCall(name))
+            self.classes.check_allowed(type_.qualified_name, self.function, node)
+            return self.globals.made((type_, name), shown, lambda: NativeCall(type_, name))
         return self.globals.made((name, False), shown, lambda: DynamicCall(name, self.classes))
 
     def _unless_hooked(self, name: str, receiver: Value, method: str) -> str:
@@ -314,20 +331,32 @@ class Expressions:
     def _to_list(self, node: Node) -> str:
         depth, leaf = nesting(node.output.type)
         arguments = f"{self.use(node.input)}, {depth}, {_TOLIST_ELEMENTS[leaf]}"
-        return f"{self.globals.name('tolist', to_list)}({arguments})"
+        function = self.classes.metered(schema_without_text(node), to_list)
+        return f"{self.globals.name('tolist', function)}({arguments})"
 
     def _operator(self, node: Node) -> str:
         schema = node.schema or schema_without_text(node)
-        texts = [self.use(value) for value in node.inputs]
-        self.classes.check_allowed(schema, self.function, node)
+        self.classes.check_allowed(schema.full_name, self.function, node)
+        kinds = enumerations(schema)
+        texts = [self._argument(value, kinds.get(i)) for i, value in enumerate(node.inputs)]
         if "upgrader" in node.attributes:
             name = node.attributes["upgrader"]
-            return f"{self.globals.name(name, UPGRADERS[name])}({all_arguments(schema, texts)})"
+            upgrader = self.classes.metered(schema, UPGRADERS[name])
+            return f"{self.globals.name(name, upgrader)}({all_arguments(schema, texts)})"
         number = self.number_operand(node)
         if number is not None:
             schema = scalar_form(schema)
             texts[1] = self._number(number)
         return f"{self._operator_name(schema)}({self._arguments(schema, node, texts)})"
+
+    def _argument(self, value: Value, kind: str | None) -> str:
+        """The text of an argument; a number of a dtype and such is looked at before it is used."""
+        if kind is None or (
+            value.node.is_constant and is_number_of(kind, value.node.attributes["value"])
+        ):
+            return self.use(value)
+        check = number_check(kind)
+        return f"{self.globals.name(check.__name__, check)}({self.use(value)})"
 
     def number_operand(self, node: Node) -> int | float | complex | None:
         if node.schema is None or node.schema.full_name not in SCALAR_FORMS:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from tsarchive.printer.graph import Node, Value
 from tsarchive.printer.types import ANY, TENSOR, ClassType, Type
 
-__all__ = ["ALIASES", "all_nodes", "last_uses"]
+__all__ = ["ALIASES", "all_nodes", "holds_memory", "last_uses"]
 
 ALIASES = frozenset(
     {"prim::unchecked_cast", "prim::unchecked_unwrap_optional", "prim::Uninitialized"}

@@ -23,6 +23,7 @@ from tsarchive.printer.types import ClassType, annotation
 from .conversion import Mismatch
 from .copying import reduce_instance
 from .deepcopies import deep_copy
+from .receivers import is_foreign_module, refuse_receiver
 
 __all__ = [
     "ArchiveModule",
@@ -131,6 +132,12 @@ class HookedArchiveModule(ArchiveModule):
     archive_hooks: ClassVar[tuple[Callable[..., Any], ...]] = ()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        metering = type(self).tsarchive_classes.metering
+        if metering is None or torch.compiler.is_compiling():
+            return self._call_hooked(*arguments, **keywords)
+        return metering.bounded(self._call_hooked)(*arguments, **keywords)
+
+    def _call_hooked(self, *arguments: Any, **keywords: Any) -> Any:
         for hook in type(self).archive_pre_hooks:
             changed = hook(self, arguments)
             if changed is not None:
@@ -177,6 +184,8 @@ def call_module(module: Any, *arguments: Any, method: str = "forward") -> Any:
     ``method`` is the overload of ``forward`` that is meant: torch numbers them.
     """
     if not isinstance(module, ArchiveModule):
+        if not is_foreign_module(type(module)):
+            raise refuse_receiver(module, None)
         return module(*arguments)
     around = _internal.module, _internal.arguments, _internal.method
     _internal.module, _internal.arguments, _internal.method = module, arguments, method

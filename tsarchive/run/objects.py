@@ -15,7 +15,6 @@ from tsarchive.printer.values import (
     TableConstant,
 )
 
-from .operators import native_object
 from .slots import set_slot
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Objects:
         if found is None:
             type_ = described.type
             if type_.is_native:
-                found = native_object(type_, self._state(described))
+                found = self._classes.native_object(type_, self._state(described))
             else:
                 found = self._known[described] = new_object(self._classes.python_class(type_))
                 self._fill(found, described)

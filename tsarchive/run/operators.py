@@ -24,6 +24,7 @@ from tsarchive.printer.types import (
     VarType,
 )
 
+from .guards import guarded
 from .natives import BUILTIN_SCHEMAS, NATIVES, SYMBOLIC
 
 __all__ = [
@@ -51,7 +52,7 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
     """
     found = _known.get(name)
     if found is None:
-        registered = torch._C._jit_get_schemas_for_operator(name)
+        registered = torch._C._jit_get_schemas_for_operator(name) if name.isascii() else ()
         found = (
             *(_parse(str(schema)) for schema in registered),
             *(schema for schema, _ in _BUILTINS if schema.name == name),
@@ -75,12 +76,15 @@ def implementation(schema: FunctionSchema) -> Implementation:
     It takes arguments by position up to the first keyword-only one, those by name. Raises
     UnknownOperatorError when this process has no such operator.
     """
-    return find_native(schema) or _registered(schema)
+    return guarded(schema.full_name, find_native(schema) or _registered(schema))
 
 
 def traceable(schema: FunctionSchema) -> Implementation:
-    """Like ``implementation``, for code that torch.compile or torch.export traces."""
-    return SYMBOLIC.get(schema.full_name) or implementation(schema)
+    """Like ``implementation``, for code that torch.compile or torch.export traces.
+
+    Tensors have no values there to be checked.
+    """
+    return SYMBOLIC.get(schema.full_name) or find_native(schema) or _registered(schema)
 
 
 def find_native(schema: FunctionSchema) -> Implementation | None:

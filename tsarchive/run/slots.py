@@ -28,12 +28,15 @@ from tsarchive.printer.types import (
 from .typecheck import type_of_class
 
 __all__ = [
+    "OWN_PREFIX",
     "SlotKind",
     "find_buffer",
     "find_list",
     "find_parameter",
     "get_slot",
+    "hides_member",
     "holds_list",
+    "is_dunder",
     "link_lists",
     "set_slot",
     "slot_key",
@@ -41,6 +44,8 @@ __all__ = [
 ]
 
 _PREFIX: Final = "slot:"
+OWN_PREFIX: Final = "tsarchive_"
+"""Members of this library begin so: no text of an archive names them."""
 _LINKS: Final = "links:"
 # Members of torch.nn.Module that are slots of every module saved by TorchScript.
 _SHARED = frozenset({"training", "_is_full_backward_hook"})
@@ -82,11 +87,19 @@ def _holds_tensor(type_: Type) -> bool:
 
 def slot_key(owner: ClassType, name: str) -> str:
     """The key of a plain slot in the instance dictionary."""
-    members = _MEMBERS_OF_MODULES if owner.is_module else _MEMBERS_OF_OBJECTS
-    is_special = name.startswith("__") and name.endswith("__")
-    if not is_identifier(name) or is_special or name in members or name in owner.methods:
-        return _PREFIX + name
-    return name
+    is_free = is_identifier(name) and not hides_member(name, is_module=owner.is_module)
+    return name if is_free and name not in owner.methods else _PREFIX + name
+
+
+def hides_member(name: str, *, is_module: bool) -> bool:
+    """Whether Python, torch.nn.Module or this library keeps something else under that name."""
+    members = _MEMBERS_OF_MODULES if is_module else _MEMBERS_OF_OBJECTS
+    return is_dunder(name) or name.startswith(OWN_PREFIX) or name in members
+
+
+def is_dunder(name: str) -> bool:
+    """Whether a name is one of those that Python itself gives a meaning."""
+    return name.startswith("__") and name.endswith("__")
 
 
 def set_slot(target: Any, attribute: Attribute, value: Any) -> None:

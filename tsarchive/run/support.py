@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from tsarchive.errors import ScriptError
 from tsarchive.printer.types import ClassType
 
 from .modules import call_module, is_plain
+from .receivers import foreign_method, refuse_receiver
 from .typecheck import type_of_class
 
 if TYPE_CHECKING:
@@ -26,12 +29,16 @@ def unpack_list(values: list[Any], count: int) -> list[Any]:
 
 
 class NativeCall:
-    """Calls a method of an object whose class is bound from C++."""
+    """Calls a method of an object of a class bound from C++."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, type_: ClassType, name: str) -> None:
+        self.type = type_
         self.name = name
 
     def __call__(self, receiver: Any, *arguments: Any) -> Any:
+        is_native = isinstance(receiver, torch.ScriptObject)
+        if not is_native or receiver._type().annotation_str != self.type.qualified_name:
+            raise refuse_receiver(receiver, self.type)
         return receiver._get_method(self.name)(*arguments)
 
 
@@ -67,5 +74,4 @@ class DynamicCall:
         if isinstance(type_, ClassType) and self.name in type_.methods:
             return self._classes.function(type_.methods[self.name])
         # A module that Python code put in the place of one of the archive.
-        public: Callable[..., Any] = getattr(class_, self.name)
-        return public
+        return foreign_method(class_, self.name)

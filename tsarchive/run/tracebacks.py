@@ -18,16 +18,31 @@ from typing import Any, Final
 from tsarchive.printer.graph import Placed
 from tsarchive.printer.ranges import Location
 
-__all__ = ["PLACES", "innermost_origin", "is_of_operator", "origin_of", "with_origins"]
+__all__ = [
+    "FUNCTION",
+    "PLACES",
+    "innermost_origin",
+    "is_of_operator",
+    "origin_of",
+    "place_of_frame",
+    "with_origins",
+]
 
 PLACES: Final = "__tsarchive_places__"
 """The global of generated code that holds the place of each of its lines, from line 1 on."""
+
+FUNCTION: Final = "__tsarchive_function__"
+"""The global of generated code that holds the qualified name of the function."""
 
 _UNKNOWN: Final = "<unknown>"
 # No source has more; what an archive names may.
 _MOST_LINES: Final = 200_000
 _IS_ORIGIN: Final = "__tsarchive_origin__"
 _RUNNER: Final = __name__.rpartition(".")[0]
+# These stand between generated code and an operator.
+_CALLING_OPERATORS: Final = frozenset(
+    {"torch._ops", *(f"{_RUNNER}.{name}" for name in ("guards", "metering", "tensor_costs"))}
+)
 
 
 def with_origins(traceback: TracebackType | None) -> TracebackType | None:
@@ -56,10 +71,23 @@ def origin_of(frame: FrameType, line: int) -> Location | None:
     return None if range_ is None else range_.location
 
 
+def place_of_frame(frame: FrameType) -> str:
+    """The function of the archive whose generated code a frame runs, and where it stands in it.
+
+    The line is that of user source, or of the code record where the archive does not tell.
+    """
+    places: Sequence[Placed | None] = frame.f_globals[PLACES]
+    line = frame.f_lineno
+    place = places[line - 1] if 0 < line <= len(places) else None
+    shown = origin_of(frame, line) or place
+    name = str(frame.f_globals[FUNCTION])
+    return name if shown is None else f"{name}, {shown}"
+
+
 def is_of_operator(traceback: TracebackType | None) -> bool:
     """Whether an operator that archive code called raised, and not Python code of the user."""
     frames = [entry.tb_frame for entry in _entries(traceback)]
-    outside = [frame for frame in frames if frame.f_globals.get("__name__") != "torch._ops"]
+    outside = [f for f in frames if f.f_globals.get("__name__") not in _CALLING_OPERATORS]
     return bool(outside) and PLACES in outside[-1].f_globals
 
 
@@ -115,10 +143,10 @@ def _show(origin: Location) -> None:
     """Let tracebacks show the recorded text of a line.
 
     They would open the file, whatever the archive names: that is for sources only that this
-    process has imported itself.
+    process has imported, or can. Whoever asks for those gets what is in the file.
     """
     filename = origin.filename or _UNKNOWN
-    if _is_imported(filename):
+    if _is_imported(filename) or _is_importable(filename):
         return
     known = linecache.cache.get(filename)
     lines = list(known[2]) if known is not None and len(known) > 1 else []
@@ -131,3 +159,12 @@ def _is_imported(filename: str) -> bool:
     modules = list(sys.modules.values())
     is_source = any(getattr(module, "__file__", None) == filename for module in modules)
     return is_source and os.path.exists(filename)
+
+
+def _is_importable(filename: str) -> bool:
+    """Whether it is Python source below a folder that this process imports from."""
+    if not filename.endswith(".py"):
+        return False
+    named = os.path.abspath(filename)
+    folders = (os.path.join(os.path.abspath(folder), "") for folder in sys.path)
+    return named.startswith(tuple(folders)) and os.path.exists(named)

@@ -285,8 +285,10 @@ class TensorReader:
 
     def _sparse(self, described: SparseTensor, part: Callable[[Any], Any]) -> torch.Tensor:
         make = _SPARSE[described.layout]
-        parts = [part(inner) for inner in described.parts]
-        tensor = make(*parts, size=described.size, check_invariants=True)
+        *indices, values = [part(inner) for inner in described.parts]
+        # Indices that are checked must not be those of a tensor that code can write to.
+        own = [tensor.clone() for tensor in indices]
+        tensor = make(*own, values, size=described.size, check_invariants=True)
         return tensor.requires_grad_(described.requires_grad)
 
 

@@ -1,0 +1,122 @@
+"""What an operator can do beside computing, by its name. Torch is not needed to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from itertools import product
+from typing import Final
+
+__all__ = ["NATIVE_PREFIX", "REFUSED", "Group", "Risk", "Row", "row_of", "rows"]
+
+NATIVE_PREFIX: Final = "__torch__.torch.classes."
+
+
+class Risk(Enum):
+    """The worst that an operator or a class bound from C++ can do."""
+
+    COMPUTE = "compute"
+    """Nothing but what it gives back, and what it writes to its own arguments."""
+    OUTPUT = "output"
+    """Prints, warns, or marks a span for a profiler."""
+    RANDOMNESS = "randomness"
+    """Draws from the random numbers of the process."""
+    PROCESS_INFORMATION = "process information"
+    """Tells about the machine or the process: devices, clock, settings of this thread."""
+    GLOBAL_STATE = "global state"
+    """Changes what other code of the process does."""
+    MEMORY = "memory"
+    """Reads or writes outside of its tensors, or may end the process, when given bad arguments."""
+    FILES = "files"
+    """Opens, reads or writes files."""
+    PROCESSES = "processes"
+    """Runs code elsewhere: remote calls, other processes."""
+    NETWORK = "network"
+    """Talks to other machines or devices."""
+    NATIVE_CODE = "native code"
+    """Runs a program that comes with the archive, or Python."""
+    FOREIGN = "foreign"
+    """Belongs to a library that is not part of torch: only its authors know what it does."""
+    UNKNOWN = "unknown"
+    """An internal of torch, or newer than this table: nobody has looked at it for archives."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the default policy refuses it."""
+        return self in REFUSED
+
+
+REFUSED: Final = frozenset(
+    {
+        Risk.GLOBAL_STATE, Risk.MEMORY, Risk.FILES, Risk.PROCESSES, Risk.NETWORK,
+        Risk.NATIVE_CODE, Risk.FOREIGN, Risk.UNKNOWN,
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A decision of the table.
+
+    ``pattern`` is a qualified name (``aten::save``), one with an overload
+    (``aten::manual_seed.generator``), a class (``quantized.LinearPackedParamsBase``), or the
+    beginning of such names with ``*`` behind it; ``reason`` says what they do.
+    """
+
+    pattern: str
+    risk: Risk
+    reason: str
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the default policy refuses what this row describes."""
+        return self.risk.is_refused
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that share risk and reason: for each of ``namespaces``, each of ``names``."""
+
+    namespaces: str
+    risk: Risk
+    reason: str
+    names: str
+
+    def rows(self) -> Iterator[Row]:
+        beginnings = [f"{namespace}::" for namespace in self.namespaces.split()] or [""]
+        for beginning, name in product(beginnings, self.names.split()):
+            yield Row(beginning + name, self.risk, self.reason)
+
+
+def row_of(operator: str) -> Row:
+    """The most specific row for an operator, with or without its overload, or for a class.
+
+    A class bound from C++ is named with or without ``__torch__.torch.classes.`` before it.
+    There is always one: ``*`` stands for whatever no other row names.
+    """
+    name = operator.removeprefix(NATIVE_PREFIX)
+    exact, beginnings = _index()
+    found = exact.get(name)
+    if found is None and "::" in name:
+        found = exact.get(name.partition(".")[0])
+    if found is not None:
+        return found
+    return next(row for row in beginnings if name.startswith(row.pattern[:-1]))
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """The whole table."""
+    from tsarchive.policy.table import TABLE
+
+    return tuple(row for group in TABLE for row in group.rows())
+
+
+@cache
+def _index() -> tuple[dict[str, Row], tuple[Row, ...]]:
+    """Rows by whole name, and those of beginnings, the longest first."""
+    exact = {row.pattern: row for row in rows() if not row.pattern.endswith("*")}
+    beginnings = [row for row in rows() if row.pattern.endswith("*")]
+    return exact, tuple(sorted(beginnings, key=lambda row: len(row.pattern), reverse=True))

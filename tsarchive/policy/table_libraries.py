@@ -1,0 +1,223 @@
+"""Operators outside of ``aten``, and classes bound from C++."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tsarchive.policy.risks import Group, Risk
+
+LIBRARIES: Final = (
+    Group(
+        "prim",
+        Risk.COMPUTE,
+        "part of the language: attributes of values, casts, containers, exceptions",
+        """
+        abs awaitable awaitable_nowait awaitable_wait CallFunction CallMethod ChunkSizes Constant
+        ConstantChunk CreateObject data device DictConstruct dtype Enter EnumName EnumValue Exit
+        fork GetAttr grad H IfThenElse IgnoredPythonOp If index is_cpu is_cuda is_ipu is_maia
+        is_meta is_mkldnn is_mps is_mtia is_nested is_quantized is_sparse is_sparse_csr is_vulkan
+        is_xla is_xpu isinstance itemsize layout ListConstruct ListUnpack Loop max mH min
+        ModuleContainerIndex mT name nbytes ndim NumToTensor RaiseException rangelist requires_grad
+        SetAttr shape StringIndex T tolist TupleConstruct TupleIndex TupleSlice TupleUnpack type
+        unchecked_cast unchecked_unwrap_optional Uninitialized VarConcat VarStack
+        """,
+    ),
+    Group("prim", Risk.OUTPUT, "prints", "Print"),
+    Group(
+        "prim", Risk.PROCESS_INFORMATION, "tells the time, or where a value lies", "id TimePoint"
+    ),
+    Group("prim", Risk.GLOBAL_STATE, "adds to counters that all code shares", "AddStatValue"),
+    Group(
+        "prim",
+        Risk.PROCESSES,
+        "has a function called in another process",
+        "rpc_async rpc_remote rpc_sync",
+    ),
+    Group("prim", Risk.NATIVE_CODE, "calls a function of Python", "PythonOp"),
+    Group(
+        "prim",
+        Risk.UNKNOWN,
+        "made by torch's optimiser while code runs: no archive holds it",
+        "*",
+    ),
+    Group(
+        "quantized",
+        Risk.COMPUTE,
+        "computes on quantized tensors with packed weights; it checks that they fit",
+        """
+        add add_out add_relu add_relu_out add_scalar add_scalar_out add_scalar_relu
+        add_scalar_relu_out batch_norm batch_norm1d batch_norm1d_relu batch_norm2d
+        batch_norm2d_relu batch_norm3d batch_norm3d_relu batch_norm_relu cat cat_out cat_relu
+        cat_relu_out celu clamp conv1d conv1d_dynamic conv1d_prepack conv1d_relu conv1d_unpack
+        conv2d conv2d_add conv2d_add_relu conv2d_dilation conv2d_dynamic conv2d_groups
+        conv2d_output_padding conv2d_padding conv2d_prepack conv2d_relu conv2d_stride
+        conv2d_transpose conv2d_unpack conv2d_unpack_sizes conv3d conv3d_dilation conv3d_dynamic
+        conv3d_groups conv3d_output_padding conv3d_padding conv3d_prepack conv3d_relu
+        conv3d_stride conv3d_transpose conv3d_unpack conv_prepack conv_transpose1d
+        conv_transpose1d_dynamic conv_transpose1d_prepack conv_transpose1d_unpack
+        conv_transpose2d conv_transpose2d_dilation conv_transpose2d_dynamic
+        conv_transpose2d_groups conv_transpose2d_output_padding conv_transpose2d_padding
+        conv_transpose2d_prepack conv_transpose2d_stride conv_transpose2d_transpose
+        conv_transpose2d_unpack conv_transpose3d conv_transpose3d_dilation
+        conv_transpose3d_dynamic conv_transpose3d_groups conv_transpose3d_output_padding
+        conv_transpose3d_padding conv_transpose3d_prepack conv_transpose3d_stride
+        conv_transpose3d_transpose conv_transpose3d_unpack conv_unpack elu embedding_4bit
+        embedding_bag_2bit_prepack embedding_bag_2bit_prepack_with_rowwise_min_max
+        embedding_bag_2bit_unpack embedding_bag_4bit_prepack
+        embedding_bag_4bit_prepack_with_rowwise_min_max embedding_bag_4bit_unpack
+        embedding_bag_byte_prepack embedding_bag_byte_prepack_with_rowwise_min_max
+        embedding_bag_byte_unpack embedding_bag_prepack embedding_bag_unpack embedding_byte
+        group_norm hardswish instance_norm layer_norm leaky_relu linear linear_dynamic
+        linear_dynamic_fp16 linear_leaky_relu linear_prepack linear_relu linear_relu_dynamic
+        linear_relu_dynamic_fp16 linear_tanh linear_unpack linear_unpack_fp16
+        make_quantized_cell_params_dynamic make_quantized_cell_params_fp16 matmul max_pool1d
+        max_pool2d mul mul_out mul_relu mul_relu_out mul_scalar mul_scalar_out mul_scalar_relu
+        mul_scalar_relu_out prelu quantized_gru_cell_dynamic quantized_lstm_cell_dynamic
+        quantized_rnn_relu_cell_dynamic quantized_rnn_tanh_cell_dynamic relu6 sigmoid softmax
+        threshold linear_prepack_fp16 embedding_bag_4bit embedding_bag_byte
+        embedding_bag_2bit_rowwise_offsets embedding_bag_4bit_rowwise_offsets
+        embedding_bag_byte_rowwise_offsets
+        """,
+    ),
+    Group(
+        "_quantized",
+        Risk.COMPUTE,
+        "the operator of that name in quantized, under the name that mobile models know",
+        """
+        add conv2d conv2d_prepack conv2d_relu conv3d conv3d_prepack conv3d_relu conv_transpose1d
+        conv_transpose1d_prepack conv_transpose2d conv_transpose2d_prepack
+        conv_transpose3d_prepack linear linear_dynamic linear_prepack linear_prepack_fp16
+        """,
+    ),
+    Group(
+        "_quantized",
+        Risk.MEMORY,
+        "keeps an object of C++ in the bytes of a tensor, where code can write",
+        """
+        _wrapped_linear_prepack _wrapped_quantized_linear_prepacked linear_prepack_fp16_legacy
+        linear_prepack_legacy wrapped_fbgemm_linear_fp16_weight
+        wrapped_fbgemm_pack_gemm_matrix_fp16 wrapped_quantized_linear
+        """,
+    ),
+    Group("quantized", Risk.RANDOMNESS, "draws random numbers of this process", "dropout"),
+    Group(
+        "quantized",
+        Risk.MEMORY,
+        "keeps an object of C++ in the bytes of a tensor, where code can write",
+        "linear_prepack_fp16_legacy linear_prepack_legacy",
+    ),
+    Group(
+        "quantized",
+        Risk.MEMORY,
+        "ends the process, or reads beyond its tensors, when their shapes do not fit together",
+        """
+        make_quantized_cell_params int4mm_packed_weight_cpu linear_dynamic_fp16_unpacked_weight
+        linear_with_input_q_dq_qweight_dq_output_fp32
+        linear_with_input_q_dq_qweight_dq_relu_output_fp32
+        """,
+    ),
+    Group(
+        "quantized _quantized",
+        Risk.UNKNOWN,
+        "an operator of a torch that is newer than this table",
+        "*",
+    ),
+    Group(
+        "sparse",
+        Risk.COMPUTE,
+        "computes with sparse weights that are packed; it checks that they fit",
+        "qlinear qlinear_dynamic qlinear_prepack qlinear_relu qlinear_relu_dynamic qlinear_unpack",
+    ),
+    Group(
+        "prepacked",
+        Risk.COMPUTE,
+        "runs a layer with weights that were packed for XNNPACK, which checks that they fit",
+        """
+        conv2d_clamp_prepack conv2d_clamp_run conv2d_transpose_clamp_prepack
+        conv2d_transpose_clamp_run linear_clamp_prepack linear_clamp_run
+        """,
+    ),
+    Group(
+        "mkldnn_prepacked",
+        Risk.COMPUTE,
+        "runs a layer with weights that were packed for oneDNN, which checks that they fit",
+        "conv2d_prepack conv2d_run",
+    ),
+    Group("onnx", Risk.COMPUTE, "the shape of a tensor, as ONNX asks for it", "Reshape Shape"),
+    Group(
+        "profiler",
+        Risk.OUTPUT,
+        "marks a span for a profiler, if one is running",
+        "_call_end_callbacks_on_jit_fut _record_function_enter_new _record_function_exit",
+    ),
+    Group(
+        "profiler",
+        Risk.MEMORY,
+        "keeps an object of C++ in the bytes of a tensor, where code can write",
+        "_record_function_enter",
+    ),
+    Group(
+        "c10d _c10d_functional _c10d_functional_autograd _dtensor symm_mem",
+        Risk.NETWORK,
+        "exchanges tensors with other processes and machines",
+        "*",
+    ),
+    Group("debugprims", Risk.FILES, "reads a file of any name", "load_tensor"),
+    Group("image torchvision", Risk.FILES, "reads or writes a file", "read_file write_file"),
+    Group(
+        "image torchvision",
+        Risk.FOREIGN,
+        "an operator of torchvision, which says what it checks",
+        "*",
+    ),
+    Group(
+        "torchaudio video_reader",
+        Risk.FILES,
+        "belongs to a library that reads and writes media files",
+        "*",
+    ),
+    Group(
+        "inductor inductor_prims mkl mkldnn onednn prims rngprims export debug_mode_ops debugprims "
+        "_native",
+        Risk.UNKNOWN,
+        "made by torch.compile and torch.export, which check the arguments before: no archive "
+        "calls it",
+        "*",
+    ),
+    Group("static_runtime", Risk.UNKNOWN, "made by the static runtime: no archive calls it", "*"),
+    Group("quantization", Risk.UNKNOWN, "an internal of collective communication", "*"),
+    Group("_test", Risk.UNKNOWN, "made for torch's own tests", "*"),
+    Group(
+        "profiler sparse onnx mkldnn_prepacked prepacked",
+        Risk.UNKNOWN,
+        "an operator of a torch that is newer than this table",
+        "*",
+    ),
+    Group("", Risk.FOREIGN, "belongs to a library that is not part of torch", "*"),
+)
+
+CLASSES: Final = (
+    Group(
+        "",
+        Risk.COMPUTE,
+        "packed weights of a layer, which checks them when they are read",
+        """
+        mkldnn.ConvOpContext quantized.Conv2dPackedParamsBase quantized.Conv3dPackedParamsBase
+        quantized.EmbeddingPackedParamsBase quantized.LinearPackedParamsBase rnn.CellParamsBase
+        sparse.LinearPackedParamsBase xnnpack.Conv2dOpContext xnnpack.LinearOpContext
+        xnnpack.TransposeConv2dOpContext
+        """,
+    ),
+    Group("", Risk.OUTPUT, "a span for a profiler, if one is running", "profiler._RecordFunction"),
+    Group("", Risk.GLOBAL_STATE, "turns a profiler of the process on and off", "profiling.*"),
+    Group("", Risk.NETWORK, "talks to other processes and machines", "c10d.*"),
+    Group("", Risk.PROCESSES, "another process that functions are called in", "dist_rpc.*"),
+    Group(
+        "",
+        Risk.NATIVE_CODE,
+        "runs a program that was compiled for a backend, which the archive brings",
+        "__backends__.* _nnapi.*",
+    ),
+    Group("", Risk.COMPUTE, "names of operators, for the errors of a backend", "backendutils.*"),
+    Group("", Risk.UNKNOWN, "an object that only Python knows", "aten.OpaqueObject"),
+)
