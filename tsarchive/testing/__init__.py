@@ -1,4 +1,4 @@
-"""For the test suites of projects that use TorchScript: no jitter, and random programs.
+"""For the test suites of projects that use TorchScript: no jitter, random programs, hostile files.
 
 Importing this package imports neither torch nor hypothesis; what needs them does. The fixture
 ``assert_no_jitter`` is there in pytest as soon as tsarchive is installed.
@@ -13,18 +13,34 @@ from .assertions import assert_no_jitter
 from .program import Program
 
 if TYPE_CHECKING:
+    from .mutations import mutated_archives, mutated_code, mutated_pickles
     from .strategies import programs, traceable_programs
 
-__all__ = ["Program", "assert_no_jitter", "programs", "traceable_programs"]
+__all__ = [
+    "Program",
+    "assert_no_jitter",
+    "mutated_archives",
+    "mutated_code",
+    "mutated_pickles",
+    "programs",
+    "traceable_programs",
+]
 
-_STRATEGIES = ("programs", "traceable_programs")
+_HOMES = {
+    "mutated_archives": "mutations",
+    "mutated_code": "mutations",
+    "mutated_pickles": "mutations",
+    "programs": "strategies",
+    "traceable_programs": "strategies",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _STRATEGIES:
+    home = _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module(f"{__name__}.strategies"), name)
+        return getattr(import_module(f"{__name__}.{home}"), name)
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise

@@ -1,0 +1,77 @@
+"""The doors that load. Each gives a result or raises ArchiveError."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import torch
+
+import tsarchive
+from tsarchive.printer.types import annotation
+from tsarchive.run.classes import ArchiveModule
+from tsarchive.testing.zip_draft import take_apart
+
+LIMITS = tsarchive.Limits(steps=2000, seconds=1.0, bytes=1 << 26)
+
+
+def load(data: bytes) -> None:
+    """Load as everyone does: on the terms of a stranger."""
+    tsarchive.load(io.BytesIO(data))
+
+
+def load_moved(data: bytes) -> None:
+    """Load with devices changed, which reads and edits the code records."""
+    tsarchive.load(io.BytesIO(data), map_location="meta")
+
+
+def compile_all(data: bytes) -> None:
+    """Load, and compile each method of each class that is met."""
+    module = tsarchive.load(io.BytesIO(data))
+    classes = type(module).tsarchive_classes
+    for _, type_ in classes.module_classes():
+        for function in type_.methods.values():
+            classes.function(function).compile()
+
+
+def run(data: bytes) -> None:
+    """Load and call ``forward`` with small tensors, with limits.
+
+    Code may raise what it likes, but it neither exhausts memory nor the stack of Python.
+    """
+    module = tsarchive.load(io.BytesIO(data), limits=LIMITS)
+    try:
+        module(*_arguments(module))
+    except (tsarchive.ArchiveError, MemoryError, RecursionError, SystemError):
+        raise
+    except Exception as error:
+        raise tsarchive.CallError(f"the call raised {type(error).__name__}") from error
+
+
+def _arguments(module: ArchiveModule) -> list[Any]:
+    forward = module.tsarchive_class.methods["forward"]
+    required = [a for a in forward.schema.arguments[1:] if not a.has_default]
+    return [_VALUES.get(annotation(argument.type), torch.ones(2, 2)) for argument in required]
+
+
+_VALUES: dict[str, Any] = {
+    "int": 2,
+    "float": 0.5,
+    "bool": True,
+    "str": "a{}b",
+    "List[int]": [1, 2],
+    "List[float]": [0.5],
+    "List[str]": ["a", "b"],
+    "List[Tensor]": [torch.ones(2, 2)] * 2,
+    "Dict[str, Tensor]": {"a": torch.ones(2, 2)},
+    "Optional[Tensor]": None,
+}
+
+
+def replaced(archive: bytes, record: str, content: bytes) -> bytes:
+    """The archive with another content for a record, sound in its container."""
+    draft = take_apart(archive).copy()
+    for index, member in enumerate(draft.members):
+        if member.record == record:
+            draft.members[index] = member.with_content(content, content, 0)
+    return draft.written()

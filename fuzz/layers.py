@@ -1,0 +1,144 @@
+"""The layers of an archive: how inputs for each are made, and which doors they come in by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import walk_packages
+from random import Random
+from typing import Any
+
+import doors
+import torch_free
+from pools import POOL
+
+import tsarchive
+from tsarchive.testing.mutated_archive import mutate_archive
+from tsarchive.testing.mutated_bytes import mutate_bytes
+from tsarchive.testing.mutated_pickle import mutate_pickle
+from tsarchive.testing.mutated_source import mutate_code
+
+
+@dataclass(frozen=True)
+class Input:
+    """What one door is given; ``data`` is what was mutated."""
+
+    data: bytes
+    door: Callable[..., None]
+    arguments: tuple[Any, ...]
+
+    def run(self) -> str:
+        """``sound``, or the name of the error."""
+        try:
+            self.door(*self.arguments)
+        except tsarchive.ArchiveError as error:
+            str(error)  # which must work, too
+            return type(error).__name__
+        return "sound"
+
+
+Layer = Callable[[Random], Input]
+# The share, in percent, of the inputs that come in by each door; what is dear gets less.
+_OF_ARCHIVES = (
+    (torch_free.read_archive, 50), (torch_free.look_at_archive, 15), (torch_free.verify, 8),
+    (torch_free.audit, 5), (doors.load, 17), (doors.load_moved, 5),
+)  # fmt: skip
+_OF_PICKLES = (
+    (doors.load, 20), (torch_free.verify, 3), (torch_free.audit, 2), (doors.load_moved, 2),
+)  # fmt: skip
+_OF_CODE = (
+    (doors.compile_all, 14), (torch_free.verify, 2), (torch_free.audit, 2), (doors.load_moved, 3),
+)  # fmt: skip
+_CHANCE_OF_BLIND_CHANGE = 0.05
+# What inputs may make Python import: decompressors, and a codec that pickletools uses.
+_LAZY = ("bz2", "lzma", "zipfile_deflate64", "encodings.raw_unicode_escape")
+# Every so many of the seeds are enough to import everything.
+_WARMING = 8
+_UNUSED = (
+    "tsarchive.__main__", "tsarchive.cli", "tsarchive.testing", "tsarchive.models",
+    "tsarchive.decompiler",
+)  # fmt: skip
+
+
+def container(random: Random) -> Input:
+    """Whole archives, changed in their headers and in their records."""
+    data = mutate_archive(random.choice(POOL.archives), random, donors=POOL.archives)
+    doors_, shares = zip(*_OF_ARCHIVES, strict=True)
+    return Input(data, random.choices(doors_, shares)[0], (data,))
+
+
+def pickle(random: Random) -> Input:
+    """Pickle records; most are read alone, some in the archive that they stand in."""
+    seed = random.choice(POOL.pickles)
+    if random.random() < _CHANCE_OF_BLIND_CHANGE:
+        data = mutate_bytes(seed.data, random)
+    else:
+        data = mutate_pickle(seed.data, random, donors=_PICKLES)
+    return _placed(seed.archive, seed.record, data, random, torch_free.read_pickle, _OF_PICKLES)
+
+
+def code(random: Random) -> Input:
+    """Code records; most are parsed alone, some in the archive that they stand in."""
+    seed = random.choice(POOL.code)
+    if random.random() < _CHANCE_OF_BLIND_CHANGE:
+        data = mutate_bytes(seed.text.encode(), random)
+    else:
+        data = mutate_code(seed.text, random, donors=_TEXTS).encode("utf-8", "replace")
+    alone = torch_free.read_code if random.random() < 0.8 else torch_free.read_needs
+    return _placed(seed.archive, seed.record, data, random, alone, _OF_CODE)
+
+
+def running(random: Random) -> Input:
+    """Code and pickles of archives whose ``forward`` is then called, on a stranger's terms."""
+    made = (code if random.random() < 0.8 else pickle)(random)
+    whole = made.arguments[0] if len(made.arguments) == 1 else doors.replaced(*made.arguments)
+    return Input(made.data, doors.run, (whole,))
+
+
+def _placed(
+    archive: bytes,
+    record: str,
+    data: bytes,
+    random: Random,
+    alone: Callable[..., None],
+    shares: tuple[tuple[Callable[..., None], int], ...],
+) -> Input:
+    chosen = random.randrange(100)
+    for door, share in shares:
+        if chosen < share:
+            return Input(data, door, (doors.replaced(archive, record, data),))
+        chosen -= share
+    return Input(data, alone, (archive, record, data))
+
+
+LAYERS: dict[str, Layer] = {
+    "container": container,
+    "pickle": pickle,
+    "code": code,
+    "running": running,
+}
+_PICKLES = [seed.data for seed in POOL.pickles]
+_TEXTS = [seed.text for seed in POOL.code]
+
+
+def made(layer: str, seed: int, number: int) -> Input:
+    """Input ``number`` of a layer: the same for the same numbers, wherever it is made."""
+    return LAYERS[layer](Random(f"{seed}/{layer}/{number}"))
+
+
+def warm_up() -> None:
+    """Import all that inputs may use: our modules, and what sound seeds make torch import."""
+    for name in (*_LAZY, *_modules()):
+        import_module(name)
+    every = (*(door for door, _ in _OF_ARCHIVES), doors.compile_all, doors.run)
+    for data in POOL.archives[::_WARMING]:
+        for door in every:
+            Input(data, door, (data,)).run()
+
+
+def _modules() -> Iterator[str]:
+    """The modules of tsarchive, but for those that need more than it does."""
+    for module in walk_packages(tsarchive.__path__, "tsarchive."):
+        if not module.name.startswith(_UNUSED):
+            yield module.name

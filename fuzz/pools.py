@@ -1,0 +1,79 @@
+"""Small sound archives to begin with, and their pickles and code."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import tsarchive
+from tsarchive.testing.seeds import small_archive
+
+FIXTURES = Path(__file__).absolute().parents[1] / "fixtures"
+# Speed counts: what larger archives could show, small ones show.
+LARGEST_ARCHIVE = 6000
+LARGEST_RECORD = 2500
+
+
+@dataclass(frozen=True)
+class PickleSeed:
+    """A pickle record and the archive that it stands in."""
+
+    archive: bytes
+    record: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class CodeSeed:
+    """A code record and the archive that it stands in."""
+
+    archive: bytes
+    record: str
+    text: str
+
+
+class Pool:
+    """The seeds of all layers, read once."""
+
+    @cached_property
+    def archives(self) -> list[bytes]:
+        """Archives of today and of old torch versions, in the same order everywhere."""
+        paths = [
+            path
+            for folder in ("archives", "legacy", "old")
+            for path in sorted((FIXTURES / folder).rglob("*.pt"))
+            if not path.name.endswith(".io.pt") and path.stat().st_size < LARGEST_ARCHIVE
+        ]
+        return [small_archive(), *(path.read_bytes() for path in paths)]
+
+    @cached_property
+    def pickles(self) -> list[PickleSeed]:
+        return [
+            PickleSeed(data, name, content)
+            for data, name, content in self._records()
+            if name.endswith("pkl")
+        ]
+
+    @cached_property
+    def code(self) -> list[CodeSeed]:
+        """Code records that torch 1.3 or later wrote."""
+        return [
+            CodeSeed(data, name, content.decode())
+            for data, name, content in self._records()
+            if name.startswith("code/") and name.endswith(".py")
+        ]
+
+    def _records(self) -> Iterator[tuple[bytes, str, bytes]]:
+        for data in self.archives:
+            with tsarchive.open(io.BytesIO(data)) as archive:
+                if archive.kind != "torchscript":
+                    continue
+                for name, record in archive.records.items():
+                    if record.size < LARGEST_RECORD:
+                        yield data, name, archive.read(name)
+
+
+POOL = Pool()

@@ -1,0 +1,96 @@
+"""Run mutated inputs through every door, and report whatever is no result and no ArchiveError.
+
+python fuzz/run.py --inputs 10_000_000 --processes 2 --seed 0
+python fuzz/run.py --reproduce pickle:1234 --seed 0
+
+The exit status is 0 without violations, 1 with some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from child import Stretch, run_one
+from fleet import Fleet
+from layers import LAYERS, made, warm_up
+from ledger import Ledger
+from watch import Watch
+
+_STRETCH = 20_000
+_SHARES = {"container": 40, "pickle": 35, "code": 24, "running": 1}
+
+
+def main() -> int:
+    options = _options()
+    torch.set_num_threads(1)  # a forked process would wait for threads that it does not have
+    watch = Watch(options.seconds)
+    if options.reproduce:
+        return _reproduce(options, watch)
+    ledger = Ledger(Path(options.out) if options.out else None, options.seed)
+    started = time.monotonic()
+    warm_up()
+    with tempfile.TemporaryDirectory() as empty:
+        os.chdir(empty)
+        fleet = Fleet(options.processes, options.seed, watch, ledger, quiet=options.quiet)
+        fleet.run(_stretches(options.layers.split(","), options.inputs, ledger))
+        left = os.listdir(empty)
+        os.chdir("/")
+    if left:
+        ledger.violation({"layer": "all", "error": f"files were made: {left}"})
+    print(ledger.summary(time.monotonic() - started))
+    if options.json:
+        Path(options.json).write_text(json.dumps(ledger.as_json(), indent=1) + "\n")
+    return 1 if ledger.violations else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--inputs", type=int, default=10_000)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--layers", default=",".join(LAYERS), help=", ".join(LAYERS))
+    parser.add_argument("--seconds", type=float, default=10.0, help="CPU that one input may take")
+    parser.add_argument("--out", help="folder for violations and state; a later run resumes there")
+    parser.add_argument("--json", help="file for the counts")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--reproduce", metavar="LAYER:NUMBER", help="run one input, unguarded")
+    return parser.parse_args()
+
+
+def _stretches(layers: list[str], inputs: int, ledger: Ledger) -> list[Stretch]:
+    """The work, layers taking turns, without what an earlier run has done."""
+    total = sum(_SHARES[layer] for layer in layers)
+    work = []
+    for layer in layers:
+        stop = inputs * _SHARES[layer] // total
+        starts = range(0, stop, _STRETCH)
+        stretches = [Stretch(layer, start, min(stop, start + _STRETCH)) for start in starts]
+        work += [((i + 1) / len(stretches), stretch) for i, stretch in enumerate(stretches)]
+    return [
+        stretch for _, stretch in sorted(work, key=lambda row: row[0]) if not ledger.has(stretch)
+    ]
+
+
+def _reproduce(options: argparse.Namespace, watch: Watch) -> int:
+    """Run one input in this process; an error shows where it comes from."""
+    layer, _, number = options.reproduce.partition(":")
+    warm_up()
+    made_input = made(layer, options.seed, int(number))
+    if options.out:
+        Path(options.out).write_bytes(made_input.data)
+    outcome, problem = run_one(layer, options.seed, int(number), watch)
+    print(outcome)
+    if problem is not None:
+        print(problem["error"], problem["trace"], sep="\n")
+    return 1 if problem else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

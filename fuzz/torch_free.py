@@ -1,0 +1,78 @@
+"""The doors that need no torch. Each gives a result or raises ArchiveError."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+
+import tsarchive
+from tsarchive.archive import Archive
+from tsarchive.container import ChangedContainer, Container
+from tsarchive.pickler import Object, loads
+from tsarchive.printer.types import ClassType
+from tsarchive.torchscript.debug import read_any_debug_record
+from tsarchive.torchscript.inspection import module_tree, named_tensors
+
+
+def read_archive(data: bytes) -> None:
+    """Open, and read every record."""
+    with tsarchive.open(io.BytesIO(data)) as archive:
+        for name in archive.records:
+            archive.read(name)
+
+
+def look_at_archive(data: bytes) -> None:
+    """All that an open archive shows."""
+    look(tsarchive.open(io.BytesIO(data)))
+
+
+def look(archive: Archive) -> None:
+    """Kind, tensors, tree, and what the code needs."""
+    assert archive.kind
+    assert archive.format_version >= 0
+    assert archive.tensors is not None
+    archive.tree()
+    assert archive.needs is not None
+
+
+def verify(data: bytes) -> None:
+    tsarchive.verify(io.BytesIO(data))
+
+
+def audit(data: bytes) -> None:
+    tsarchive.audit(io.BytesIO(data))
+
+
+def read_pickle(archive: bytes, record: str, data: bytes) -> None:
+    """Read one pickle, and what it shows without torch."""
+    if record.endswith(".debug_pkl"):
+        read_any_debug_record(data, record)
+        return
+    root = loads(data, record=record)
+    if isinstance(root, Object):
+        classes = opened(archive).class_of
+        for _ in named_tensors(root, classes):
+            pass
+        module_tree(root, classes)
+
+
+def read_code(archive: bytes, record: str, text: bytes) -> None:
+    """Parse one code record, make every type and signature that it defines."""
+    container = ChangedContainer(opened(archive).container, {record: text})
+    importer = Archive(container).classes
+    for name in importer.definitions(record):
+        found = importer.find(name)
+        if isinstance(found, ClassType):
+            assert found.methods is not None
+
+
+def read_needs(archive: bytes, record: str, text: bytes) -> None:
+    """What the code needs, as ``tsarchive info`` tells before loading."""
+    container = ChangedContainer(opened(archive).container, {record: text})
+    assert Archive(container).needs is not None
+
+
+@cache
+def opened(archive: bytes) -> Archive:
+    """A sound archive, opened once."""
+    return Archive(Container.open(io.BytesIO(archive)))

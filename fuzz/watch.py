@@ -1,0 +1,113 @@
+"""What an input must not do: watched by an audit hook, limits of the system, and a timer."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, TextIO
+
+# Beginnings of the names of audit events that no input may raise.
+FORBIDDEN: Final = (
+    "os.", "subprocess.", "socket.", "ctypes.", "shutil.", "tempfile.", "pty.", "urllib.", "http.",
+    "ftplib.", "smtplib.", "imaplib.", "nntplib.", "poplib.", "telnetlib.", "webbrowser.",
+    "winreg.", "msvcrt.", "fcntl.", "mmap.", "sqlite3.", "syslog.", "pickle.find_class",
+    "marshal.", "function.__new__", "builtins.input", "builtins.breakpoint",
+    "signal.pthread_kill", "sys.addaudithook", "sys.setprofile", "sys.settrace", "resource.",
+    "glob.", "pdb.", "cpython.run_",
+)  # fmt: skip
+# The files that may turn a tree or text into code, and those that may run what they made so.
+_GENERATED: Final = ("/run/compiler.py", "/run/tracebacks.py", "/collections/__init__.py")
+_PERMITTED: Final = {
+    "compile": ("/ast.py", *_GENERATED),
+    "exec": _GENERATED,
+    "code.__new__": ("/run/tracebacks.py",),
+}
+# CPython looks for the line of a syntax error in the file of this name, which ast.parse invents.
+_LINE_OF_SYNTAX_ERROR: Final = ("<unknown>", "rb")
+_MEMORY: Final = 1 << 30
+
+
+class Violation(BaseException):
+    """An input did what no input may do. No handler of the library catches it."""
+
+
+class Watch:
+    """Stops a process that runs inputs from doing anything but computing."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.seen: list[str] = []
+        self._armed = False
+        sys.addaudithook(self._hook)
+        signal.signal(signal.SIGPROF, self._too_long)
+        warnings.showwarning = self._warned
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Raises Violation at the first thing that is forbidden, and after ``seconds`` of CPU."""
+        self.seen.clear()
+        self._armed = True
+        signal.setitimer(signal.ITIMER_PROF, self.seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            self._armed = False
+        if self.seen:
+            raise Violation(self.seen[0])
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._armed:
+            problem = _problem(event, arguments)
+            if problem is not None:
+                self._report(problem)
+
+    def _report(self, problem: str) -> None:
+        self.seen.append(problem)
+        raise Violation(problem)
+
+    def _too_long(self, number: int, frame: FrameType | None) -> None:
+        if self._armed:
+            self._report(f"more than {self.seconds} seconds of CPU")
+
+    def _warned(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if self._armed:
+            self._report(f"a warning: {category.__name__}: {message}")
+
+
+def _problem(event: str, arguments: tuple[Any, ...]) -> str | None:
+    """What is wrong with an audit event."""
+    if event == "open":
+        is_python = arguments[:2] == _LINE_OF_SYNTAX_ERROR
+        return None if is_python else f"opened {arguments[0]!r} with mode {arguments[1]!r}"
+    if event == "import":
+        return f"imported {arguments[0]}"
+    if event in _PERMITTED:
+        caller = sys._getframe(2).f_code.co_filename
+        return None if caller.endswith(_PERMITTED[event]) else f"{event} in {caller}"
+    return f"{event} {arguments!r:.200}" if event.startswith(FORBIDDEN) else None
+
+
+def limit_memory() -> None:
+    """Bound what the process may take from now on, and let it write nothing."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * os.sysconf("SC_PAGE_SIZE") + _MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # C++ raises no audit events: what it writes to files fails here.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

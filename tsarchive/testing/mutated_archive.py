@@ -1,0 +1,32 @@
+"""Changes to a whole archive: its container, its records by their kind, or any of its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from .mutated_bytes import mutate_bytes
+from .mutated_pickle import mutate_pickle
+from .mutated_source import mutate_code
+from .mutated_zip import mutate_zip
+
+__all__ = ["mutate_archive", "mutate_record"]
+
+_CHANCE_OF_BLIND_CHANGE = 0.1
+
+
+def mutate_archive(data: bytes, random: Random, *, donors: Sequence[bytes] = ()) -> bytes:
+    """The sound archive ``data`` after a few changes at any layer; see :func:`mutate_zip`."""
+    if random.random() < _CHANCE_OF_BLIND_CHANGE:
+        return mutate_bytes(data, random)
+    return mutate_zip(data, random, donors=donors, inside=mutate_record)
+
+
+def mutate_record(name: str, content: bytes, random: Random) -> bytes:
+    """The content of a record after changes that fit its kind, which its name tells."""
+    if name.endswith((".pkl", ".debug_pkl")):
+        return mutate_pickle(content, random)
+    if name.endswith(".py"):
+        # Text that mutation makes may hold lone surrogates, which no file can.
+        return mutate_code(content.decode(), random).encode("utf-8", "replace")
+    return mutate_bytes(content, random)

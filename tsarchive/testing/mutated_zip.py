@@ -1,0 +1,282 @@
+"""Changes to a zip archive that know its headers: lies, overlaps, doubles, splices."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from random import Random
+from typing import Final, TypeAlias
+
+from tsarchive.container import layout
+
+from .mutated_bytes import boundary, mutate_bytes
+from .zip_draft import HEADERS, Draft, take_apart
+
+__all__ = ["mutate_zip"]
+
+Inside: TypeAlias = Callable[[str, bytes, Random], bytes]
+
+# Names that lead out of a folder, that readers take for one another, or that say nothing.
+NAMES: Final = (
+    b"", b"/", b"..", b"../x", b"a/../../x", b"/etc/passwd", b"C:\\x", b"\\\\host\\x", b"a//b",
+    b"./data.pkl", b"DATA.PKL", b"data.pkl/", b"data.pkl\0.txt", b"data\\0", b"\xff\xfe", b"a\nb",
+    "data.pk\u0142".encode(), "cafe\u0301".encode(), "caf\u00e9".encode(), b"x" * 300, b"x" * 5000,
+    b"CON", b"code/__torch__.py", b"version", b".data/version", b"data/0", b"data/00", b"data/+0",
+    b"model.json", b"extra/x", b"constants.pkl", b"archive_format",
+    b"code/__torch__/a.py.debug_pkl",
+)  # fmt: skip
+METHODS: Final = (0, 1, 6, 8, 9, 12, 14, 93, 95, 97, 99, 0xFFFF)
+_LARGEST = 1 << 20
+
+
+def mutate_zip(
+    data: bytes,
+    random: Random,
+    *,
+    donors: Sequence[bytes] = (),
+    inside: Inside | None = None,
+) -> bytes:
+    """The archive ``data``, as torch and tsarchive write them, after one to four changes.
+
+    Records may come from ``donors``, sound archives as well. ``inside`` gives another content
+    for the record of a name; sizes and CRC-32 then agree with it.
+    """
+    draft = take_apart(data).copy()
+    if inside is not None and random.random() < 0.3:
+        _change_content(draft, random, inside)
+    for _ in range(random.randint(1, 3)):
+        random.choice(_CHANGES)(draft, random)
+    if donors and random.random() < 0.1:
+        _splice(draft, random, take_apart(random.choice(donors)))
+    written = draft.written()
+    if random.random() < 0.15:
+        written = random.choice((_cut, mutate_bytes, _double))(written, random)
+    return written
+
+
+_Change: TypeAlias = Callable[[Draft, Random], None]
+
+
+def _pick(draft: Draft, random: Random) -> int:
+    return random.randrange(len(draft.members))
+
+
+def _change_content(draft: Draft, random: Random, inside: Inside) -> None:
+    index = _pick(draft, random)
+    member = draft.members[index]
+    if member.central.method == layout.STORED:
+        content = inside(member.record, member.payload, random)
+        draft.members[index] = member.with_content(content, content, layout.STORED)
+
+
+def _lie(draft: Draft, random: Random) -> None:
+    """One field of one header says something else than the file holds."""
+    kind = random.choice((*("local", "central") * 3, "end", "end64", "locator"))
+    index = _pick(draft, random) if kind in ("local", "central") else 0
+    draft.wide |= kind in ("end64", "locator")
+    name, bits = random.choice(HEADERS[kind])
+    near = draft.true_value(kind, index, name)
+    value = boundary(random, near, bits)
+    if name == "flags":
+        value = near ^ (1 << random.randrange(16))
+    elif name == "method":
+        value = random.choice(METHODS)
+    draft.lies[kind, index, name] = value
+
+
+def _lie_twice(draft: Draft, random: Random) -> None:
+    """Both headers of an entry agree on something wrong."""
+    index = _pick(draft, random)
+    name, bits = random.choice(
+        (("method", 16), ("flags", 16), ("crc", 32), ("size", 32), ("stored_size", 32))
+    )
+    near = draft.true_value("central", index, name)
+    value = random.choice(METHODS) if name == "method" else boundary(random, near, bits)
+    draft.lies["local", index, name] = draft.lies["central", index, name] = value
+
+
+def _overlap(draft: Draft, random: Random) -> None:
+    """An entry claims the place of another, or one beside it."""
+    target = draft.offset(_pick(draft, random)) + random.choice((0, 0, 1, -1, 30))
+    draft.lies["central", _pick(draft, random), "header_offset"] = target & layout.MAX32
+
+
+def _duplicate(draft: Draft, random: Random) -> None:
+    member = draft.members[_pick(draft, random)]
+    draft.members.insert(random.randint(0, len(draft.members)), member)
+
+
+def _drop(draft: Draft, random: Random) -> None:
+    if len(draft.members) > 1:
+        del draft.members[_pick(draft, random)]
+
+
+def _swap(draft: Draft, random: Random) -> None:
+    one, other = _pick(draft, random), _pick(draft, random)
+    draft.members[one], draft.members[other] = draft.members[other], draft.members[one]
+
+
+def _swap_content(draft: Draft, random: Random) -> None:
+    """Two records hold each other's data."""
+    one, other = _pick(draft, random), _pick(draft, random)
+    first, second = draft.members[one], draft.members[other]
+    draft.members[one] = second.renamed(first.name, first.central_name)
+    draft.members[other] = first.renamed(second.name, second.central_name)
+
+
+def _rename(draft: Draft, random: Random) -> None:
+    index = _pick(draft, random)
+    member = draft.members[index]
+    name = random.choice(NAMES)
+    if random.random() < 0.7:
+        name = member.name.partition(b"/")[0] + b"/" + name
+    local, central = random.choice(((name, name), (name, member.name), (member.name, name)))
+    draft.members[index] = member.renamed(local, central)
+
+
+def _rename_slightly(draft: Draft, random: Random) -> None:
+    """Names that differ from another's by case, separators or a folder."""
+    index = _pick(draft, random)
+    name = draft.members[_pick(draft, random)].name
+    changed = random.choice(
+        (name, name.upper(), name.replace(b"/", b"\\"), name.replace(b"/", b"/./", 1), name + b" ")
+    )
+    draft.members[index] = draft.members[index].renamed(changed, changed)
+
+
+def _extra(draft: Draft, random: Random) -> None:
+    index = _pick(draft, random)
+    member = draft.members[index]
+    number = random.choice((layout.ZIP64_FIELD, layout.UNICODE_PATH_FIELD, 0x5455, 0x4246, 0x9901))
+    content = random.randbytes(random.choice((0, 4, 5, 8, 9, 16, 24, 28)))
+    if number == layout.ZIP64_FIELD and random.random() < 0.5:
+        numbers = [boundary(random, len(member.payload), 64) for _ in range(random.randint(1, 3))]
+        content = b"".join(number.to_bytes(8, "little") for number in numbers)
+        draft.lies["central", index, random.choice(("size", "stored_size"))] = layout.MAX32
+    length = len(content) if random.random() < 0.8 else boundary(random, len(content), 16)
+    field = struct.pack("<2H", number, length) + content
+    draft.members[index] = member.with_extra(field, random.choice(("local", "central", "both")))
+
+
+def _repack(draft: Draft, random: Random) -> None:
+    """The data compressed, rightly or wrongly, or with another size than it inflates to."""
+    index = _pick(draft, random)
+    member = draft.members[index]
+    if member.central.method != layout.STORED:
+        return
+    method = random.choice(tuple(_PACKERS))
+    packed = _packed(member.payload, method)
+    if random.random() < 0.3:
+        packed = mutate_bytes(packed, random)
+    draft.members[index] = member.with_content(member.payload, packed, method)
+    if random.random() < 0.3:
+        size = boundary(random, len(member.payload), 32)
+        draft.lies["local", index, "size"] = draft.lies["central", index, "size"] = size
+
+
+def _bomb(draft: Draft, random: Random) -> None:
+    """Few bytes that inflate to many."""
+    index = _pick(draft, random)
+    method = random.choice(tuple(_PACKERS))
+    zeros = bytes(random.choice((1 << 14, 1 << 17, _LARGEST)))
+    packed = _packed(zeros, method)
+    draft.members[index] = draft.members[index].with_content(zeros, packed, method)
+
+
+def _damage(draft: Draft, random: Random) -> None:
+    index = _pick(draft, random)
+    member = draft.members[index]
+    draft.members[index] = member._replace(payload=mutate_bytes(member.payload, random))
+
+
+def _descriptor(draft: Draft, random: Random) -> None:
+    """Sizes that stand behind the data, in one of the forms that there are, or in none."""
+    index = _pick(draft, random)
+    member = draft.members[index]
+    crc, stored, size = (
+        getattr(member.central, name) if random.random() < 0.9 else boundary(random, 0, 32)
+        for name in ("crc", "stored_size", "size")
+    )
+    form = random.choice((layout.DESCRIPTOR, layout.DESCRIPTOR64))
+    descriptor = form.pack(layout.DESCRIPTOR_SIGNATURE, crc, stored, size)
+    cut = random.choice((0, 0, 4, 5))
+    draft.members[index] = member._replace(descriptor=descriptor[cut:])
+    if random.random() < 0.7:
+        flags = member.central.flags | layout.FLAG_DESCRIPTOR
+        draft.lies["local", index, "flags"] = draft.lies["central", index, "flags"] = flags
+
+
+def _surround(draft: Draft, random: Random) -> None:
+    """Bytes before, between and after: other formats, a second end, a second archive."""
+    place = random.choice(("prefix", "gap", "comment", "trailer"))
+    setattr(draft, place, random.choice((_junk, _second_end, _whole))(draft, random))
+
+
+def _junk(draft: Draft, random: Random) -> bytes:
+    return random.choice((b"#!/bin/sh\n", b"\x80\x02N.", b"\x7fELF", b"\n", bytes(22), b"GIF89a"))
+
+
+def _second_end(draft: Draft, random: Random) -> bytes:
+    return layout.END.pack(*layout.EndRecord(entries=random.choice((0, 1)), directory_size=46))
+
+
+def _whole(draft: Draft, random: Random) -> bytes:
+    return draft.written()[: 1 << 15]
+
+
+def _widen(draft: Draft, random: Random) -> None:
+    draft.wide = not draft.wide
+    if random.random() < 0.5:
+        name, bits = random.choice(HEADERS["end"])
+        draft.lies["end", 0, name] = (1 << bits) - 1
+
+
+def _splice(draft: Draft, random: Random, donor: Draft) -> None:
+    """A record of another archive, beside or in place of one of the same kind."""
+    given = random.choice(donor.members)
+    index = _pick(draft, random)
+    root = draft.members[0].name.partition(b"/")[0]
+    name = root + b"/" + given.name.partition(b"/")[2]
+    same = [i for i, member in enumerate(draft.members) if member.name == name]
+    if same:
+        draft.members[same[0]] = given.renamed(name, name)
+    else:
+        draft.members.insert(index, given.renamed(name, name))
+
+
+def _cut(data: bytes, random: Random) -> bytes:
+    return data[: random.randrange(len(data))]
+
+
+def _double(data: bytes, random: Random) -> bytes:
+    place = random.randrange(len(data))
+    return data[:place] + data[random.randrange(len(data)) :]
+
+
+_PACKERS: dict[int, Callable[[bytes], bytes]] = {
+    layout.DEFLATED: lambda data: zlib.compress(data, 9)[2:-4],
+    layout.BZIP2: bz2.compress,
+    layout.LZMA: lambda data: _lzma(data),
+}
+
+
+def _lzma(data: bytes) -> bytes:
+    """As zip holds it: a version, the properties with their length, the stream."""
+    alone = lzma.compress(data, lzma.FORMAT_ALONE)
+    return b"\x09\x04\x05\x00" + alone[:5] + alone[13:]
+
+
+@lru_cache(maxsize=4096)
+def _packed(data: bytes, method: int) -> bytes:
+    return _PACKERS[method](data)
+
+
+_CHANGES: tuple[_Change, ...] = (
+    *(_lie,) * 5,
+    *(_lie_twice, _rename, _repack, _extra, _descriptor, _surround) * 2,
+    *(_overlap, _duplicate, _drop, _swap, _swap_content, _rename_slightly, _damage, _widen, _bomb),
+)

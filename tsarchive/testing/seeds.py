@@ -1,0 +1,98 @@
+"""A small sound archive to begin mutation with, made without torch."""
+
+from __future__ import annotations
+
+import io
+import struct
+from functools import cache
+
+from tsarchive.container import NewRecord, write_container
+from tsarchive.pickler import (
+    Global,
+    MarkedTuple,
+    Object,
+    PersistentId,
+    Reduce,
+    Value,
+    dumps,
+)
+
+__all__ = ["small_archive", "small_code", "small_pickle"]
+
+_CODE = """\
+class Model(Module):
+  __parameters__ = ["weight", ]
+  __buffers__ = []
+  weight : Tensor
+  training : bool
+  names : List[str]
+  scale : Optional[float]
+  def forward(self: __torch__.Model,
+    x: Tensor,
+    n: int=2) -> Tensor:
+    weight = self.weight
+    y = torch.add(torch.mul(x, weight), CONSTANTS.c0, alpha=n)
+    for i in range(n):
+      if torch.gt(i, 0):
+        y0 = torch.relu(y)
+      else:
+        y0 = torch.neg(y)
+      y = y0
+    return (self).scaled(y, )
+  def scaled(self: __torch__.Model,
+    y: Tensor) -> Tensor:
+    scale = self.scale
+    if torch.__is__(scale, None):
+      z = y
+    else:
+      z = torch.mul(y, unchecked_cast(float, scale))
+    return z
+"""
+
+
+def small_code() -> str:
+    """A code record, ``code/__torch__.py`` of :func:`small_archive`."""
+    return _CODE
+
+
+@cache
+def small_pickle() -> bytes:
+    """Its ``data.pkl``."""
+    parameter = Global("torch._utils", "_rebuild_parameter")
+    no_hooks = Reduce(Global("collections", "OrderedDict"), MarkedTuple(()))
+    weight = Reduce(parameter, MarkedTuple((_tensor("0"), True, no_hooks)))
+    names = Reduce(
+        Global("torch.jit._pickle", "restore_type_tag"), MarkedTuple((["a", "b"], "List[str]"))
+    )
+    state: dict[Value, Value] = {
+        "weight": weight,
+        "training": False,
+        "names": names,
+        "scale": 0.5,
+    }
+    return dumps(Object(Global("__torch__", "Model"), state))
+
+
+@cache
+def small_archive() -> bytes:
+    """An archive of a module with a parameter, a constant, two methods, a loop and branches."""
+    numbers = struct.pack("<4f", 1, 2, 3, 4)
+    records = {
+        "data.pkl": small_pickle(),
+        "code/__torch__.py": _CODE.encode(),
+        "data/0": numbers,
+        "constants/0": numbers,
+        "constants.pkl": dumps((_tensor("0"),)),
+        "version": b"3\n",
+    }
+    written = io.BytesIO()
+    write_container(written, [NewRecord(name, data) for name, data in records.items()])
+    return written.getvalue()
+
+
+def _tensor(key: str) -> Reduce:
+    """Four float32 in a row."""
+    storage = PersistentId(("storage", Global("torch", "FloatStorage"), key, "cpu", 4))
+    no_hooks = Reduce(Global("collections", "OrderedDict"), MarkedTuple(()))
+    arguments = (storage, 0, MarkedTuple((4,)), MarkedTuple((1,)), False, no_hooks)
+    return Reduce(Global("torch._utils", "_rebuild_tensor_v2"), MarkedTuple(arguments))
