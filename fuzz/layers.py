@@ -39,16 +39,16 @@ class Input:
 
 
 Layer = Callable[[Random], Input]
-# The share, in percent, of the inputs that come in by each door; what is dear gets less.
+# How many in a thousand inputs come in by each door: what is dear gets less.
 _OF_ARCHIVES = (
-    (torch_free.read_archive, 50), (torch_free.look_at_archive, 15), (torch_free.verify, 8),
-    (torch_free.audit, 5), (doors.load, 17), (doors.load_moved, 5),
+    (torch_free.read_archive, 850), (torch_free.look_at_archive, 100), (torch_free.verify, 10),
+    (torch_free.audit, 5), (doors.load, 30), (doors.load_moved, 5),
 )  # fmt: skip
 _OF_PICKLES = (
-    (doors.load, 20), (torch_free.verify, 3), (torch_free.audit, 2), (doors.load_moved, 2),
+    (doors.load, 30), (torch_free.verify, 3), (torch_free.audit, 3), (doors.load_moved, 5),
 )  # fmt: skip
 _OF_CODE = (
-    (doors.compile_all, 14), (torch_free.verify, 2), (torch_free.audit, 2), (doors.load_moved, 3),
+    (doors.compile_all, 35), (torch_free.verify, 3), (torch_free.audit, 3), (doors.load_moved, 5),
 )  # fmt: skip
 _CHANCE_OF_BLIND_CHANGE = 0.05
 # What inputs may make Python import: decompressors, and a codec that pickletools uses.
@@ -85,7 +85,7 @@ def code(random: Random) -> Input:
         data = mutate_bytes(seed.text.encode(), random)
     else:
         data = mutate_code(seed.text, random, donors=_TEXTS).encode("utf-8", "replace")
-    alone = torch_free.read_code if random.random() < 0.8 else torch_free.read_needs
+    alone = torch_free.read_code if random.random() < 0.9 else torch_free.read_needs
     return _placed(seed.archive, seed.record, data, random, alone, _OF_CODE)
 
 
@@ -104,7 +104,7 @@ def _placed(
     alone: Callable[..., None],
     shares: tuple[tuple[Callable[..., None], int], ...],
 ) -> Input:
-    chosen = random.randrange(100)
+    chosen = random.randrange(1000)
     for door, share in shares:
         if chosen < share:
             return Input(data, door, (doors.replaced(archive, record, data),))

@@ -12,6 +12,7 @@ import test_natives_quantized
 import test_natives_strings
 import test_natives_tensors
 import test_natives_values
+import test_policy
 import torch
 from test_natives_oracle import schemas
 
@@ -34,7 +35,6 @@ COMPUTED_BY_TORCH = {
     r"_test::\w+": "belongs to torch's own tests",
 }
 NOT_RUN = {
-    r"aten::save": "writes a file",
     r"prim::rpc_\w+": "calls another machine",
     r"aten::(to_here|local_value|(is_)?owner(_name)?|confirmed_by_owner)": "calls another machine",
     r"symm_mem::\w+": "calls another machine",
@@ -139,6 +139,7 @@ MODULES = (
     test_natives_quantized,
     test_natives_tensors,
     test_natives_values,
+    test_policy,
 )
 
 

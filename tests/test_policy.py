@@ -72,6 +72,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_a_tensor_that_code_may_save_can_be_loaded_by_torch(folder):
+    archive = io.BytesIO(torch_saved(torch.jit.script(Writer())))
+    module = tsarchive.load(archive, policy=Policy.default().allow("aten::save"))
+    module(torch.ones(2), "written \xe9")
+    assert torch.load(folder / "written \xe9").tolist() == [2, 2]
+
+
 def is_empty(folder) -> bool:
     return list(folder.iterdir()) == []
 

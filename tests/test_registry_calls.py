@@ -33,7 +33,7 @@ DIFFERING = {
     r"aten::(as_)?tensor(\.list)?": "torch takes lists of strings for numbers, or refuses them",
     r"aten::hash\.generic": "tensors are hashed by their address",
     r"aten::__is(not)?__": "Python has one object for equal short strings",
-    r"aten::save": "an archive may not write files",
+    r"aten::save": "writes a file as torch.save does in Python",
     r"aten::(seed|_make_dep_token)": "the result is drawn, or not written to",
     r"aten::(can_cast|promote_types)": "torch reads beyond its table for numbers of no dtype",
     r"aten::sum\.complex": "torch empties the list that it adds up",

@@ -6,6 +6,7 @@ with what matters of each value: whether it is a global, text, a tuple, or what 
 
 from __future__ import annotations
 
+import codecs
 import io
 import pickletools
 import warnings
@@ -17,6 +18,9 @@ from typing import Any, Final
 from tsarchive.auditing.pickle_names import CALLS_ITS_ARGUMENT
 
 __all__ = ["MAX_OPCODES", "Act", "Event", "Walk", "walk"]
+
+# pickletools asks for it when it meets old text; a file must not cause an import.
+codecs.lookup("raw_unicode_escape")
 
 MAX_OPCODES: Final = 5_000_000
 # Longer tuples are forgotten: no call that matters has as many arguments.
