@@ -33,7 +33,7 @@ def main() -> int:
     watch = Watch(options.seconds)
     if options.reproduce:
         return _reproduce(options, watch)
-    ledger = Ledger(Path(options.out) if options.out else None, options.seed)
+    ledger = Ledger(options.out, options.seed)
     started = time.monotonic()
     warm_up()
     with tempfile.TemporaryDirectory() as empty:
@@ -46,7 +46,7 @@ def main() -> int:
         ledger.violation({"layer": "all", "error": f"files were made: {left}"})
     print(ledger.summary(time.monotonic() - started))
     if options.json:
-        Path(options.json).write_text(json.dumps(ledger.as_json(), indent=1) + "\n")
+        options.json.write_text(json.dumps(ledger.as_json(), indent=1) + "\n")
     return 1 if ledger.violations else 0
 
 
@@ -57,11 +57,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--layers", default=",".join(LAYERS), help=", ".join(LAYERS))
     parser.add_argument("--seconds", type=float, default=10.0, help="CPU that one input may take")
-    parser.add_argument("--out", help="folder for violations and state; a later run resumes there")
-    parser.add_argument("--json", help="file for the counts")
+    parser.add_argument("--out", type=_whole, help="folder of violations and state, to resume in")
+    parser.add_argument("--json", type=_whole, help="file for the counts")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--reproduce", metavar="LAYER:NUMBER", help="run one input, unguarded")
     return parser.parse_args()
+
+
+def _whole(path: str) -> Path:
+    """A path that stays the same when the inputs run in a folder of their own."""
+    return Path(path).absolute()
 
 
 def _stretches(layers: list[str], inputs: int, ledger: Ledger) -> list[Stretch]:
@@ -84,7 +89,7 @@ def _reproduce(options: argparse.Namespace, watch: Watch) -> int:
     warm_up()
     made_input = made(layer, options.seed, int(number))
     if options.out:
-        Path(options.out).write_bytes(made_input.data)
+        options.out.write_bytes(made_input.data)
     outcome, problem = run_one(layer, options.seed, int(number), watch)
     print(outcome)
     if problem is not None:

@@ -15,25 +15,24 @@ INPUTS = 4000
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and forks are Linux's")
 
 
-def driver(*options) -> subprocess.CompletedProcess[str]:
+def driver(*options, folder=None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, RUN, *map(str, options)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
 def test_no_input_violates_the_property(tmp_path):
     """And a run that is started again goes on where the first one stopped: here, at its end."""
-    counts = tmp_path / "counts.json"
-    options = ("--inputs", INPUTS, "--seed", 1, "--quiet", "--json", counts, "--out", tmp_path)
-    ran = driver(*options)
+    options = ("--inputs", INPUTS, "--seed", 1, "--quiet", "--json", "counts.json", "--out", ".")
+    ran = driver(*options, folder=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    told = json.loads(counts.read_text())
+    told = json.loads((tmp_path / "counts.json").read_text())
     assert told["violations"] == {}
     assert INPUTS - 4 <= told["inputs"] <= INPUTS
     assert set(told["counts"]) == {"container", "pickle", "code", "running"}
     state = json.loads((tmp_path / "state.json").read_text())
     state["counts"] = {"pickle": {"read_pickle: sound": 7}}
     (tmp_path / "state.json").write_text(json.dumps(state))
-    assert "7 inputs, 0 violations" in driver(*options).stdout
+    assert "7 inputs, 0 violations" in driver(*options, folder=tmp_path).stdout
 
 
 def test_an_input_is_made_again_by_its_number(tmp_path):
