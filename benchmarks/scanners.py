@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,7 +72,7 @@ def pickles_of(file: Path, folder: Path) -> Iterable[Path]:
         with zipfile.ZipFile(file) as archive:
             names = [name for name in archive.namelist() if name.endswith(".pkl")]
             contents = [archive.read(name) for name in names]
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError):
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, ValueError, EOFError):
         return []
     paths = [folder / f"{number}.pkl" for number in range(len(contents))]
     for path, content in zip(paths, contents, strict=True):

@@ -16,6 +16,8 @@ class Limits:
 
     max_bytes: int = 1 << 28
     """Size of the record."""
+    max_opcodes: int = 1 << 24
+    """Opcodes. Bounds time, and memory: each may leave one value on the stack."""
     max_memo: int = 1 << 22
     """Memoised values."""
     max_items: int = 1 << 24

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from struct import Struct
 from struct import error as StructError
 from typing import NoReturn, TypeAlias, TypeGuard
@@ -91,15 +92,17 @@ class _Machine:
 
     def run(self) -> Value:
         data, handlers, stop = self.data, _HANDLERS, op.STOP.code
-        position = self.read_header()
+        position, limit = self.read_header(), self.limits.max_opcodes
         try:
-            while (code := data[position]) != stop:
+            for _ in repeat(None, limit):
+                if (code := data[position]) == stop:
+                    break
                 position = handlers[code](self, position + 1)
+            else:
+                self.fail("the pickle has too many opcodes", position, limit=limit)
         except (IndexError, StructError):
-            pass
-        else:
-            return self.finish(position)
-        self.fail_short(position)
+            self.fail_short(position)
+        return self.finish(position)
 
     def read_header(self) -> int:
         if self.data[:1] != op.PROTO.byte:

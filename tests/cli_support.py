@@ -14,7 +14,8 @@ from tsarchive.cli import main
 from tsarchive.container import NewRecord, write_container
 
 ERROR_KEYS = {
-    "type", "message", "record", "line", "offset", "limit", "code", "origin", "hint", "file",
+    "type", "message", "record", "line", "offset", "limit", "code", "origin", "operator",
+    "function", "hint", "file",
 }  # fmt: skip
 SEQUENTIAL = str(ARCHIVES / "sequential.pt")
 

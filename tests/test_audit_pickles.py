@@ -13,10 +13,10 @@ import zipfile
 import numpy as np
 import pytest
 import torch
-from audit_support import audited, rules_of, zip_of
+from audit_support import archive_with, audited, rules_of, zip_of
 
 from tsarchive import Nature, Severity
-from tsarchive.auditing import pickle_walk, salvage
+from tsarchive.auditing import budgets, salvage
 from tsarchive.auditing.pickle_names import CALLS_ITS_ARGUMENT, Use, row_of_name
 from tsarchive.auditing.pickle_walk import _SPECIAL
 
@@ -147,9 +147,53 @@ def test_a_refused_container_is_inflated_up_to_a_limit_that_is_told(monkeypatch)
 
 @pytest.mark.parametrize("opcodes", [20, 21])
 def test_a_pickle_that_is_too_long_is_a_finding(monkeypatch, opcodes):
-    monkeypatch.setattr(pickle_walk, "MAX_OPCODES", 20)
+    monkeypatch.setattr(budgets, "_FREE", 20)
+    monkeypatch.setattr(budgets, "_MOST_READING", 20)
     report = audited(b"\x80\x02" + b"N" * (opcodes - 2) + b".")
     assert ("pickle-unfinished" in rules_of(report)) == (opcodes > 20)
+
+
+def test_pickles_and_records_have_one_budget(monkeypatch):
+    monkeypatch.setattr(budgets, "_FREE", 100)
+    monkeypatch.setattr(budgets, "_MOST_READING", 100)
+    one = b"\x80\x02" + b"N" * 30 + b"0" * 29 + b"."
+    assert "pickle-unfinished" not in rules_of(audited(one))
+    assert "pickle-unfinished" in rules_of(audited(one * 3))
+    records = {f"{number}.pkl": one for number in range(3)}
+    assert "pickle-unfinished" in rules_of(audited(zip_of(records)))
+
+
+def test_names_that_the_memo_joins_are_short_and_kept_once():
+    text = b"X\x10\x27\0\0" + b"a" * 10_000 + b"q\0"
+    report = audited(b"\x80\x04" + text + b"h\0h\0\x930" * 50 + b"N.")
+    (name,) = report.pickled_names
+    assert len(name.name) < 1000
+
+
+@pytest.mark.parametrize("letter", [b"c", b"i", b"a.", b"c\n"])
+def test_a_long_run_of_letters_is_no_pickle(letter):
+    assert rules_of(audited(letter * 100_000)) == {"file-kind"}
+
+
+def test_a_call_behind_a_long_run_of_letters_is_found():
+    assert "pickle-hidden" in errors_of(b"\xff" + b"c" * 100_000 + CALL)
+
+
+def test_a_call_behind_a_very_long_argument_is_found():
+    length = (1 << 24) + 1
+    text = b"\x80\x02X" + length.to_bytes(4, "little") + bytes(length) + b"0"
+    assert "pickle-call" in errors_of(text + CALL)
+
+
+def test_findings_of_a_rule_and_texts_in_them_are_bounded():
+    saves = "        torch.save(x, a)\n" * 300
+    code = (
+        f"class Net(Module):\n  def forward(self, x: Tensor) -> Tensor:\n    a = {'y' * 9999!r}\n"
+    )
+    report = audited(archive_with(code + saves.replace("        ", "    ") + "    return x\n"))
+    files = [f for f in report.findings if f.rule == "operator-files"]
+    assert len(files) == 101
+    assert all(len(finding.message) < 600 for finding in files)
 
 
 class Small(torch.nn.Module):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
+import zipfile
 
 import pytest
 import torch
-from conftest import ARCHIVES, records_of
+from conftest import ARCHIVES, records_of, torch_saved
 
 import tsarchive
 from tsarchive.container import NewRecord, write_container
@@ -211,3 +213,19 @@ def test_a_state_that_a_class_of_torch_does_not_take(state):
     records = {"data.pkl": dumps(root), "code/__torch__.py": text.encode()}
     with pytest.raises(tsarchive.ArchiveError):
         tsarchive.load(packed(records | {"constants.pkl": dumps(()), "version": b"3\n"}))
+
+
+def test_a_storage_of_another_size_is_not_inflated():
+    records = records_of(torch_saved(torch.jit.script(torch.nn.Linear(2, 2))))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {**records, "data/0": bytes(1 << 26)}.items():
+            archive.writestr(f"net/{name}", data)
+    file.seek(0)
+    tracemalloc.start()
+    try:
+        with pytest.raises(tsarchive.PickleError, match="holds 67108864 bytes"):
+            tsarchive.load(file)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from audit_support import archive_with
@@ -140,3 +141,19 @@ def test_the_command_stands_between_verify_and_jitter():
     listed = [line.split()[0] for line in commands if line.strip()]
     assert listed[listed.index("audit") - 1] == "verify"
     assert listed[listed.index("audit") + 1] == "jitter"
+
+
+def test_what_a_file_says_is_escaped_in_every_line(tmp_path):
+    path = tmp_path / "terminal.pkl"
+    path.write_bytes(b"cevil\x1b[31m\nname\n.")
+    result = run("audit", path)
+    assert "\x1b" not in result.stdout
+    assert "\\x1b[31m" in result.stdout.splitlines()[0]
+
+
+def test_a_file_name_that_is_no_text_has_a_place_in_sarif(tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff.pt")
+    path.write_bytes(b"cos\nsystem\n.")
+    found = json.loads(run("audit", "--sarif", path).stdout)
+    location = found["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    assert location["artifactLocation"]["uri"].endswith("/%FF.pt")

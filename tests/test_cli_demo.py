@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 from cli_support import SEQUENTIAL, document, error, process, run
+from conftest import ROOT
 
 from tsarchive.cli import trial as trials
 from tsarchive.cli.children import TORCH_JIT, TSARCHIVE, ask
@@ -179,3 +180,12 @@ def test_a_file_that_torch_jit_cannot_load_is_no_finding(monkeypatch):
 def test_a_failure_of_tsarchive_is_an_error(monkeypatch):
     fake_sides(monkeypatch, fail=("ours",))
     assert error("demo", SEQUENTIAL)["message"] == "ours failed"
+
+
+def test_a_file_that_the_audit_warns_of_is_not_given_to_torch(tmp_path, monkeypatch):
+    """torch.jit has no policy."""
+    monkeypatch.chdir(tmp_path)
+    hostile = ROOT / "fixtures" / "hostile" / "code-save-in-forward.pt"
+    facts = error("demo", str(hostile))
+    assert "aten::save" in facts["message"]
+    assert "--trust" in facts["message"]

@@ -10,7 +10,7 @@ import pickle
 
 import pytest
 
-from tsarchive.container import Container, NewRecord, survey, write_container
+from tsarchive.container import Container, NewRecord, caps, survey, write_container
 from tsarchive.container.source import Source
 from tsarchive.errors import CallError, FormatError
 from tsarchive.findings import Nature
@@ -191,7 +191,7 @@ class Failing(io.RawIOBase):
 def test_every_read_may_fail(path, opener, buffered):
     data = path.read_bytes()
     error = OSError(5, "Input/output error")
-    reads = len(data) // 5000 + 3
+    reads = len(data) // 5000 + (3 if buffered else 2)
     for fails_at in range(reads + 1):
         source = Failing(data, fails_at, error)
         if fails_at == reads:
@@ -208,7 +208,7 @@ class Reads:
     def __init__(self, *results):
         self.results = list(results)
 
-    def read(self):
+    def read(self, size=-1):
         result = self.results.pop(0) if self.results else b""
         if isinstance(result, BaseException):
             raise result
@@ -274,3 +274,14 @@ def test_a_file_that_is_cut_while_it_is_surveyed(path, monkeypatch):
     assert rules[0] == {"file-changed"}
     assert rules[-1] == set()
     assert descriptors() == before
+
+
+def test_what_has_no_end_is_refused(monkeypatch):
+    monkeypatch.setattr(caps, "MAX_DEVICE_BYTES", 5_000_000)
+    monkeypatch.setattr(caps, "MAX_COPIED_BYTES", 100)
+    with pytest.raises(FormatError, match="not read into memory"):
+        Container.open("/dev/zero")
+    with pytest.raises(FormatError, match="not read into memory"):
+        Container.open(io.BytesIO(bytes(101)))
+    (finding,) = survey("/dev/zero").findings
+    assert finding.rule == "file-unreadable"

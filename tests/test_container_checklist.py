@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import random
 import re
 import struct
 import sys
@@ -306,6 +307,8 @@ def test_descriptor_forms(form):
     for lie in ({"crc": HELLO ^ 1}, {"stored": 4}, {"size": 6}):
         data = forge(member(**unknown_sizes(), descriptor=descriptor(form, **lie)))
         assert is_refused(data, "zip-descriptor").offset == 41
+    overwritten = member(**unknown_sizes(), descriptor=bytes(len(descriptor(form))))
+    assert is_refused(forge(overwritten), "zip-no-descriptor").offset == 41
     cut = descriptor(form)[:-1]
     assert {f.rule for f in surveyed(forge(member(**unknown_sizes(), descriptor=cut)))} & {
         "zip-descriptor",
@@ -539,7 +542,7 @@ def test_stored_data_has_one_size():
 def test_sizes_beyond_any_memory(monkeypatch):
     monkeypatch.setattr(caps, "FREE_INFLATED_BYTES", 2**64)
     wide = {"size": MAX32, "extra": field(1, struct.pack("<Q", 2**64 - 1))}
-    is_refused(forge(member(**unknown_sizes(), method=8, central=wide)), "zip-descriptor")
+    is_refused(forge(member(**unknown_sizes(), method=8, central=wide)), "zip-no-descriptor")
     both = {"stored": 5, **wide}
     data = forge(member(method=8, central=both, local={**both, **sizes64(2**64 - 1, 5)}))
     is_refused(data, "zip-impossible-size")
@@ -633,6 +636,18 @@ def test_cap_on_all_inflated_bytes(monkeypatch):
     is_accepted(data, "zip-compression")
     monkeypatch.setattr(caps, "MAX_INFLATED_RATIO", ratio - 1)
     assert is_refused(data, "zip-bomb").limit == max(79_999, (ratio - 1) * stored)
+
+
+def test_cap_on_the_inflated_bytes_of_pickles_and_code(monkeypatch):
+    data = forge(packed("root/data.pkl", bytes(9_000)), packed("root/a.py", bytes(1_000)))
+    monkeypatch.setattr(caps, "FREE_PARSED_BYTES", 9_000)
+    is_accepted(data, "zip-compression")
+    monkeypatch.setattr(caps, "FREE_PARSED_BYTES", 8_999)
+    assert is_refused(data, "zip-bomb").limit == 8_999
+    noise = packed("root/noise.py", random.Random(0).randbytes(100_000))
+    bomb = packed("root/data.pkl", bytes(9_000))
+    assert is_refused(forge(noise, bomb), "zip-bomb").limit == 8_999
+    is_accepted(forge(packed("root/data/0", bytes(90_000))), "zip-compression")
 
 
 def test_stored_data_is_no_bomb(monkeypatch):

@@ -49,6 +49,7 @@ BROKEN = {
         with_tensor(data={"key": "tensors/../x"}), "tensors/../x", "no such record",
     ),
     "not_json": (b"{", "model.json", "not JSON"),
+    "many_brackets": (b"[" * 300_000, "model.json", "nested too deeply"),
     "not_an_object": (b"[]", "model.json", "not a JSON object"),
     "not_text": (b"\xff\xfe\x00", "model.json", "not JSON"),
     "nested_json": (b"[" * 100_000, "model.json", "not JSON"),

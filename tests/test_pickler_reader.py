@@ -268,6 +268,7 @@ def test_a_name_is_never_resolved():
         (b"(((ttt", "max_items", 2, 7),
         (b"]]}\x87", "max_items", 3, 5),
         (b"(NNd", "max_items", 2, 5),
+        (b"(NNN\x88t", "max_opcodes", 7, 8),
         (b"}NN\x86Ns", "max_items", 6, 7),
         (b"]]}\x87", "max_values", 4, 5),
         (b"(((ttt", "max_values", 3, 4),

@@ -454,3 +454,19 @@ def test_rpc_is_refused_whether_or_not_it_is_there():
     policy = Policy.default()
     assert policy.refusal("prim::rpc_sync").risk.value == "processes"
     assert not os.environ.get("WORLD_SIZE")
+
+
+@pytest.mark.parametrize("given", [{"policy": "default"}, {"policy": ""}, {"limits": 5}])
+def test_what_is_no_policy_is_refused(given):
+    with pytest.raises(CallError, match="is no "):
+        tsarchive.load(io.BytesIO(torch_saved(torch.jit.script(Writer()))), **given)
+
+
+def test_a_refusal_can_be_pickled(folder):
+    module = tsarchive.load(io.BytesIO(torch_saved(torch.jit.script(Writer()))))
+    with pytest.raises(PolicyError) as caught:
+        module(torch.ones(2), "written")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is PolicyError
+    assert str(again) == str(caught.value)
+    assert vars(again) == vars(caught.value)

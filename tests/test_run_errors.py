@@ -284,6 +284,25 @@ def test_an_archive_cannot_put_words_into_sources_of_this_process(tmp_path, monk
     assert inspect.getsource(imported.harmless) == path.read_text()
 
 
+def test_file_names_that_python_refuses_are_shown_escaped():
+    module = tsarchive.load(renamed_source(torch.jit.script(Outer()), "a\0b.py"))
+    with pytest.raises(RuntimeError) as caught:
+        module(torch.ones(2, 4), 3)
+    assert 'File "a\\0b.py", line ' in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_archive_cannot_change_source_that_others_have_recorded(monkeypatch):
+    name = "<ipython-input-1>"
+    entry = (20, None, ["def safe(a, b):\n", "    return a + b\n"], name)
+    monkeypatch.setitem(linecache.cache, name, entry)
+    module = tsarchive.load(renamed_source(torch.jit.script(Outer()), name))
+    with pytest.raises(RuntimeError) as caught:
+        module(torch.ones(2, 4), 3)
+    assert f'File "{name}", line ' in "".join(traceback.format_exception(caught.value))
+    assert linecache.cache[name] is entry
+    assert entry[2] == ["def safe(a, b):\n", "    return a + b\n"]
+
+
 def test_without_debug_records_generated_code_is_shown_alone():
     file = io.BytesIO()
     tsarchive.save(torch.jit.script(Outer()), file, debug=False)

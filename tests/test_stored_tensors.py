@@ -411,6 +411,12 @@ NUMBERS = st.integers(0, 7) | st.sampled_from([HUGE, (1 << 63) - 1, 1 << 31])
 DIMENSIONS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=4)
 
 
+def test_what_torch_writes_and_cannot_read_accuses_nobody():
+    """Four-bit weights: torch counts elements where it writes them, and bytes where it reads."""
+    packed = dense(storage("QUInt4x2Storage", count=20), 0, (10, 4), (4, 1))
+    assert [(f.rule, f.nature) for f in findings(packed)] == [("tensor-bounds", "broken")]
+
+
 @given(DIMENSIONS, NUMBERS, st.integers(0, 40))
 def test_torch_takes_every_view_that_is_taken_here(dimensions, offset, count):
     """torch checks bounds in wrapping integers: whatever passes here passes there."""

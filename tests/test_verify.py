@@ -204,3 +204,11 @@ def test_the_worst_of_too_many_findings_is_kept():
 def test_archives_are_packed_here_as_torch_packs_them():
     assert verified(packed(records())).findings == ()
     assert ARCHIVES.is_dir()
+
+
+@pytest.mark.parametrize("name", [".DS_Store", "code/.DS_Store", "._data.pkl", "Thumbs.db"])
+def test_what_file_managers_leave_is_a_note(name):
+    report = verified(changed(**{name: b"\0"}))
+    assert report.ok
+    assert report.verdict == "unusual"
+    assert not verified(changed(**{"DS_Store": b"\0"})).ok

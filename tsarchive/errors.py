@@ -136,6 +136,13 @@ class PolicyError(SourceError, PermissionError):
         self.operator = operator
         self.function = function
 
+    def __reduce__(self) -> tuple[Callable[..., PolicyError], tuple[str, str], dict[str, object]]:
+        return _policy_error, (self.message, self.operator), dict(vars(self))
+
+
+def _policy_error(message: str, operator: str) -> PolicyError:
+    return PolicyError(message, operator=operator)
+
 
 class LimitError(ArchiveError, RuntimeError):
     """Code of an archive went beyond a bound of :class:`tsarchive.Limits`."""

@@ -44,8 +44,10 @@ _WHAT_TO_DO = {
     LEGACY_TORCHSCRIPT: "It is TorchScript of before torch 1.3: tsarchive.load reads it, and "
     "tsarchive.save writes it in the form of today",
     PT2: "It is a torch.export archive: load it with torch.export.load",
-    TORCH_SAVE: "It holds tensors or a state_dict, no code: load it with torch.load",
-    TORCH_PACKAGE: "It is a torch.package archive: open it with torch.package.PackageImporter",
+    TORCH_SAVE: "It is meant for tensors, without code: load it with "
+    "torch.load(weights_only=True), after 'tsarchive audit' when it comes from others",
+    TORCH_PACKAGE: "It is a torch.package archive: torch.package.PackageImporter runs the Python "
+    "source in it",
     UNKNOWN: "Check that this is the file you mean",
 }
 

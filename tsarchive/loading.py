@@ -46,7 +46,9 @@ def load(
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read.
     """
-    guard = Guard(policy or Policy.default(), limits or Limits())
+    guard = Guard(
+        Policy.default() if policy is None else policy, Limits() if limits is None else limits
+    )
     importer = importer_of(Container.open(f), given_device(map_location), guard)
     metering = importer.classes.metering
     if metering is None:

@@ -18,8 +18,9 @@ from tsarchive.auditing.salvage import DEFLATED, LOCAL_HEADER, inflated, salvage
 from tsarchive.container import Container, Record
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
-from tsarchive.kinds import PT2, TORCH_PACKAGE, UNKNOWN, kind_of
+from tsarchive.kinds import PT2, TORCH_PACKAGE, UNKNOWN, kind_of, what_to_do
 from tsarchive.verifying import verify
+from tsarchive.verifying.code import MAX_CODE_BYTES, too_much_code
 from tsarchive.verifying.report import OTHER_KIND
 
 __all__ = ["audit_zip"]
@@ -63,7 +64,7 @@ def _soundness(source: str | BinaryIO, found: Collected) -> None:
     worst = max(grave, key=lambda f: (severities[f], f.nature is Nature.HOSTILE))
     others = f" ({len(grave) - 1} more)" if len(grave) > 1 else ""
     message, severity = worst.message + others, severities[worst]
-    found.findings.append(replace(worst, message=message, severity=severity, hint=_VERIFY))
+    found.findings.add([replace(worst, message=message, severity=severity, hint=_VERIFY)])
 
 
 def _all_bytes(source: str | BinaryIO) -> bytes:
@@ -101,9 +102,12 @@ class _Archive:
         return self.kind
 
     def _code(self) -> Iterator[tuple[str, bytes]]:
-        for name, group in self.groups.items():
-            if group == CODE:
-                yield name, self._read(self.container.records[name])
+        records = [r for r in self.container.records.values() if self.groups[r.name] == CODE]
+        if sum(record.size for record in records) > MAX_CODE_BYTES:
+            self.found.findings.add([too_much_code()])
+            return
+        for record in records:
+            yield record.name, self._read(record)
 
     def _package_modules(self) -> frozenset[str]:
         """The Python modules that a torch.package brings."""
@@ -152,7 +156,7 @@ class _Archive:
             self.found.find("record-nested", Severity.WARNING, Nature.UNUSUAL, message, name)
 
     def _inner(self, name: str, data: bytes) -> None:
-        inner = Collected(prefix=f"{name}/")
+        inner = Collected(self.found.budgets, prefix=f"{name}/")
         audit_zip(io.BytesIO(data), data, inner, self.depth - 1)
         self.found.take(inner)
 
@@ -162,6 +166,13 @@ class _Archive:
         self.found.find("record-use-pickle", Severity.WARNING, Nature.ABILITY, message, name, hint)
 
     def _as_a_whole(self) -> None:
+        if self.kind == UNKNOWN and not self.found.prefix:
+            self.found.find(
+                "file-kind", Severity.WARNING, Nature.BROKEN,
+                "it is a zip archive of no kind that is known here: only pickles and programs are "
+                "looked for in it",
+                hint=what_to_do(UNKNOWN),
+            )  # fmt: skip
         for payload in self.found.payloads:
             if payload.record in self.groups:
                 self._native(payload.record, payload.format)

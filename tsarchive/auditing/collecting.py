@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tsarchive.auditing.budgets import Budgets
 from tsarchive.auditing.contents import native_format
 from tsarchive.auditing.pickle_streams import begins_pickle
 from tsarchive.auditing.pickles import PickleAudit, Surroundings, audit_pickles
@@ -18,6 +19,7 @@ from tsarchive.auditing.values import (
     PickledName,
 )
 from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.verifying.report import Findings
 
 __all__ = ["Collected"]
 
@@ -28,8 +30,9 @@ _PICKLE_NAMES: Final = (".pkl", ".pickle", "_pkl", ".p")
 class Collected:
     """``prefix`` stands before the names of records: that of the archive they are in."""
 
+    budgets: Budgets
     prefix: str = ""
-    findings: list[Finding] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
     operators: list[OperatorUse] = field(default_factory=list)
     entry_points: list[EntryPoint] = field(default_factory=list)
     pickled_names: list[PickledName] = field(default_factory=list)
@@ -51,7 +54,7 @@ class Collected:
         hint: str | None = None,
     ) -> None:
         """Add a finding about a record, or about the whole."""
-        self.findings.append(Finding(rule, severity, nature, message, record, hint=hint))
+        self.findings.add([Finding(rule, severity, nature, message, record, hint=hint)])
 
     def count(self, group: str, size: int, stored_size: int) -> None:
         """Count a record."""
@@ -63,8 +66,8 @@ class Collected:
     def look_at(self, data: bytes, record: str | None, around: Surroundings) -> PickleAudit:
         """Look for pickles and for programs in bytes of any kind."""
         named = begins_pickle(data) if record is None else record.endswith(_PICKLE_NAMES)
-        audit = audit_pickles(data, record, around, is_named_pickle=named)
-        self.findings += audit.findings
+        audit = audit_pickles(data, record, around, self.budgets, is_named_pickle=named)
+        self.findings.add(audit.findings)
         self.pickled_names += audit.names
         found = native_format(record or "", data)
         if found is not None:
@@ -73,7 +76,7 @@ class Collected:
 
     def take(self, inner: Collected) -> None:
         """Take over what was found in an archive inside of this one."""
-        self.findings += [replace(f, record=inner.name(f.record)) for f in inner.findings]
+        self.findings.add(replace(f, record=inner.name(f.record)) for f in inner.findings)
         self.operators += inner.operators
         self.entry_points += inner.entry_points
         names = (replace(n, record=inner.name(n.record)) for n in inner.pickled_names)
@@ -91,4 +94,4 @@ class Collected:
 
 
 def _worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    return sorted(dict.fromkeys(findings), key=lambda finding: finding.severity, reverse=True)
+    return sorted(findings, key=lambda finding: finding.severity, reverse=True)

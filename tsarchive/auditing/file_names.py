@@ -22,6 +22,8 @@ COMPUTED: Final = "{...}"
 # Text of attributes by class and attribute, as the pickles hold it.
 PickledText = Mapping[tuple[str, str], Iterable[str]]
 _MOST: Final = 8
+# Letters of a text: systems take no longer names, and texts that are joined grow.
+_LONGEST: Final = 4096
 _MOST_VALUES: Final = 32
 _DEPTH: Final = 12
 _JOINING: Final = frozenset({"torch.add", "torch.add_", "torch.__add__"})
@@ -55,7 +57,8 @@ class FileNames:
         found = self._known.get(id(node))
         if found is None:
             self._known[id(node)] = [COMPUTED]  # while it is being looked at
-            texts = dict.fromkeys(self._all_texts(function, node, depth - 1))
+            all_texts = self._all_texts(function, node, depth - 1)
+            texts = dict.fromkeys(text[:_LONGEST] for text in all_texts)
             found = self._known[id(node)] = list(texts)[:_MOST]
         return found
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any, BinaryIO, Final
+import stat
+from typing import BinaryIO, Final
 
 from tsarchive.auditing.archives import audit_zip
+from tsarchive.auditing.budgets import Budgets
 from tsarchive.auditing.collecting import Collected
 from tsarchive.auditing.contents import (
     TAR,
@@ -19,6 +21,7 @@ from tsarchive.auditing.contents import (
 from tsarchive.auditing.pickles import Surroundings
 from tsarchive.auditing.tars import members_of
 from tsarchive.auditing.values import AuditReport
+from tsarchive.container.source import read_all
 from tsarchive.errors import CallError
 from tsarchive.findings import Nature, Severity
 
@@ -37,38 +40,27 @@ def audit(source: str | os.PathLike[str] | BinaryIO) -> AuditReport:
     torch.save and torch.package archives, pickles, NumPy and tar files. What cannot be looked
     into is a finding.
 
-    Raises OSError when the file cannot be read, CallError when ``source`` is no file.
+    Raises OSError when the file cannot be read, CallError when ``source`` is no file, FormatError
+    when it has no end.
     """
     if isinstance(source, str | os.PathLike):
         path = os.fsdecode(source)
         with open(path, "rb") as file:
-            return _audit(file, path)
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return _audit(file, path)
+            return _audit(io.BytesIO(read_all(file)), None)
     if not hasattr(source, "read"):
         raise CallError(
             f"an archive cannot be read from {type(source).__name__}",
             hint="Pass a path, a file opened with mode 'rb', or io.BytesIO(data)",
         )
-    return _audit(io.BytesIO(_all_of(source)), None)
-
-
-def _all_of(source: BinaryIO) -> bytes:
-    """What a file object gives from its position on; raw files may give it in pieces."""
-    content = bytearray()
-    while True:
-        piece: Any = source.read()
-        if isinstance(piece, str):
-            raise CallError("the file is opened as text", hint="Open it with mode 'rb'")
-        if piece is None:
-            raise BlockingIOError("the file object has no data yet")
-        if not piece:
-            return bytes(content)
-        content += piece
+    return _audit(io.BytesIO(read_all(source)), None)
 
 
 def _audit(file: BinaryIO, path: str | None) -> AuditReport:
     """``path`` is given for files on disk, of which the container maps what it needs."""
-    found = Collected()
     size = file.seek(0, os.SEEK_END)
+    found = Collected(Budgets.of_file(size))
     tail = _read(file, max(0, size - 66_000))
     form = form_of(_read(file, 0, 512), tail)
     kind = form.kind

@@ -22,13 +22,16 @@ _NONE: Final[Names] = frozenset()
 # Rounds until the classes of local names stay as they are; code of torch takes two or three.
 _MOST_ROUNDS: Final = 12
 _MOST_NAMES: Final = 64
+# Beyond so many, a value may be of any class.
+_MOST_CLASSES: Final = 128
 _CASTS: Final = frozenset({"unchecked_cast", "annotate", "uninitialized"})
 
 
 class Inference:
     """What is known of the expressions in one function.
 
-    ``nodes`` are those that can run, in the order of the text.
+    ``nodes`` are those that can run, in the order of the text. ``is_settled`` is False once there
+    was too much to follow: then values may be of other classes than is said of them.
     """
 
     def __init__(self, program: Program, function: FunctionText) -> None:
@@ -41,15 +44,23 @@ class Inference:
         self._aliases: dict[str, Names] = {}
         self._read_assignments()
         self._read_parameters()
-        self.is_settled = self._settle()
+        self.is_settled = True
+        self._settle()
 
     def classes(self, node: ast.expr) -> Names:
         """The classes that an expression may be an object of."""
         found = self._memo.get(id(node))
         if found is None:
             self._memo[id(node)] = _NONE  # trees have no cycles: this is for equal ids only
-            found = self._memo[id(node)] = self._classes(node)
+            found = self._memo[id(node)] = self._known(self._classes(node))
         return found
+
+    def _known(self, classes: Names) -> Names:
+        """Classes that are not too many to follow."""
+        if len(classes) <= _MOST_CLASSES:
+            return classes
+        self.is_settled = False
+        return _NONE
 
     def names(self, node: ast.expr) -> Names:
         """The dotted names that an expression may stand for, through local names for them."""
@@ -113,20 +124,21 @@ class Inference:
             self._add_local(first, frozenset((self.function.owner,)))
 
     def _add_local(self, name: str, classes: Names) -> None:
-        self._locals[name] = self._locals.get(name, _NONE) | classes
+        self._locals[name] = self._known(self._locals.get(name, _NONE) | classes)
 
-    def _settle(self) -> bool:
-        """Follow assignments until nothing new is learned; False when that takes too long."""
+    def _settle(self) -> None:
+        """Follow assignments until nothing new is learned, or it takes too long."""
         for _ in range(_MOST_ROUNDS):
             self._memo.clear()
             changed = False
             for name, values in self.assigned.items():
-                found = self._locals.get(name, _NONE).union(*map(self.classes, values))
-                changed |= found != self._locals.get(name, _NONE)
+                known = self._locals.get(name, _NONE)
+                found = self._known(known.union(*map(self.classes, values)))
+                changed |= found != known
                 self._locals[name] = found
             if not changed:
-                return True
-        return False
+                return
+        self.is_settled = False
 
     def _classes(self, node: ast.expr) -> Names:
         match node:
@@ -146,7 +158,10 @@ class Inference:
         return _NONE.union(*map(self.classes, nodes))
 
     def _of_type(self, annotation: ast.expr | None) -> Names:
-        return frozenset(filter(self._is_class, names_in_type(annotation)))
+        known = self.program.classes_in_types
+        if id(annotation) not in known:
+            known[id(annotation)] = frozenset(filter(self._is_class, names_in_type(annotation)))
+        return self._known(known[id(annotation)])
 
     def _is_class(self, name: str) -> bool:
         return name in self.program.classes or name.startswith(NATIVE_PREFIX)
@@ -170,14 +185,18 @@ class Inference:
         return self._of_all([*receiver, *arguments])
 
     def callees(self, node: ast.expr) -> list[FunctionText]:
-        """The functions and methods of the archive that an expression certainly stands for."""
+        """The functions and methods of the archive that an expression certainly stands for; none
+        where they are too many to follow."""
         found = [self.program.functions[n] for n in self.names(node) if n in self.program.functions]
         match node:
             case ast.Attribute(value, method) | ast.Call(
                 ast.Name("getattr"), [value, ast.Constant(str() as method)]
             ):
                 for class_ in self.classes(value):
-                    found += self.program.implementations(class_, method)
+                    found += self.program.implementations(class_, method)[: _MOST_CLASSES + 1]
+        if len(found) > _MOST_CLASSES:
+            self.is_settled = False
+            return []
         return found
 
 

@@ -37,6 +37,10 @@ _MOMENTS: Final = {
     When.CALL: "when a method is called",
     When.NEVER: "in code that nothing seems to lead to",
 }
+_LONGEST_SHOWN: Final = 200
+# Code can name an operator in each of a million lines, and nobody reads that many: beyond these,
+# places are kept that run at another moment.
+_MOST_PLACES: Final = 1000
 _HINT: Final = "Load it only if you know why it does so; the default policy refuses it"
 
 
@@ -46,6 +50,7 @@ def operators_of(
     """Every operator that functions of the archive name, the most dangerous first."""
     files = FileNames(reach.program, reach.walked, pickled)
     places: dict[tuple[str, bool], list[Place]] = {}
+    moments: set[tuple[str, bool, tuple[When, ...]]] = set()
     for name, walked in reach.walked.items():
         function = reach.program.functions[name]
         record = reach.program.record_of(function)
@@ -56,7 +61,11 @@ def operators_of(
                 continue  # a constant, such as a dtype
             texts = files.given_to(function, named.node) if risk is Risk.FILES else ()
             place = Place(record, named.line, name, reach.when[name], texts)
-            places.setdefault((operator, named.is_certain), []).append(place)
+            found = places.setdefault((operator, named.is_certain), [])
+            moment = operator, named.is_certain, place.when
+            if len(found) < _MOST_PLACES or moment not in moments:
+                moments.add(moment)
+                found.append(place)
     return ordered(use_of(op, tuple(found), sure) for (op, sure), found in places.items())
 
 
@@ -99,7 +108,7 @@ def _at(use: OperatorUse, place: Place, severity: Severity) -> Finding:
         severity = min(severity, Severity.WARNING)
     files = f" with {' or '.join(map(_quoted, place.files))}" if place.files else ""
     moments = " and ".join(_MOMENTS[when] for when in place.when)
-    message = f"{place.function} runs {named}{files} {moments}: {use.reason}"
+    message = f"{place.function[:_LONGEST_SHOWN]} runs {named}{files} {moments}: {use.reason}"
     return Finding(
         operator_rule(use.risk),
         severity,
@@ -112,4 +121,6 @@ def _at(use: OperatorUse, place: Place, severity: Severity) -> Finding:
 
 
 def _quoted(text: str) -> str:
-    return "a computed name" if text == COMPUTED else repr(text)
+    if text == COMPUTED:
+        return "a computed name"
+    return repr(text) if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]!r}..."

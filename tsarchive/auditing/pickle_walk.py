@@ -7,24 +7,33 @@ with what matters of each value: whether it is a global, text, a tuple, or what 
 from __future__ import annotations
 
 import codecs
-import io
 import pickletools
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import IO, Any, Final, cast
 
+from tsarchive.auditing.budgets import Budget
+from tsarchive.auditing.pickle_bytes import LongArgument, PickleBytes
 from tsarchive.auditing.pickle_names import CALLS_ITS_ARGUMENT
 
-__all__ = ["MAX_OPCODES", "Act", "Event", "Walk", "walk"]
+__all__ = ["STEPS_OF_LOST_NAME", "Act", "Event", "Walk", "walk"]
 
 # pickletools asks for it when it meets old text; a file must not cause an import.
 codecs.lookup("raw_unicode_escape")
 
-MAX_OPCODES: Final = 5_000_000
+# What else takes as many steps: to begin a walk, and to keep a name, which takes memory too: of
+# names that are not kept after all, so many steps are given back.
+_STEPS_OF_WALK: Final = 8
+_STEPS_OF_NAME: Final = 32
+STEPS_OF_LOST_NAME: Final = 24
+# So many bytes of arguments take as long as one opcode.
+_BYTES_OF_STEP: Final = 64
+# What is longer is no name of anything that can be imported.
+_LONGEST_NAME: Final = 500
 # Longer tuples are forgotten: no call that matters has as many arguments.
 _LONGEST_TUPLE: Final = 64
+_OPCODES: Final = {opcode.code: opcode for opcode in pickletools.opcodes}
 _REDUCE_PACKAGE: Final = "reduce_package"
 
 
@@ -41,7 +50,7 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``name`` is the qualified name of the global, ``offset`` that of the opcode."""
+    """``name`` is the qualified name of the global, ``offset`` that of the first such opcode."""
 
     act: Act
     name: str
@@ -50,11 +59,11 @@ class Event:
 
 @dataclass(slots=True)
 class Walk:
-    """One pickle: from ``start`` to ``end``; ``fault`` says why it ended before STOP."""
+    """One pickle: from ``start`` to ``end``; ``fault`` says why it ended before STOP. There is
+    one event for each name that is used in one way."""
 
     start: int
     end: int = 0
-    opcodes: int = 0
     events: list[Event] = field(default_factory=list)
     texts: list[tuple[int, str | bytes]] = field(default_factory=list)
     fault: str | None = None
@@ -77,22 +86,21 @@ _MARK: Final = object()
 _TEXT: Final = (str, bytes)
 
 
-def walk(stream: io.BytesIO, start: int) -> Walk:
-    """Walk one pickle of a stream; whatever is in it, the walk ends and says what it saw."""
+def walk(stream: PickleBytes, start: int, budget: Budget) -> Walk:
+    """Walk one pickle; whatever is in it, the walk ends and says what it saw."""
     stream.seek(start)
-    machine = _Machine(start)
+    machine = _Machine(start, budget.left)
     try:
-        with warnings.catch_warnings():
-            # An odd escape in a string of protocol 0 makes Python warn.
-            warnings.simplefilter("ignore")
-            for opcode, argument, position in pickletools.genops(stream):
-                machine.step(opcode, argument, position or 0)
+        while not machine.run(stream):
+            continue
     except _TooLong:
-        machine.walk.fault = f"more than {MAX_OPCODES:,} opcodes"
+        machine.walk.fault = "there are more opcodes than are looked at"
         machine.walk.is_too_long = True
     except (ValueError, IndexError, OverflowError, MemoryError) as error:
-        machine.walk.fault = str(error) or type(error).__name__
+        machine.walk.fault = str(error)[:_LONGEST_NAME] or type(error).__name__
     machine.walk.end = stream.tell()
+    arguments = (machine.walk.end - start - machine.skipped) // _BYTES_OF_STEP
+    budget.spend(_STEPS_OF_WALK + machine.steps + arguments)
     return machine.walk
 
 
@@ -103,14 +111,31 @@ class _TooLong(Exception):
 class _Machine:
     """A stack of what is known of each value; None is a value of which nothing matters."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, most_steps: int) -> None:
         self.walk = Walk(start)
+        self.steps = 0
+        self.skipped = 0
+        self._most_steps = most_steps
+        self._noted: set[tuple[Act, str]] = set()
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
 
+    def run(self, stream: PickleBytes) -> bool:
+        """Go on to the end, or behind the next argument that is too long to look at; whether
+        it is the end."""
+        try:
+            for opcode, argument, position in pickletools.genops(cast("IO[bytes]", stream)):
+                self.step(opcode, argument, position or 0)
+        except LongArgument as long:
+            self.step(_OPCODES[chr(stream.data[long.opcode])], None, long.opcode)
+            self.skipped += long.size
+            stream.seek(long.end)
+            return False
+        return True
+
     def step(self, opcode: pickletools.OpcodeInfo, argument: Any, position: int) -> None:
-        self.walk.opcodes += 1
-        if self.walk.opcodes > MAX_OPCODES:
+        self.steps += 1
+        if self.steps > self._most_steps:
             raise _TooLong
         if isinstance(argument, _TEXT) and opcode.name not in _NAMING:
             self.walk.texts.append((position, argument))
@@ -145,7 +170,10 @@ class _Machine:
         raise IndexError("there is no mark on the stack")
 
     def _note(self, act: Act, name: str, position: int) -> None:
-        self.walk.events.append(Event(act, name, position))
+        if (act, name) not in self._noted:
+            self.steps += _STEPS_OF_NAME
+            self._noted.add((act, name))
+            self.walk.events.append(Event(act, name, position))
 
     def _push_global(self, name: str, position: int) -> None:
         self._note(Act.NAME, name, position)
@@ -179,16 +207,16 @@ class _Machine:
     # One method for each opcode, or each group of them, that matters.
 
     def global_(self, argument: str, position: int) -> None:
-        self._push_global(argument.replace(" ", ".", 1), position)
+        self._push_global(_in_one(*argument.split(" ", 1)), position)
 
     def stack_global(self, _: Any, position: int) -> None:
         name, module = self._pop(), self._pop()
         parts = [part if isinstance(part, str) else "?" for part in (module, name)]
-        self._push_global(".".join(parts), position)
+        self._push_global(_in_one(*parts), position)
 
     def inst(self, argument: str, position: int) -> None:
         arguments = tuple(self._to_mark())
-        name = argument.replace(" ", ".", 1)
+        name = _in_one(*argument.split(" ", 1))
         self._note(Act.NAME, name, position)
         self._call(_Global(name), arguments, position, Act.CALL)
 
@@ -250,6 +278,12 @@ class _Machine:
         if argument not in self._memo:
             raise ValueError(f"memo entry {argument} is read before it is written")
         self._stack.append(self._memo[argument])
+
+
+def _in_one(module: str, name: str = "") -> str:
+    """A qualified name, of which no more is kept than tells it from those that are harmless."""
+    joined = f"{module[:_LONGEST_NAME]}.{name[:_LONGEST_NAME]}"
+    return joined if len(joined) <= _LONGEST_NAME else f"{joined[:_LONGEST_NAME]}..."
 
 
 _Handler = Callable[[_Machine, Any, int], None]

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from tsarchive.auditing.budgets import Budgets
 from tsarchive.auditing.pickle_names import NameRow, Use, row_of_name
 from tsarchive.auditing.pickle_streams import Streams, pickles_in
 from tsarchive.auditing.pickle_walk import Act, Event, Walk
@@ -69,10 +70,15 @@ class PickleAudit:
 
 
 def audit_pickles(
-    data: bytes, record: str | None, around: Surroundings, *, is_named_pickle: bool
+    data: bytes,
+    record: str | None,
+    around: Surroundings,
+    budgets: Budgets,
+    *,
+    is_named_pickle: bool,
 ) -> PickleAudit:
     """Find and judge every pickle in the data; it is neither unpickled nor imported from."""
-    found = PickleAudit(pickles_in(data, is_named_pickle=is_named_pickle))
+    found = PickleAudit(pickles_in(data, budgets, is_named_pickle=is_named_pickle))
     for pickle in found.streams.pickles:
         _judge_all(pickle, record, around, found)
         if pickle.is_too_long:

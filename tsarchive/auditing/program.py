@@ -34,6 +34,8 @@ class ClassText:
 
 class Program:
     """All definitions of the code records; ``faults`` are records that do not parse.
+    ``classes_in_types`` has the classes that annotations name, by the ids of these, once they
+    have been looked for.
 
     Records of archives of before torch 1.3 hold the methods of a module without its class:
     such functions have no owner.
@@ -43,6 +45,8 @@ class Program:
         self.classes: dict[str, ClassText] = {}
         self.functions: dict[str, FunctionText] = {}
         self.by_last_name: dict[str, list[FunctionText]] = {}
+        self.methods_by_name: dict[str, list[FunctionText]] = {}
+        self.classes_in_types: dict[int, frozenset[str]] = {}
         self.records: dict[str, str] = {}
         self.faults: list[Finding] = []
         for name, data in code.items():
@@ -74,6 +78,7 @@ class Program:
         self.by_last_name.setdefault(name, []).append(function)
         if function.owner:
             self.classes[function.owner].methods[name] = function
+            self.methods_by_name.setdefault(name, []).append(function)
 
     def implementations(self, class_: str, method: str) -> list[FunctionText]:
         """What a call of a method on a value of this class may run."""
@@ -81,7 +86,7 @@ class Program:
         if found is None:
             return []
         if found.is_interface:
-            return [f for f in self.by_last_name.get(method, ()) if f.owner]
+            return self.methods_by_name.get(method, [])
         return [found.methods[method]] if method in found.methods else []
 
 

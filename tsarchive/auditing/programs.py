@@ -31,6 +31,7 @@ _NATIVE_CLASS = re.compile(re.escape(NATIVE_PREFIX.encode()) + rb"(\w+\.\w+)")
 _LOADED: Final = ("data.pkl", "constants.pkl", "attributes.pkl")
 # A class is there only where its library is loaded, and that runs what the archive brings it.
 _OF_CLASSES: Final = {Risk.NATIVE_CODE: Severity.INFO}
+_SHOWN: Final = 200
 _TOO_DEEP: Final = "the code is nested too deeply to be looked into"
 _UNKNOWN: Final = "What it does is unknown: do not load the file"
 
@@ -45,16 +46,16 @@ def audit_program(
     is_known = kind != LEGACY_TORCHSCRIPT and made & set(program.classes)
     reach = Reach(program, made if is_known else None)
     renamed = RENAMED if kind == LEGACY_TORCHSCRIPT else {}
-    found.findings += program.faults
+    found.findings.add(program.faults)
     uses = operators_in_bytecode(pickles.get(BYTECODE, b""))
     try:
         uses += operators_of(reach, renamed, _pickled_text(pickles))
         found.entry_points += reach.entry_points
-        found.findings += _unknown_names(reach)
+        found.findings.add(_unknown_names(reach))
     except RecursionError:
         found.find("code-unreadable", Severity.ERROR, Nature.HOSTILE, _TOO_DEEP, hint=_UNKNOWN)
     found.operators += ordered(uses)
-    found.findings += operator_findings(uses)
+    found.findings.add(operator_findings(uses))
     _native_classes(code, found)
 
 
@@ -62,7 +63,9 @@ def _unknown_names(reach: Reach) -> Iterator[Finding]:
     for function, walked in reach.walked.items():
         record = reach.program.record_of(reach.program.functions[function])
         for name, line in walked.unknown:
-            message = f"{function} uses {name}, which is nothing that TorchScript knows"
+            message = (
+                f"{function[:_SHOWN]} uses {name[:_SHOWN]}, which is nothing that TorchScript knows"
+            )
             yield Finding(
                 "code-unknown-name", Severity.WARNING, Nature.HOSTILE, message, record, line=line
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import quote
@@ -53,7 +54,7 @@ def _result(file: str, finding: Finding, rules: list[str]) -> dict[str, Any]:
 
 
 def _location(file: str, finding: Finding) -> dict[str, Any]:
-    uri = quote(PurePath(file).as_posix())
+    uri = quote(os.fsencode(PurePath(file).as_posix()))
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     region = _region(finding)
     if region:

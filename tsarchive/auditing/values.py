@@ -51,7 +51,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class OperatorUse:
-    """An operator (``aten::save``) that the code names, with every place that does.
+    """An operator (``aten::save``) that the code names, with the places that do, a thousand of them
+    at most.
 
     ``is_certain`` is False where it is known by the name of a method alone, and a method of a
     class of the archive may be meant.

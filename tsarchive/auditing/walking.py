@@ -86,6 +86,8 @@ class _Walk:
         self.operators: list[NamedOperator] = []
         self.leads_to: set[str] = set()
         self.unknown: list[tuple[str, int]] = []
+        self._led_by_name: set[str] = set()
+        self._magic_of: set[str] = set()
 
     def walked(self) -> Walked:
         seen = set()
@@ -100,6 +102,8 @@ class _Walk:
                 self._mention(node)
             self._syntax(node)
             self._attribute(node)
+        if not self.inference.is_settled:
+            self._all_magic()
         operators = sorted(self.operators, key=lambda named: named.line)
         return Walked(
             tuple(operators), frozenset(self.leads_to), tuple(self.unknown), self.inference
@@ -148,19 +152,28 @@ class _Walk:
         if found and self.inference.is_settled:
             self.leads_to |= {function.qualified_name for function in found}
             return
-        if is_native(self.inference.classes(node.value)):
+        if self.inference.is_settled and is_native(self.inference.classes(node.value)):
             return  # methods of classes bound from C++ are theirs
-        same_name = self.program.by_last_name.get(node.attr, ())
-        self.leads_to |= {function.qualified_name for function in same_name}
+        same_name = self._lead_by_name(node.attr)
         operator = f"aten::{node.attr}"
         operator = _TO_LIST.get(operator, operator)
         self.operators.append(NamedOperator(operator, place, is_certain=not same_name))
+
+    def _lead_by_name(self, name: str) -> bool:
+        """Every function of this name may be meant; whether there is any."""
+        same_name = self.program.by_last_name.get(name, ())
+        if name not in self._led_by_name:
+            self._led_by_name.add(name)
+            self.leads_to |= {function.qualified_name for function in same_name}
+        return bool(same_name)
 
     def _mention(self, node: ast.expr) -> None:
         """A function or operator that is passed on rather than called."""
         self._named(node, node)
         if isinstance(node, ast.Attribute):
             self.leads_to |= {f.qualified_name for f in self.inference.callees(node)}
+            if not self.inference.is_settled:
+                self._lead_by_name(node.attr)
 
     def _attribute(self, node: ast.AST) -> None:
         """Attributes that only Python's own objects have, and those whose name is computed;
@@ -179,7 +192,14 @@ class _Walk:
             for class_ in self.inference.classes(operand):
                 self._magic(class_)
 
+    def _all_magic(self) -> None:
+        for class_ in self.program.classes:
+            self._magic(class_)
+
     def _magic(self, class_: str) -> None:
+        if class_ in self._magic_of:
+            return
+        self._magic_of.add(class_)
         found = self.program.classes.get(class_)
         for name, method in found.methods.items() if found is not None else ():
             if name.startswith(_MAGIC) and name not in _NOT_BY_SYNTAX:

@@ -39,7 +39,8 @@ def main(ctx: click.Context, *, traceback: bool) -> None:
       tsarchive info model.pt
       tsarchive run model.pt --random 1x3x224x224
 
-    Exit codes: 0 fine; 1 findings (bytes that change, outputs that differ); 2 unusable input or
+    Exit codes: 0 fine; 1 findings (files that are not sound,
+    code that does more than compute, bytes that change, outputs that differ); 2 unusable input or
     arguments; 3 a defect of tsarchive itself.
     """
     ctx.obj = traceback

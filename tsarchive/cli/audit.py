@@ -114,7 +114,8 @@ def _place_document(place: Place) -> dict[str, Any]:
 def _show(file: str, report: AuditReport) -> None:
     out = console()
     style = "bold green" if report.ok else "bold red"
-    out.print(f"{visible(file)}: {_verdict(report)}", style=style, soft_wrap=True)
+    verdict = visible(_verdict(report), keep="")
+    out.print(f"{visible(file)}: {verdict}", style=style, soft_wrap=True)
     for line in (*_inventory(report), *_abilities(report)):
         out.print(visible(line, keep=""), soft_wrap=True)
     shown = report.findings[:_FINDINGS_SHOWN]
@@ -127,7 +128,9 @@ def _show(file: str, report: AuditReport) -> None:
 
 def _verdict(report: AuditReport) -> str:
     if report.ok:
-        return "found nothing that it can do beyond computing"
+        foreign = sorted({use.operator for use in report.operators if use.risk.value == "foreign"})
+        beside = f", but for operators of other libraries: {_first(foreign)}" if foreign else ""
+        return f"found nothing that it can do beyond computing{beside}"
     counts = Counter(finding.severity.value for finding in report.findings)
     parts = [plural(counts[name], name) for name in ("error", "warning") if counts[name]]
     return f"{' and '.join(parts)}: {report.findings[0].message}"

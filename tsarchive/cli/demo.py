@@ -25,6 +25,7 @@ _STEPS = 4
 @click.argument("arguments", nargs=-1, metavar="[FILE [INPUTS]...]")
 @input_options
 @import_option
+@click.option("--trust", is_flag=True, help="Run a FILE that 'tsarchive audit' warns of.")
 @json_option
 @click.pass_context
 def command(
@@ -33,6 +34,7 @@ def command(
     *,
     seed: int,
     imports: tuple[str, ...],
+    trust: bool,
     as_json: bool,
 ) -> None:
     """Try everything on real models.
@@ -42,7 +44,8 @@ def command(
     the same with torch.jit. Outputs are compared with the original model to the bit.
 
     With FILE: the same for your own file, whose outputs are compared with those of torch.jit.
-    INPUTS, --arg and --random are as in 'tsarchive run'.
+    INPUTS, --arg and --random are as in 'tsarchive run'. torch.jit keeps a file from nothing: one
+    that 'tsarchive audit' warns of is run with --trust only.
 
     The exit code is 1 when an output of tsarchive differs or its bytes are not stable.
 
@@ -59,6 +62,7 @@ def command(
         if file is None:
             trials = _try_models(Path(folder))
         else:
+            _require_usable(file, trust=trust)
             trials = _try_file(file, gather(rest, seed), Path(folder), imports)
     _present(trials, as_json=as_json)
     if not all(trial.ok for trial in trials):
@@ -79,14 +83,26 @@ def _try_models(folder: Path) -> list[Trial]:
     return trials
 
 
-def _try_file(file: str, inputs: Inputs, folder: Path, imports: tuple[str, ...]) -> list[Trial]:
+def _require_usable(file: str, *, trust: bool) -> None:
+    """Refuse what is no TorchScript archive, and what torch.jit should not run."""
     import tsarchive
+
+    with tsarchive.open(file) as archive:
+        _ = archive.root
+    if trust:
+        return
+    report = tsarchive.audit(file)
+    if not report.ok:
+        raise click.ClickException(
+            f"torch.jit would run it as it is, and the audit warns: {report.findings[0].message}. "
+            "'tsarchive audit' lists all; --trust runs it."
+        )
+
+
+def _try_file(file: str, inputs: Inputs, folder: Path, imports: tuple[str, ...]) -> list[Trial]:
     from tsarchive.cli.subjects import file_subject
     from tsarchive.cli.trial import attempt
 
-    with tsarchive.open(file) as archive:
-        # What is no TorchScript archive is refused before any process starts.
-        _ = archive.root
     with progress(_STEPS - 1) as step:
         return [attempt(file_subject(file, inputs, folder, imports), step)]
 

@@ -15,7 +15,8 @@ class Failure(TypedDict):
     """An error as the value of ``error`` in a JSON document.
 
     ``code`` is the line of the archive's code that it is about, ``origin`` the line of user
-    source behind it, as ``file:line: text``.
+    source behind it, as ``file:line: text``. ``operator`` is what a policy refuses, and
+    ``function`` what names it.
     """
 
     type: str
@@ -26,6 +27,8 @@ class Failure(TypedDict):
     limit: float | None
     code: str | None
     origin: str | None
+    operator: str | None
+    function: str | None
     hint: str | None
 
 
@@ -58,6 +61,8 @@ def describe(error: Exception) -> Failure:
             limit=error.limit,
             code=getattr(error, "construct", None),
             origin=getattr(error, "origin", None),
+            operator=getattr(error, "operator", None),
+            function=getattr(error, "function", None),
             hint=error.hint,
         )
     if isinstance(error, ReportedFailure):
@@ -82,7 +87,7 @@ def failure(type_: str, message: str, hint: str | None = None) -> Failure:
     """A failure that concerns no place in an archive."""
     return Failure(
         type=type_, message=message, record=None, line=None, offset=None, limit=None,
-        code=None, origin=None, hint=hint,
+        code=None, origin=None, operator=None, function=None, hint=hint,
     )  # fmt: skip
 
 

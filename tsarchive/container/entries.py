@@ -69,10 +69,17 @@ def check_sizes(entries: Sequence[Entry], faults: Faults) -> None:
         if entry.size > caps.SMALLEST_CAP:
             _check_size(entry, faults)
     packed = [entry for entry in entries if entry.method != STORED]
+    _check_inflated(packed, caps.inflated_cap(sum(e.stored_size for e in packed)), faults)
+    if sum(entry.size for entry in packed) > caps.FREE_PARSED_BYTES:
+        parsed = [entry for entry in packed if caps.size_cap(entry.name) is not None]
+        blown_up = [e for e in parsed if caps.is_blown_up(e.size, e.stored_size)]
+        _check_inflated(blown_up, caps.FREE_PARSED_BYTES, faults)
+
+
+def _check_inflated(packed: list[Entry], limit: int, faults: Faults) -> None:
     inflated = sum(entry.size for entry in packed)
-    stored = sum(entry.stored_size for entry in packed)
-    limit = caps.inflated_cap(stored)
     if inflated > limit:
+        stored = sum(entry.stored_size for entry in packed)
         largest = max(packed, key=attrgetter("size"))
         problem = f"{stored} bytes of compressed records inflate to {inflated}"
         faults.report("zip-bomb", problem, largest.place, limit=limit, hint=_REPACK)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from dataclasses import replace
 from typing import NamedTuple, NoReturn
 
 from tsarchive.container.names import shown
 from tsarchive.container.rules import RULES
-from tsarchive.findings import Finding, Severity
+from tsarchive.findings import Finding, Nature, Severity
 
 __all__ = ["NOWHERE", "STRICT", "Collected", "Faults", "Place", "Stopped"]
 
@@ -80,6 +81,14 @@ class _Strict(Faults):
 
 STRICT = _Strict()
 
+# What shows that data is not as it was written: no reader gets anything from it.
+_DAMAGED_DATA = frozenset({"zip-crc", "zip-damaged-data", "zip-inflates-to-less"})
+
+# What accidents do to a header as well as liars.
+_CONTRADICTIONS = frozenset(
+    {"zip-descriptor", "zip-extra-field", "zip-field64", "zip-local-header"}
+)  # fmt: skip
+
 # A file of many bad entries says no more with each of them.
 MAX_FINDINGS_OF_A_RULE = 100
 
@@ -96,6 +105,11 @@ class Collected(Faults):
         """Whether any of the faults makes strict opening refuse the file."""
         return any(finding.severity is Severity.ERROR for finding in self._findings)
 
+    @property
+    def count(self) -> int:
+        """How many findings are kept so far."""
+        return len(self._findings)
+
     def findings(self) -> tuple[Finding, ...]:
         """All findings, and one for each rule that had more of them than are kept."""
         more = [
@@ -109,6 +123,15 @@ class Collected(Faults):
             if count > MAX_FINDINGS_OF_A_RULE
         ]
         return (*self._findings, *more)
+
+    def excuse_damage(self, known: int) -> None:
+        """Of the findings behind the first ``known``, which are about one member: where its data
+        is damaged, so are its headers, and nobody has to have meant what they say."""
+        latest = self._findings[known:]
+        if any(finding.rule in _DAMAGED_DATA for finding in latest):
+            self._findings[known:] = [
+                replace(f, nature=Nature.BROKEN) if f.rule in _CONTRADICTIONS else f for f in latest
+            ]
 
     def report(
         self,

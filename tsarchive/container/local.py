@@ -90,9 +90,22 @@ def check_descriptor(
     found = bytes(buffer[start : min(start + DESCRIPTOR64.size, limit)])
     fitting = [form for form in _descriptors(entry) if found.startswith(form)]
     if not fitting and entry.size:
-        problem = "the descriptor after the data contradicts the directory"
-        faults.report("zip-descriptor", problem, Place(record, start))
+        if _is_descriptor(found, entry):
+            problem = "the descriptor after the data contradicts the directory"
+            faults.report("zip-descriptor", problem, Place(record, start))
+        else:
+            problem = "there is no descriptor after the data"
+            faults.report("zip-no-descriptor", problem, Place(record, start))
     return start + max(map(len, fitting), default=0)
+
+
+def _is_descriptor(found: bytes, entry: Entry) -> bool:
+    """Whether the bytes after the data are some descriptor, not what an accident put there: they
+    are signed, or have the right CRC-32 or the right sizes."""
+    unsigned = [form for form in _descriptors(entry) if not form.startswith(DESCRIPTOR_SIGNATURE)]
+    return found.startswith((DESCRIPTOR_SIGNATURE, unsigned[0][:4])) or any(
+        found[4 : len(form)] == form[4:] for form in unsigned
+    )
 
 
 def _descriptors(entry: Entry) -> list[bytes]:

@@ -41,8 +41,8 @@ _KINDS: tuple[tuple[bytes, str, str], ...] = (
     (
         rb"\x80.\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.",
         "file-torch-save-legacy",
-        "It is a torch.save file of the form before torch 1.6: load it with torch.load "
-        "and save it again",
+        "It is a torch.save file of the form before torch 1.6: load it with "
+        "torch.load(weights_only=True) and save it again",
     ),
     (
         rb".{4}PTMF",

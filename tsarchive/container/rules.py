@@ -72,6 +72,7 @@ RULES: dict[str, Rule] = {
     "zip-no-local-header": _BROKEN,
     "zip-local-header": _HOSTILE,
     "zip-descriptor": _HOSTILE,
+    "zip-no-descriptor": _BROKEN,
     # Data.
     "zip-method": _UNREAD,
     "zip-no-decoder": _UNREAD,

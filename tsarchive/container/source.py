@@ -9,10 +9,11 @@ import stat
 import weakref
 from typing import Any, BinaryIO
 
+from tsarchive.container import caps
 from tsarchive.container.faults import STRICT, Faults, Stopped
-from tsarchive.errors import CallError
+from tsarchive.errors import ArchiveError, CallError
 
-__all__ = ["FileChanged", "Source", "open_source"]
+__all__ = ["FileChanged", "Source", "open_source", "read_all"]
 
 
 class FileChanged(Stopped):
@@ -70,6 +71,8 @@ class Source:
                 return
 
 
+_PIECE_BYTES = 1 << 20
+_TO_DISK = "Write it to a file on disk, of which only what is needed is read"
 _REPLACE = "Open it again, and replace files by renaming instead of writing into them"
 
 
@@ -93,8 +96,8 @@ def _source_of(file: BinaryIO, faults: Faults) -> Source:
         # A file object gives what follows its position; a map can only begin at the first byte.
         if _is_plain_file(file) and file.tell() == 0:
             return _mapped(file.fileno())
-        return Source(_read_all(file))
-    except (CallError, OSError, MemoryError):
+        return Source(read_all(file, faults))
+    except (ArchiveError, Stopped, OSError, MemoryError):
         raise
     except Exception as error:
         faults.stop(
@@ -111,16 +114,31 @@ def _mapped(number: int) -> Source:
         raise
 
 
-def _read_all(file: BinaryIO) -> bytearray:
-    """Read up to the end, however little the object gives at a time."""
+def read_all(file: BinaryIO, faults: Faults = STRICT) -> bytearray:
+    """Read up to the end, however little the object gives at a time.
+
+    Raises CallError when it gives no bytes, OSError when it cannot be read. That there is no end
+    to it is a fault.
+    """
+    most = _most_bytes(file)
     content = bytearray()
     while piece := _piece(file):
         content += piece
+        if len(content) > most:
+            problem = f"more than {most:,} bytes come, which are not read into memory"
+            faults.stop("file-unreadable", problem, limit=most, hint=_TO_DISK)
     return content
 
 
+def _most_bytes(file: BinaryIO) -> int:
+    """How much a file object may give."""
+    raw = getattr(file, "raw", file)
+    is_device = isinstance(raw, io.FileIO) and stat.S_ISCHR(os.fstat(raw.fileno()).st_mode)
+    return caps.MAX_DEVICE_BYTES if is_device else caps.MAX_COPIED_BYTES
+
+
 def _piece(file: BinaryIO) -> memoryview:
-    piece: Any = file.read()
+    piece: Any = file.read(_PIECE_BYTES)
     if isinstance(piece, str):
         raise _not_a_file("a file opened as text")
     if piece is None:

@@ -109,12 +109,14 @@ class _Walk:
     def check_all(self) -> None:
         """Check what opening left for later, then report what is merely unusual."""
         for entry in self._apart():
+            known = self._faults.count
             try:
                 self._check(entry)
             except FileChanged:
                 raise
             except Stopped:
-                continue
+                pass
+            self._faults.excuse_damage(known)
         report_unusual(self._members, self._offsets, self._faults)
 
     def _apart(self) -> list[Entry]:

@@ -20,6 +20,10 @@ _INTEGER = re.compile(r"-?\d{1,19}")
 _SNAKE = re.compile(r"[A-Z]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 60
+_BRACKET = re.compile(r"[\[\]{}]")
+# Levels of lists and objects. The parser recurses, and with a high recursion limit ends the
+# process; brackets in strings count, too, where they have no partner.
+MAX_DEPTH = 900
 
 
 class Fields:
@@ -35,7 +39,9 @@ class Fields:
         """The outermost message. Raises FormatError for what is not a JSON object."""
         try:
             # As text: given bytes, json guesses the encoding, and imports what it guesses.
-            values = json.loads(text.decode(), object_pairs_hook=_unique)
+            decoded = text.decode()
+            _check_depth(decoded, record)
+            values = json.loads(decoded, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
             raise FormatError(f"the record is not JSON: {error}", record=record) from None
         if not isinstance(values, dict):
@@ -121,6 +127,15 @@ class Fields:
         if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
             raise self.error(name, f"is {_shown(value)}, not an integer of 64 bits")
         return value
+
+
+def _check_depth(text: str, record: str) -> None:
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
+        if depth > MAX_DEPTH:
+            message = "the record is nested too deeply"
+            raise FormatError(message, record=record, limit=MAX_DEPTH)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tsarchive.errors import CallError
 from tsarchive.policy.limits import NO_LIMITS, Limits
 from tsarchive.policy.policy import Policy
 
@@ -18,3 +19,12 @@ class Guard:
 
     policy: Policy = _DEFAULT
     limits: Limits = NO_LIMITS
+
+    def __post_init__(self) -> None:
+        """Raises CallError for values of other types: nothing may be taken for a policy."""
+        if not isinstance(self.policy, Policy):
+            raise CallError(
+                f"{self.policy!r} is no policy", hint="Give Policy.default() or Policy.trusted()"
+            )
+        if not isinstance(self.limits, Limits):
+            raise CallError(f"{self.limits!r} is no Limits", hint="Give Limits(seconds=...)")

@@ -33,8 +33,9 @@ EFFECTS: Final = (
         Risk.MEMORY,
         "puts a tensor on other memory, or changes how much of it there is, beneath its views",
         """
-        resize resize_ resize_as resize_as_ resize_as_sparse resize_as_sparse_ set set_ set_data
-        sparse_resize sparse_resize_ sparse_resize_and_clear sparse_resize_and_clear_
+        as_strided_ resize resize_ resize_as resize_as_ resize_as_sparse resize_as_sparse_ set
+        set_ set_data sparse_resize sparse_resize_ sparse_resize_and_clear
+        sparse_resize_and_clear_
         """,
     ),
     Group(
@@ -93,8 +94,21 @@ EFFECTS: Final = (
         "a kernel of one backend, which trusts what the public operator has checked",
         """
         batch_norm_elemt batch_norm_gather_stats batch_norm_gather_stats_with_counts
-        batch_norm_stats batch_norm_update_stats convolution_overrideable
-        cudnn_* lstm_mps_* miopen_* mkldnn_rnn_layer mps_*
+        batch_norm_stats batch_norm_update_stats conv_depthwise3d convolution_overrideable
+        cudnn_* lstm_mps_* miopen_* mps_* quantized_batch_norm quantized_max_pool1d
+        quantized_max_pool2d quantized_max_pool3d slow_conv3d slow_conv3d_forward
+        slow_conv_dilated2d slow_conv_dilated3d slow_conv_transpose2d slow_conv_transpose3d
+        thnn_conv2d
+        """,
+    ),
+    Group(
+        "aten",
+        Risk.MEMORY,
+        "keeps tensors in the form of oneDNN, whose kernels read memory from an address on",
+        """
+        mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear mkldnn_max_pool2d
+        mkldnn_max_pool3d mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight
+        mkldnn_rnn_layer to_mkldnn
         """,
     ),
     Group("aten", Risk.UNKNOWN, "an operator of a torch that is newer than this table", "*"),

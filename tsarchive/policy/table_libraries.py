@@ -43,68 +43,56 @@ LIBRARIES: Final = (
     Group(
         "quantized",
         Risk.COMPUTE,
-        "computes on quantized tensors with packed weights; it checks that they fit",
+        "a layer or a function of torch.ao.nn.quantized; what it is given is checked before",
         """
-        add add_out add_relu add_relu_out add_scalar add_scalar_out add_scalar_relu
-        add_scalar_relu_out batch_norm batch_norm1d batch_norm1d_relu batch_norm2d
-        batch_norm2d_relu batch_norm3d batch_norm3d_relu batch_norm_relu cat cat_out cat_relu
-        cat_relu_out celu clamp conv1d conv1d_dynamic conv1d_prepack conv1d_relu conv1d_unpack
-        conv2d conv2d_add conv2d_add_relu conv2d_dilation conv2d_dynamic conv2d_groups
-        conv2d_output_padding conv2d_padding conv2d_prepack conv2d_relu conv2d_stride
-        conv2d_transpose conv2d_unpack conv2d_unpack_sizes conv3d conv3d_dilation conv3d_dynamic
-        conv3d_groups conv3d_output_padding conv3d_padding conv3d_prepack conv3d_relu
-        conv3d_stride conv3d_transpose conv3d_unpack conv_prepack conv_transpose1d
-        conv_transpose1d_dynamic conv_transpose1d_prepack conv_transpose1d_unpack
-        conv_transpose2d conv_transpose2d_dilation conv_transpose2d_dynamic
-        conv_transpose2d_groups conv_transpose2d_output_padding conv_transpose2d_padding
-        conv_transpose2d_prepack conv_transpose2d_stride conv_transpose2d_transpose
-        conv_transpose2d_unpack conv_transpose3d conv_transpose3d_dilation
-        conv_transpose3d_dynamic conv_transpose3d_groups conv_transpose3d_output_padding
-        conv_transpose3d_padding conv_transpose3d_prepack conv_transpose3d_stride
-        conv_transpose3d_transpose conv_transpose3d_unpack conv_unpack elu embedding_4bit
-        embedding_bag_2bit_prepack embedding_bag_2bit_prepack_with_rowwise_min_max
-        embedding_bag_2bit_unpack embedding_bag_4bit_prepack
-        embedding_bag_4bit_prepack_with_rowwise_min_max embedding_bag_4bit_unpack
-        embedding_bag_byte_prepack embedding_bag_byte_prepack_with_rowwise_min_max
-        embedding_bag_byte_unpack embedding_bag_prepack embedding_bag_unpack embedding_byte
-        group_norm hardswish instance_norm layer_norm leaky_relu linear linear_dynamic
-        linear_dynamic_fp16 linear_leaky_relu linear_prepack linear_relu linear_relu_dynamic
+        add add_relu add_scalar add_scalar_relu batch_norm batch_norm2d batch_norm2d_relu
+        batch_norm3d batch_norm3d_relu batch_norm_relu cat celu clamp conv1d conv1d_dynamic
+        conv1d_prepack conv1d_relu conv1d_unpack conv2d conv2d_add conv2d_add_relu conv2d_dynamic
+        conv2d_prepack conv2d_relu conv2d_unpack conv3d conv3d_dynamic conv3d_prepack conv3d_relu
+        conv3d_unpack conv_prepack conv_transpose1d conv_transpose1d_dynamic
+        conv_transpose1d_prepack conv_transpose1d_unpack conv_transpose2d
+        conv_transpose2d_dynamic conv_transpose2d_prepack conv_transpose2d_unpack
+        conv_transpose3d conv_transpose3d_dynamic conv_transpose3d_prepack
+        conv_transpose3d_unpack conv_unpack elu embedding_4bit embedding_bag_4bit
+        embedding_bag_byte embedding_bag_prepack embedding_bag_unpack embedding_byte group_norm
+        hardswish instance_norm layer_norm leaky_relu linear linear_dynamic linear_dynamic_fp16
+        linear_leaky_relu linear_prepack linear_prepack_fp16 linear_relu linear_relu_dynamic
         linear_relu_dynamic_fp16 linear_tanh linear_unpack linear_unpack_fp16
-        make_quantized_cell_params_dynamic make_quantized_cell_params_fp16 matmul max_pool1d
-        max_pool2d mul mul_out mul_relu mul_relu_out mul_scalar mul_scalar_out mul_scalar_relu
-        mul_scalar_relu_out prelu quantized_gru_cell_dynamic quantized_lstm_cell_dynamic
+        make_quantized_cell_params_dynamic make_quantized_cell_params_fp16 matmul mul mul_relu
+        mul_scalar mul_scalar_relu prelu quantized_gru_cell_dynamic quantized_lstm_cell_dynamic
         quantized_rnn_relu_cell_dynamic quantized_rnn_tanh_cell_dynamic relu6 sigmoid softmax
-        threshold linear_prepack_fp16 embedding_bag_4bit embedding_bag_byte
-        embedding_bag_2bit_rowwise_offsets embedding_bag_4bit_rowwise_offsets
-        embedding_bag_byte_rowwise_offsets
-        """,
-    ),
-    Group(
-        "_quantized",
-        Risk.COMPUTE,
-        "the operator of that name in quantized, under the name that mobile models know",
-        """
-        add conv2d conv2d_prepack conv2d_relu conv3d conv3d_prepack conv3d_relu conv_transpose1d
-        conv_transpose1d_prepack conv_transpose2d conv_transpose2d_prepack
-        conv_transpose3d_prepack linear linear_dynamic linear_prepack linear_prepack_fp16
-        """,
-    ),
-    Group(
-        "_quantized",
-        Risk.MEMORY,
-        "keeps an object of C++ in the bytes of a tensor, where code can write",
-        """
-        _wrapped_linear_prepack _wrapped_quantized_linear_prepacked linear_prepack_fp16_legacy
-        linear_prepack_legacy wrapped_fbgemm_linear_fp16_weight
-        wrapped_fbgemm_pack_gemm_matrix_fp16 wrapped_quantized_linear
+        threshold
         """,
     ),
     Group("quantized", Risk.RANDOMNESS, "draws random numbers of this process", "dropout"),
     Group(
-        "quantized",
+        "quantized _quantized",
         Risk.MEMORY,
         "keeps an object of C++ in the bytes of a tensor, where code can write",
         "linear_prepack_fp16_legacy linear_prepack_legacy",
+    ),
+    Group(
+        "_quantized",
+        Risk.MEMORY,
+        "keeps an object of C++ in the bytes of a tensor, where code can write",
+        """
+        _wrapped_linear_prepack _wrapped_quantized_linear_prepacked
+        wrapped_fbgemm_linear_fp16_weight wrapped_fbgemm_pack_gemm_matrix_fp16
+        wrapped_quantized_linear
+        """,
+    ),
+    Group(
+        "quantized",
+        Risk.MEMORY,
+        "reads rows of bytes where indices, weights and mappings point that nobody checks",
+        """
+        embedding_bag_2bit_prepack embedding_bag_2bit_prepack_with_rowwise_min_max
+        embedding_bag_2bit_rowwise_offsets embedding_bag_2bit_unpack embedding_bag_4bit_prepack
+        embedding_bag_4bit_prepack_with_rowwise_min_max embedding_bag_4bit_rowwise_offsets
+        embedding_bag_4bit_unpack embedding_bag_byte_prepack
+        embedding_bag_byte_prepack_with_rowwise_min_max embedding_bag_byte_rowwise_offsets
+        embedding_bag_byte_unpack
+        """,
     ),
     Group(
         "quantized",
@@ -117,6 +105,41 @@ LIBRARIES: Final = (
         """,
     ),
     Group(
+        "quantized",
+        Risk.MEMORY,
+        "writes to a tensor that it is given, of which no layer makes use",
+        """
+        add.out add.Scalar_out add_out add_relu.out add_relu.Scalar_out add_relu_out
+        add_scalar_out add_scalar_relu_out cat_out cat_relu_out mul.out mul.Scalar_out mul_out
+        mul_relu.out mul_relu.Scalar_out mul_relu_out mul_scalar_out mul_scalar_relu_out
+        """,
+    ),
+    Group(
+        "quantized",
+        Risk.UNKNOWN,
+        "an operator on quantized tensors that no layer of torch.ao.nn.quantized calls",
+        """
+        batch_norm1d batch_norm1d_relu cat_relu conv2d_dilation conv2d_groups
+        conv2d_output_padding conv2d_padding conv2d_stride conv2d_transpose conv2d_unpack_sizes
+        conv3d_dilation conv3d_groups conv3d_output_padding conv3d_padding conv3d_stride
+        conv3d_transpose conv_transpose2d_dilation conv_transpose2d_groups
+        conv_transpose2d_output_padding conv_transpose2d_padding conv_transpose2d_stride
+        conv_transpose2d_transpose conv_transpose3d_dilation conv_transpose3d_groups
+        conv_transpose3d_output_padding conv_transpose3d_padding conv_transpose3d_stride
+        conv_transpose3d_transpose max_pool1d max_pool2d
+        """,
+    ),
+    Group(
+        "_quantized",
+        Risk.UNKNOWN,
+        "the operator of that name in quantized, under a name that builds for phones use",
+        """
+        add conv2d conv2d_prepack conv2d_relu conv3d conv3d_prepack conv3d_relu conv_transpose1d
+        conv_transpose1d_prepack conv_transpose2d conv_transpose2d_prepack
+        conv_transpose3d_prepack linear linear_dynamic linear_prepack linear_prepack_fp16
+        """,
+    ),
+    Group(
         "quantized _quantized",
         Risk.UNKNOWN,
         "an operator of a torch that is newer than this table",
@@ -124,14 +147,14 @@ LIBRARIES: Final = (
     ),
     Group(
         "sparse",
-        Risk.COMPUTE,
-        "computes with sparse weights that are packed; it checks that they fit",
+        Risk.MEMORY,
+        "packs sparse weights, or computes with them, and trusts their indices and blocks",
         "qlinear qlinear_dynamic qlinear_prepack qlinear_relu qlinear_relu_dynamic qlinear_unpack",
     ),
     Group(
         "prepacked",
-        Risk.COMPUTE,
-        "runs a layer with weights that were packed for XNNPACK, which checks that they fit",
+        Risk.MEMORY,
+        "packs weights for XNNPACK, or runs a layer with them, and trusts their shapes",
         """
         conv2d_clamp_prepack conv2d_clamp_run conv2d_transpose_clamp_prepack
         conv2d_transpose_clamp_run linear_clamp_prepack linear_clamp_run
@@ -139,8 +162,8 @@ LIBRARIES: Final = (
     ),
     Group(
         "mkldnn_prepacked",
-        Risk.COMPUTE,
-        "runs a layer with weights that were packed for oneDNN, which checks that they fit",
+        Risk.MEMORY,
+        "packs weights for oneDNN, which ends the process at strides of zero, or runs with them",
         "conv2d_prepack conv2d_run",
     ),
     Group("onnx", Risk.COMPUTE, "the shape of a tensor, as ONNX asks for it", "Reshape Shape"),
@@ -200,13 +223,17 @@ CLASSES: Final = (
     Group(
         "",
         Risk.COMPUTE,
-        "packed weights of a layer, which checks them when they are read",
+        "packed weights of a layer; what they are made of is checked before",
         """
-        mkldnn.ConvOpContext quantized.Conv2dPackedParamsBase quantized.Conv3dPackedParamsBase
+        quantized.Conv2dPackedParamsBase quantized.Conv3dPackedParamsBase
         quantized.EmbeddingPackedParamsBase quantized.LinearPackedParamsBase rnn.CellParamsBase
-        sparse.LinearPackedParamsBase xnnpack.Conv2dOpContext xnnpack.LinearOpContext
-        xnnpack.TransposeConv2dOpContext
         """,
+    ),
+    Group(
+        "",
+        Risk.MEMORY,
+        "weights packed for a library that trusts their shapes, strides and indices",
+        "mkldnn.* sparse.* xnnpack.*",
     ),
     Group("", Risk.OUTPUT, "a span for a profiler, if one is running", "profiler._RecordFunction"),
     Group("", Risk.GLOBAL_STATE, "turns a profiler of the process on and off", "profiling.*"),

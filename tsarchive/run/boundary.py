@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch.compiler import is_compiling
 
-from tsarchive.errors import CallError, ScriptError
+from tsarchive.errors import ArchiveError, CallError, ScriptError
 from tsarchive.printer.graph import Function
 from tsarchive.printer.names import to_identifier
 from tsarchive.printer.schema import FunctionSchema
@@ -170,12 +170,21 @@ def _public(
         given = (*arguments[:own], *signature.bind(arguments[own:], keywords))
         if is_compiling() and traced.is_ready():
             return finish(traced.function(*given))
+        with_grad = torch.is_grad_enabled()
         try:
             return finish(run(*given))
         except Exception as error:
             raise seen_by_callers(error)  # noqa: B904  # it has no other cause
+        finally:
+            restore_grad_mode(with_grad)
 
     return _described(call, function, signature, raw)
+
+
+def restore_grad_mode(is_enabled: bool) -> None:
+    """Undo what code of an archive may leave behind in the thread of its caller."""
+    if torch.is_grad_enabled() is not is_enabled:
+        torch._C._set_grad_enabled(is_enabled)
 
 
 def seen_by_callers(error: Exception) -> Exception:
@@ -191,7 +200,7 @@ def seen_by_callers(error: Exception) -> Exception:
         )
         found.limit = sys.getrecursionlimit()
         found.hint = "sys.setrecursionlimit raises the limit"
-    elif not isinstance(error, RuntimeError) and is_of_operator(error.__traceback__):
+    elif not isinstance(error, RuntimeError | ArchiveError) and is_of_operator(error.__traceback__):
         found = ScriptError(str(error), exception=f"builtins.{type(error).__name__}")
     if found is not error:
         found.__suppress_context__ = True

@@ -72,7 +72,7 @@ class Budget:
             self._error = LimitError(
                 f"code of the archive goes beyond its budget of {bound} {name}{_running_place()}",
                 limit=bound,
-                hint=f"Limits({name}=...) sets the budget when the archive is loaded",
+                hint=f"Limits({name}=...) (--max-{name}) sets the budget at load",
             )
         raise self._error
 
@@ -128,16 +128,20 @@ class Budgets(threading.local):
         self.current.spend(steps, size)
 
     def make(self, size: int) -> None:
-        """Take bytes that Python is about to fill, and the steps that this takes."""
+        """Take bytes that Python is about to fill, and the steps that this takes.
+
+        Never gives any back: sizes are asked of values that code of an archive may have made up.
+        """
+        size = max(size, 0)
         self.current.spend(size // _STEP_BYTES, size)
 
     def read(self, size: int) -> None:
         """Take the steps in which Python goes through ``size`` bytes."""
-        self.current.spend(size // _STEP_BYTES)
+        self.current.spend(max(size, 0) // _STEP_BYTES)
 
     def allocate(self, size: int) -> None:
         """Take the bytes of tensors."""
-        self.current.spend(0, size)
+        self.current.spend(0, max(size, 0))
 
     def check_bytes(self, size: int) -> None:
         """Raise LimitError where ``size`` bytes are more than what is left; take nothing."""

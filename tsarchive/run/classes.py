@@ -18,7 +18,13 @@ from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import ClassConstant, ClassType, EnumType, TupleType, Type, annotation
 
-from .boundary import PublicMethod, PublicOverloads, public_method, seen_by_callers
+from .boundary import (
+    PublicMethod,
+    PublicOverloads,
+    public_method,
+    restore_grad_mode,
+    seen_by_callers,
+)
 from .compiler import LazyFunction
 from .containers import container_class
 from .conversion import Converter, Converters
@@ -27,7 +33,7 @@ from .expressions import Bound
 from .identities import Identities
 from .metering import metering_of, unmetered
 from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule, forward_overloads
-from .objects import Objects, new_object
+from .objects import Objects, new_object, unset_object
 from .operators import implementation, native_class, native_object, traceable
 from .passes import Effects, Wanted
 from .refusals import refused
@@ -36,6 +42,7 @@ from .slots import (
     get_slot,
     hides_member,
     is_dunder,
+    is_special,
     link_lists,
     set_slot,
     slot_key,
@@ -51,6 +58,7 @@ __all__ = [
     "link_lists",
     "new_object",
     "set_slot",
+    "unset_object",
 ]
 
 # Methods with these names work through Python's syntax, as they do in torch.
@@ -153,10 +161,13 @@ class Classes:
         run: Callable[..., Any] = self.function(function)
         if self.metering is not None:
             run = self.metering.budgets.bounded(run)
+        with_grad = torch.is_grad_enabled()
         try:
             return run(*arguments)
         except Exception as error:
             raise seen_by_callers(error)  # noqa: B904  # it has no other cause
+        finally:
+            restore_grad_mode(with_grad)
 
     def python_class(self, type_: Type) -> Any:
         """The Python class for a class, enum or named tuple of the archive."""
@@ -280,6 +291,9 @@ def _members(type_: ClassType, classes: Classes, base: type) -> dict[str, Any]:
     }
     if "__eq__" in members:
         members["__hash__"] = object.__hash__  # as torch, whose objects hash by identity
+    for attribute in type_.attributes.values():
+        if is_special(attribute.name) and slot_kind(type_, attribute) is SlotKind.MODULE:
+            members[attribute.name] = None  # in front of the submodule, which can be called
     module, _, members["__qualname__"] = type_.qualified_name.rpartition(".")
     return {"original_name": members["__qualname__"], **members, "__module__": module}
 

@@ -32,6 +32,7 @@ from .lifetimes import ALIASES, all_nodes, last_uses
 from .natives import Awaitable, Future
 from .operators import find_native
 from .passes import NOTHING, Liveness, Wanted
+from .slots import SlotKind, as_submodule, as_tensor
 from .support import unpack_list
 
 if TYPE_CHECKING:
@@ -285,6 +286,9 @@ class _Writer(Expressions):
     def _set_attr(self, node: Node) -> None:
         kind, key = self._slot(node)
         target, value = self.receiver(node.inputs[0]), self.use(node.inputs[1])
+        check = _TABLE_CHECKS.get(kind)
+        if check is not None:
+            value = f"{self.globals.name(check.__name__, check)}({value})"
         self.line(f"{target}.{kind.value}[{key!a}] = {value}")
 
     def _closure(self, node: Node) -> None:
@@ -374,6 +378,12 @@ def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:
                 yield value
 
 
+# What Python code finds in these tables it calls methods of.
+_TABLE_CHECKS: Final[dict[SlotKind, Callable[[Any], Any]]] = {
+    SlotKind.PARAMETER: as_tensor,
+    SlotKind.BUFFER: as_tensor,
+    SlotKind.MODULE: as_submodule,
+}
 _CLOSURES: dict[str, type] = {"prim::fork": Future, "prim::awaitable": Awaitable}
 _STATEMENTS: dict[str, Callable[[_Writer, Node], None]] = {
     "prim::If": _Writer._if,

@@ -38,10 +38,11 @@ from tsarchive.printer.types import (
 from .natives import Future
 from .natives.bytestrings import decode
 from .natives.dtypes import LAYOUTS, NUMBERS
+from .natives.faults import type_fault
 from .natives.narrowing import INT64_MAX, INT64_MIN
 from .typecheck import is_instance, type_of, typed_dict, typed_list
 
-__all__ = ["Converter", "Converters", "Mismatch", "changes_on_export", "export"]
+__all__ = ["Converter", "Converters", "Mismatch", "admitted", "changes_on_export", "export"]
 
 Converter = Callable[[Any], Any]
 
@@ -178,13 +179,32 @@ def _to_device(value: Any) -> torch.device:
 def _to_future(value: Any) -> Future[Any]:
     """The outcome of a future of torch, which this waits for."""
     if isinstance(value, torch._C.Future):
-        return Future(value.wait)
+        return Future(lambda: admitted(value.wait()))
     raise Mismatch
 
 
 def _to_none(value: Any) -> None:
     if value is not None:
         raise Mismatch
+
+
+def admitted(value: Any) -> Any:
+    """``value`` itself, which Python code gave to code of an archive that called it.
+
+    Raises ScriptError for what TorchScript has no type for, at any depth: natives and operators
+    would run methods of such objects.
+    """
+    if isinstance(value, list | tuple):
+        for item in value:
+            admitted(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            admitted(key)
+            admitted(item)
+    elif not isinstance(value, torch.Tensor | torch.nn.Module) and type_of(value) == ANY:
+        kind = type(value)
+        raise type_fault(f"TorchScript has no type for a {kind.__module__}.{kind.__qualname__}")
+    return value
 
 
 def infer(value: Any) -> Any:

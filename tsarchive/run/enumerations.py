@@ -23,10 +23,12 @@ __all__ = ["MEMORY_FORMATS", "enum_names", "enumerations", "is_number_of", "numb
 MEMORY_FORMATS: Final[Mapping[int, str]] = MappingProxyType(
     {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
 )
+# Tensors in the form of oneDNN: its kernels read memory from an address on.
+_ONEDNN: Final = LAYOUTS[torch._mkldnn]  # type: ignore[attr-defined]
 _NUMBERS: Final = MappingProxyType(
     {
         "ScalarType": frozenset(DTYPES),
-        "Layout": frozenset(LAYOUTS.values()),
+        "Layout": frozenset(LAYOUTS.values()) - {_ONEDNN},
         "MemoryFormat": frozenset(MEMORY_FORMATS),
     }
 )

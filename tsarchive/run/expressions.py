@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tsarchive.errors import UnsupportedError
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.graph import Function, Node, Value, must_be_none
 from tsarchive.printer.literals import can_be_inferred
@@ -35,10 +36,11 @@ from .modules import call_module, is_forward, is_plain
 from .names import Globals, LocalNames
 from .natives import UPGRADERS
 from .natives.tensors import to_list
-from .natives.values import submodule, tuple_item
+from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
+from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
 from .passes import SCALAR_FORMS, Wanted, as_number, called_function, known_result, wanted_of_call
-from .receivers import checked, is_certain
+from .receivers import checked, is_certain, method_of, read_slot
 from .slots import (
     SlotKind,
     find_buffer,
@@ -108,12 +110,18 @@ class Expressions:
     def receiver(self, value: Value) -> str:
         """Like ``use``, for a value of which a member is named: it must be of its class."""
         text = self.use(value)
-        type_ = value.type
-        if not isinstance(type_, ClassType) or type_.is_native or is_certain(value, self.function):
+        class_ = self._class_to_check(value)
+        if class_ is None:
             return text
-        class_ = self.class_name(type_)
         check = self.globals.name("checked", checked)
         return f"({text} if {text}.__class__ is {class_} else {check}({text}, {class_}))"
+
+    def _class_to_check(self, value: Value) -> str | None:
+        """The name of the class that a value must be seen to be of; None where it is certain."""
+        type_ = value.type
+        if not isinstance(type_, ClassType) or type_.is_native or is_certain(value, self.function):
+            return None
+        return self.class_name(type_)
 
     def use_if_live(self, value: Value) -> str:
         """An item of a result of which the caller wants other items only is None."""
@@ -137,7 +145,10 @@ class Expressions:
     def _constant(self, value: Value) -> str:
         type_ = value.type
         if isinstance(type_, FunctionType):
-            return self.function_name(type_.function)
+            raise UnsupportedError(
+                f"{self.function.qualified_name} takes the function "
+                f"{type_.function.qualified_name} for a value"
+            )
         if must_be_none(value):
             return "None"
         constant = value.node.attributes["value"]
@@ -186,7 +197,8 @@ class Expressions:
 
     def _tuple_slice(self, node: Node) -> str:
         begin, end = int(node.attributes["beg"]), int(node.attributes["end"])
-        return f"{self.use(node.input)}[{begin}:{end}]"
+        take = self.globals.name("tuple_slice", tuple_slice)
+        return f"{take}({self.use(node.input)}, {begin}, {end})"
 
     def _list(self, node: Node) -> str:
         type_ = node.output.type
@@ -215,23 +227,30 @@ class Expressions:
         return self.globals.made(type_, f"new_{annotation(type_)}", lambda: partial(make, type_))
 
     def _create_object(self, node: Node) -> str:
-        name = self.class_name(node.output.type)
+        name, type_ = self.class_name(node.output.type), node.output.type
+        if isinstance(type_, ClassType) and type_.is_module:
+            return f"{self.globals.name('unset_object', unset_object)}({name})"
         return f"{name}.__new__({name})"
 
     def _get_attr(self, node: Node) -> str:
+        text, own = self.use(node.input), self._own_slot(node)
+        class_ = self._class_to_check(node.input)
+        if class_ is None:
+            return own
+        read = self.globals.name("read_slot", read_slot)
+        other = f"{read}({text}, {class_}, {node.name!a})"
+        return f"({own} if {text}.__class__ is {class_} else {other})"
+
+    def _own_slot(self, node: Node) -> str:
+        """A slot of an object that is of its class."""
         kind, key = self._slot(node)
-        owner = node.input.type
+        text, owner = self.use(node.input), node.input.type
         assert isinstance(owner, ClassType)
-        if holds_list(owner, owner.attributes[node.name]):
-            find_all = self.globals.name("find_list", find_list)
-            return f"{find_all}({self.receiver(node.input)}, {key!a})"
-        if kind is SlotKind.PLAIN and is_identifier(key) and not keyword.iskeyword(key):
-            return f"{self.receiver(node.input)}.{key}"
-        find = _FINDERS.get(kind)
-        if find is not None:
-            found = self.globals.name(find.__name__, find)
-            return f"{found}({self.receiver(node.input)}, {key!a})"
-        return f"{self.receiver(node.input)}.{kind.value}[{key!a}]"
+        is_list = holds_list(owner, owner.attributes[node.name])
+        find = find_list if is_list else _FINDERS.get(kind)
+        if find is None:
+            return f"{text}.{kind.value}[{key!a}]"
+        return f"{self.globals.name(find.__name__, find)}({text}, {key!a})"
 
     def _slot(self, node: Node) -> tuple[SlotKind, str]:
         """The table and the key of the slot that a GetAttr or SetAttr names."""
@@ -259,7 +278,16 @@ class Expressions:
         if isinstance(type_, ClassType) and is_forward(type_, node.name):
             name = self._unless_hooked(name, receiver, node.name)
             return f"{name}({self.uses(node.inputs)})"
-        return f"{name}({', '.join([self.receiver(receiver), *map(self.use, node.inputs[1:])])})"
+        return f"{self._checked_method(name, node)}({self.uses(node.inputs)})"
+
+    def _checked_method(self, name: str, node: Node) -> str:
+        """``name``, a method, where the object that is called is of its class."""
+        class_ = self._class_to_check(node.input)
+        if class_ is None:
+            return name
+        text, find = self.use(node.input), self.globals.name("method_of", method_of)
+        other = f"{find}({text}, {class_}, {node.name!a}, {name})"
+        return f"({name} if {text}.__class__ is {class_} else {other})"
 
     def method_name(self, node: Node, name: str) -> str:
         """The function that a method of the input of ``node`` is called by."""
@@ -317,10 +345,10 @@ class Expressions:
         return self.use(node.input) if node.input.type == INT else self._operator(node)
 
     def _enum_value(self, node: Node) -> str:
-        return f"{self.use(node.input)}.value"
+        return f"{self.globals.name('enum_value', enum_value)}({self.use(node.input)})"
 
     def _enum_name(self, node: Node) -> str:
-        return f"{self.use(node.input)}.name"
+        return f"{self.globals.name('enum_name', enum_name)}({self.use(node.input)})"
 
     def _same(self, node: Node) -> str:
         return self.use(node.input)

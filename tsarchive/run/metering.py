@@ -14,7 +14,15 @@ from .budgets import Budgets, budgets_of
 from .costs import MADE, READ, SHOWN, Cost, copied_sizes, text_sizes
 from .lifetimes import holds_memory
 from .operators import Implementation, find_native, implementation
-from .tensor_costs import Operator, PlainMode, TensorCosts, excess_size, new_bytes, storages
+from .tensor_costs import (
+    Operator,
+    PlainMode,
+    TensorCosts,
+    excess_size,
+    new_bytes,
+    prepare,
+    storages,
+)
 from .tracing import called_by_tracers
 
 __all__ = ["Metering", "metering_of", "unmetered"]
@@ -31,6 +39,8 @@ def unmetered(_schema: FunctionSchema, function: Implementation) -> Implementati
 
 def metering_of(limits: Limits) -> Metering | None:
     """What makes operators pay; None where nothing is limited."""
+    if limits.bytes is not None:
+        prepare()
     return None if limits == NO_LIMITS else Metering(budgets_of(limits))
 
 

@@ -20,7 +20,7 @@ from tsarchive.errors import CallError
 from tsarchive.printer.graph import Function
 from tsarchive.printer.types import ClassType, annotation
 
-from .conversion import Mismatch
+from .conversion import Mismatch, admitted
 from .copying import reduce_instance
 from .deepcopies import deep_copy
 from .receivers import is_foreign_module, refuse_receiver
@@ -186,11 +186,11 @@ def call_module(module: Any, *arguments: Any, method: str = "forward") -> Any:
     if not isinstance(module, ArchiveModule):
         if not is_foreign_module(type(module)):
             raise refuse_receiver(module, None)
-        return module(*arguments)
+        return admitted(module(*arguments))
     around = _internal.module, _internal.arguments, _internal.method
     _internal.module, _internal.arguments, _internal.method = module, arguments, method
     try:
-        return torch.nn.Module.__call__(module, *arguments)
+        return admitted(torch.nn.Module.__call__(module, *arguments))
     finally:
         _internal.module, _internal.arguments, _internal.method = around
 

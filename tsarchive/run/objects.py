@@ -15,17 +15,25 @@ from tsarchive.printer.values import (
     TableConstant,
 )
 
-from .slots import set_slot
+from .slots import set_slot, unset_slots
 
 if TYPE_CHECKING:
     from .classes import Classes
 
-__all__ = ["Objects", "new_object"]
+__all__ = ["Objects", "new_object", "unset_object"]
 
 
 def new_object(class_: type) -> Any:
-    """An instance of a Python class of the archive whose slots are not set."""
+    """An instance of a Python class of the archive, for slots to be set next."""
     return class_() if issubclass(class_, torch.nn.Module) else class_.__new__(class_)
+
+
+def unset_object(class_: type) -> Any:
+    """An instance for code of the archive, which may read slots before it sets them."""
+    made = new_object(class_)
+    if isinstance(made, torch.nn.Module):
+        unset_slots(made)
+    return made
 
 
 class Objects:
@@ -86,7 +94,9 @@ class Objects:
             if type_.is_native:
                 found = self._classes.native_object(type_, self._state(described))
             else:
-                found = self._known[described] = new_object(self._classes.python_class(type_))
+                class_ = self._classes.python_class(type_)
+                make = new_object if described.state is None else unset_object
+                found = self._known[described] = make(class_)
                 self._fill(found, described)
             self._known[described] = found
         return found

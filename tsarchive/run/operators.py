@@ -26,6 +26,7 @@ from tsarchive.printer.types import (
 
 from .guards import guarded
 from .natives import BUILTIN_SCHEMAS, NATIVES, SYMBOLIC
+from .packed_states import checked_state
 
 __all__ = [
     "find_native",
@@ -76,7 +77,7 @@ def implementation(schema: FunctionSchema) -> Implementation:
     It takes arguments by position up to the first keyword-only one, those by name. Raises
     UnknownOperatorError when this process has no such operator.
     """
-    return guarded(schema.full_name, find_native(schema) or _registered(schema))
+    return guarded(schema, find_native(schema) or _registered(schema))
 
 
 def traceable(schema: FunctionSchema) -> Implementation:
@@ -155,10 +156,12 @@ def native_class(qualified_name: str) -> ClassType | None:
 def native_object(class_: ClassType, state: Any) -> Any:
     """An object of a class bound from C++, made from its pickled state.
 
-    Raises UnsupportedError for a class that cannot be pickled.
+    Raises UnsupportedError for a class that cannot be pickled, ScriptError for a state that it
+    cannot take.
     """
     if "__setstate__" not in class_.methods:
         raise UnsupportedError(f"{class_.qualified_name} has no __setstate__")
+    state = checked_state(class_.qualified_name, state)
     made = _empty_object(class_.qualified_name)
     made._get_method("__setstate__")(state)
     return made

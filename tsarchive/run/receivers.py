@@ -3,47 +3,93 @@
 ``unchecked_cast`` says of any value that it is of any type, and lists may be known under two
 types. So an object is looked at where code names a member of it: no text of an archive reaches a
 member of anything else that Python knows, be it a tensor, a class or a part of this library.
+
+Modules that Python code put in the place of one of the archive are met as Python's own: by the
+methods that their authors gave them, and by attributes of the declared types.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import FunctionType
+from typing import Any, Final
 
 import torch
 
 from tsarchive.errors import ScriptError
 from tsarchive.printer.graph import Function, Value
-from tsarchive.printer.types import ClassType, annotation
+from tsarchive.printer.types import Attribute, ClassType, annotation
 
+from .conversion import Mismatch, admitted
 from .natives.faults import type_fault
+from .slots import (
+    SlotKind,
+    find_buffer,
+    find_parameter,
+    get_slot,
+    hides_member,
+    slot_kind,
+)
 from .typecheck import type_of_class
 
-__all__ = ["checked", "foreign_method", "is_certain", "is_foreign_module", "refuse_receiver"]
+__all__ = [
+    "checked",
+    "foreign_method",
+    "is_certain",
+    "is_foreign_module",
+    "method_of",
+    "read_slot",
+    "refuse_receiver",
+]
 
-_MEMBERS_OF_MODULES = frozenset(dir(torch.nn.Module))
+_FINDERS: Final[dict[SlotKind, Callable[[Any, str], Any]]] = {
+    SlotKind.PARAMETER: find_parameter,
+    SlotKind.BUFFER: find_buffer,
+}
 
 
 def is_certain(value: Value, function: Function) -> bool:
-    """Whether a value of a class is one of that class, whatever code there is: ``self``, made."""
+    """Whether a value of a class is one of that class, whatever code there is: ``self``, made.
+
+    Methods are called as such only, which looks at their ``self``. Hooks are functions to the code
+    of an archive, which gives them what it likes.
+    """
     if value.node.kind == "prim::CreateObject":
         return True
     type_ = value.type
     params = function.graph.params
     if not isinstance(type_, ClassType) or not params or params[0] is not value:
         return False
-    if type_.methods.get(function.name) is function:
-        return True
-    return any(hook is function for hook in type_.hooks())
+    return type_.methods.get(function.name) is function
 
 
 def checked(value: Any, class_: type) -> Any:
-    """``value``, if it is of ``class_``, or a module that Python code put in the place of one."""
+    """``value``, if it is of ``class_``."""
     if isinstance(value, class_):
         return value
-    if issubclass(class_, torch.nn.Module) and is_foreign_module(type(value)):
-        return value
     raise refuse_receiver(value, type_of_class(class_))
+
+
+def method_of(value: Any, class_: type, name: str, method: Callable[..., Any]) -> Any:
+    """What runs for ``value.name(...)``: ``method``, if ``value`` is of ``class_``."""
+    if isinstance(value, class_):
+        return method
+    if _stands_for(value, class_):
+        return foreign_method(type(value), name)
+    raise refuse_receiver(value, type_of_class(class_))
+
+
+def read_slot(value: Any, class_: type, name: str) -> Any:
+    """The slot ``name`` of ``value``, if it is of ``class_``."""
+    owner = type_of_class(class_)
+    assert isinstance(owner, ClassType)
+    attribute = owner.attributes[name]
+    if _stands_for(value, class_):
+        return _foreign_slot(value, class_, attribute, slot_kind(owner, attribute))
+    if not isinstance(value, class_):
+        raise refuse_receiver(value, owner)
+    find = _FINDERS.get(slot_kind(owner, attribute))
+    return get_slot(value, attribute) if find is None else find(value, name)
 
 
 def is_foreign_module(class_: type) -> bool:
@@ -51,18 +97,44 @@ def is_foreign_module(class_: type) -> bool:
     return issubclass(class_, torch.nn.Module) and type_of_class(class_) is None
 
 
-def foreign_method(class_: type, name: str) -> Callable[..., Any]:
-    """The method that an interface names, of a module that no archive defines.
+def _stands_for(value: Any, class_: type) -> bool:
+    return issubclass(class_, torch.nn.Module) and is_foreign_module(type(value))
 
-    What every module inherits is out of reach, but for ``forward``.
+
+def _foreign_slot(
+    module: torch.nn.Module, class_: Any, attribute: Attribute, kind: SlotKind
+) -> Any:
+    """What such a module keeps under the name of a slot, as a value of the type of the slot."""
+    name = attribute.name
+    if kind in _FINDERS:
+        return _FINDERS[kind](module, name)
+    table = module._modules if kind is SlotKind.MODULE else module.__dict__
+    if name not in table or hides_member(name, is_module=True):
+        raise ScriptError(
+            f"{type(module).__name__} has no attribute {name!r}",
+            exception="builtins.AttributeError",
+        )
+    if kind is SlotKind.MODULE:
+        return table[name]
+    try:
+        return class_.tsarchive_classes.converter(attribute.type)(table[name])
+    except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise type_fault(
+            f"{name!r} of {type(module).__name__} is no {annotation(attribute.type)}"
+        ) from error
+
+
+def foreign_method(class_: type, name: str) -> Callable[..., Any]:
+    """A method of a module that no archive defines.
+
+    What torch itself defines is out of reach: a module of torch.jit, for one, can save itself.
     """
-    is_own = name == "forward" or name not in _MEMBERS_OF_MODULES
-    found: Callable[..., Any] | None = None
-    if is_own and not name.startswith("__"):
-        found = getattr(class_, name, None)
-    if found is None or not is_foreign_module(class_):
+    owner = next((base for base in class_.__mro__ if name in vars(base)), object)
+    found = vars(owner).get(name)
+    is_free = not name.startswith("__") and owner.__module__.partition(".")[0] != "torch"
+    if not (is_foreign_module(class_) and is_free and isinstance(found, FunctionType)):
         raise ScriptError(f"an object of {class_.__name__} has no method {name!r} to call")
-    return found
+    return lambda *arguments: admitted(found(*arguments))
 
 
 def refuse_receiver(value: Any, wanted: Any) -> ScriptError:

@@ -4,6 +4,9 @@ Parameters, buffers and submodules of a module stand in the tables of ``torch.nn
 other slot in the instance dictionary under its own name. Archives may use any text as a name, and
 ``torch.nn.Module`` has members of its own. A slot whose name is no identifier or would hide a
 member is kept under ``"slot:" + name``: reach it with ``get_slot``.
+
+The names are the archive's, so slots are items of these tables and never attributes: a table has
+what was put into it, an attribute may be anything that Python knows.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any, Final
 
 import torch
 
+from tsarchive.errors import ScriptError
 from tsarchive.printer.names import is_identifier
 from tsarchive.printer.types import (
     NONE,
@@ -25,11 +29,14 @@ from tsarchive.printer.types import (
     Type,
 )
 
+from .natives.faults import type_fault
 from .typecheck import type_of_class
 
 __all__ = [
     "OWN_PREFIX",
     "SlotKind",
+    "as_submodule",
+    "as_tensor",
     "find_buffer",
     "find_list",
     "find_parameter",
@@ -37,10 +44,12 @@ __all__ = [
     "hides_member",
     "holds_list",
     "is_dunder",
+    "is_special",
     "link_lists",
     "set_slot",
     "slot_key",
     "slot_kind",
+    "unset_slots",
 ]
 
 _PREFIX: Final = "slot:"
@@ -94,12 +103,19 @@ def slot_key(owner: ClassType, name: str) -> str:
 def hides_member(name: str, *, is_module: bool) -> bool:
     """Whether Python, torch.nn.Module or this library keeps something else under that name."""
     members = _MEMBERS_OF_MODULES if is_module else _MEMBERS_OF_OBJECTS
-    return is_dunder(name) or name.startswith(OWN_PREFIX) or name in members
+    if is_dunder(name) or is_special(name):
+        return True
+    return name.startswith(OWN_PREFIX) or name in members
 
 
 def is_dunder(name: str) -> bool:
     """Whether a name is one of those that Python itself gives a meaning."""
     return name.startswith("__") and name.endswith("__")
+
+
+def is_special(name: str) -> bool:
+    """Whether Python's tools may call what has this name: notebooks ``_repr_html_``, to show it."""
+    return not is_dunder(name) and name.startswith("_") and name.endswith("_")
 
 
 def set_slot(target: Any, attribute: Attribute, value: Any) -> None:
@@ -124,16 +140,21 @@ def get_slot(target: Any, attribute: Attribute) -> Any:
     return find_list(target, key) if holds_list(owner, attribute) else target.__dict__[key]
 
 
-def find_parameter(module: torch.nn.Module, name: str) -> Any:
-    """The parameter of a module, wherever Python code has put it.
+def unset_slots(target: torch.nn.Module) -> None:
+    """Let slots that are not set read as None, as in torch, until ``__setstate__`` sets them."""
+    owner = _owner(target)
+    for attribute in owner.attributes.values():
+        kind = slot_kind(owner, attribute)
+        key = slot_key(owner, attribute.name) if kind is SlotKind.PLAIN else attribute.name
+        getattr(target, kind.value).setdefault(key, None)
 
-    Parametrizations, weight norm, pruning and replicas take it out of its table and leave an
-    attribute.
-    """
+
+def find_parameter(module: torch.nn.Module, name: str) -> Any:
+    """The parameter of a module, wherever Python code has put it."""
     try:
         return module._parameters[name]
     except KeyError:
-        return getattr(module, name)
+        return _find_elsewhere(module, name)
 
 
 def find_buffer(module: torch.nn.Module, name: str) -> Any:
@@ -141,7 +162,40 @@ def find_buffer(module: torch.nn.Module, name: str) -> Any:
     try:
         return module._buffers[name]
     except KeyError:
-        return getattr(module, name)
+        return _find_elsewhere(module, name)
+
+
+def _find_elsewhere(module: torch.nn.Module, name: str) -> torch.Tensor:
+    """A tensor that Python code has taken out of its table.
+
+    Weight norm, pruning and replicas leave it among the attributes of the object, parametrizations
+    behind a property of a class that they derive.
+    """
+    found = module.__dict__.get(name)
+    for class_ in type(module).__mro__:
+        if isinstance(found, torch.Tensor) or "tsarchive_class" in class_.__dict__:
+            break
+        member = class_.__dict__.get(name)
+        found = member.fget(module) if isinstance(member, property) and member.fget else None
+    if not isinstance(found, torch.Tensor):
+        raise ScriptError(
+            f"{type(module).__name__} has no tensor {name!r}", exception="builtins.AttributeError"
+        )
+    return found
+
+
+def as_tensor(value: Any) -> torch.Tensor | None:
+    """``value``, which goes into a table of tensors."""
+    if value is None or isinstance(value, torch.Tensor):
+        return value
+    raise type_fault(f"expected a Tensor, but found a {type(value).__name__}")
+
+
+def as_submodule(value: Any) -> torch.nn.Module | None:
+    """``value``, which goes into the table of submodules."""
+    if value is None or isinstance(value, torch.nn.Module):
+        return value
+    raise type_fault(f"expected a module, but found a {type(value).__name__}")
 
 
 def holds_list(owner: ClassType, attribute: Attribute) -> bool:
@@ -175,8 +229,16 @@ def find_list(module: torch.nn.Module, key: str) -> Any:
     found = list(items)
     for index, name, tensor in links:
         if index < len(found) and found[index] is tensor:
-            found[index] = getattr(module, name, tensor)
+            found[index] = _present(module, name, tensor)
     return found
+
+
+def _present(module: torch.nn.Module, name: str, tensor: torch.Tensor) -> Any:
+    """The parameter that stands in the place of ``tensor`` now; itself, if it was taken away."""
+    try:
+        return find_parameter(module, name)
+    except ScriptError:
+        return tensor
 
 
 def _owner(target: Any) -> ClassType:

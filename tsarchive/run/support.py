@@ -11,7 +11,8 @@ from tsarchive.errors import ScriptError
 from tsarchive.printer.types import ClassType
 
 from .modules import call_module, is_plain
-from .receivers import foreign_method, refuse_receiver
+from .packed_states import call_method
+from .receivers import foreign_method, is_foreign_module, refuse_receiver
 from .typecheck import type_of_class
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class NativeCall:
         is_native = isinstance(receiver, torch.ScriptObject)
         if not is_native or receiver._type().annotation_str != self.type.qualified_name:
             raise refuse_receiver(receiver, self.type)
-        return receiver._get_method(self.name)(*arguments)
+        return call_method(self.type.qualified_name, self.name, receiver, arguments)
 
 
 class DynamicCall:
@@ -74,4 +75,6 @@ class DynamicCall:
         if isinstance(type_, ClassType) and self.name in type_.methods:
             return self._classes.function(type_.methods[self.name])
         # A module that Python code put in the place of one of the archive.
+        if self.name == "forward" and is_foreign_module(class_):
+            return call_module
         return foreign_method(class_, self.name)

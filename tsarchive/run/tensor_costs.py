@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import torch
@@ -20,7 +21,16 @@ from tsarchive.errors import LimitError
 
 from .passes import WITH_EFFECTS
 
-__all__ = ["Check", "Operator", "PlainMode", "TensorCosts", "excess_size", "new_bytes", "storages"]
+__all__ = [
+    "Check",
+    "Operator",
+    "PlainMode",
+    "TensorCosts",
+    "excess_size",
+    "new_bytes",
+    "prepare",
+    "storages",
+]
 
 Check = Callable[[int], None]
 """Raises LimitError where so many bytes are more than what is left."""
@@ -110,6 +120,13 @@ class TensorCosts:
             return None
         size: int = counting.size
         return size + moved
+
+
+@cache
+def prepare() -> None:
+    """Let torch import what its modes need: that second is not of a model's time."""
+    with _alone(), _Counting(lambda _: None):
+        torch.neg(torch.empty(0, device=_META))
 
 
 @contextmanager

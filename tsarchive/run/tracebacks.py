@@ -37,12 +37,18 @@ FUNCTION: Final = "__tsarchive_function__"
 _UNKNOWN: Final = "<unknown>"
 # No source has more; what an archive names may.
 _MOST_LINES: Final = 200_000
+# What stands in linecache by us.
+_shown: Final[dict[str, tuple[int, None, list[str], str]]] = {}
 _IS_ORIGIN: Final = "__tsarchive_origin__"
 _RUNNER: Final = __name__.rpartition(".")[0]
-# These stand between generated code and an operator.
-_CALLING_OPERATORS: Final = frozenset(
-    {"torch._ops", *(f"{_RUNNER}.{name}" for name in ("guards", "metering", "tensor_costs"))}
-)
+# These stand between generated code and an operator, or run it.
+_OF_OPERATORS: Final = tuple(
+    f"{_RUNNER}.{name}"
+    for name in (
+        "checks", "guards", "metering", "natives.", "packed_checks", "receivers",
+        "recurrent_checks", "slots", "tensor_checks", "tensor_costs",
+    )
+)  # fmt: skip
 
 
 def with_origins(traceback: TracebackType | None) -> TracebackType | None:
@@ -87,8 +93,13 @@ def place_of_frame(frame: FrameType) -> str:
 def is_of_operator(traceback: TracebackType | None) -> bool:
     """Whether an operator that archive code called raised, and not Python code of the user."""
     frames = [entry.tb_frame for entry in _entries(traceback)]
-    outside = [f for f in frames if f.f_globals.get("__name__") not in _CALLING_OPERATORS]
+    outside = [frame for frame in frames if not _is_within_operator(frame)]
     return bool(outside) and PLACES in outside[-1].f_globals
+
+
+def _is_within_operator(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name == "torch._ops" or name.startswith(_OF_OPERATORS)
 
 
 def innermost_origin(error: BaseException) -> Location | None:
@@ -128,7 +139,8 @@ def _code(origin: Location, function: str) -> CodeType:
     }  # fmt: skip
     error = ast.Name("Exception", ast.Load(), **nowhere)
     module = ast.Module([ast.Raise(error, None, **nowhere)], [])
-    return compile(module, origin.filename or _UNKNOWN, "exec").replace(co_name=function)
+    filename = (origin.filename or _UNKNOWN).replace("\0", "\\0")
+    return compile(module, filename, "exec").replace(co_name=function)
 
 
 def _frame(code: CodeType, origin: Location) -> FrameType:
@@ -149,10 +161,13 @@ def _show(origin: Location) -> None:
     if _is_imported(filename) or _is_importable(filename):
         return
     known = linecache.cache.get(filename)
-    lines = list(known[2]) if known is not None and len(known) > 1 else []
+    if known is not None and known is not _shown.get(filename):
+        return  # what others have recorded under this name stays
+    lines = [] if known is None else list(known[2])
     lines += ["\n"] * (origin.line - len(lines))
     lines[origin.line - 1] = f"{origin.text}\n"
-    linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
+    entry = (sum(map(len, lines)), None, lines, filename)
+    linecache.cache[filename] = _shown[filename] = entry
 
 
 def _is_imported(filename: str) -> bool:

@@ -22,7 +22,14 @@ from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.policy import Guard
 from tsarchive.printer.types import TENSOR, Attribute, ClassType, EnumType, Type, annotation
 from tsarchive.printer.values import TableConstant
-from tsarchive.run.classes import Classes, get_slot, link_lists, new_object, set_slot
+from tsarchive.run.classes import (
+    Classes,
+    get_slot,
+    link_lists,
+    new_object,
+    set_slot,
+    unset_object,
+)
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.devices import MovedArchive, moved_archive
@@ -103,8 +110,13 @@ class Importer:
         value = loads(self.container.read(record), record=record)
         if self.moved is not None:
             self.moved.move_strings(value)
-        view = self.container.view
-        tensors = TensorReader(lambda key: view(f"{folder}/{key}"), self.device, record)
+        view, records = self.container.view, self.container.records
+
+        def size(key: str) -> int | None:
+            found = records.get(f"{folder}/{key}")
+            return None if found is None else found.size
+
+        tensors = TensorReader(lambda key: view(f"{folder}/{key}"), self.device, record, size)
         return Unpickling(self, tensors, record).value(value)
 
 
@@ -254,7 +266,8 @@ class Unpickling:
             raise self.unknown(value.cls)
         if class_.is_native:
             return self._native(class_, self.value(value.state))
-        built = new_object(self.importer.classes.python_class(class_))
+        make = unset_object if class_.has_state_methods else new_object
+        built = make(self.importer.classes.python_class(class_))
         self._built[id(value)] = built
         if class_.has_state_methods:
             state = self.value(value.state)
@@ -275,12 +288,15 @@ class Unpickling:
     def _native(self, class_: ClassType, state: Any) -> Any:
         try:
             return self.importer.classes.native_object(class_, state)
+        except ScriptError as error:
+            raise self._not_taken(class_, error) from error
+        except ArchiveError:
+            raise
         except (RuntimeError, TypeError, ValueError, LookupError) as error:
-            if isinstance(error, ArchiveError):
-                raise
-            raise self.error(
-                f"the state of {class_.qualified_name} is not one that it takes: {error}"
-            ) from error
+            raise self._not_taken(class_, error) from error
+
+    def _not_taken(self, class_: ClassType, error: Exception) -> PickleError:
+        return self.error(f"the state of {class_.qualified_name} is not one that it takes: {error}")
 
 
 def check_slot(class_: ClassType, attribute: Attribute, value: Any, record: str) -> None:

@@ -53,6 +53,8 @@ _TAG = Global("torch.jit._pickle", "restore_type_tag")
 _LISTS = frozenset({"build_intlist", "build_doublelist"})
 _PER_CHANNEL = frozenset({"per_channel_affine", "per_channel_affine_float_qparams"})
 _LAYOUTS = {1: ("COO", 2), 2: ("CSR", 3)}
+# Several of their elements share a byte.
+_PACKED_KINDS = frozenset({"QUInt4x2Storage", "QUInt2x4Storage"})
 # Recorded inputs of a trace are written without their data.
 _WITHOUT_DATA = "traced_inputs.pkl"
 
@@ -182,7 +184,9 @@ class StoredTensors:
                 f"a tensor of size {size} and stride {stride} reaches element {view.last} "
                 f"of {found.count}"
             )
-            self._fail("tensor-bounds", message, Nature.HOSTILE)
+            # torch counts elements where it writes these and bytes where it reads them.
+            by_torch = found.kind in _PACKED_KINDS
+            self._fail("tensor-bounds", message, Nature.BROKEN if by_torch else Nature.HOSTILE)
         # torch multiplies sizes one by one, so that a zero comes too late.
         if max(prod(n or 1 for n in size), offset) * itemsize > MAX_BYTES:
             message = f"a tensor of size {size} at offset {offset} is beyond what memory can hold"

@@ -184,13 +184,19 @@ class TensorReader:
 
     ``record(key)`` returns a writable buffer of the storage's record. ``device`` replaces the
     saved device of every tensor that is not on the meta device. ``name`` is the record of the
-    pickle. All rules are those of :mod:`tsarchive.torchscript.stored_tensors`.
+    pickle. All rules are those of :mod:`tsarchive.torchscript.stored_tensors`. ``size(key)``
+    tells the bytes of a record before it is read, or gives None.
     """
 
     def __init__(
-        self, record: Callable[[str], Any], device: torch.device | None, name: str
+        self,
+        record: Callable[[str], Any],
+        device: torch.device | None,
+        name: str,
+        size: Callable[[str], int | None] = lambda key: None,
     ) -> None:
         self._record = record
+        self._size = size
         self._device = device
         self._name = name
         self._stored = StoredTensors(name)
@@ -246,10 +252,17 @@ class TensorReader:
         if target.type == "meta":
             empty = torch.empty(stored.count, dtype=dtype, device="meta")
             return empty.untyped_storage()
-        data = self._record(stored.key) if stored.count else b""
-        if stored.count:
-            check_record_size(stored, len(data), self._name)
+        data = self._content(stored) if stored.count else b""
         return _moved(storage_over(data, stored.nbytes, dtype), target, self._name)
+
+    def _content(self, stored: StoredStorage) -> Any:
+        """The record of a storage; one of another size is not inflated to find that out."""
+        size = self._size(stored.key)
+        if size is not None:
+            check_record_size(stored, size, self._name)
+        data = self._record(stored.key)
+        check_record_size(stored, len(data), self._name)
+        return data
 
     def _dense(self, described: DenseTensor) -> torch.Tensor:
         view = described.view

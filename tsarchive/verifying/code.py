@@ -21,8 +21,9 @@ from .report import fault
 
 __all__ = ["MAX_CODE_BYTES", "code_findings", "importer", "syntax_findings", "too_much_code"]
 
-# Of all code records together. The largest archives seen have 6 MB.
-MAX_CODE_BYTES = 1 << 28
+# Of all code records together: their syntax trees take 250 times as much memory. The largest
+# archives seen have 6 MB.
+MAX_CODE_BYTES = 1 << 24
 # Parts of a qualified name: the folders of a path, a class and a method.
 _MOST_PARTS = 100
 

@@ -49,6 +49,10 @@ _NAMING = frozenset(map(ord, "ci"))
 _TEXTS = frozenset({ord("X"), 0x8C, 0x8D, ord("V"), ord("S"), ord("T"), ord("U")})
 _STACK_GLOBAL, _MEMOIZE, _FRAME = 0x93, 0x94, 0x95
 _BINPERSID = op.BINPERSID.code
+# Opcodes without an argument that say nothing here. Bytes of no model are full of them.
+_BARE = frozenset(code for code, size in _FIXED.items() if size == 0) - {
+    *_LINES, *_COUNTED, _STACK_GLOBAL, _MEMOIZE, _BINPERSID,
+}  # fmt: skip
 _PUTS = frozenset(map(ord, "qrp"))
 _GETS = frozenset(map(ord, "hjg"))
 
@@ -60,6 +64,10 @@ def names_in_pickle(data: bytes) -> PickleNames:
     position = 0
     while position < len(data):
         code = data[position]
+        if code in _BARE:
+            recent.pushed.append(None)
+            position += 1
+            continue
         argument = _argument(data, position)
         if argument is None:
             break
@@ -102,32 +110,32 @@ class _RecentTexts:
     """What a pickle has put on its stack last, None for what is no text, and texts in its memo."""
 
     def __init__(self) -> None:
-        self._pushed: deque[str | None] = deque([None] * 7, maxlen=7)
+        self.pushed: deque[str | None] = deque([None] * 7, maxlen=7)
         self._memo: dict[str, str | None] = {}
 
     def joined(self) -> str | None:
         """Module and name, where both were put there by the last two opcodes."""
-        module, name = self._pushed[-2], self._pushed[-1]
+        module, name = self.pushed[-2], self.pushed[-1]
         return None if module is None or name is None else f"{module}.{name}"
 
     def storage_key(self) -> str | None:
         """The key in a tuple of "storage", type, key, device, size and, in version 1, None."""
-        last = self._pushed
+        last = self.pushed
         if last[-6] == "storage":
             return last[-4]
         return last[-5] if last[-7] == "storage" else None
 
     def follow(self, code: int, content: bytes) -> None:
         if code in _TEXTS:
-            self._pushed.append(_text(content.strip(b"\n'\"")))
+            self.pushed.append(_text(content.strip(b"\n'\"")))
         elif code == _MEMOIZE:
-            self._memo[str(len(self._memo))] = self._pushed[-1]
+            self._memo[str(len(self._memo))] = self.pushed[-1]
         elif code in _PUTS:
-            self._memo[_key(code, content)] = self._pushed[-1]
+            self._memo[_key(code, content)] = self.pushed[-1]
         elif code in _GETS:
-            self._pushed.append(self._memo.get(_key(code, content)))
+            self.pushed.append(self._memo.get(_key(code, content)))
         elif code != _FRAME:
-            self._pushed.append(None)
+            self.pushed.append(None)
 
 
 def _key(code: int, content: bytes) -> str:

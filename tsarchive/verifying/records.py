@@ -37,6 +37,8 @@ _NAMES = {
 }
 # Records that only archives of these kinds have: a file with one was to become such an archive.
 _TELLING = re.compile(r"code/.+\.py|constants\.pkl|bytecode\.pkl", re.DOTALL)
+# What file managers put into the folders that they show.
+_OF_DESKTOPS = re.compile(r"(\A|/)(\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini)\Z")
 _BYTE_ORDERS = (b"little", b"big")
 
 
@@ -58,9 +60,10 @@ def record_findings(container: Container, kind: str) -> Iterator[Finding]:
 def _unknown(container: Container, kind: str) -> Iterator[Finding]:
     for name in container.records:
         if not _NAMES[kind].fullmatch(name):
+            by_desktop = _OF_DESKTOPS.search(name) is not None
             yield Finding(
                 "record-unknown",
-                Severity.WARNING,
+                Severity.INFO if by_desktop else Severity.WARNING,
                 Nature.UNUSUAL,
                 "the format has no such record: nothing reads it",
                 name,

@@ -103,9 +103,14 @@ class Findings:
         errors = (finding for finding in self._found if finding.severity is Severity.ERROR)
         return frozenset(finding.record for finding in errors if finding.record is not None)
 
+    def __iter__(self) -> Iterator[Finding]:
+        """In the order in which they came; one more for each rule with too many."""
+        yield from self._found
+        yield from self._surplus()
+
     def ordered(self) -> tuple[Finding, ...]:
-        """All of them, worst first, then by place; one more for each rule with too many."""
-        return tuple(sorted((*self._found, *self._surplus()), key=_place))
+        """All of them, worst first, then by place."""
+        return tuple(sorted(self, key=_place))
 
     def _keep_worst(self, finding: Finding) -> None:
         known = self._worst.get(finding.rule)

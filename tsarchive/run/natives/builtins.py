@@ -6,7 +6,6 @@ this table's own; torch gives the functions none.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch import Tensor
 from tsarchive.run.natives.bytestrings import encode
 from tsarchive.run.natives.faults import assertion_fault
 from tsarchive.run.natives.searching import find
-from tsarchive.run.natives.tensor_properties import device, size
+from tsarchive.run.natives.tensor_properties import attribute, device, size
 from tsarchive.run.natives.values import identity
 
 __all__ = ["BUILTIN_SCHEMAS"]
@@ -101,7 +100,7 @@ _TENSOR_PROPERTIES: tuple[Row, ...] = (
     ("prim::ndim.builtin(Tensor a) -> int", Tensor.dim),
     ("prim::shape.builtin(Tensor a) -> int[]", size),
     *(
-        (f"prim::{name}.builtin(Tensor a) -> Tensor", operator.attrgetter(name))
+        (f"prim::{name}.builtin(Tensor a) -> Tensor", attribute(name))
         for name in ("T", "H", "mT", "mH")
     ),
 )

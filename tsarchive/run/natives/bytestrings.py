@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tsarchive.run.natives.faults import wrong_kind
 from tsarchive.run.natives.table import Native
 
 __all__ = ["decode", "encode", "normalized", "on_bytes"]
@@ -46,7 +47,9 @@ def _to_text(value: Any) -> Any:
 def on_bytes(function: Callable[..., Any]) -> Native:
     """``function``, which takes and returns bytes, as a native that takes and returns str."""
 
-    def call(*arguments: Any) -> Any:
-        return _to_text(function(*map(_to_bytes, arguments)))
+    def call(text: str, *arguments: Any) -> Any:
+        if not isinstance(text, str):
+            raise wrong_kind(text, str)
+        return _to_text(function(encode(text), *map(_to_bytes, arguments)))
 
     return call

@@ -10,7 +10,7 @@ import torch
 
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.bytestrings import encode
-from tsarchive.run.natives.faults import assertion_fault
+from tsarchive.run.natives.faults import assertion_fault, wrong_kind
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.table import native
 
@@ -37,6 +37,8 @@ def warn(message: str, stacklevel: int) -> None:
     ``stacklevel``, nor does this.
     """
     del stacklevel
+    if not isinstance(message, str):
+        raise wrong_kind(message, str)
     warnings.warn(message, UserWarning, stacklevel=2)
 
 
@@ -46,6 +48,8 @@ def raise_exception(message: str, class_name: str | None) -> None:
 
     An ``assert`` has no class; its name stands before the message.
     """
+    if not isinstance(message, str):
+        raise wrong_kind(message, str)
     if class_name is None and message.startswith(_ASSERTION):
         raise assertion_fault(message.removeprefix(_ASSERTION))
     raise ScriptError(message, exception=class_name or "RuntimeError")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.faults import key_fault
+from tsarchive.run.natives.faults import key_fault, wrong_kind
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.table import Native, native
 
@@ -19,6 +19,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 KEY_TYPES = ("str", "int", "bool", "float", "complex", "Tensor")
+
+
+def _check_dict(table: dict[Any, Any]) -> None:
+    if not isinstance(table, dict):
+        raise wrong_kind(table, dict)
 
 
 def _missing(key: object) -> Exception:
@@ -41,6 +46,7 @@ def _delete(table: dict[K, V], key: K) -> None:
 
 
 def _pop(table: dict[K, V], key: K) -> V:
+    _check_dict(table)
     try:
         return table.pop(key)
     except KeyError:
@@ -49,6 +55,7 @@ def _pop(table: dict[K, V], key: K) -> V:
 
 def _pop_first(table: dict[K, V]) -> tuple[K, V]:
     """Remove and return the item that was inserted first; Python's popitem takes the last."""
+    _check_dict(table)
     for key in table:
         return key, table.pop(key)
     raise key_fault("popitem(): dictionary is empty")
@@ -63,10 +70,12 @@ def _keys(table: dict[K, V]) -> list[K]:
 
 
 def _values(table: dict[K, V]) -> list[V]:
+    _check_dict(table)
     return list(table.values())
 
 
 def _items(table: dict[K, V]) -> list[tuple[K, V]]:
+    _check_dict(table)
     return list(table.items())
 
 
@@ -109,6 +118,7 @@ def _with_key_apart(function: Native) -> Native:
 
 
 def _update_apart(table: dict[K, V], others: dict[K, V]) -> None:
+    _check_dict(others)
     for key, value in others.items():
         table[_apart(key)] = value
 

@@ -15,6 +15,7 @@ __all__ = [
     "key_fault",
     "type_fault",
     "value_fault",
+    "wrong_kind",
 ]
 
 
@@ -36,6 +37,15 @@ def value_fault(message: str) -> ScriptError:
 
 def type_fault(message: str) -> ScriptError:
     return ScriptError(message, exception="builtins.TypeError")
+
+
+def wrong_kind(value: object, wanted: type) -> ScriptError:
+    """For a value that code takes for one of another kind, which ``unchecked_cast`` can do.
+
+    To be raised before the value is asked for an attribute: an object of the archive has attributes
+    of any name, and those of Python's objects are no values of TorchScript.
+    """
+    return type_fault(f"expected a {wanted.__name__}, but found a {type(value).__name__}")
 
 
 def division_fault(message: str) -> ScriptError:

@@ -11,7 +11,7 @@ import torch
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.bounds import check_bytes
 from tsarchive.run.natives.bytestrings import decode, encode, normalized
-from tsarchive.run.natives.faults import type_fault
+from tsarchive.run.natives.faults import type_fault, wrong_kind
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.narrowing import float32, float32_of_int
 from tsarchive.run.natives.number_format import format_complex, format_float, with_nan_sign
@@ -80,6 +80,8 @@ def to_string(value: Any) -> str:
 @native("aten::format")
 def format_braces(template: str, *arguments: Any) -> str:
     """Replace every ``{}`` in turn; other braces are plain text, spare arguments are ignored."""
+    if not isinstance(template, str):
+        raise wrong_kind(template, str)
     head, *rest = template.split("{}")
     if len(rest) > len(arguments):
         raise ScriptError(f"Too few arguments for format string: {template}")
@@ -93,6 +95,8 @@ def format_percent(template: str, values: Any) -> str:
 
     ``values`` is one value, or a tuple of as many as there are conversions.
     """
+    if not isinstance(template, str):
+        raise wrong_kind(template, str)
     pending = list(values) if isinstance(values, tuple) else [values]
     pending.reverse()
     head, *rest = encode(template).split(b"%")

@@ -6,9 +6,11 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import torch
+
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.bounds import check_items
-from tsarchive.run.natives.faults import index_fault, value_fault
+from tsarchive.run.natives.faults import index_fault, value_fault, wrong_kind
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.narrowing import wrap32
 from tsarchive.run.natives.slices import python_slice
@@ -17,6 +19,12 @@ from tsarchive.run.natives.table import native
 __all__: list[str] = []
 
 T = TypeVar("T")
+
+
+def _check_list(values: list[Any]) -> None:
+    if not isinstance(values, list):
+        raise wrong_kind(values, list)
+
 
 native("aten::len.t", "aten::len.any")(len)
 native("aten::list.t", "aten::copy.t")(list)
@@ -50,18 +58,22 @@ def concatenate(a: list[T], b: list[T]) -> list[T]:
 
 @native("aten::extend.t")
 def extend(values: list[T], others: list[T]) -> None:
+    _check_list(values)
     check_items(len(values) + len(others))
     values.extend(others)
 
 
 @native("aten::append.t")
 def append(values: list[T], value: T) -> list[T]:
+    if not isinstance(values, list):
+        raise wrong_kind(values, list)
     values.append(value)
     return values
 
 
 @native("aten::pop.t")
 def pop(values: list[T], index: int) -> T:
+    _check_list(values)
     if not values:
         raise index_fault("pop from empty list")
     try:
@@ -72,6 +84,7 @@ def pop(values: list[T], index: int) -> T:
 
 @native("aten::Delete.t")
 def delete(values: list[T], index: int) -> None:
+    _check_list(values)
     if not values:
         raise index_fault("pop index out of range")
     pop(values, index)
@@ -79,6 +92,7 @@ def delete(values: list[T], index: int) -> None:
 
 @native("aten::slice.t")
 def slice_list(values: list[T], start: int | None, end: int | None, step: int) -> list[T]:
+    _check_list(values)
     return values[python_slice(start, end, step)]
 
 
@@ -108,8 +122,14 @@ def repeat_in_place(values: list[T], n: int) -> list[T]:
     return values
 
 
+def _check_tensor(value: torch.Tensor) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise wrong_kind(value, torch.Tensor)
+
+
 def _position(values: list[Any], value: Any) -> int:
     """Where the first equal item is, or -1; unlike Python, nan is not equal to itself."""
+    _check_list(values)
     if value != value:
         return -1
     try:
@@ -119,14 +139,17 @@ def _position(values: list[Any], value: Any) -> int:
 
 
 def _position_of_tensor(values: list[Any], value: Any) -> int:
+    _check_tensor(value)
     return next((i for i, item in enumerate(values) if bool(value.eq(item))), -1)
 
 
 def _count(values: list[Any], value: Any) -> int:
+    _check_list(values)
     return values.count(value) if value == value else 0
 
 
 def _count_tensor(values: list[Any], value: Any) -> int:
+    _check_tensor(value)
     return sum(bool(value.eq(item)) for item in values)
 
 
@@ -136,6 +159,8 @@ def _equal(a: list[Any], b: list[Any]) -> bool:
 
 
 def _equal_tensors(a: list[Any], b: list[Any]) -> bool:
+    for x in a:
+        _check_tensor(x)
     return len(a) == len(b) and all(bool(x.eq(y)) for x, y in zip(a, b, strict=True))
 
 

@@ -20,11 +20,11 @@ Less = Callable[[Any, Any], bool]
 
 def _sort_whole(values: list[Any], reverse: bool) -> None:
     """Ints and bools: what compares equal is equal, so any method gives the same list."""
-    values.sort(reverse=reverse)
+    list.sort(values, reverse=reverse)
 
 
 def _sort_strings(values: list[str], reverse: bool) -> None:
-    values.sort(key=encode, reverse=reverse)
+    list.sort(values, key=encode, reverse=reverse)
 
 
 def _sort_floats(values: list[float], reverse: bool) -> None:
@@ -32,7 +32,7 @@ def _sort_floats(values: list[float], reverse: bool) -> None:
     if any(map(_depends_on_method, values)):
         introsort(values, lambda a, b: a != b and (a < b) != reverse)
     else:
-        values.sort(reverse=reverse)
+        list.sort(values, reverse=reverse)
 
 
 def _depends_on_method(value: float) -> bool:
@@ -47,7 +47,7 @@ def _tensor_order(reverse: bool) -> Less:
     """In reverse, tensors that are equal count as ordered both ways, unless they are one."""
 
     def less(a: torch.Tensor, b: torch.Tensor) -> bool:
-        return a is not b and bool(a.lt(b)) != reverse
+        return a is not b and bool(torch.lt(a, b)) != reverse
 
     return less
 

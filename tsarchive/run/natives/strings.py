@@ -9,7 +9,7 @@ from typing import Any
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.bounds import check_bytes
 from tsarchive.run.natives.bytestrings import decode, encode, normalized, on_bytes
-from tsarchive.run.natives.faults import index_fault, type_fault
+from tsarchive.run.natives.faults import index_fault, type_fault, wrong_kind
 from tsarchive.run.natives.slices import python_slice
 from tsarchive.run.natives.table import N, native
 
@@ -65,12 +65,16 @@ def concatenate(a: str, b: str) -> str:
 
 @native("aten::join")
 def join(separator: str, values: list[str]) -> str:
+    if not isinstance(separator, str):
+        raise wrong_kind(separator, str)
     check_bytes(sum(map(len, values)) + len(separator) * (len(values) - 1))
     return normalized(separator.join(values))
 
 
 @native("aten::len.str")
 def length(s: str) -> int:
+    if not isinstance(s, str):
+        raise wrong_kind(s, str)
     return len(s) if s.isascii() else len(encode(s))
 
 

@@ -16,10 +16,11 @@ from typing import Any, Final
 import torch
 
 from tsarchive.run.natives.dtypes import to_dtype
+from tsarchive.run.natives.faults import wrong_kind
 from tsarchive.run.natives.scalars import MIXED
 from tsarchive.run.natives.size_tensors import SIZE_ARITHMETIC, held_number, holding
 from tsarchive.run.natives.table import NATIVES, Native
-from tsarchive.run.natives.tensor_properties import ATTRIBUTES
+from tsarchive.run.natives.tensor_properties import attribute
 
 __all__ = ["SYMBOLIC"]
 
@@ -185,7 +186,7 @@ _OTHERS: Final[dict[str, Native]] = {
 _QUESTIONS: Final[dict[str, Native]] = {
     "aten::is_autocast_enabled": torch.is_autocast_enabled,
     "aten::is_autocast_cpu_enabled": lambda: torch.is_autocast_enabled("cpu"),
-    "aten::is_leaf": lambda tensor: tensor.is_leaf,
+    "aten::is_leaf": attribute("is_leaf"),
     "aten::is_conj": torch.Tensor.is_conj,
     "aten::is_neg": torch.Tensor.is_neg,
     "aten::is_signed": torch.Tensor.is_signed,
@@ -207,23 +208,25 @@ def _rows() -> dict[str, Native]:
     }
     # The natives of these are callables that torch.compile does not look into.
     made |= {
-        key: _method(native.__name__)
+        key: _method(native)
         for key, native in NATIVES.items()
         if isinstance(native, MethodDescriptorType)
     }
-    made |= {f"prim::{name}": _attribute(name) for name in (*ATTRIBUTES, "type", "index")}
-    made |= {f"prim::{name}.builtin": _attribute(name) for name in ("T", "H", "mT", "mH")}
     made["prim::NumToTensor.Scalar"] = _tensor_of_number
     made |= {f"aten::tensor.{kind}": _new_tensor for kind in ("int", "float")}
     return {**SIZE_ARITHMETIC, **made, **_QUESTIONS, "aten::sum.int": _total}
 
 
-def _method(name: str) -> Native:
-    return lambda value, *arguments: getattr(value, name)(*arguments)
+def _method(native: MethodDescriptorType) -> Native:
+    name, owner = native.__name__, native.__objclass__
+    class_ = torch.Tensor if issubclass(torch.Tensor, owner) else owner
 
+    def call(value: Any, *arguments: Any) -> Any:
+        if not isinstance(value, class_):
+            raise wrong_kind(value, class_)
+        return getattr(value, name)(*arguments)
 
-def _attribute(name: str) -> Native:
-    return lambda value: getattr(value, name)
+    return call
 
 
 SYMBOLIC: Final[Mapping[str, Native]] = MappingProxyType(_rows())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.conversions import checked_int
 from tsarchive.run.natives.dtypes import scalar_type_name
+from tsarchive.run.natives.faults import wrong_kind
 from tsarchive.run.natives.table import native
 
 __all__: list[str] = []
@@ -14,10 +17,16 @@ __all__: list[str] = []
 native("aten::Bool.Tensor")(bool)
 
 
+def _only_item(tensor: torch.Tensor) -> Any:
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
+    return tensor.item()
+
+
 @native("aten::Int.Tensor")
 def int_of_tensor(tensor: torch.Tensor) -> int:
     """The only element, towards zero; it must fit."""
-    value = tensor.item()
+    value = _only_item(tensor)
     if isinstance(value, (float, complex)):
         return checked_int(value, 64, "int64_t")
     return int(value) if isinstance(value, bool) else value
@@ -25,13 +34,15 @@ def int_of_tensor(tensor: torch.Tensor) -> int:
 
 @native("aten::Float.Tensor")
 def float_of_tensor(tensor: torch.Tensor) -> float:
-    value: complex = tensor.item()
+    value: complex = _only_item(tensor)
     if value.imag != 0:
         raise ScriptError("value cannot be converted to type double without overflow")
     return float(value.real)
 
 
 def _check_implicit(tensor: torch.Tensor) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
     if tensor.requires_grad:
         raise ScriptError("Cannot input a tensor that requires grad as a scalar argument")
     if tensor.dim() != 0:
@@ -57,13 +68,13 @@ def implicit_float(tensor: torch.Tensor) -> float:
 @native("aten::ComplexImplicit")
 def implicit_complex(tensor: torch.Tensor) -> complex:
     _check_implicit(tensor)
-    return complex(tensor.item())
+    return complex(_only_item(tensor))
 
 
 @native("aten::ScalarImplicit")
 def implicit_scalar(tensor: torch.Tensor) -> complex:
     _check_implicit(tensor)
-    value: complex = tensor.item()
+    value: complex = _only_item(tensor)
     return value
 
 

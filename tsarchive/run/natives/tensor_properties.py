@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import operator
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.dtypes import LAYOUTS, NUMBERS, dtype_of
+from tsarchive.run.natives.faults import wrong_kind
 from tsarchive.run.natives.table import native
 
-__all__ = ["ATTRIBUTES", "device", "size"]
+__all__ = ["ATTRIBUTES", "attribute", "device", "size"]
 
 # prim:: operators of one tensor that are attributes in Python under the same name.
 ATTRIBUTES = (
@@ -50,8 +52,20 @@ _METHODS = (
     "storage_offset",
 )
 
+
+def attribute(name: str, class_: type = torch.Tensor) -> Callable[[Any], Any]:
+    """The function that gives an attribute of values of a class, and of no other values."""
+
+    def get(value: Any) -> Any:
+        if not isinstance(value, class_):
+            raise wrong_kind(value, class_)
+        return getattr(value, name)
+
+    return get
+
+
 for _name in ATTRIBUTES:
-    native(f"prim::{_name}")(operator.attrgetter(_name))
+    native(f"prim::{_name}")(attribute(_name))
 for _name in _METHODS:
     native(f"aten::{_name}")(getattr(torch.Tensor, _name))
 
@@ -61,16 +75,22 @@ native("aten::stride.int")(torch.Tensor.stride)
 
 @native("aten::size")
 def size(tensor: torch.Tensor) -> list[int]:
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
     return list(tensor.shape)
 
 
 @native("aten::stride")
 def stride(tensor: torch.Tensor) -> list[int]:
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
     return list(tensor.stride())
 
 
 @native("aten::len.Tensor")
 def length(tensor: torch.Tensor) -> int:
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
     if tensor.dim() == 0:
         raise ScriptError("len() of a 0-d tensor")
     return tensor.shape[0]
@@ -124,5 +144,5 @@ def device_with_index(kind: str, index: int) -> torch.device:
     return torch.device(kind, index)
 
 
-native("prim::type")(operator.attrgetter("type"))
-native("prim::index")(operator.attrgetter("index"))
+native("prim::type")(attribute("type", torch.device))
+native("prim::index")(attribute("index", torch.device))

@@ -9,6 +9,7 @@ import torch
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.bounds import check_items
 from tsarchive.run.natives.dtypes import scalar_type_name, to_dtype
+from tsarchive.run.natives.faults import wrong_kind
 from tsarchive.run.natives.table import native
 
 __all__ = ["tensor_of_list", "to_list"]
@@ -94,6 +95,8 @@ def to_list(tensor: torch.Tensor, depth: int, element: int) -> Any:
     ``element`` numbers the declared type: 0 int, 1 float, 2 bool, 3 complex. Only float and
     complex take tensors of another precision.
     """
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
     expected = (torch.int64, torch.float32, torch.bool, torch.complex64)[element]
     dtype = tensor.dtype
     same_kind = (expected.is_floating_point and dtype.is_floating_point) or (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any, TypeVar
 
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.faults import index_fault, key_fault
+from tsarchive.run.natives.faults import index_fault, key_fault, wrong_kind
 from tsarchive.run.natives.table import native
 
 __all__ = ["is_same"]
@@ -61,6 +62,12 @@ def tuple_item(values: tuple[Any, ...], i: int) -> Any:
         raise index_fault("Tuple list index out of range") from None
 
 
+def tuple_slice(values: tuple[Any, ...], begin: int, end: int) -> tuple[Any, ...]:
+    if not isinstance(values, tuple):
+        raise wrong_kind(values, tuple)
+    return values[begin:end]
+
+
 @native("prim::id")
 def identity_number(x: object | None) -> int:
     """A number that no other living object has; 0 for None."""
@@ -68,18 +75,24 @@ def identity_number(x: object | None) -> int:
 
 
 @native("prim::EnumName")
-def enum_name(member: Any) -> str:
+def enum_name(member: enum.Enum) -> str:
+    if not isinstance(member, enum.Enum):
+        raise wrong_kind(member, enum.Enum)
     return str(member.name)
 
 
 @native("prim::EnumValue.int", "prim::EnumValue.float", "prim::EnumValue.str")
-def enum_value(member: Any) -> Any:
+def enum_value(member: enum.Enum) -> Any:
+    if not isinstance(member, enum.Enum):
+        raise wrong_kind(member, enum.Enum)
     return member.value
 
 
 @native("prim::ModuleContainerIndex.list", "prim::ModuleContainerIndex.dict")
-def submodule(container: Any, name: int | str) -> Any:
+def submodule(container: torch.nn.Module, name: int | str) -> Any:
     """The submodule of a ModuleList or ModuleDict whose key is known at run time only."""
+    if not isinstance(container, torch.nn.Module):
+        raise wrong_kind(container, torch.nn.Module)
     found = container._modules.get(str(name))
     if found is None:
         raise key_fault(f"the module has no submodule {str(name)!r}")

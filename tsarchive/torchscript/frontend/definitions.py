@@ -163,6 +163,8 @@ class _ClassReader:
         for method in self.parts.methods.values():
             version = None if method.name in hooks else self.importer.version
             functions[method.name] = self._method(method, class_, version).function
+        if hooks and not class_.is_module:
+            raise self.piece.fail(f"class {self.piece.name} has hooks, but is no module")
         missing = hooks - set(functions)
         if missing:
             raise self.piece.fail(f"class {self.piece.name} has no function for {min(missing)!r}")

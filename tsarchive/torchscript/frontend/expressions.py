@@ -35,6 +35,7 @@ from .builtins import BUILTINS, Builtins
 from .calls import Arguments, positional
 from .casts import is_device
 from .environment import shorten, shown
+from .grammar import OF_PYTHON
 from .references import (
     Builtin,
     Closure,
@@ -294,7 +295,9 @@ class Expressions(Attributes, Builtins):
     def _getattr(self, node: ast.Call, form: Special) -> Reference:
         base = self.expression(node.args[0])
         match node.args[1]:
-            case ast.Constant(str()) as name:
+            case ast.Constant(str(text)) as name:
+                if text in OF_PYTHON:
+                    self.refuse(node, f"the attribute {text}")
                 return self.attribute(base, string_value(name, self.text), node)
         raise self.error(node, "the name given to getattr must be a string literal")
 

@@ -1,0 +1,46 @@
+"""How much work an audit may put into the pickles of one file: all records have it in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Budget", "Budgets"]
+
+# A step is the time of one opcode, half a microsecond. Small files may take so many in any case:
+# lists of words have many beginnings.
+_FREE: Final = 1 << 22
+_FREE_SEARCH: Final = 1 << 23
+# A file has at least a byte for each opcode, so that what is stored plainly is read to its end.
+_MOST_READING: Final = 1 << 26
+# Pickles may begin anywhere. In random bytes, a search takes a step for some 600 of them.
+_BYTES_OF_SEARCH: Final = 1 << 6
+
+
+@dataclass(slots=True)
+class Budget:
+    """Steps that are left."""
+
+    left: int
+
+    def spend(self, steps: int) -> None:
+        """Take steps away, be they there or not."""
+        self.left -= steps
+
+    @property
+    def is_spent(self) -> bool:
+        return self.left <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """``reading`` is for pickles where pickles stand, ``searching`` for those that hide."""
+
+    reading: Budget
+    searching: Budget
+
+    @classmethod
+    def of_file(cls, size: int) -> Budgets:
+        """The budgets for a file of so many bytes."""
+        reading = max(_FREE, min(size, _MOST_READING))
+        return cls(Budget(reading), Budget(max(_FREE_SEARCH, size // _BYTES_OF_SEARCH)))

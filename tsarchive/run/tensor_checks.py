@@ -1,0 +1,257 @@
+"""Checks before single operators of ``aten``: lengths, offsets, modes, scales, steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from .checks import Check, Given, is_within, require
+
+__all__ = ["TENSOR_CHECKS", "check_bags", "check_rounding"]
+
+_MATRIX = 2
+_SEQUENCE = 3
+_BAG_MODES = 3
+_GRID_MODES = 3
+_LONG = 4
+_SLACK = 0.01  # a scale was rounded when it was stored
+
+
+def check_bags(given: Given) -> None:
+    """Offsets rise from 0 and stay within the indices; each index has one weight, or none has."""
+    indices: Tensor = given["indices"]
+    offsets: Tensor | None = given["offsets"]
+    weights: Tensor | None = given["per_sample_weights"]
+    if offsets is not None:
+        fits = offsets.dim() == 1 and is_within(offsets, 0, indices.numel() + 1)
+        fits = fits and bool((offsets[1:] >= offsets[:-1]).all())
+        require(fits, f"offsets of bags that are not within {indices.numel()} indices")
+    fits = weights is None or weights.size() == indices.size()
+    require(fits, "indices and their weights are not of one size")
+    mode: int = given["mode"]
+    require(0 <= mode < _BAG_MODES, f"{mode} is no mode of embedding_bag")
+
+
+def _embedding_bag(given: Given) -> None:
+    check_bags(given)
+    require(given["indices"].dim() == 1, "the indices of bags are not a list")
+
+
+def _weight_norm(given: Given) -> None:
+    """``g`` has one number for each slice of ``v`` along ``dim``; -1 means the whole of it."""
+    v: Tensor = given["v"]
+    g: Tensor = given["g"]
+    dim: int = given["dim"]
+    require(v.numel() > 0, "the weight has no elements")
+    require(-1 <= dim < v.dim(), f"dimension {dim} of a weight that has {v.dim()}")
+    wanted = [v.size(i) if i == dim else 1 for i in range(v.dim())]
+    fits = g.numel() == 1 if dim == -1 else list(g.size()) == wanted
+    require(fits, f"norms of sizes {list(g.size())} for a weight of {list(v.size())}")
+
+
+def _ctc(given: Given) -> None:
+    """Targets are labels, and lengths are not negative."""
+    log_probs: Tensor = given["log_probs"]
+    labels = log_probs.size(-1) if log_probs.dim() else 0
+    fits = is_within(given["targets"], 0, labels)
+    require(fits, f"targets that are no labels from 0 to {labels - 1}")
+    for lengths in (given["input_lengths"], given["target_lengths"]):
+        values = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths)
+        require(is_within(values, 0, None), "a length is negative")
+
+
+def _range(given: Given) -> None:
+    """torch divides by the step as an integer when the result has integers."""
+    out, dtype = given.get("out"), given.get("dtype")
+    is_whole = dtype is not None and dtype <= _LONG
+    if isinstance(out, Tensor):
+        is_whole = not out.is_floating_point()
+    step = given.get("step", 1)
+    require(not (is_whole and int(step.real) == 0), "step must be nonzero")
+
+
+def _attention(given: Given) -> None:
+    heads = given["num_head"] if "num_head" in given else given["num_heads"]
+    require(heads > 0, f"attention with {heads} heads")
+
+
+def _grouped_mm(given: Given) -> None:
+    """Offsets rise within the dimension that they divide."""
+    one: Tensor = given["self"]
+    two: Tensor = given["mat2"]
+    offs: Tensor | None = given["offs"]
+    if offs is None or not (one.dim() and two.dim()):
+        return
+    divided = two.size(-1) if one.dim() == _SEQUENCE else one.size(two.dim() - _SEQUENCE)
+    fits = is_within(offs, 0, divided + 1) and bool((offs[1:] >= offs[:-1]).all())
+    require(fits, f"offsets of groups that are not within {divided}")
+
+
+def _batch_norm(given: Given) -> None:
+    """Numbers of each channel are as many as there are channels."""
+    has_both = given["running_mean"] is not None and given["running_var"] is not None
+    is_fine = given["training"] or has_both
+    require(is_fine, "running statistics are needed where there is no training")
+    data: Tensor = given["input"]
+    channels = data.size(1) if data.dim() > 1 else 0
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        value = given[name]
+        fits = value is None or list(value.size()) == [channels]
+        require(fits, f"{name} is not of {channels} channels")
+
+
+def _dot_product(given: Given) -> None:
+    """Queries and keys are of one width, keys and values of one number."""
+    query, key, value = (given[name] for name in ("query", "key", "value"))
+    if any(tensor.is_nested for tensor in (query, key, value)):
+        return
+    fits = all(tensor.dim() >= _MATRIX for tensor in (query, key, value))
+    fits = fits and query.size(-1) == key.size(-1) and key.size(-2) == value.size(-2)
+    sizes = ", ".join(str(list(tensor.size())) for tensor in (query, key, value))
+    require(fits, f"attention to sizes {sizes}")
+
+
+def _moving_average(given: Given) -> None:
+    """What is observed has one place, or one for each row; torch makes them where none are."""
+    data: Tensor = given["self"]
+    axis: int = given["ch_axis"]
+    is_per_row = given["per_row_fake_quant"]
+    require(not is_per_row or -data.dim() <= axis < data.dim(), f"{axis} is no axis of rows")
+    rows = data.size(axis) if is_per_row else 1
+    observed = [given[name] for name in ("running_min", "running_max", "scale", "zero_point")]
+    is_new = is_per_row and not observed[0].numel() and not observed[1].numel()
+    if is_new:
+        can_grow = all(tensor.untyped_storage().resizable() for tensor in observed)
+        require(can_grow, "the memory of what is observed cannot grow")
+    else:
+        counts = [tensor.numel() for tensor in observed]
+        require(counts == [rows] * 4, f"{counts} observed numbers for {rows} rows")
+    require(all(tensor.is_contiguous() for tensor in observed), "observed numbers share memory")
+    fits = all(given[name].numel() == 1 for name in ("observer_on", "fake_quant_on"))
+    require(fits, "observer_on and fake_quant_on are one number each")
+
+
+def _pivots(given: Given) -> None:
+    data: Tensor = given["LU_data"]
+    pivots: Tensor = given["LU_pivots"]
+    fits = data.dim() >= _MATRIX
+    fits = fits and list(pivots.size()) == [*data.size()[:-2], min(data.size()[-2:])]
+    require(fits, f"pivots of sizes {list(pivots.size())} for {list(data.size())}")
+
+
+def check_rounding(given: Given) -> None:
+    """The least integer divided by -1 ends the process."""
+    one, two = given["self"], given["other"]
+    if given["rounding_mode"] == "trunc" and _has_least(one):
+        is_minus = bool((two == -1).any()) if isinstance(two, Tensor) else two == -1
+        require(not is_minus, "the least integer cannot be divided by -1")
+
+
+def _multiples(given: Given) -> None:
+    fits = not _has_least(given["self"]) and not _has_least(given["other"])
+    require(fits, "the least integer has no least common multiple with others")
+
+
+def _has_least(tensor: Tensor) -> bool:
+    if tensor.dtype not in (torch.int32, torch.int64) or tensor.layout is not torch.strided:
+        return False
+    return bool((tensor == torch.iinfo(tensor.dtype).min).any())
+
+
+def _copy(given: Given) -> None:
+    target = given["self"]
+    if isinstance(target, Tensor):
+        is_plain = target.layout in (torch.strided, torch.sparse_coo)
+        require(is_plain, f"a tensor of layout {target.layout} cannot be copied to")
+
+
+def _rrelu(given: Given) -> None:
+    """The kernel writes to ``noise`` as if it were contiguous, and of the size of ``self``."""
+    data: Tensor = given["self"]
+    noise: Tensor = given["noise"]
+    fits = noise.is_contiguous() and noise.size() == data.size() and noise.dtype == data.dtype
+    require(fits, f"noise of sizes {list(noise.size())} for {list(data.size())}")
+
+
+def _repeats(given: Given) -> None:
+    """The kernel adds up the repeats in 64 bits, and writes as many elements as they tell."""
+    repeats = given.get("repeats")
+    if isinstance(repeats, Tensor) and not repeats.is_floating_point() and repeats.numel():
+        require(is_within(repeats, 0, None), "repeats can not be negative")
+        total = int(repeats.max()) * repeats.numel()
+        require(total < 2**63 or sum(repeats.flatten().tolist()) < 2**63, "too many repeats")
+
+
+def _grid(given: Given) -> None:
+    for name in ("interpolation_mode", "padding_mode"):
+        require(0 <= given[name] < _GRID_MODES, f"{given[name]} is no {name} of grid_sampler")
+
+
+def _scaled(given: Given) -> None:
+    """Kernels for quantized tensors look where the scales point, without a look at the sizes."""
+    data: Tensor = given["self"] if "self" in given else given["input"]
+    if data.is_quantized:
+        _check_scales(given, data)
+
+
+def _antialiased(given: Given) -> None:
+    """Kernels that filter look as far as the scales tell, and count on them to fit the sizes."""
+    _check_scales(given, given["self"] if "self" in given else given["input"])
+
+
+def _check_scales(given: Given, data: Tensor) -> None:
+    names = ("scales", "scales_d", "scales_h", "scales_w")
+    scales: Sequence[Any] = given.get("scale_factors") or [given[n] for n in names if n in given]
+    sizes: Sequence[int] | None = given["output_size"]
+    inputs = list(data.size())[2:]
+    for i, (scale, before) in enumerate(zip(scales, inputs, strict=False)):
+        after = math.nan if sizes is None or i >= len(sizes) else sizes[i]
+        require(scale is None or _is_scale(scale, before, after), f"a scale of {scale}")
+
+
+def _is_scale(scale: float, before: int, after: float) -> bool:
+    """``after`` is the whole part of ``before`` times ``scale``, or nan: the scale alone tells."""
+    exact = before * scale
+    if not math.isfinite(exact) or exact < 1 - _SLACK:
+        return False
+    return math.isnan(after) or after - _SLACK <= exact < after + 1 + _SLACK
+
+
+_SCALED: Final = (
+    *(f"upsample_nearest{n}d" for n in (1, 2, 3)),
+    *(f"_upsample_nearest_exact{n}d" for n in (1, 2, 3)),
+    "upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d",
+)  # fmt: skip
+TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "aten::_grouped_mm": _grouped_mm,
+        "aten::_native_multi_head_attention": _attention,
+        "aten::_transformer_encoder_layer_fwd": _attention,
+        "aten::_upsample_bicubic2d_aa": _antialiased,
+        "aten::_upsample_bilinear2d_aa": _antialiased,
+        "aten::_upsample_lanczos2d_aa": _antialiased,
+        "aten::_weight_norm": _weight_norm,
+        "aten::copy": _copy,
+        "aten::ctc_loss": _ctc,
+        "aten::embedding_bag": _embedding_bag,
+        "aten::fused_moving_avg_obs_fake_quant": _moving_average,
+        "aten::grid_sampler": _grid,
+        "aten::grid_sampler_2d": _grid,
+        "aten::grid_sampler_3d": _grid,
+        "aten::lcm": _multiples,
+        "aten::lcm_": _multiples,
+        "aten::lu_unpack": _pivots,
+        "aten::native_batch_norm": _batch_norm,
+        "aten::range": _range,
+        "aten::repeat_interleave": _repeats,
+        "aten::rrelu_with_noise": _rrelu,
+        "aten::rrelu_with_noise_": _rrelu,
+        "aten::scaled_dot_product_attention": _dot_product,
+        **{f"aten::{name}": _scaled for name in _SCALED},
+    }
+)
