@@ -153,8 +153,8 @@ LIBRARIES: Final = (
     ),
     Group(
         "prepacked",
-        Risk.MEMORY,
-        "packs weights for XNNPACK, or runs a layer with them, and trusts their shapes",
+        Risk.FOREIGN,
+        "a layer of XNNPACK, which trusts shapes: in builds of torch for phones",
         """
         conv2d_clamp_prepack conv2d_clamp_run conv2d_transpose_clamp_prepack
         conv2d_transpose_clamp_run linear_clamp_prepack linear_clamp_run
@@ -233,7 +233,13 @@ CLASSES: Final = (
         "",
         Risk.MEMORY,
         "weights packed for a library that trusts their shapes, strides and indices",
-        "mkldnn.* sparse.* xnnpack.*",
+        "mkldnn.* sparse.*",
+    ),
+    Group(
+        "",
+        Risk.FOREIGN,
+        "weights packed for XNNPACK, which trusts shapes: in builds of torch for phones",
+        "xnnpack.*",
     ),
     Group("", Risk.OUTPUT, "a span for a profiler, if one is running", "profiler._RecordFunction"),
     Group("", Risk.GLOBAL_STATE, "turns a profiler of the process on and off", "profiling.*"),
