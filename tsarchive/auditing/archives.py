@@ -166,7 +166,8 @@ class _Archive:
         self.found.find("record-use-pickle", Severity.WARNING, Nature.ABILITY, message, name, hint)
 
     def _as_a_whole(self) -> None:
-        if self.kind == UNKNOWN and not self.found.prefix:
+        holds_arrays_alone = all(name.endswith(".npy") for name in self.groups)
+        if self.kind == UNKNOWN and not (self.found.prefix or holds_arrays_alone):
             self.found.find(
                 "file-kind", Severity.WARNING, Nature.BROKEN,
                 "it is a zip archive of no kind that is known here: only pickles and programs are "
