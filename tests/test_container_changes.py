@@ -110,7 +110,7 @@ def test_closing_gives_the_descriptors_back(path):
     assert descriptors() == before
     with survey(path):
         assert len(descriptors()) > len(before)
-    assert descriptors() == before
+    assert set(descriptors()) <= set(before)  # of other tests' files some may go, too
 
 
 def test_a_container_that_is_let_go_of_gives_the_descriptors_back(path):

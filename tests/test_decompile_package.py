@@ -221,7 +221,7 @@ def renamed(module: str, name: str) -> torch.nn.Module:
     [
         ("build", "Net"), ("load", "load"), ("Top", "Top"), ("torch", "Net"), ("nn.x", "nn"),
         ("_model", "build"), ("_weights", "Net"), ("weights", "Net"), ("a", "__Private"),
-        ("a", "__spec__"), ("a", "super"), ("a", "__getattr__"), ("a", "__builtins__"),
+        ("a", "super"), ("a", "__getattr__"),
         ("a", "self"), ("a", "torch"), ("a", "print"),
     ],
 )  # fmt: skip

@@ -14,6 +14,7 @@ import test_natives_tensors
 import test_natives_values
 import test_policy
 import torch
+from fresh_registry import names_of_torch
 from test_natives_oracle import schemas
 
 from tsarchive.run.natives import NATIVES
@@ -72,12 +73,10 @@ def calls_for_a_native(schema):
     return has_variable or "Tensor" not in text or "..." in text
 
 
-# Python code of torch defines these when something imports it.
-DEFINED_LATER = "_dtensor::"
 EXPECTED = sorted(
     key
     for key, schema in schemas().items()
-    if calls_for_a_native(schema) and not key.startswith(DEFINED_LATER)
+    if calls_for_a_native(schema) and key in names_of_torch()
 )
 MISSING = [key for key in EXPECTED if key not in NATIVES]
 

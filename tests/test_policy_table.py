@@ -8,16 +8,14 @@ from collections import Counter
 
 import pytest
 import torch
+from fresh_registry import names_of_torch
 
 from tsarchive.policy.risks import REFUSED, Risk, row_of, rows
 from tsarchive.policy.table import TABLE
 from tsarchive.run.natives import BUILTIN_SCHEMAS, NATIVES
 
-REGISTERED = {schema.name for schema in torch._C._jit_get_all_schemas()}
-OVERLOADS = {
-    f"{s.name}.{s.overload_name}" if s.overload_name else s.name
-    for s in torch._C._jit_get_all_schemas()
-}
+REGISTERED = {name.partition(".")[0] for name in names_of_torch()}
+OVERLOADS = set(names_of_torch())
 BUILTIN = {text.partition("(")[0].partition(".")[0] for text, _ in BUILTIN_SCHEMAS}
 # Kinds of nodes without a schema, operators of libraries and of other builds of torch.
 ELSEWHERE = frozenset({"image", "torchvision", "torchaudio", "prepacked"})
