@@ -105,9 +105,9 @@ def test_closing_gives_the_descriptors_back(path):
     with Container.open(path) as container:
         assert len(descriptors()) > len(before)
         container.read("data/0")
-    assert descriptors() == before
+    assert set(descriptors()) <= set(before)  # of other tests' files some may go, too
     container.close()
-    assert descriptors() == before
+    assert set(descriptors()) <= set(before)  # of other tests' files some may go, too
     with survey(path):
         assert len(descriptors()) > len(before)
     assert set(descriptors()) <= set(before)  # of other tests' files some may go, too
@@ -119,7 +119,7 @@ def test_a_container_that_is_let_go_of_gives_the_descriptors_back(path):
     assert view == DATA["data/0"]
     del view
     gc.collect()
-    assert descriptors() == before
+    assert set(descriptors()) <= set(before)  # of other tests' files some may go, too
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -148,10 +148,10 @@ def test_a_refused_file_is_let_go_of(path, kind):
         Container.open(path)
     # The error and its frames are still held.
     assert caught.value.offset is not None or caught.value.hint
-    assert descriptors() == before
+    assert set(descriptors()) <= set(before)  # of other tests' files some may go, too
     found = survey(path)
     assert found.container is None
-    assert descriptors() == before
+    assert set(descriptors()) <= set(before)  # of other tests' files some may go, too
 
 
 @pytest.mark.parametrize("call", [(mmap, "mmap"), (os, "dup"), (os, "fstat")])
@@ -165,7 +165,7 @@ def test_a_failing_call_is_an_os_error_and_leaks_nothing(path, monkeypatch, call
     with pytest.raises(OSError, match="Cannot allocate memory"):
         opener(path)
     monkeypatch.undo()
-    assert descriptors() == before
+    assert set(descriptors()) <= set(before)  # of other tests' files some may go, too
 
 
 class Failing(io.RawIOBase):
@@ -273,7 +273,7 @@ def test_a_file_that_is_cut_while_it_is_surveyed(path, monkeypatch):
             assert (found.container is None) == ("file-changed" in rules[-1])
     assert rules[0] == {"file-changed"}
     assert rules[-1] == set()
-    assert descriptors() == before
+    assert set(descriptors()) <= set(before)  # of other tests' files some may go, too
 
 
 def test_what_has_no_end_is_refused(monkeypatch):

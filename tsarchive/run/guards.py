@@ -120,18 +120,11 @@ def _written(pairs: Sequence[tuple[Tensor, Tensor]], result: Any) -> Any:
     """``result`` with each tensor that was given in the place of the one that was written to."""
     for given, made in pairs:
         if given is not made:
-            _give(given, made)
+            require(given.size() == made.size(), "the memory of an out cannot grow")
+            given.copy_(made)
     if isinstance(result, (tuple, list)):
         return type(result)(_written(pairs, item) for item in result)
     return next((given for given, made in pairs if made is result), result)
-
-
-def _give(given: Tensor, made: Tensor) -> None:
-    """Write into an ``out``; one of another size gets other memory, as that of a file is fixed."""
-    if given.size() == made.size():
-        given.copy_(made)
-    else:
-        given.set_(made)  # type: ignore[call-overload]
 
 
 def _with_plain(run: Run) -> Run:
