@@ -1,0 +1,68 @@
+"""Time and memory of a piece of a process, as the operating system counts them."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+Reading = dict[str, float]
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFERENCES = Path("/proc/self/clear_refs")
+_FORGET_THE_PEAK = "5"
+
+
+def memory() -> Reading:
+    """Bytes: ``anonymous`` (of no file), ``resident`` (with mapped files), ``peak`` of resident."""
+    fields = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
+    names = {"anonymous": "RssAnon", "resident": "VmRSS", "peak": "VmHWM"}
+    return {key: float(fields[name].split()[0]) * 1024 for key, name in names.items()}
+
+
+@contextmanager
+def gauged() -> Iterator[Reading]:
+    """Seconds by the clock and of the processor, bytes that came and stayed, bytes at the most."""
+    found: Reading = {}
+    gc.collect()
+    _CLEAR_REFERENCES.write_text(_FORGET_THE_PEAK)
+    before = memory()
+    wall, processor = time.perf_counter(), time.process_time()
+    yield found
+    found["wall"] = time.perf_counter() - wall
+    found["cpu"] = time.process_time() - processor
+    after = memory()
+    found["anonymous"] = after["anonymous"] - before["anonymous"]
+    found["peak"] = after["peak"] - before["resident"]
+
+
+def repeated(call: Callable[[], Any], times: int) -> list[Reading]:
+    """Seconds of each of many calls."""
+    return [timed(call) for _ in range(times)]
+
+
+def timed(call: Callable[[], Any]) -> Reading:
+    wall, processor = time.perf_counter(), time.thread_time()
+    call()
+    return {"wall": time.perf_counter() - wall, "cpu": time.thread_time() - processor}
+
+
+def tensor_peak(call: Callable[[], Any]) -> float:
+    """Bytes of tensors at the most while a call runs, as torch's allocator is asked for them.
+
+    Unlike resident memory this does not depend on what the C library gives back when.
+    """
+    from torch.autograd import profiler
+
+    with profiler.profile(profile_memory=True) as profile:
+        result = call()
+    events = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
+    events.sort(key=lambda event: event.start_ns())
+    held = most = 0
+    for event in events:
+        held += event.nbytes()
+        most = max(most, held)
+    del result
+    return float(most)

@@ -1,0 +1,170 @@
+"""How time and memory grow with weights, with code and with submodules."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from processes import OURS, SIDES, THEIRS, Bench, Found, ProbeFailed
+from rows import MIB
+
+Point = dict[str, float]
+Series = dict[str, list[Point]]
+MOST_RUNS = 3
+STRAIGHT = 1.15  # an exponent up to this is taken for linear, or below
+FLAT = 0.3  # and up to this for flat: a few milliseconds, for more layers
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One quantity that grows, and what is measured along it.
+
+    family: of networks, see `models.py`;
+    x: what stands on the horizontal axis, ``weights`` or ``code`` of the archive, or ``size``;
+    unit: of x, and how many of x one is;
+    part: of what the probe found;
+    is_flat: time should not grow at all, where it else should grow with x at the most.
+    """
+
+    name: str
+    title: str
+    family: str
+    forms: tuple[str, ...]
+    probe: str
+    part: str
+    x: str
+    unit: tuple[str, float]
+    sizes: tuple[int, ...]
+    quick: tuple[int, ...]
+    is_flat: bool = False
+
+
+CURVES: tuple[Curve, ...] = (
+    Curve(
+        "growth-weights", "load", "weights", ("scripted",), "load", "load", "weights",
+        ("MiB of weights", MIB), tuple(4**power * MIB for power in range(6)), (MIB, 16 * MIB),
+        is_flat=True,
+    ),
+    Curve(
+        "growth-code", "load and first call", "unrolled", ("traced",), "calls", "load and first",
+        "code", ("kB of code in one file", 1000), (1000, 4000, 16000, 37000, 75000), (200, 800),
+    ),
+    Curve(
+        "growth-modules", "load and first call", "submodules", ("scripted", "traced"), "calls",
+        "load and first", "size", ("submodules", 1), (100, 300, 1000, 3000, 10000), (10, 40),
+    ),
+)  # fmt: skip
+
+
+def drawn(curve: Curve, bench: Bench, wanted: argparse.Namespace) -> dict[str, Any]:
+    """The points of a curve for each form and side, and how steep it is at its end."""
+    series: Series = {}
+    failures: list[str] = []
+    for form in curve.forms:
+        sides = list(SIDES)
+        for size in curve.quick if wanted.quick else curve.sizes:
+            try:
+                points = measured(curve, bench, size, form, sides, wanted)
+            except ProbeFailed as error:
+                failures.append(f"{form}, {size}: {error}")
+                break
+            for side, point in points.items():
+                if isinstance(point, ProbeFailed):
+                    failures.append(f"{form}, {size}: {point}")
+                    sides.remove(side)
+                else:
+                    series.setdefault(f"{side}, {form}", []).append(point)
+    steep = {name: exponent(points) for name, points in series.items()}
+    return {"series": series, "exponents": steep, "failures": failures}
+
+
+def measured(
+    curve: Curve, bench: Bench, size: int, form: str, sides: list[str], wanted: argparse.Namespace
+) -> dict[str, Point | ProbeFailed]:
+    """One point of each side, or why it has none; the archive is there for as long alone."""
+    name = f"{curve.family}:{size}"
+    made = bench.archive(name, form)
+    x = float(size if curve.x == "size" else made[curve.x])
+    points: dict[str, Point | ProbeFailed] = {}
+    for side in sides:
+        try:
+            points[side] = {"x": x, **point_of(curve, bench, made, side, wanted)}
+        except ProbeFailed as error:
+            points[side] = error
+    bench.forget(name, form)
+    return points
+
+
+def point_of(
+    curve: Curve, bench: Bench, made: Found, side: str, wanted: argparse.Namespace
+) -> Point:
+    settings = made | {"calls": 0, "warm": 0}
+    runs = min(wanted.runs, MOST_RUNS)
+    found = bench.measured(curve.probe, settings, (side,), runs)[side]
+    parts = [run[curve.part] for run in found]
+    return {
+        "seconds": median(part[wanted.clock] for part in parts),
+        "bytes": median(part["anonymous"] for part in parts),
+    }
+
+
+def exponent(points: list[Point]) -> float | None:
+    """Of x, in the last third of the curve: 0 is flat, 1 is linear, 2 is quadratic."""
+    if len(points) < 2:
+        return None
+    end = points[-3:]
+    xs = [math.log(point["x"]) for point in end]
+    ys = [math.log(point["seconds"]) for point in end]
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+    rise = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
+    return rise / sum((a - x) ** 2 for a in xs)
+
+
+def holds(curve: Curve, steep: float | None, reasons: list[str]) -> bool:
+    if steep is None or any(OURS in reason for reason in reasons):
+        return False
+    return steep <= (FLAT if curve.is_flat else STRAIGHT)
+
+
+def table(found: dict[str, Any]) -> str:
+    """The ends of the curves, and their exponents."""
+    lines = [
+        "| growth | from, to | tsarchive | torch.jit | exponent at the end: tsarchive, torch.jit "
+        "| to reach | holds |\n|---|---|---|---|---|---|---|"
+    ]
+    for curve in CURVES:
+        if curve.name in found:
+            lines += [table_line(curve, form, found[curve.name]) for form in curve.forms]
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def table_line(curve: Curve, form: str, found: dict[str, Any]) -> str:
+    sides = {side: f"{side}, {form}" for side in SIDES}
+    ours = found["series"].get(sides[OURS], [])
+    theirs = found["series"].get(sides[THEIRS], [])
+    exponents = [found["exponents"].get(sides[side]) for side in SIDES]
+    cells = (
+        f"{curve.title}, {form}",
+        ends(curve, ours or theirs),
+        times(ours),
+        times(theirs),
+        ", ".join("-" if steep is None else f"{steep:.2f}" for steep in exponents),
+        "flat" if curve.is_flat else f"linear (≤ {STRAIGHT})",
+        "yes" if holds(curve, exponents[0], found["failures"]) else "no",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def ends(curve: Curve, points: list[Point]) -> str:
+    unit, scale = curve.unit
+    first, last = (f"{point['x'] / scale:.4g}" for point in (points[0], points[-1]))
+    return f"{first} to {last} {unit}"
+
+
+def times(points: list[Point]) -> str:
+    if not points:
+        return "failed"
+    return " to ".join(f"{point['seconds'] * 1e3:.4g} ms" for point in (points[0], points[-1]))

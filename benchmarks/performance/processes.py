@@ -1,0 +1,106 @@
+"""Starts probes in fresh processes, the sides in turn, and keeps what they found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+OURS, THEIRS = "tsarchive", "torch.jit"
+SIDES = (OURS, THEIRS)
+Found = dict[str, Any]
+Readings = dict[str, list[Found]]
+_PROBES = Path(__file__).with_name("probes.py")
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # where it is set, imports compile: no installation does
+
+
+class ProbeFailed(Exception):
+    """A process ended with an error, or took too long; says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where archives are kept, how often things are measured, and what was found before.
+
+    runs: processes of each side for each measurement;
+    seconds: the longest that one process may take;
+    tell: is told what is being done.
+    """
+
+    folder: Path
+    runs: int
+    seconds: float
+    tell: Callable[[str], None]
+    _names: Found = field(default_factory=dict)
+    _made: dict[tuple[str, str], Found] = field(default_factory=dict)
+    _modules: dict[str, list[str]] = field(default_factory=dict)
+    _found: dict[str, Readings] = field(default_factory=dict)
+
+    def names(self, group: str) -> list[tuple[str, str]]:
+        """The networks of a group of `probes.names`, with their forms."""
+        if not self._names:
+            self._names.update(self._probe("names", THEIRS, {}))
+        return [(name, form) for name, form in self._names[group]]
+
+    def archive(self, name: str, form: str) -> Found:
+        """The archive of a network, made when it is first asked for."""
+        key = (name, form)
+        if key not in self._made:
+            self.tell(f"making {name} {form}")
+            settings = {"name": name, "form": form, "folder": str(self.folder)}
+            self._made[key] = settings | self._probe("make", THEIRS, settings)
+        return self._made[key]
+
+    def forget(self, name: str, form: str) -> None:
+        """Removes the archive of a network, which may be large."""
+        made = self._made.pop((name, form))
+        for key in ("path", "arguments"):
+            Path(made[key]).unlink()
+
+    def measured(
+        self, probe: str, settings: Found, sides: tuple[str, ...] = SIDES, runs: int = 0
+    ) -> Readings:
+        """What each run of each side found; the sides take turns, and turns at being first."""
+        key = json.dumps([probe, settings, sides])
+        if key not in self._found:
+            self.tell(f"{probe} {settings['name']} {settings['form']}")
+            warm = {**settings, "modules": self.modules(probe, settings)}
+            found: Readings = {side: [] for side in sides}
+            for run in range(runs or self.runs):
+                for side in sides if run % 2 == 0 else sides[::-1]:
+                    found[side].append(self._probe(probe, side, warm))
+            self._found[key] = found
+        return self._found[key]
+
+    def modules(self, probe: str, settings: Found) -> list[str]:
+        """Our modules that a probe imports, in order; the run that tells also warms caches."""
+        if probe not in self._modules:
+            self._modules[probe] = self._probe(probe, OURS, settings)["modules"]
+        return self._modules[probe]
+
+    def _probe(self, probe: str, side: str, settings: Found) -> Found:
+        command = [sys.executable, str(_PROBES), probe, side, json.dumps(settings)]
+        environment = {**os.environ, **_ONE_THREAD}
+        environment.pop(_NO_BYTECODE, None)
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=self.seconds,
+                env=environment,
+                cwd=self.folder,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ProbeFailed(f"{side} takes more than {self.seconds:g} seconds") from error
+        if done.returncode:
+            silent = f"the process ended with {done.returncode}"
+            reason = (done.stderr.strip().splitlines() or [silent])[-1]
+            raise ProbeFailed(f"{side}: {reason}")
+        return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,257 @@
+"""The rows of the table, as data: what is measured, on what, and what is to be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from fnmatch import fnmatch
+from importlib.util import find_spec
+from typing import Any
+
+from processes import SIDES, Bench
+
+MIB = 2**20
+GIB = 2**30
+PICKLED, SAFE = "torch.save", "safetensors"
+ONCE_IN_A_PROCESS = ("opened", "load", "load and first", "save")  # parts that may need imports
+Pair = tuple[str, str]
+
+
+class Kind(Enum):
+    """What a limit is compared with."""
+
+    VALUE = "ours"
+    RATIO = "ours / theirs, geometric mean"
+    WORST = "ours / theirs, the worst"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One line of the table.
+
+    part: of what the probe found;
+    measure: "time", or the key of a number of bytes, or of a share;
+    limit: seconds, bytes or a ratio, by kind and measure; None when nothing is promised;
+    shown: the limit in words.
+    """
+
+    part: str
+    measure: str
+    kind: Kind
+    limit: float | None
+    shown: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured, and (shell patterns) on which networks."""
+
+    large: int = GIB
+    saved: int = 320 * MIB
+    warm: int = 20
+    calls: int = 60
+    again: int = 5
+    processes: int = 5
+    is_quick: bool = False
+    patterns: tuple[str, ...] = ("*",)
+
+    def named(self, figure: str) -> str:
+        sizes = {"large": self.large, "saved": self.saved}
+        return figure.format(**{name: f"{size // MIB} MiB" for name, size in sizes.items()})
+
+
+QUICK = Sizes(64 * MIB, 32 * MIB, warm=3, calls=3, again=1, processes=1, is_quick=True)
+Subjects = Callable[[Bench, Sizes], list[Pair]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Lines that one probe measures.
+
+    name: what ``--rows`` calls it;
+    figure: what the table calls it, with the names of sizes in braces;
+    peer: what stands beside tsarchive;
+    subjects: the networks and forms;
+    code: the bytes of code that count, from and to;
+    others: further sides, which have no part in the goals;
+    settings: of `Sizes`, those that the probe asks for.
+    """
+
+    name: str
+    figure: str
+    probe: str
+    subjects: Subjects
+    goals: tuple[Goal, ...]
+    peer: str = "torch.jit"
+    code: tuple[int, int] = (0, 2**62)
+    others: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    def sides(self) -> tuple[str, ...]:
+        absent = () if find_spec("safetensors") else (SAFE,)
+        return (*SIDES, *(side for side in self.others if side not in absent))
+
+    def settings_for(self, made: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
+        return made | {key: getattr(sizes, key) for key in self.settings}
+
+
+def networks(bench: Bench, sizes: Sizes) -> list[Pair]:
+    if sizes.is_quick:
+        return [("recurrent", "traced")]
+    return chosen(bench.names("networks") + bench.names("torchvision"), sizes)
+
+
+def own_networks(bench: Bench, sizes: Sizes) -> list[Pair]:
+    return networks(bench, sizes) if sizes.is_quick else chosen(bench.names("networks"), sizes)
+
+
+def chosen(pairs: list[Pair], sizes: Sizes) -> list[Pair]:
+    return [
+        (name, form)
+        for name, form in pairs
+        if any(fnmatch(name, pattern) for pattern in sizes.patterns)
+    ]
+
+
+def programs(bench: Bench, sizes: Sizes) -> list[Pair]:
+    return [("integers", "scripted")] if sizes.is_quick else bench.names("programs")
+
+
+def large(_: Bench, sizes: Sizes) -> list[Pair]:
+    return [(f"weights:{sizes.large}", "scripted")]
+
+
+def to_save(_: Bench, sizes: Sizes) -> list[Pair]:
+    return [(f"weights:{sizes.saved}", "scripted")]
+
+
+def one(_: Bench, sizes: Sizes) -> list[Pair]:
+    return [("recurrent", "traced") if sizes.is_quick else ("mobilenet", "scripted")]
+
+
+def value(part: str, measure: str, limit: float | None, shown: str, label: str = "") -> Goal:
+    return Goal(part, measure, Kind.VALUE, limit, shown, label)
+
+
+def ratio(part: str, limit: float, shown: str, label: str = "") -> Goal:
+    return Goal(part, "time", Kind.RATIO, limit, shown, label)
+
+
+def worst(part: str, limit: float, shown: str, label: str = "worst", measure: str = "time") -> Goal:
+    return Goal(part, measure, Kind.WORST, limit, shown, label)
+
+
+SMALL_SAVES = (
+    ratio("save", 3.0, "≤ 3", "first in its process, geometric mean"),
+    ratio("again", 3.0, "≤ 3", "again, geometric mean"),
+)
+ROWS: tuple[Row, ...] = (
+    Row(
+        "imports",
+        "import of tsarchive's loader, once in a process, after torch",
+        "calls",
+        one,
+        (value("imports", "time", None, "-"),),
+        settings=("calls", "warm"),
+    ),
+    Row(
+        "tree",
+        "`open` and `tree` of {large}",
+        "tree",
+        large,
+        (
+            value("opened", "time", 0.010, "≤ 10 ms"),
+            value("opened", "anonymous", 20 * MIB, "≤ 20 MiB", "memory"),
+        ),
+    ),
+    Row(
+        "load",
+        "`load` of {large} by path",
+        "load",
+        large,
+        (
+            ratio("load", 1 / 20, "≤ 0.05"),
+            value("load", "anonymous", 30 * MIB, "≤ 30 MiB", "memory"),
+        ),
+    ),
+    Row(
+        "read",
+        "`load` of {large} from an object that reads and seeks",
+        "read",
+        large,
+        (value("load", "peak of size", 1.05, "≤ once the file", "most memory, of the file"),),
+    ),
+    Row(
+        "first-call",
+        "load and first call, 30 to 230 kB of code",
+        "calls",
+        networks,
+        (ratio("load and first", 1 / 3, "≤ 0.33", "geometric mean"),),
+        code=(30_000, 230_000),
+        settings=("calls", "warm"),
+    ),
+    Row(
+        "later-calls",
+        "later calls, batch 1, small inputs",
+        "calls",
+        networks,
+        (ratio("later", 1.0, "≤ 1.0", "geometric mean"), worst("later", 1.15, "≤ 1.15")),
+        settings=("calls", "warm"),
+    ),
+    Row(
+        "loops",
+        "loops over scalars, lists, strings",
+        "calls",
+        programs,
+        (ratio("later", 2.0, "≤ 2", "geometric mean"), worst("later", 2.0, "≤ 2")),
+        settings=("calls", "warm"),
+    ),
+    Row(
+        "run-memory",
+        "most memory of tensors while running",
+        "peak",
+        networks,
+        (worst("run", 1.05, "≤ 1.05", measure="tensors"),),
+    ),
+    Row(
+        "save",
+        "save, small live network",
+        "save",
+        own_networks,
+        SMALL_SAVES,
+        code=(30_000, 230_000),
+        settings=("again",),
+    ),
+    Row(
+        "resave",
+        "save, small loaded network",
+        "resave",
+        own_networks,
+        SMALL_SAVES,
+        code=(30_000, 230_000),
+        settings=("again",),
+    ),
+    Row(
+        "save-large",
+        "save, {saved} of weights",
+        "save",
+        to_save,
+        (
+            ratio("again", 0.7, "≤ 0.7"),
+            value("save", "peak", 64 * MIB, "≤ 64 MiB", "memory above the model"),
+        ),
+        others=(PICKLED, SAFE),
+        settings=("again",),
+    ),
+    Row(
+        "info",
+        "`tsarchive info FILE`, whole process; beside it `import torch`",
+        "process",
+        one,
+        (value("process", "time", 0.15, "≤ 150 ms"),),
+        peer="import torch",
+        settings=("processes",),
+    ),
+)
