@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from zip_forging import FORMS, HELLO, MAX32, descriptor, field, forge, member, pack, unknown_sizes
 
 from tsarchive.container import Container, NewRecord, caps, rules, survey, write_container
-from tsarchive.container.names import MAX_NAME_BYTES, alike
+from tsarchive.container.names import MAX_NAME_BYTES, alike, is_plain, name_problem
 from tsarchive.container.recognise import FILE_RULES
 from tsarchive.container.rules import RULES
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
@@ -367,6 +367,22 @@ def test_duplicate_names_after_composing_accents():
 def test_alike_forms_of_a_name_stay_as_they_are(name):
     assert alike(alike(name)) == alike(name)
     assert alike(name.upper().lower()) == alike(name.upper())
+
+
+_NAMES = st.text(st.sampled_from("aZ./\\:\0~ é"), max_size=8) | st.text(max_size=8)
+
+
+@given(_NAMES, st.sampled_from([0, MAX_NAME_BYTES]))
+def test_a_plain_name_breaks_no_rule(name, padding):
+    name += "x" * padding
+    if is_plain(name):
+        assert name_problem(name) is None
+        assert alike(name) == name.lower()
+
+
+@pytest.mark.parametrize("name", ["root/data.pkl", "r/code/__torch__/a b.py", "x" * MAX_NAME_BYTES])
+def test_names_that_writers_give_are_plain(name):
+    assert is_plain(name)
 
 
 def test_duplicate_names():

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsarchive.container import Container, NewRecord, Packed, write_container
+from tsarchive.container.checksum import crc32
 from tsarchive.container.layout import MAX32
 from tsarchive.container.writer import write_records
 from tsarchive.errors import SaveError
@@ -357,3 +358,16 @@ def test_any_records_round_trip(records, root, zip64_from):
             assert container.read(name) == container.view(name) == data
             info = archive.getinfo(f"{root}/{name}")
             assert info.file_size == len(data) == container.records[name].size
+
+
+def test_files_that_reserve_their_space_have_the_bytes_of_streams(tmp_path):
+    large = bytes(range(256)) * (1 << 14)
+    records = [("a", b"first"), ("large", large), ("larger", large + b"more"), ("z", b"last")]
+    write_container(tmp_path / "archive.pt", [NewRecord(name, data) for name, data in records])
+    assert (tmp_path / "archive.pt").read_bytes() == written(records)
+
+
+@given(st.binary(max_size=2000), st.integers(0, 2**32 - 1))
+def test_checksums_are_those_of_zlib(data, start):
+    assert crc32(data) == zlib.crc32(data)
+    assert crc32(memoryview(data), start) == zlib.crc32(data, start)

@@ -1,10 +1,15 @@
 """The zip container of an archive: reading and writing its records."""
 
-from tsarchive.container.changed import ChangedContainer
+from typing import TYPE_CHECKING, Any
+
 from tsarchive.container.reader import Container, Record
-from tsarchive.container.surveying import ContainerSurvey, survey
-from tsarchive.container.unordered import unordered_map_order
-from tsarchive.container.writer import NewRecord, Packed, write_container
+from tsarchive.late import late_member
+
+if TYPE_CHECKING:
+    from tsarchive.container.changed import ChangedContainer
+    from tsarchive.container.surveying import ContainerSurvey, survey
+    from tsarchive.container.unordered import unordered_map_order
+    from tsarchive.container.writer import NewRecord, Packed, write_container
 
 __all__ = [
     "ChangedContainer",
@@ -17,3 +22,18 @@ __all__ = [
     "unordered_map_order",
     "write_container",
 ]
+
+# What reading an archive does not need is imported when it is asked for.
+_HOMES = {
+    "ChangedContainer": "tsarchive.container.changed",
+    "ContainerSurvey": "tsarchive.container.surveying",
+    "survey": "tsarchive.container.surveying",
+    "unordered_map_order": "tsarchive.container.unordered",
+    "NewRecord": "tsarchive.container.writer",
+    "Packed": "tsarchive.container.writer",
+    "write_container": "tsarchive.container.writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return late_member(__name__, _HOMES, name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NoReturn
 
+from tsarchive.container.checksum import crc32
 from tsarchive.container.layout import STORED
 from tsarchive.container.reader import Container, Record
 from tsarchive.errors import ArchiveError
@@ -31,6 +31,10 @@ class ChangedContainer(Container):
             }
         )
 
+    def size(self, name: str) -> int | None:
+        changed = self._changed.get(name)
+        return self._container.size(name) if changed is None else len(changed)
+
     def read(self, name: str) -> bytes:
         changed = self._changed.get(name)
         return self._container.read(name) if changed is None else bytes(changed)
@@ -51,7 +55,7 @@ class ChangedContainer(Container):
 
 
 def _stored(name: str, data: bytes) -> Record:
-    return Record(name, len(data), len(data), STORED, zlib.crc32(data), _nowhere)
+    return Record(name, len(data), len(data), STORED, crc32(data), _nowhere)
 
 
 def _nowhere(name: str) -> NoReturn:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 
+from tsarchive.container.checksum import crc32
 from tsarchive.container.entries import Entry
 from tsarchive.container.faults import Faults, Place
 from tsarchive.container.inflate import PIECE_BYTES, inflated_pieces
@@ -18,7 +18,7 @@ def checked_pieces(
     """Give the data in pieces of at most ``most`` bytes; ``at`` is where the payload begins."""
     crc = 0
     for piece in inflated_pieces(entry.method, payload, entry.size, at, faults, most):
-        crc = zlib.crc32(piece, crc)
+        crc = crc32(piece, crc)
         yield piece
     if crc != entry.crc:
         faults.report(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from tsarchive.container import caps
 from tsarchive.container.end import DirectoryPlace, find_directory
@@ -42,8 +41,7 @@ _REFUSED_FLAGS = (
 ANY_REFUSED_FLAG = FLAG_ENCRYPTED | FLAG_STRONG_ENCRYPTION | FLAG_MASKED | FLAG_PATCHED
 
 
-@dataclass(frozen=True, slots=True)
-class Directory:
+class Directory(NamedTuple):
     """All entries in directory order, and where each header and the directory begin."""
 
     entries: tuple[Entry, ...]
@@ -200,4 +198,6 @@ def _check_order(entries: tuple[Entry, ...], end: int, faults: Faults) -> tuple[
 def _least_length(entry: Entry) -> int:
     # The signature of a descriptor may be left out.
     descriptor = DESCRIPTOR.size - 4 if entry.flags & FLAG_DESCRIPTOR and entry.size else 0
-    return LOCAL.size + len(entry.raw_name) + entry.stored_size + descriptor
+    name = entry.name
+    length = len(name) if name.isascii() else len(entry.raw_name)
+    return LOCAL.size + length + entry.stored_size + descriptor

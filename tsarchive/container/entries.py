@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tsarchive.container import caps
 from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import STORED
-from tsarchive.container.names import alike, name_problem, quoted
+from tsarchive.container.names import alike, is_plain, name_problem, quoted
 
 __all__ = ["Entry", "check_names", "check_sizes"]
 
@@ -41,11 +41,16 @@ class Entry(NamedTuple):
 
 def check_names(entries: Sequence[Entry], faults: Faults) -> None:
     """Hold each name against the rules for names, and all of them against each other."""
+    different = set()
     for entry in entries:
+        if is_plain(entry.name):
+            different.add(entry.name.lower())
+            continue
+        different.add(alike(entry.name))
         problem = name_problem(entry.name)
         if problem is not None:
             faults.report("zip-bad-name", f"the name {quoted(entry.name)} {problem}", entry.place)
-    if len({alike(entry.name) for entry in entries}) < len(entries):
+    if len(different) < len(entries):
         _report_alike(entries, faults)
 
 

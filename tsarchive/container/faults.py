@@ -28,6 +28,21 @@ class Place(NamedTuple):
 NOWHERE = Place()
 
 
+class Fault(NamedTuple):
+    """A breach of one of the rules; ``limit`` is the bound that was exceeded."""
+
+    rule: str
+    message: str
+    at: Place
+    limit: int | None
+    hint: str | None
+
+    @property
+    def record(self) -> str | None:
+        """The member, as it can be shown."""
+        return None if self.at.record is None else shown(self.at.record)
+
+
 class Stopped(Exception):
     """What is checked cannot be read any further; why has been reported."""
 
@@ -35,7 +50,6 @@ class Stopped(Exception):
 class Faults(ABC):
     """Takes the faults that checks find."""
 
-    @abstractmethod
     def report(
         self,
         rule: str,
@@ -45,7 +59,8 @@ class Faults(ABC):
         limit: int | None = None,
         hint: str | None = None,
     ) -> None:
-        """Take a fault after which the check goes on."""
+        """Report a fault after which the check goes on."""
+        self.take(Fault(rule, message, at, limit, hint))
 
     def stop(
         self,
@@ -56,27 +71,28 @@ class Faults(ABC):
         limit: int | None = None,
         hint: str | None = None,
     ) -> NoReturn:
-        """Take a fault after which there is nothing to go on with."""
-        self.report(rule, message, at, limit=limit, hint=hint)
+        """Report a fault after which there is nothing to go on with."""
+        self.take(Fault(rule, message, at, limit, hint))
         raise Stopped
+
+    @abstractmethod
+    def take(self, fault: Fault) -> None:
+        """Do with a fault what is to be done with it."""
 
 
 class _Strict(Faults):
     """Raises the error of the first rule that refuses the file."""
 
-    def report(
-        self,
-        rule: str,
-        message: str,
-        at: Place = NOWHERE,
-        *,
-        limit: int | None = None,
-        hint: str | None = None,
-    ) -> None:
-        breach = RULES[rule]
+    def take(self, fault: Fault) -> None:
+        breach = RULES[fault.rule]
         if breach.severity is Severity.ERROR:
-            record = None if at.record is None else shown(at.record)
-            raise breach.error(message, record=record, offset=at.offset, limit=limit, hint=hint)
+            raise breach.error(
+                fault.message,
+                record=fault.record,
+                offset=fault.at.offset,
+                limit=fault.limit,
+                hint=fault.hint,
+            )
 
 
 STRICT = _Strict()
@@ -133,21 +149,22 @@ class Collected(Faults):
                 replace(f, nature=Nature.BROKEN) if f.rule in _CONTRADICTIONS else f for f in latest
             ]
 
-    def report(
-        self,
-        rule: str,
-        message: str,
-        at: Place = NOWHERE,
-        *,
-        limit: int | None = None,
-        hint: str | None = None,
-    ) -> None:
-        self._counts[rule] += 1
-        if self._counts[rule] > MAX_FINDINGS_OF_A_RULE:
+    def take(self, fault: Fault) -> None:
+        self._counts[fault.rule] += 1
+        if self._counts[fault.rule] > MAX_FINDINGS_OF_A_RULE:
             return
-        breach = RULES[rule]
-        record = None if at.record is None else shown(at.record)
-        text = message if limit is None else f"{message}; the limit is {limit}"
+        breach = RULES[fault.rule]
+        text = fault.message
+        if fault.limit is not None:
+            text += f"; the limit is {fault.limit}"
         self._findings.append(
-            Finding(rule, breach.severity, breach.nature, text, record, at.offset, hint=hint)
+            Finding(
+                fault.rule,
+                breach.severity,
+                breach.nature,
+                text,
+                fault.record,
+                fault.at.offset,
+                hint=fault.hint,
+            )
         )

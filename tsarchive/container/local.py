@@ -25,36 +25,43 @@ from tsarchive.container.names import quoted
 __all__ = ["check_descriptor", "locate_data"]
 
 
+# CRC-32 and sizes where a descriptor follows.
+_NOT_YET_KNOWN = (0, 0, 0)
+
+
 def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, faults: Faults) -> int:
     """Give the offset of an entry's data in the file; ``limit`` is where the next thing begins.
 
     A local header that contradicts the directory is a fault of ``record``.
     """
     start = entry.header_offset
-    at = Place(record, start)
     header = LocalHeader(*LOCAL.unpack_from(buffer, start))
     if header.signature != LOCAL_SIGNATURE:
         problem = "there is no local header where the directory says"
-        faults.stop("zip-no-local-header", problem, at)
+        faults.stop("zip-no-local-header", problem, Place(record, start))
     extra_start = start + LOCAL.size + header.name_length
     raw_name = bytes(buffer[start + LOCAL.size : extra_start])
     if raw_name != entry.raw_name:
         other = quoted(raw_name.decode("utf-8", "surrogateescape"))
         problem = f"the local header has another name than the directory: {other}"
-        faults.report("zip-local-header", problem, at)
+        faults.report("zip-local-header", problem, Place(record, start))
     data = extra_start + header.extra_length
     if data + entry.stored_size > limit:
-        faults.stop("zip-overlap", f"the record runs into what begins at byte {limit}", at)
-    flags, other_flags = header.flags & ~FLAGS_OF_ENCODER, entry.flags & ~FLAGS_OF_ENCODER
-    _compare("method", header.method, entry.method, at, faults)
-    _compare("flags", flags, other_flags, at, faults)
-    _compare_numbers(header, entry, bytes(buffer[extra_start:data]), at, faults)
+        problem = f"the record runs into what begins at byte {limit}"
+        faults.stop("zip-overlap", problem, Place(record, start))
+    # What torch and other writers do agrees at a glance.
+    numbers = _NOT_YET_KNOWN if header.flags & FLAG_DESCRIPTOR else entry[3:6]
+    if header[6:9] != numbers or header[2:4] != entry[1:3]:
+        _compare_fields(header, entry, buffer[extra_start:data], Place(record, start), faults)
     return data
 
 
-def _compare_numbers(
-    header: LocalHeader, entry: Entry, extra: bytes, at: Place, faults: Faults
+def _compare_fields(
+    header: LocalHeader, entry: Entry, extra: memoryview, at: Place, faults: Faults
 ) -> None:
+    flags, other_flags = header.flags & ~FLAGS_OF_ENCODER, entry.flags & ~FLAGS_OF_ENCODER
+    _compare("method", header.method, entry.method, at, faults)
+    _compare("flags", flags, other_flags, at, faults)
     crc, size, stored_size = header.crc, header.size, header.stored_size
     if header.flags & FLAG_DESCRIPTOR:
         # The writer did not know the numbers yet: each is right, zero, or in the ZIP64 field,
@@ -63,7 +70,7 @@ def _compare_numbers(
         size = entry.size if size in (0, MAX32) else size
         stored_size = entry.stored_size if stored_size in (0, MAX32) else stored_size
     elif MAX32 in (size, stored_size):
-        fields = parse_extra(extra, at, faults)
+        fields = parse_extra(bytes(extra), at, faults)
         size, stored_size = widen(fields, (size, stored_size), at, faults)
     _compare("CRC-32", crc, entry.crc, at, faults)
     _compare("size", size, entry.size, at, faults)

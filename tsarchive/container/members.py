@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tsarchive.container.directory import Directory, read_directory
 from tsarchive.container.entries import Entry
 from tsarchive.container.faults import Faults
-from tsarchive.container.names import quoted, start_problem
+from tsarchive.container.names import is_plain, quoted, start_problem
 
 __all__ = ["Members", "is_left_by_macos", "read_members"]
 
@@ -17,8 +17,7 @@ _MACOS_FOLDER = "__MACOSX/"
 _MACOS_FILE = ".DS_Store"
 
 
-@dataclass(frozen=True, slots=True)
-class Members:
+class Members(NamedTuple):
     """The root folder, empty when there is none, and the entries of records without it."""
 
     directory: Directory
@@ -94,6 +93,6 @@ def _check_folder(entry: Entry, faults: Faults) -> None:
 
 def _check_record_name(name: str, entry: Entry, faults: Faults) -> None:
     """A name that is harmless below the root may not be so without it: ``root//etc/hosts``."""
-    problem = start_problem(name)
+    problem = None if is_plain(name) else start_problem(name)
     if problem is not None:
         faults.report("zip-bad-name", f"the record name {quoted(name)} {problem}", entry.place)

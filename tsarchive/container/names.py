@@ -7,6 +7,7 @@ import re
 __all__ = [
     "MAX_NAME_BYTES",
     "alike",
+    "is_plain",
     "name_problem",
     "quoted",
     "root_of_path",
@@ -25,6 +26,19 @@ _BAD_STARTS = (
 _STEP_OUT = re.compile(r"(?:\A|[/\\])\.\.(?:[/\\]|\Z)")
 # What tools cut or hide: control characters, line ends, changes of the direction of text.
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def is_plain(name: str) -> bool:
+    """Whether a glance tells that ``name_problem`` is None and ``alike`` the name in lower case."""
+    return (
+        0 < len(name) <= MAX_NAME_BYTES
+        and name.isascii()
+        and name.isprintable()
+        and name[0] not in "/."
+        and name[1:2] != ":"
+        and name[-1] != "/"
+        and not ("\\" in name or "//" in name or "/." in name or ".." in name)
+    )
 
 
 def name_problem(name: str) -> str | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType, TracebackType
 from typing import BinaryIO
 
+from tsarchive.container.closing import Closing
 from tsarchive.container.contents import checked_pieces
 from tsarchive.container.entries import Entry
 from tsarchive.container.faults import STRICT, Place
@@ -46,7 +46,28 @@ class Record:
         return self._locate(self.name)
 
 
-class Container:
+class _Records(Mapping[str, Record]):
+    """What the directory says of each record, as a Record when it is looked at."""
+
+    def __init__(self, entries: Mapping[str, Entry], locate: Callable[[str], int]) -> None:
+        self._entries = entries
+        self._locate = locate
+
+    def __getitem__(self, name: str) -> Record:
+        entry = self._entries[name]
+        return Record(name, entry.size, entry.stored_size, entry.method, entry.crc, self._locate)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class Container(Closing):
     """A zip archive opened for reading. Also a context manager that closes itself.
 
     ``root`` is the folder that all records are in, the first component of the first entry, or
@@ -67,9 +88,7 @@ class Container:
         self._directory = members.directory
         self._entries = members.entries
         self.root = members.root
-        self.records = MappingProxyType(
-            {name: self._record(name, entry) for name, entry in self._entries.items()}
-        )
+        self.records = _Records(self._entries, self._offset)
 
     @classmethod
     def open(cls, source: str | os.PathLike[str] | BinaryIO) -> Container:
@@ -94,6 +113,11 @@ class Container:
         except BaseException:
             opened.close()
             raise
+
+    def size(self, name: str) -> int | None:
+        """The bytes of a record's data; None when there is no such record."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.size
 
     def read(self, name: str) -> bytes:
         """Give the data of a record, inflated and with its CRC-32 checked.
@@ -148,17 +172,6 @@ class Container:
         if source is not None:
             source.close()
 
-    def __enter__(self) -> Container:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<Container {self.root!r}: {len(self.records)} records>"
 
@@ -182,6 +195,3 @@ class Container:
             raise ArchiveError("the container is closed", hint="Open it again")
         self._source.require_unchanged(STRICT, contents=contents)
         return memoryview(self._source.data)
-
-    def _record(self, name: str, entry: Entry) -> Record:
-        return Record(name, entry.size, entry.stored_size, entry.method, entry.crc, self._offset)

@@ -82,15 +82,12 @@ _KINDS: tuple[tuple[bytes, str, str], ...] = (
     ),
 )
 
-_COMPILED = tuple((re.compile(pattern, re.DOTALL), NotAZip(*rest)) for pattern, *rest in _KINDS)
 _EMPTY = NotAZip("file-empty", "The file is empty")
 _ZEROS = NotAZip("file-zeros", "It begins with zeros only: the copy or download did not finish")
 _UNKNOWN = NotAZip("file-not-zip", "Check that this is the file you mean")
 
 FILE_RULES = tuple(
-    dict.fromkeys(
-        kind.rule for kind in (_EMPTY, _ZEROS, *(kind for _, kind in _COMPILED), _UNKNOWN)
-    )
+    dict.fromkeys((_EMPTY.rule, _ZEROS.rule, *(rule for _, rule, _ in _KINDS), _UNKNOWN.rule))
 )
 
 
@@ -100,4 +97,7 @@ def recognise(head: bytes) -> NotAZip:
         return _EMPTY
     if not head.strip(b"\0"):
         return _ZEROS
-    return next((kind for pattern, kind in _COMPILED if pattern.match(head)), _UNKNOWN)
+    for pattern, rule, hint in _KINDS:
+        if re.match(pattern, head, re.DOTALL):
+            return NotAZip(rule, hint)
+    return _UNKNOWN

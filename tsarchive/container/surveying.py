@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from types import TracebackType
 from typing import BinaryIO
 
 from tsarchive.container.caps import inflated_cap
+from tsarchive.container.closing import Closing
 from tsarchive.container.contents import checked_pieces
 from tsarchive.container.directory import ANY_REFUSED_FLAG
 from tsarchive.container.entries import Entry
@@ -24,7 +24,7 @@ __all__ = ["ContainerSurvey", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerSurvey:
+class ContainerSurvey(Closing):
     """What a survey found, in the order of the checks. Closes the container as a context manager.
 
     ``container`` is the opened container, or None when strict opening refuses the file. Records
@@ -38,17 +38,6 @@ class ContainerSurvey:
         """Close the container, if there is one."""
         if self.container is not None:
             self.container.close()
-
-    def __enter__(self) -> ContainerSurvey:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def survey(source: str | os.PathLike[str] | BinaryIO) -> ContainerSurvey:

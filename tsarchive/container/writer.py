@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from tsarchive.container.atomic import replacing
+from tsarchive.container.checksum import crc32
 from tsarchive.container.extra import zip64_field
 from tsarchive.container.layout import (
     ALIGNMENT,
@@ -36,6 +37,7 @@ from tsarchive.container.layout import (
     Locator64,
 )
 from tsarchive.container.names import alike, name_problem, root_of_path
+from tsarchive.container.reserving import reserve
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
 from tsarchive.errors import SaveError
 
@@ -102,7 +104,7 @@ def write_container(
     root = root_of_path(path) if root is None else root
     check_root(root)
     with replacing(path) as stream:
-        write_records(stream, records, root)
+        write_records(stream, records, root, reserves=True)
 
 
 def check_root(root: str) -> None:
@@ -116,15 +118,21 @@ def check_root(root: str) -> None:
 
 
 def write_records(
-    stream: BinaryIO, records: Iterable[NewRecord], root: str, zip64_from: int = MAX32
+    stream: BinaryIO,
+    records: Iterable[NewRecord],
+    root: str,
+    zip64_from: int = MAX32,
+    *,
+    reserves: bool = False,
 ) -> None:
     """Write a whole archive to ``stream``.
 
+    A file that is written from its beginning may have space set aside for it (``reserves``).
     ``zip64_from`` is the size or offset from which a member takes ZIP64 form; a smaller one
     than the format's serves to test that form.
     """
     check_root(root)
-    writer = _Writer(stream, root, zip64_from)
+    writer = _Writer(stream, root, zip64_from, reserves)
     for record in records:
         writer.add(record.name, _pack(record))
     writer.finish()
@@ -133,8 +141,9 @@ def write_records(
 class _Writer:
     """Writes members one after another and remembers what the directory has to say of them."""
 
-    def __init__(self, stream: BinaryIO, root: str, zip64_from: int) -> None:
+    def __init__(self, stream: BinaryIO, root: str, zip64_from: int, reserves: bool) -> None:
         self._stream = stream
+        self._reserves = reserves
         self._root = root
         self._zip64_from = zip64_from
         self._position = 0
@@ -166,6 +175,8 @@ class _Writer:
         large = packed.size >= self._zip64_from
         far = offset >= self._zip64_from
         self._write(_local_header(member, packed, offset, large, far))
+        if self._reserves:
+            reserve(self._stream, self._position, len(payload))
         self._write(payload)
         if packed.size:
             descriptor = DESCRIPTOR64 if large or far else DESCRIPTOR
@@ -209,7 +220,7 @@ def _pack(record: NewRecord) -> Packed:
     data = _bytes_view(record.data, record.name)
     if not record.deflate or len(data) <= _DEFLATE_ABOVE:
         return _stored(data)
-    return Packed(DEFLATED, zlib.crc32(data), len(data), deflated(data))
+    return Packed(DEFLATED, crc32(data), len(data), deflated(data))
 
 
 def deflated(data: bytes | memoryview) -> bytes:
@@ -219,7 +230,7 @@ def deflated(data: bytes | memoryview) -> bytes:
 
 
 def _stored(data: memoryview) -> Packed:
-    return Packed(STORED, zlib.crc32(data), len(data), data)
+    return Packed(STORED, crc32(data), len(data), data)
 
 
 def _bytes_view(data: bytes | bytearray | memoryview, name: str) -> memoryview:

@@ -1,0 +1,29 @@
+"""Disk space for a record that is about to be written.
+
+Blocks that are set aside at once cost a third of the time of writing less than blocks that the
+file system finds one by one. `os.posix_fallocate` would do the same, but where the file system
+cannot, it writes to every block instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import BinaryIO
+
+__all__ = ["reserve"]
+
+_WORTH_IT = 1 << 20
+_HAS_LARGE_OFFSETS = sys.platform == "linux" and sys.maxsize > 1 << 32
+_fallocate = getattr(ctypes.CDLL(None), "fallocate", None) if _HAS_LARGE_OFFSETS else None
+if _fallocate is not None:
+    _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+
+def reserve(stream: BinaryIO, position: int, size: int) -> None:
+    """Set aside ``size`` bytes of a file from ``position`` on, if there is a way to.
+
+    What cannot be reserved, for lack of space too, is for the write that follows to find out.
+    """
+    if _fallocate is not None and size >= _WORTH_IT:
+        _fallocate(stream.fileno(), 0, position, size)
