@@ -6,9 +6,8 @@ Rows are in the manner of CPython's ``pickletools``: argument and stack items ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 StackItem: TypeAlias = Literal[
     "any", "bool", "dict", "float", "int", "list", "mark", "None", "stackslice", "str", "tuple"
@@ -35,8 +34,7 @@ class Argument(Enum):
         return self.value[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Opcode:
+class Opcode(NamedTuple):
     """One opcode: ``before`` and ``after`` are the stack items it takes and leaves."""
 
     name: str

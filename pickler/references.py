@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from .values import (
     Global,
@@ -20,8 +20,7 @@ from .values import (
 _LEAVES = frozenset({type(None), bool, int, float, complex, str, Global})
 
 
-@dataclass(frozen=True, slots=True)
-class References:
+class References(NamedTuple):
     """``shared`` holds the ids of the values that are referenced twice or more."""
 
     shared: frozenset[int]
@@ -87,11 +86,15 @@ def _walk(root: Value, parts: Callable[[Value], Iterator[Value]]) -> References:
             if key in met:
                 shared.add(key)
                 continue
-            if not _is_rewritten(value):
+            if type(value) is tuple:
                 met.add(key)
+                walks.append(iter(value))
+            else:
+                if not _is_rewritten(value):
+                    met.add(key)
+                walks.append(parts(value))
             on_path.add(key)
             path.append(key)
-            walks.append(parts(value))
             break
         else:
             walks.pop()

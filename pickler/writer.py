@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Iterator
+from functools import lru_cache
 from typing import Any
 
 from tsarchive.errors import SaveError
@@ -64,6 +65,9 @@ class _Writer:
         pending: list[Iterator[Value]] = [iter((root,))]
         while pending:
             for value in pending[-1]:
+                if type(value) is int:
+                    self._out += _int_opcode(value)
+                    continue
                 parts = self._begin(value)
                 if parts is not None:
                     pending.append(parts)
@@ -120,9 +124,6 @@ class _Writer:
 
     def _bool(self, value: bool) -> None:
         self._out += op.NEWTRUE.byte if value else op.NEWFALSE.byte
-
-    def _int(self, value: int) -> None:
-        self._out += _int_opcode(value)
 
     def _float(self, value: float) -> None:
         self._out += op.BINFLOAT.byte + struct.pack(">d", value)
@@ -189,6 +190,13 @@ class _Writer:
         yield from self._bare(value)
         self._memoise(value)
 
+    def _tuple(self, value: tuple[Value, ...]) -> _Parts:
+        opening, closing = _tuple_opcodes(value)
+        self._out += opening
+        yield from value
+        self._out += closing
+        self._memoise(value)
+
     def _memoised(self, value: Memoised) -> _Parts:
         yield from self._bare(value.value)
         self._memoise(value, Memo.ALWAYS)
@@ -223,7 +231,6 @@ class _Writer:
 _SCALARS: dict[type, Callable[[_Writer, Any], None]] = {
     type(None): _Writer._none,
     bool: _Writer._bool,
-    int: _Writer._int,
     float: _Writer._float,
     complex: _Writer._complex,
     str: _Writer._str,
@@ -233,7 +240,7 @@ _SCALARS: dict[type, Callable[[_Writer, Any], None]] = {
 _CONTAINERS: dict[type, Callable[[_Writer, Any], _Parts]] = {
     list: _Writer._container,
     dict: _Writer._container,
-    tuple: _Writer._container,
+    tuple: _Writer._tuple,
     MarkedTuple: _Writer._bare_tuple,
     Memoised: _Writer._memoised,
     Object: _Writer._object,
@@ -242,6 +249,7 @@ _CONTAINERS: dict[type, Callable[[_Writer, Any], _Parts]] = {
 }
 
 
+@lru_cache(maxsize=1 << 12)
 def _int_opcode(value: int) -> bytes:
     if 0 <= value < 1 << 8:
         return struct.pack("<BB", op.BININT1.code, value)

@@ -13,7 +13,7 @@ import enum
 import sys
 import types
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -44,10 +44,10 @@ from .types import (
     InterfaceType,
     ListType,
     OptionalType,
-    SimpleType,
     TupleType,
     Type,
     VarType,
+    simple_type,
 )
 from .values import (
     Device,
@@ -90,7 +90,7 @@ class Adopter:
         text = type_.annotation_str
         if kind == "VarType":
             return VarType(text)
-        return SIMPLE_TYPES.get(text) or SimpleType(text)
+        return simple_type(text)
 
     def _named_type(self, type_: Any, kind: str) -> Type:
         name = type_.annotation_str
@@ -230,7 +230,7 @@ class Adopter:
     def _graph(self, graph: Any, function: str) -> Block:
         outer, self._owner = self._owner, function.rpartition(".")[0]
         try:
-            return GraphCopy(self, self._places, function).block(graph, Block())
+            return GraphCopy(self, self._places, function).graph(graph)
         finally:
             self._owner = outer
 
@@ -365,12 +365,16 @@ class Adopter:
 
     @cached_property
     def _probe(self) -> Probe:
-        first_same = torch.jit.CompilationUnit(FIRST_SAME).first_same
-        return Probe(torch._C, self._slot_names, first_same)
+        return Probe(torch._C, self._slot_names, _first_same())
 
     def _slot_names(self, type_: Any) -> list[str]:
         class_ = self.type(type_)
         return list(class_.attributes) if isinstance(class_, ClassType) else []
+
+
+@cache
+def _first_same() -> Any:
+    return torch.jit.CompilationUnit(FIRST_SAME).first_same
 
 
 _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {

@@ -7,9 +7,12 @@ walking or freeing them exhausts the stack. So depth is bounded from the tokens 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final, NoReturn
 
 from tsarchive.errors import SourceError
+
+from .plain_text import plain_end
 
 __all__ = [
     "MAX_CODE_CHARACTERS", "MAX_DEFINITIONS", "MAX_DEPTH", "MAX_NAME", "MAX_NUMBER", "check_size",
@@ -29,14 +32,11 @@ MAX_NAME: Final = 4_096
 MAX_NUMBER: Final = 400
 
 # As Python cuts text: comments, strings, joined lines, lines, numbers, words, signs.
-_TOKEN = re.compile(
-    r"""[ \t\f]+ | \#[^\n]* | \\\n
+_TOKEN: Final = r"""[ \t\f]+ | \#[^\n]* | \\\n
     | (?P<string>\"{3}[^\\\"]*(?:(?:\\.|\"{1,2}(?!\"))[^\\\"]*)*\"{3}
                 | '{3}[^\\']*(?:(?:\\.|'{1,2}(?!'))[^\\']*)*'{3}
                 | (?!\"{3}|'{3})(?:\"[^\\\"\n]*(?:\\.[^\\\"\n]*)*\"|'[^\\'\n]*(?:\\.[^\\'\n]*)*'))
-    | (?P<line>\n) | (?P<number>\.?\d(?:[eE][+-]\d|[\w.])*) | (?P<word>\w+) | (?P<sign>.)""",
-    re.VERBOSE | re.DOTALL | re.ASCII,
-)
+    | (?P<line>\n) | (?P<number>\.?\d(?:[eE][+-]\d|[\w.])*) | (?P<word>\w+) | (?P<sign>.)"""
 _NUMBER = re.compile(
     r"0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[jJ]?"
 )
@@ -66,7 +66,15 @@ def check_text(text: str, record: str | None = None, first_line: int | None = No
     That is text beyond the bounds of this module, and tokens that TorchScript does not have.
     """
     check_size(text, record)
-    _Scan(text, record, first_line).run()
+    start = plain_end(text if text.endswith("\n") else f"{text}\n", MAX_DEPTH)
+    if start < len(text):
+        _Scan(text, record, first_line).run(start)
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """Most text is plain, and this takes long to compile."""
+    return re.compile(_TOKEN, re.VERBOSE | re.DOTALL | re.ASCII)
 
 
 class _Scan:
@@ -78,13 +86,13 @@ class _Scan:
         self.record = record
         self.first_line = first_line
 
-    def run(self) -> None:
-        """Look at every token."""
+    def run(self, position: int) -> None:
+        """Look at every token from ``position`` on, where a line begins."""
         depth, start = 0, 0
         outer: list[int] = []
         starts: list[int] = []
         is_word = False
-        for match in _TOKEN.finditer(self.text):
+        for match in _token().finditer(self.text, position):
             kind = match.lastgroup
             if kind == "sign":
                 sign = match[0]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 _WHITESPACE = b" \t\n\r\x0b\x0c"
 _UNARY = {ast.Not: 3, ast.USub: 1, ast.Invert: 1}
 # What a call of an unused function does instead; only its line and column count.
-_UNUSED = 'def unused(self):\n\traise RuntimeError("Cannot call @unused methods")'
+_UNUSED = ast.parse('def unused(self):\n\traise RuntimeError("Cannot call @unused methods")')
 
 
 class Extent(NamedTuple):
@@ -29,8 +29,11 @@ class Extent(NamedTuple):
 
     def merged(self, others: Iterable[Extent]) -> Extent:
         """The smallest extent around this one and ``others``."""
-        every = [self, *others]
-        return Extent(min(one.begin for one in every), max(one.end for one in every))
+        begin, end = self
+        for other_begin, other_end in others:
+            begin = min(begin, other_begin)
+            end = max(end, other_end)
+        return Extent(begin, end)
 
 
 class FrontendRanges:
@@ -82,10 +85,23 @@ def ranges_of_function(text: str) -> list[Extent]:
         return []
     indent = len(text.partition("\n")[0]) - len(dedented.partition("\n")[0])
     ranges = _Frontend(text.encode("utf-8", "surrogateescape"), indent)
-    for root in (tree, ast.parse(_UNUSED)):
-        for node in reversed(list(ast.walk(root))):
+    for root in (tree, _UNUSED):
+        for node in reversed(_in_levels(root)):
             ranges.add(node)
     return ranges.found
+
+
+def _in_levels(root: ast.AST) -> list[ast.AST]:
+    """The tree level by level; contexts and operators, which have no place, are left out."""
+    found = [root]
+    for node in found:  # grows on the way
+        for name in node._fields:
+            part = getattr(node, name, None)
+            if isinstance(part, list):
+                found += [item for item in part if isinstance(item, ast.AST)]
+            elif isinstance(part, ast.AST) and part._fields:
+                found.append(part)
+    return found
 
 
 def parsed(text: str) -> ast.Module | None:
@@ -110,8 +126,10 @@ class _Frontend:
         self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
 
     def add(self, node: ast.AST) -> None:
-        if type(node) in _BY_KIND or isinstance(node, ast.expr | ast.stmt):
-            compute = _BY_KIND.get(type(node), _Frontend._keyword)
+        compute = _BY_KIND.get(type(node))
+        if compute is None and isinstance(node, (ast.expr, ast.stmt)):
+            compute = _Frontend._keyword
+        if compute is not None:
             self._extents[node] = extent = compute(self, node)
             self.found.append(extent)
 
@@ -212,7 +230,7 @@ class _Frontend:
 
 def _syntax(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr | ast.stmt | ast.keyword | ast.withitem):
+        if isinstance(child, (ast.expr, ast.stmt, ast.keyword, ast.withitem)):
             yield child
 
 

@@ -8,6 +8,7 @@ import linecache
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 
 from .frontend_ranges import Extent, FrontendRanges, parsed
 
@@ -47,9 +48,14 @@ class _Function:
 
     @cached_property
     def source(self) -> SourceText:
-        # Comments that follow the last statement may belong to the block.
-        block = inspect.getblock(self._lines[self.first_line - 1 :])
-        return SourceText(_normalized(block), self.first_line)
+        return SourceText(_normalized(self._block()), self.first_line)
+
+    def _block(self) -> Sequence[str]:
+        """The lines of the function. Comments after the last statement may belong to them."""
+        behind = (line for line in islice(self._lines, self.last_line, None) if line.strip())
+        if next(behind, "").lstrip().startswith("#"):
+            return inspect.getblock(self._lines[self.first_line - 1 :])
+        return self._lines[self.first_line - 1 : self.last_line]
 
     def is_compiled_as(self, function: str) -> bool:
         """Overloads are compiled as ``f__0``, property accessors as ``__p_getter``."""
@@ -65,6 +71,9 @@ def sources_at(file: str, line: int, function: str) -> list[SourceText]:
     return [found.source for found in around]
 
 
+# Where statements hold statements, in the order of their fields.
+_BODIES = ("body", "handlers", "orelse", "finalbody", "cases")
+
 _files: dict[str, tuple[list[str], tuple[_Function, ...]]] = {}
 
 
@@ -72,16 +81,25 @@ def _functions_of(file: str) -> tuple[_Function, ...]:
     """The functions of a file, outer before inner; none when it cannot be read."""
     lines = linecache.getlines(file)
     known = _files.get(file)
-    if known is None or known[0] != lines:
+    if known is None or not (known[0] is lines or known[0] == lines):
         known = _files[file] = (lines, tuple(_functions_in(lines)))
     return known[1]
 
 
 def _functions_in(lines: list[str]) -> Iterator[_Function]:
     tree = parsed("".join(lines))
-    for node in ast.walk(tree) if tree is not None else ():
+    for node in _statements(tree) if tree is not None else ():
         if isinstance(node, ast.FunctionDef):
             yield _Function(node, lines)
+
+
+def _statements(tree: ast.Module) -> list[ast.AST]:
+    """All statements and what is made of them, outer before inner: where functions can be."""
+    found: list[ast.AST] = [tree]
+    for node in found:  # grows on the way
+        for part in _BODIES:
+            found += getattr(node, part, ())
+    return found
 
 
 def _normalized(lines: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from tsarchive.errors import UnsupportedError
 
 from .ranges import Range
 from .schema import FunctionSchema
-from .types import NONE, FunctionType, Type
+from .types import NONE, ClassType, FunctionType, Type
 
 CONSTANT = "prim::Constant"
 RETURN = "prim::Return"
@@ -153,14 +153,34 @@ def nested_blocks(node: Node) -> list[Block]:
     return [*node.blocks, subgraph] if subgraph is not None else node.blocks
 
 
+class Kinship(Protocol):
+    """What a method of a class has in common with those of its twins.
+
+    Twins are classes of one archive that differ in mangled names alone, their own and those of
+    the classes of their submodules.
+    """
+
+    @property
+    def owner(self) -> ClassType:
+        """The class that the method, or hook, belongs to."""
+
+    @property
+    def original(self) -> Function:
+        """One method among those of all twins, which do the same; the same one for each."""
+
+    def moved(self, place: Placed, other: Kinship) -> Placed:
+        """The place in this method that stands where ``place`` does in the ``other``."""
+
+
 class Function:
     """A function or method: qualified name, schema, and a graph made when first asked for.
 
     The first block parameter of a method is ``self``, as in its schema. The schema may be given
-    as a callable, too: it is then made when first asked for.
+    as a callable, too: it is then made when first asked for. ``kin`` is set for methods that
+    twins of their class may have, too.
     """
 
-    __slots__ = ("_define", "_graph", "_schema", "qualified_name", "type")
+    __slots__ = ("_define", "_graph", "_schema", "kin", "qualified_name", "type")
 
     def __init__(
         self,
@@ -172,6 +192,7 @@ class Function:
         self._schema = schema
         self._define = define
         self._graph: Block | None = None
+        self.kin: Kinship | None = None
         self.type = FunctionType(self)
 
     @property
@@ -183,6 +204,11 @@ class Function:
     @property
     def name(self) -> str:
         return self.qualified_name.rpartition(".")[2]
+
+    @property
+    def original(self) -> Function:
+        """A function that does the same, and is one for all that do; often this one."""
+        return self if self.kin is None else self.kin.original
 
     @property
     def graph(self) -> Block:

@@ -6,7 +6,7 @@ becomes is the adopter's business.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from .graph import Block, Node, Value
@@ -26,39 +26,43 @@ class TypesAndConstants(Protocol):
 
 
 class GraphCopy:
-    """Copies one graph; values are found again by their names, unique in a graph."""
+    """Copies one graph; values are found again by their numbers, unique in a graph."""
 
     def __init__(self, adopter: TypesAndConstants, places: PlaceReader, function: str) -> None:
         self.adopter = adopter
         self.places = places
         self.function = function
-        self.values: dict[str, Value] = {}
+        self.values: dict[int, Value] = {}
 
-    def block(self, theirs: Any, ours: Block) -> Block:
-        for value in theirs.inputs():
+    def graph(self, theirs: Any) -> Block:
+        return self._filled(Block(), theirs, theirs.param_node(), theirs.return_node())
+
+    def _filled(self, ours: Block, theirs: Any, params: Any, returns: Any) -> Block:
+        for value in _outputs(params):
             self._bind(value, ours.param_node)
         for node in theirs.nodes():
             self._node(node, ours)
-        for value in theirs.outputs():
-            ours.add_return(self.values[value.debugName()])
+        for value in _inputs(returns):
+            ours.add_return(self.values[value.unique()])
         return ours
 
     def _bind(self, value: Any, node: Node) -> None:
-        name = value.debugName()
-        self.values[name] = node.add_output(self.adopter.type(value.type()), base_name(name))
+        type_ = self.adopter.type(value.type())
+        self.values[value.unique()] = node.add_output(type_, base_name(value.debugName()))
 
     def _node(self, theirs: Any, block: Block) -> None:
         kind = theirs.kind()
         ours = block.append(
             kind,
-            [self.values[value.debugName()] for value in theirs.inputs()],
+            [self.values[value.unique()] for value in _inputs(theirs)],
             schema=self._schema(theirs),
-            place=self.places.place(theirs, self.function),
+            place=self.places.place(theirs, kind, self.function),
         )
-        for value in theirs.outputs():
+        for value in _outputs(theirs):
             self._bind(value, ours)
-        for inner in theirs.blocks():
-            self.block(inner, ours.add_block())
+        if kind in _WITH_BLOCKS:
+            for inner in theirs.blocks():
+                self._filled(ours.add_block(), inner, inner.paramNode(), inner.returnNode())
         read = _ATTRIBUTES.get(kind)
         if read is not None:
             ours.attributes.update(read(self, theirs, ours))
@@ -84,7 +88,7 @@ class GraphCopy:
         return {"subgraph": self._copy_of(theirs.g("Subgraph"))}
 
     def _copy_of(self, graph: Any) -> Block:
-        return GraphCopy(self.adopter, self.places, self.function).block(graph, Block())
+        return GraphCopy(self.adopter, self.places, self.function).graph(graph)
 
     def _types(self, theirs: Any, _: Node) -> dict[str, Any]:
         return {"types": [self.adopter.type(type_) for type_ in theirs.tys("types")]}
@@ -104,6 +108,18 @@ _ATTRIBUTES: dict[str, Callable[[GraphCopy, Any, Node], dict[str, Any]]] = {
     "prim::isinstance": GraphCopy._types,
     "prim::TupleSlice": GraphCopy._bounds,
 }
+
+_WITH_BLOCKS = frozenset({"prim::If", "prim::Loop"})
+
+
+# By position: the iterators over the same values cost ten times as much.
+def _inputs(node: Any) -> Iterator[Any]:
+    return map(node.inputsAt, range(node.inputsSize()))
+
+
+def _outputs(node: Any) -> Iterator[Any]:
+    return map(node.outputsAt, range(node.outputsSize()))
+
 
 # The number by which torch tells repeated warnings apart; it counts anew after loading.
 _NOT_WRITTEN = frozenset({"warn_id"})

@@ -70,27 +70,37 @@ class PlaceReader:
         self._sources: dict[tuple[str, str, int, str], Source] = {}
         self._empty: dict[tuple[str, int], Range] = {}
         self._views = Views()
+        self._functions: dict[tuple[str, int, str], list[SourceText]] = {}
+        self._ranges: dict[tuple[str, str], Range] = {}
         self._waiting: list[Place] = []
 
-    def place(self, node: Any, function: str) -> Place:
+    def place(self, node: Any, kind: str, function: str) -> Place:
         """The place of a node of torch's in the code of a function, by its qualified name."""
         shown = node.sourceRange()
         place = Place(self, shown, function)
         if shown.strip():
             self._waiting.append(place)
-        elif not _is_nowhere(node):
+        elif not _is_nowhere(node, kind):
             place.found(_DUMMY)
         return place
 
     def find_waiting(self) -> None:
         """Find the ranges of all places read so far: parts of a source are seen around each."""
+        if not self._waiting:
+            return
         waiting, self._waiting = self._waiting, []
         seen: list[tuple[Place, View, int, Marked]] = []
         for place in waiting:
+            name = place.function.rpartition(".")[2]
+            if (range_ := self._ranges.get((place.shown, name))) is not None:
+                place.found(range_)
+                continue
             highlight = read_highlight(place.shown)
             range_ = self._known(highlight, place.function)
             if range_ is not None:
                 place.found(range_)
+                if highlight.file is not None:  # a stack is a source of its own each time
+                    self._ranges[place.shown, name] = range_
             elif (marked := read_marks(highlight)) is not None:
                 line = highlight.line if highlight.file else marked.first
                 view = self._view(highlight, line, marked, place.function)
@@ -122,7 +132,10 @@ class PlaceReader:
         if highlight.file.startswith(_DATACLASS_METHODS):
             name = highlight.file.removeprefix(_DATACLASS_METHODS).replace("/", ".")
             return self._generated.get(name, [])
-        return sources_at(highlight.file, highlight.line, function.rpartition(".")[2])
+        place = (highlight.file, highlight.line, function.rpartition(".")[2])
+        if place not in self._functions:
+            self._functions[place] = sources_at(*place)
+        return self._functions[place]
 
     def _source(self, text: SourceText, file: str, code_file: str) -> Source:
         key = (text.text, file, text.first_line, code_file)
@@ -151,15 +164,15 @@ class PlaceReader:
         return self._views.add(key, line - marked.first, marked.lines)
 
 
-def _is_nowhere(node: Any) -> bool:
+def _is_nowhere(node: Any, kind: str) -> bool:
     """Whether a node without a place does not even have torch's dummy range.
 
     Frontends insert operators with that range: properties, conversions and the arithmetic of
     loops. Operators on several tensors come from passes that optimise, and have none.
     """
-    if node.kind() in _WITHOUT_PLACE:
+    if kind in _WITHOUT_PLACE:
         return True
-    if not node.kind().startswith("aten::") or node.kind() == "aten::tensor":
+    if not kind.startswith("aten::") or kind == "aten::tensor":
         return False
     tensors = [value for value in node.inputs() if value.type().kind() == "TensorType"]
     return len(tensors) > 1

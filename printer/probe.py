@@ -9,20 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from tsarchive.errors import SaveError
 
-# Which earlier value each value is the same object as; its own position when there is none.
+# Of each group: which earlier value each value is the same object as; itself when there is none.
 FIRST_SAME = """
-def first_same(values: List[Any]) -> List[int]:
-    found : List[int] = []
-    for i in range(len(values)):
-        first = i
-        for j in range(i):
-            if first == i and values[j] is values[i]:
-                first = j
-        found.append(first)
+def first_same(groups: List[List[Any]]) -> List[List[int]]:
+    found : List[List[int]] = []
+    for values in groups:
+        firsts : List[int] = []
+        distinct : List[int] = []
+        for i in range(len(values)):
+            value = values[i]
+            first = i
+            for j in distinct:
+                if values[j] is value:
+                    first = j
+            if first == i:
+                distinct.append(i)
+            firsts.append(first)
+        found.append(firsts)
     return found
 """
 
@@ -64,6 +72,8 @@ class Probe:
         self._bindings = bindings
         self._slot_names = slot_names
         self._first_same = first_same
+        # By the address of the type, which is kept alive by being held here.
+        self._slot_types: dict[int, tuple[Any, dict[str, Any]]] = {}
 
     def read(self, place: Place) -> Any:
         """The value at ``place`` as torch's bindings give it."""
@@ -77,13 +87,24 @@ class Probe:
         call.s_("name", "__getstate__")
         return self._run(graph, call.output(), [place])
 
-    def same(self, places: Sequence[Place]) -> list[int]:
-        """For each place the first one that holds the very same object."""
+    def same(self, groups: Sequence[Sequence[Place]]) -> list[list[int]]:
+        """For each place of a group the first one in it that holds the very same object.
+
+        All groups are looked at in one run: making a function ready costs more than running it.
+        """
+        places = [place for group in groups for place in group]
         graph, values = self._follow(places)
-        any_list = self._bindings.ListType(self._bindings.AnyType.get())
-        collected = self._append(graph, "prim::ListConstruct", values, any_list)
-        (result,) = graph.insertGraph(self._first_same.graph, [collected.output()])
-        return list(self._run(graph, result, places))
+        left = iter(values)
+        lists = [self._list_of(graph, list(islice(left, len(group)))) for group in groups]
+        collected = self._list_of(graph, lists, depth=2)
+        (result,) = graph.insertGraph(self._first_same.graph, [collected])
+        return [list(firsts) for firsts in self._run(graph, result, places)]
+
+    def _list_of(self, graph: Any, values: list[Any], depth: int = 1) -> Any:
+        type_ = self._bindings.AnyType.get()
+        for _ in range(depth):
+            type_ = self._bindings.ListType(type_)
+        return self._append(graph, "prim::ListConstruct", values, type_).output()
 
     def _follow(self, places: Sequence[Place]) -> tuple[Any, list[Any]]:
         graph = self._bindings.Graph()
@@ -105,11 +126,16 @@ class Probe:
         return value
 
     def _attribute(self, graph: Any, value: Any, name: str) -> Any:
-        type_ = value.type()
-        slot = list(self._slot_names(type_)).index(name)
-        node = self._append(graph, "prim::GetAttr", [value], type_.containedTypes()[slot])
+        node = self._append(graph, "prim::GetAttr", [value], self._slot_type(value.type(), name))
         node.s_("name", name)
         return node.output()
+
+    def _slot_type(self, type_: Any, name: str) -> Any:
+        known = self._slot_types.get(id(type_))
+        if known is None:
+            slots = zip(self._slot_names(type_), type_.containedTypes(), strict=True)
+            known = self._slot_types[id(type_)] = (type_, dict(slots))
+        return known[1][name]
 
     def _append(self, graph: Any, kind: str, inputs: list[Any], type_: Any) -> Any:
         node = graph.create(kind, inputs, 1)

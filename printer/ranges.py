@@ -20,8 +20,7 @@ class Source:
     first_line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """Bytes ``begin`` to ``end`` of a source. Nodes without a place have None instead."""
 
     source: Source
@@ -137,8 +136,10 @@ def range_records(
 ) -> list[TaggedRange]:
     """One record wherever the range changes, as torch's printer makes them."""
     found: list[TaggedRange] = []
+    last: Range | None = None
     for offset, owner in owners:
         range_ = None if owner is None else range_of(owner)
-        if not found or found[-1].range != range_:
+        if not found or (range_ is not last and range_ != last):
             found.append(TaggedRange(offset, range_))
+            last = range_
     return found

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from tsarchive.errors import FormatError
@@ -120,6 +120,10 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
+_FULL_NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*(?:\.[A-Za-z_0-9]\w*)?")
+# An argument between commas; those in brackets do not count.
+_PART = re.compile(r"(?:[^,()\[\]]|\([^()\[\]]*\)|\[[^()\[\]]*\])+")
+
 Resolve = Callable[[str], Type]
 
 
@@ -138,7 +142,48 @@ def parse_schema(text: str) -> FunctionSchema:
 
 def parse_schema_with(text: str, resolve: Resolve) -> FunctionSchema:
     """Like :func:`parse_schema`; ``resolve`` gives the types of dotted names and unknown names."""
-    return _Parser(text, resolve).schema()
+    return _of_known_parts(text) or _Parser(text, resolve).schema()
+
+
+def _of_known_parts(text: str) -> FunctionSchema | None:
+    """The schema, put together from arguments that many schemas have; None for unusual ones."""
+    head, _, tail = text.partition(") -> ")
+    full_name, _, inside = head.partition("(")
+    if not _FULL_NAME.fullmatch(full_name):
+        return None
+    name, _, overload = full_name.partition(".")
+    is_list = tail.startswith("(") and tail.endswith(")")
+    try:
+        arguments = _known_arguments(inside)
+        returns = _known_arguments(tail[1:-1]) if is_list else (_known_argument(tail, False),)
+    except FormatError:
+        return None
+    return FunctionSchema(name, overload, arguments, returns)
+
+
+def _known_arguments(text: str) -> tuple[Argument, ...]:
+    """Raises FormatError for what is no list of arguments, or where brackets nest."""
+    found: list[Argument] = []
+    kwarg_only = False
+    parts = _PART.findall(text)
+    if ",".join(parts) != text:
+        raise FormatError(f"brackets nest in {text!r}")
+    for part in map(str.strip, parts):
+        if part == "*":
+            kwarg_only = True
+            continue
+        argument = _known_argument(part, kwarg_only)
+        found.append(argument if argument.name else replace(argument, name=str(len(found))))
+    return tuple(found)
+
+
+@lru_cache(4096)
+def _known_argument(text: str, kwarg_only: bool) -> Argument:
+    parser = _Parser(text, _no_classes)
+    argument = parser.argument("", kwarg_only=kwarg_only)
+    if parser.at != len(parser.tokens):
+        raise parser.fail("the end")
+    return argument
 
 
 class _Parser:

@@ -56,10 +56,12 @@ class Sharing:
 
     def restore(self, probe: Probe) -> None:
         """Put one value wherever torch holds one object."""
-        for group in self._groups.values():
-            if len(group) < 2:
-                continue
-            for held, first in zip(group, probe.same([h.place for h in group]), strict=True):
+        groups = [group for group in self._groups.values() if len(group) > 1]
+        if not groups:
+            return
+        found = probe.same([[held.place for held in group] for group in groups])
+        for group, firsts in zip(groups, found, strict=True):
+            for held, first in zip(group, firsts, strict=True):
                 held.holder[held.key] = group[first].holder[group[first].key]
 
 

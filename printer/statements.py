@@ -23,6 +23,7 @@ from .types import (
     NamedType,
     OptionalType,
     Rename,
+    SimpleType,
     TupleType,
     Type,
     UnionType,
@@ -67,8 +68,7 @@ class Statements(Expressions):
         self.put("\n")
 
     def open_line(self) -> None:
-        for _ in range(self.level):
-            self.put("  ")
+        self.put("  " * self.level)
 
     def put(self, part: Part) -> None:
         if isinstance(part, str):
@@ -92,7 +92,7 @@ class Statements(Expressions):
 
     def register(self, type_: Type) -> None:
         """Note every named type inside ``type_`` as a definition that the code needs."""
-        if type_ in self._seen_types:
+        if isinstance(type_, SimpleType) or type_ in self._seen_types:
             return
         self._seen_types.add(type_)
         if is_named(type_) and isinstance(type_, ClassType | TupleType | InterfaceType | EnumType):
@@ -101,7 +101,9 @@ class Statements(Expressions):
             self.register(part)
 
     def _register_types(self, node: Node) -> None:
-        for value in (*node.inputs, *node.outputs):
+        for value in node.inputs:
+            self.register(value.type)
+        for value in node.outputs:
             self.register(value.type)
         for type_ in node.attributes.get("types", ()):
             self.register(type_)
@@ -131,11 +133,12 @@ class Statements(Expressions):
             self._last_kind = node.kind if not node.is_constant else self._last_kind
 
     def _print_node(self, node: Node) -> None:
-        with self.at(node):
-            self._register_types(node)
-            self.versions.add(node, in_method=self.in_method)
-            if not node.is_constant:
-                _BY_KIND.get(node.kind, Statements._define)(self, node)
+        outer, self.owner = self.owner, node
+        self._register_types(node)
+        self.versions.add(node, in_method=self.in_method)
+        if not node.is_constant:
+            _BY_KIND.get(node.kind, Statements._define)(self, node)
+        self.owner = outer
 
     def _return(self, node: Node) -> None:
         if len(node.inputs) != 1:

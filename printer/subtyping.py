@@ -47,7 +47,7 @@ SCALARS = (FLOAT, COMPLEX, INT)
 
 def is_subtype(narrow: Type, wide: Type) -> bool:
     """Whether every value of ``narrow`` may stand where ``wide`` is asked for."""
-    if narrow == wide or wide == ANY:
+    if narrow is wide or wide is ANY or narrow == wide:
         return True
     match narrow:
         case OptionalType(element):

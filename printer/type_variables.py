@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 from .subtyping import unify, unify_all
 from .types import (
@@ -13,6 +12,7 @@ from .types import (
     HandleType,
     ListType,
     OptionalType,
+    SimpleType,
     TupleType,
     Type,
     UnionType,
@@ -21,13 +21,15 @@ from .types import (
 
 Bindings = dict[str, Type]
 
+_COMPOSITE = frozenset(COMPOSITE.__args__)
 
-@cache
+
 def has_variables(type_: Type) -> bool:
     """Whether a type of a schema has variables in it. Classes are not looked into."""
-    if isinstance(type_, COMPOSITE):
-        return any(map(has_variables, type_.parts()))
-    return isinstance(type_, VarType)
+    kind = type(type_)
+    if kind is SimpleType:
+        return False
+    return kind is VarType or (kind in _COMPOSITE and any(map(has_variables, type_.parts())))
 
 
 def bind(formal: Type, actual: Type, bindings: Bindings) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,11 +26,20 @@ class Type:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SimpleType(Type):
-    """A type without parameters; ``name`` is its annotation."""
+    """A type without parameters; ``name`` is its annotation.
+
+    There is one for each name, which :func:`simple_type` gives, so they compare by identity.
+    """
 
     name: str
+
+
+@cache
+def simple_type(name: str) -> SimpleType:
+    """The type without parameters of that name."""
+    return SimpleType(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +176,11 @@ class ClassType(Type):
         """Whether ``__getstate__`` and ``__setstate__`` say what is pickled; one alone does not."""
         return {"__getstate__", "__setstate__"} <= self.methods.keys()
 
+    def function(self, name: str) -> Function:
+        """A method or hook, which do not share names."""
+        found = self.methods.get(name)
+        return found or next(hook for hook in self.hooks() if hook.name == name)
+
     def hooks(self) -> Iterator[Function]:
         """Each distinct hook once, in the order in which torch prints them."""
         by_name: dict[str, Function] = {}
@@ -187,27 +202,27 @@ class FunctionType(Type):
 
 NamedType = TupleType | EnumType | InterfaceType | ClassType | FunctionType
 
-ANY = SimpleType("Any")
-ANY_CLASS = SimpleType("AnyClassType")
-ANY_ENUM = SimpleType("AnyEnumType")
-ANY_LIST = SimpleType("list")
-ANY_TUPLE = SimpleType("tuple")
-BOOL = SimpleType("bool")
-CAPSULE = SimpleType("Capsule")
-COMPLEX = SimpleType("complex")
-DEVICE = SimpleType("Device")
-FLOAT = SimpleType("float")
-GENERATOR = SimpleType("Generator")
-INT = SimpleType("int")
-NONE = SimpleType("NoneType")
-NUMBER = SimpleType("number")
-PYOBJECT = SimpleType("PyObject")
-QSCHEME = SimpleType("QScheme")
-QUANTIZER = SimpleType("Quantizer")
-STORAGE = SimpleType("Storage")
-STREAM = SimpleType("Stream")
-STRING = SimpleType("str")
-TENSOR = SimpleType("Tensor")
+ANY = simple_type("Any")
+ANY_CLASS = simple_type("AnyClassType")
+ANY_ENUM = simple_type("AnyEnumType")
+ANY_LIST = simple_type("list")
+ANY_TUPLE = simple_type("tuple")
+BOOL = simple_type("bool")
+CAPSULE = simple_type("Capsule")
+COMPLEX = simple_type("complex")
+DEVICE = simple_type("Device")
+FLOAT = simple_type("float")
+GENERATOR = simple_type("Generator")
+INT = simple_type("int")
+NONE = simple_type("NoneType")
+NUMBER = simple_type("number")
+PYOBJECT = simple_type("PyObject")
+QSCHEME = simple_type("QScheme")
+QUANTIZER = simple_type("Quantizer")
+STORAGE = simple_type("Storage")
+STREAM = simple_type("Stream")
+STRING = simple_type("str")
+TENSOR = simple_type("Tensor")
 
 SIMPLE_TYPES = {
     simple.name: simple

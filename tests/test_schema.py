@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from tsarchive.errors import FormatError
-from tsarchive.printer.schema import FunctionSchema, parse_schema, parse_schema_with
+from tsarchive.printer.schema import (
+    FunctionSchema,
+    _of_known_parts,
+    _Parser,
+    parse_schema,
+    parse_schema_with,
+)
 from tsarchive.printer.types import ClassType, annotation
 
 
@@ -57,3 +63,16 @@ def test_every_default_of_torch():
 def test_text_outside_the_grammar(text):
     with pytest.raises(FormatError, match="schema"):
         parse_schema(text)
+
+
+def test_schemas_put_together_from_known_arguments_are_those_of_the_grammar():
+    classes: dict[str, ClassType] = {}
+
+    def resolve(name: str) -> ClassType:
+        return classes.setdefault(name, ClassType(name, is_native=True))
+
+    texts = [str(schema) for schema in torch._C._jit_get_all_schemas()]
+    short = [(text, _of_known_parts(text)) for text in texts]
+    assert sum(found is not None for _, found in short) > len(texts) / 2
+    for text, found in short:
+        assert found is None or repr(found) == repr(_Parser(text, resolve).schema()), text
