@@ -49,17 +49,17 @@ _CONSTANT = re.compile(r"c(\d{1,9})")
 
 class Attributes(Subscripts):
     def attribute(self, base: Reference, name: str, node: ast.AST) -> Reference:
+        if type(base) is Typed:
+            return self._of_value(base, name, node)
+        if type(base) is OperatorNamespace:
+            if base.name == "aten" and name == "autograd":
+                return base
+            return OperatorReference(f"{base.name}::{name}")
         match base:
-            case Typed():
-                return self._of_value(base, name, node)
             case Namespace(prefix):
                 return self._in_namespace(f"{prefix}.{name}")
             case Special.OPS:
                 return OperatorNamespace(name)
-            case OperatorNamespace("aten") if name == "autograd":
-                return base
-            case OperatorNamespace(namespace):
-                return OperatorReference(f"{namespace}::{name}")
             case Special.CONSTANTS:
                 return self._from_table(name, node)
             case TypeReference():
@@ -105,6 +105,8 @@ class Attributes(Subscripts):
         raise self.error(node, f"{shown(base.type)} has no member {name!r}")
 
     def _of_value(self, base: Typed, name: str, node: ast.AST) -> Reference:
+        if name in _PRIM_PROPERTIES and base.type == TENSOR:
+            return self.operator_value(f"prim::{name}", positional(base), node)
         match base.type:
             case ClassType():
                 return self._of_object(base, base.type, name, node)
@@ -121,8 +123,6 @@ class Attributes(Subscripts):
                 return typed(self.append(kind, [base.value], type_).output)
         if name == "tolist" and base.type == TENSOR:
             return ToList(base)
-        if base.type == TENSOR and name in _PRIM_PROPERTIES:
-            return self.operator_value(f"prim::{name}", positional(base), node)
         return OperatorReference(f"aten::{name}", base)
 
     def _of_object(self, base: Typed, class_: ClassType, name: str, node: ast.AST) -> Reference:

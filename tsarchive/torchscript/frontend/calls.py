@@ -62,15 +62,9 @@ class Calls(Casts):
         """A node of the overload of ``kind`` that fits the arguments."""
         if self.importer.dialect is not CURRENT:
             kind, arguments = self._of_dialect(self.importer.dialect, kind, arguments, node)
-        candidates = self.importer.candidates(kind, self.frame.version)
-        if not candidates:
-            raise self._unknown_operator(kind, node)
         call = Call(arguments.positional, arguments.keywords, target)
-        found = call.select(candidates)
-        if isinstance(found, list):
-            raise self._no_overload(kind, candidates, found, call, node)
-        candidate, match = found
-        inputs = [self.realise(input_) for input_ in match.inputs]
+        candidate, match = self._chosen(kind, call, node)
+        inputs = [self.realise(input_, call.values) for input_ in match.inputs]
         function = self._function_for(candidate)
         if function is not None:
             return self.call_function(function, positional(*map(typed, inputs)), node)
@@ -82,6 +76,26 @@ class Calls(Casts):
             return typed(made.output)
         names = tuple(result.name for result in candidate.schema.returns)
         return Results(made.outputs, names if all(names) else ())
+
+    def _chosen(self, kind: str, call: Call, node: ast.AST) -> tuple[Candidate, Match]:
+        """The overload that a call means; calls of one shape mean the same."""
+        shape = call.shape
+        if shape is None:
+            return self._selected(kind, call, node)
+        key = kind, self.frame.version, shape
+        found = self.importer.choices.get(key)
+        if found is None:
+            found = self.importer.choices[key] = self._selected(kind, call, node)
+        return found
+
+    def _selected(self, kind: str, call: Call, node: ast.AST) -> tuple[Candidate, Match]:
+        candidates = self.importer.candidates(kind, self.frame.version)
+        if not candidates:
+            raise self._unknown_operator(kind, node)
+        found = call.select(candidates)
+        if isinstance(found, list):
+            raise self._no_overload(kind, candidates, found, call, node)
+        return found
 
     def _function_for(self, candidate: Candidate) -> Function | None:
         """The function that stands for an old operator outside of methods."""
@@ -146,10 +160,11 @@ class Calls(Casts):
         self, schema: FunctionSchema, arguments: Arguments, node: ast.AST
     ) -> tuple[list[Typed], Match]:
         """The arguments of a function of the archive, converted and with defaults filled in."""
-        found = Call(arguments.positional, arguments.keywords).match(schema, convert=True)
+        call = Call(arguments.positional, arguments.keywords)
+        found = call.match(schema, convert=True)
         if isinstance(found, Mismatch):
             raise self.error(node, f"{schema_text(schema)} does not take this call: {found}")
-        return [typed(self.realise(input_)) for input_ in found.inputs], found
+        return [typed(self.realise(input_, call.values)) for input_ in found.inputs], found
 
     def call_function(self, function: Function, arguments: Arguments, node: ast.AST) -> Typed:
         given, _ = self.match_schema(function.schema, arguments, node)

@@ -26,15 +26,17 @@ _FOLDED: dict[str, Any] = {"aten::Int": int, "aten::Float": float}
 
 
 class Casts(Environment):
-    def realise(self, input_: Input) -> Value:
-        """The node input that a matched argument becomes."""
+    def realise(self, input_: Input, given: Sequence[Typed]) -> Value:
+        """The node input that a matched argument becomes, of those that are given."""
         source = input_.source
+        if isinstance(source, int):
+            found = given[source]
+            return self.apply(found, input_.steps).value if input_.steps else found.value
         if isinstance(source, Default):
             return self._default(source.argument)
-        if isinstance(source, Typed):
-            return self.apply(source, input_.steps).value
         assert input_.element is not None
-        return self.list_of(input_.element, [self.realise(inner) for inner in source]).value
+        values = [self.realise(inner, given) for inner in source]
+        return self.list_of(input_.element, values).value
 
     def _default(self, argument: Argument) -> Value:
         value = argument.default

@@ -364,12 +364,21 @@ def assigned_names(statements: Iterable[ast.stmt]) -> set[str]:
     waiting: list[ast.AST] = list(statements)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Name):
             found.add(node.id)
-        elif isinstance(node, ast.FunctionDef):
-            continue
-        waiting.extend(ast.iter_child_nodes(node))
+        else:
+            for field in _ASSIGNING.get(type(node), ()):
+                part = getattr(node, field)
+                waiting += part if isinstance(part, list) else [part] if part else []
     return found
+
+
+# Where names that are assigned, and statements, stand in other nodes; expressions assign none.
+_ASSIGNING: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Assign: ("targets",), ast.AnnAssign: ("target",), ast.AugAssign: ("target",),
+    ast.For: ("target", "body"), ast.While: ("body",), ast.If: ("body", "orelse"),
+    ast.With: ("items", "body"), ast.withitem: ("optional_vars",), ast.Tuple: ("elts",),
+}  # fmt: skip
 
 
 FunctionCompiler.handlers = {

@@ -24,8 +24,8 @@ from tsarchive.printer.types import (
 )
 
 from .arithmetic import number
-from .control import FunctionCompiler
 from .functions import FunctionReader
+from .plain import read_literal
 from .splitting import Line, Piece, split_class
 from .syntax import parse_expression, string_value
 
@@ -102,6 +102,8 @@ class _ClassReader:
         is_object = not class_.is_module and self.importer.reads_bodies
         if is_object and self._init_assigns_more(class_):
             self._read_init(class_)
+        if class_.is_module:
+            self.importer.twins.add(class_, self.parts)
         return class_
 
     def _init_assigns_more(self, class_: ClassType) -> bool:
@@ -152,6 +154,11 @@ class _ClassReader:
         annotation, text = line.annotation or "", line.value or ""
         final = _FINAL.fullmatch(annotation)
         type_ = self._type(final[1] if final else annotation, line)
+        literal = read_literal(text, type_)
+        if literal is not None:
+            return ClassConstant(line.name, type_, literal.value)
+        from .control import FunctionCompiler
+
         record = self.piece.record
         node = parse_expression(text, record, line.number)
         compiler = FunctionCompiler(self.importer, record, line.number - 1, f"_ = {text}")

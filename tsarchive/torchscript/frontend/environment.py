@@ -97,8 +97,14 @@ def without_input(node: Node, offset: int) -> None:
         node.add_input(value)
 
 
+# Of these, equal values of one type cannot be told apart.
+_PLAIN = frozenset({bool, int, str, type(None)})
+
+
 def constant_key(value: Any) -> Any:
     """A key under which only constants that cannot be told apart are equal."""
+    if type(value) in _PLAIN:
+        return type(value), value
     match value:
         case float() | complex():
             return type(value), repr(value)
@@ -123,13 +129,14 @@ class Scope:
         self.unusable: dict[str, str] = {}
 
     def find(self, name: str) -> Reference | None:
-        found = self.names.get(name)
-        if found is not None or self.outer is None:
-            return found
-        found = self.outer.find(name)
-        if isinstance(found, Typed) and self.outer.frame is not self.frame:
-            return self.frame.capture(found)
-        return found
+        scope: Scope | None = self
+        while scope is not None and scope.frame is self.frame:
+            found = scope.names.get(name)
+            if found is not None:
+                return found
+            scope = scope.outer
+        found = None if scope is None else scope.find(name)
+        return self.frame.capture(found) if isinstance(found, Typed) else found
 
     def find_outside(self, name: str) -> Reference | None:
         """What the name means in the blocks around this one."""

@@ -83,7 +83,8 @@ class Expressions(Attributes, Builtins):
         return found
 
     def value(self, node: ast.expr, hint: Type | None = None) -> Typed:
-        return self.as_value(self.expression(node, hint), node)
+        found = self.expression(node, hint)
+        return found if type(found) is Typed else self.as_value(found, node)
 
     def type_of(self, node: ast.expr) -> Type:
         """The type that an annotation writes."""
@@ -106,13 +107,13 @@ class Expressions(Attributes, Builtins):
         return self.attribute(self.expression(node.value), node.attr, node)
 
     def _constant(self, node: ast.Constant, hint: Type | None) -> Reference:
-        match node.value:
-            case None:
-                return self.none()
-            case bool():
-                return self.constant(node.value, BOOL)
-            case str():
-                return self.constant(string_value(node, self.text), STRING)
+        kind = type(node.value)
+        if kind is bool:
+            return self.constant(node.value, BOOL)
+        if kind is str:
+            return self.constant(string_value(node, self.text), STRING)
+        if node.value is None:
+            return self.none()
         found = self._number(node)
         if found is None:
             self.refuse(node, f"a {type(node.value).__name__}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tsarchive.printer.graph import Block, Node, Value
+from tsarchive.printer.graph import CONSTANT, Block, Node, Value
 from tsarchive.printer.schema import FunctionSchema
 
 from .environment import Frame, without_input
@@ -112,8 +112,10 @@ class _Folding:
 
     def _is_evaluated(self, node: Node) -> bool:
         """Put constants in the place of what the node gives, if they are known."""
+        if not (node.outputs and node.inputs and node.inputs[0].node.kind == CONSTANT):
+            return False
         values = [_constant(value) for value in node.inputs]
-        if not (values and node.outputs and all(map(_is_plain, values))):
+        if not all(map(_is_plain, values)):
             return False
         results = self._results(node, values)
         if len(results) != len(node.outputs) or not all(map(_is_plain, results)):

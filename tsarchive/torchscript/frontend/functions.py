@@ -5,18 +5,19 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from tsarchive.errors import SourceError
+from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.printer.graph import Block, Function
 from tsarchive.printer.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.printer.typeparse import parameter_type, type_of_expression
 from tsarchive.printer.types import TENSOR, ClassType, InterfaceType, Type
 
-from .control import FunctionCompiler
 from .places import CodePlace, located, place_of
+from .plain import Parameter, read_literal, read_signature
 from .splitting import Piece
 from .syntax import bounded
 
 if TYPE_CHECKING:
+    from .control import FunctionCompiler
     from .importer import CodeImporter
 
 
@@ -43,14 +44,46 @@ class FunctionReader:
         self.function = Function(name, self.schema, self.graph)
 
     def schema(self) -> FunctionSchema:
+        return self.importer.twins.schema(self.function, self._read_schema)
+
+    def _read_schema(self) -> FunctionSchema:
         with bounded(self.piece.record):
-            node = self._header()
-            arguments = self._arguments(node)
-            if node.returns is not None:
-                result = self._type(node.returns)
-            else:
-                result = self._result_of_body(arguments)
+            arguments, result = self._plain_schema() or self._parsed_schema()
         return FunctionSchema(self.name.rpartition(".")[2], "", arguments, (Argument("", result),))
+
+    def _plain_schema(self) -> tuple[tuple[Argument, ...], Type] | None:
+        """The arguments and the result of a signature that needs no parser; None for others."""
+        signature = read_signature(self.piece.text)
+        if signature is None:
+            return None
+        arguments: list[Argument] = []
+        try:
+            for parameter in signature.parameters:
+                argument = self._plain_argument(parameter, is_first=not arguments)
+                if argument is None:
+                    return None
+                arguments.append(argument)
+            return tuple(arguments), self.importer.parse_type(signature.result)
+        except ArchiveError:
+            return None
+
+    def _plain_argument(self, parameter: Parameter, *, is_first: bool) -> Argument | None:
+        name, text, default = parameter
+        if is_first and self.owner is not None:
+            # The type of self is known: what is written there does not count.
+            return Argument(name, self.owner) if default is None else None
+        type_ = TENSOR if text is None else self.importer.parse_type(text)
+        if default is None:
+            return Argument(name, type_)
+        literal = None if text is None else read_literal(default, type_)
+        return None if literal is None else Argument(name, type_, literal.value)
+
+    def _parsed_schema(self) -> tuple[tuple[Argument, ...], Type]:
+        node = self._header()
+        arguments = self._arguments(node)
+        if node.returns is not None:
+            return arguments, self._type(node.returns)
+        return arguments, self._result_of_body(arguments)
 
     def _result_of_body(self, arguments: tuple[Argument, ...]) -> Type:
         """What the body returns, for a function that does not declare it."""
@@ -60,20 +93,26 @@ class FunctionReader:
             )
         self._is_read = True
         try:
-            return self._compile(arguments, self.piece.parse_function()).returns[0].type
+            node = self.piece.parse_function()
+            return self._compile(arguments, node, None).returns[0].type
         finally:
             self._is_read = False
 
     def graph(self) -> Block:
         with bounded(self.piece.record):
-            arguments = self.function.schema.arguments
-            return self._compile(arguments, self.piece.parse_function())
+            schema = self.function.schema
+            node = self.piece.parse_function()
+            declared = None if node.returns is None else schema.return_type
+            return self._compile(schema.arguments, node, declared)
 
-    def _compile(self, arguments: tuple[Argument, ...], node: ast.FunctionDef) -> Block:
-        declared = None if node.returns is None else self._type(node.returns)
+    def _compile(
+        self, arguments: tuple[Argument, ...], node: ast.FunctionDef, declared: Type | None
+    ) -> Block:
         return self._compiler().compile(node, arguments, self.version, declared)
 
     def _compiler(self) -> FunctionCompiler:
+        from .control import FunctionCompiler  # looking at an archive reads no bodies
+
         piece = self.piece
         text = f"if 1:\n{piece.text}" if piece.is_indented else piece.text
         return FunctionCompiler(self.importer, piece.record, piece.line_offset, text)

@@ -120,6 +120,7 @@ _ROWS: Final[Mapping[type[ast.AST], Sequence[tuple[str, Kinds]]]] = {
     for kind, rows in FIELDS.items()
     if kind is not ast.Constant
 }
+_LEAVES: Final = frozenset(kind for kind in FIELDS if not _ROWS.get(kind))
 
 
 def check_tree(body: Sequence[ast.stmt], text: str, record: str, first_line: int) -> None:
@@ -127,7 +128,34 @@ def check_tree(body: Sequence[ast.stmt], text: str, record: str, first_line: int
 
     The tree is that of ``text``, of which line 1 is ``first_line`` of ``record``.
     """
-    check = _Check(text, record, first_line)
+    if not _is_plain(body):
+        _check_all(body, _Check(text, record, first_line))
+
+
+def _is_plain(body: Sequence[ast.stmt]) -> bool:
+    """Whether a tree holds nothing that may have to be refused."""
+    waiting: list[ast.AST] = list(body)
+    if not _IN_RECORD.issuperset(map(type, body)):
+        return False
+    for node in waiting:
+        for field, kinds in _ROWS[type(node)]:
+            value = getattr(node, field)
+            for part in value if type(value) is list else (value,) if value else ():
+                kind = type(part)
+                if kind not in kinds:
+                    return False
+                if kind not in _LEAVES:
+                    waiting.append(part)
+                elif kind is ast.Constant and type(part.value) not in _LITERALS:
+                    return False
+        if isinstance(node, ast.Attribute) and node.attr in OF_PYTHON:
+            return False
+        if isinstance(node, ast.keyword) and node.arg is None:
+            return False
+    return True
+
+
+def _check_all(body: Sequence[ast.stmt], check: _Check) -> None:
     for statement in body:
         if type(statement) not in _IN_RECORD:
             check.refuse_part(statement, _RECORD, "body", _IN_RECORD)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import SourceError, UnknownClassError
 from tsarchive.printer.ranges import TaggedRange
@@ -22,13 +22,17 @@ from tsarchive.printer.types import (
 
 from .definitions import define
 from .dialect import CURRENT, Dialect
-from .folding import Evaluate
 from .libraries import what_registers
 from .places import RecordPlaces
 from .sizes import TypeSizes
 from .splitting import Piece, split_record
 from .syntax import bounded
+from .twins import Twins
 from .upgraders import Candidate, candidates
+
+if TYPE_CHECKING:
+    from .folding import Evaluate
+    from .matching import Match
 
 NATIVE_PREFIX = "__torch__.torch.classes."
 
@@ -78,6 +82,9 @@ class CodeImporter:
         self._importing: set[str] = set()
         self._types: dict[str, Type] = {}
         self.sizes = TypeSizes()
+        self.twins = Twins(self)
+        # The overload that calls of an operator mean, by operator, version and Call.shape.
+        self.choices: dict[Hashable, tuple[Candidate, Match]] = {}
         self._candidates: dict[tuple[str, int | None], tuple[Candidate, ...]] = {}
 
     def find(self, qualified_name: str) -> NamedType | None:
@@ -126,6 +133,12 @@ class CodeImporter:
         path = record.removeprefix(f"{self.dialect.folder}/").removesuffix(".py")
         qualifier = path.replace("/", ".")
         return [f"{qualifier}.{name}" for name in self._read(record)]
+
+    def text_of(self, qualified_name: str) -> str | None:
+        """The text that defines a qualified name; None when no record does."""
+        qualifier, _, name = qualified_name.rpartition(".")
+        piece = self._read(self.record_of(qualified_name)).get(name) if qualifier else None
+        return None if piece is None else piece.text
 
     def resolve_type(self, qualified_name: str) -> Type | None:
         """The type of a name in an annotation; None for a bare name, which no record defines."""

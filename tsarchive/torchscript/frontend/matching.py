@@ -7,7 +7,8 @@ torch's schema matcher.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from tsarchive.printer.schema import Argument, FunctionSchema
@@ -25,6 +26,7 @@ from tsarchive.printer.types import (
     TENSOR,
     ListType,
     OptionalType,
+    SimpleType,
     TupleType,
     Type,
     VarType,
@@ -55,11 +57,19 @@ class Default(NamedTuple):
     argument: Argument
 
 
-class Input(NamedTuple):
-    """One input of the node: its source, and what to do with it. A tuple of inputs is gathered
-    into a list of ``element`` type."""
+class Given(NamedTuple):
+    """What a match needs to know of an argument that stands at ``position`` of the call."""
 
-    source: Typed | Default | tuple[Input, ...]
+    position: int
+    type: Type
+    is_empty_list: bool
+
+
+class Input(NamedTuple):
+    """One input of the node: its source, which for an argument of the call is its position, and
+    what to do with it. A tuple of inputs is gathered into a list of ``element`` type."""
+
+    source: int | Default | tuple[Input, ...]
     steps: tuple[Step, ...] = ()
     element: Type | None = None
 
@@ -96,7 +106,10 @@ _IMPLICIT: dict[Type, dict[Type, str]] = {
 
 
 class Call:
-    """The arguments of one call, as written: positional, by keyword, and ``self``."""
+    """The arguments of one call, as written: positional, by keyword, and ``self``.
+
+    ``values`` are all of them; :class:`Input` counts in it.
+    """
 
     def __init__(
         self,
@@ -104,9 +117,34 @@ class Call:
         keywords: Mapping[str, Typed],
         target: Typed | None = None,
     ) -> None:
-        self.positional = positional
-        self.keywords = keywords
-        self.target = target
+        self.values = [*positional, *keywords.values()]
+        self._count = len(positional)
+        self._names = tuple(keywords)
+        self._has_target = target is not None
+        if target is not None:
+            self.values.append(target)
+
+    @property
+    def shape(self) -> Hashable:
+        """What decides the choice among overloads; None where types are not short."""
+        types = [value[1:] for value in self.values]
+        return (*types, self._count, self._names) if all(map(_is_short, types)) else None
+
+    @cached_property
+    def _given(self) -> list[Given]:
+        return [Given(position, *value[1:]) for position, value in enumerate(self.values)]
+
+    @cached_property
+    def positional(self) -> list[Given]:
+        return self._given[: self._count]
+
+    @cached_property
+    def keywords(self) -> dict[str, Given]:
+        return dict(zip(self._names, self._given[self._count :], strict=False))
+
+    @property
+    def target(self) -> Given | None:
+        return self._given[-1] if self._has_target else None
 
     def select(self, candidates: Sequence[Candidate]) -> tuple[Candidate, Match] | list[Mismatch]:
         """The first candidate that fits: without implicit conversions if any does, else with.
@@ -131,7 +169,8 @@ class Call:
 
 class _Matcher:
     def __init__(self, call: Call, schema: FunctionSchema, convert: bool) -> None:
-        self.call = call
+        self.positional = call.positional
+        self.keywords = call.keywords
         self.schema = schema
         self.convert = convert
         self.bindings: Bindings = {}
@@ -146,16 +185,16 @@ class _Matcher:
             if isinstance(found, Mismatch):
                 return found
             inputs.append(found)
-        rest = self.call.positional[self.next_positional :]
+        rest = self.positional[self.next_positional :]
         if self.schema.is_vararg:
-            inputs += [Input(given) for given in rest]
+            inputs += [Input(given.position) for given in rest]
         elif rest:
-            count = len(self.call.positional)
+            count = len(self.positional)
             return Mismatch("takes {} positional arguments, not {}", (self.next_positional, count))
         return self._unknown_keyword() or self._returns(inputs)
 
     def _unknown_keyword(self) -> Mismatch | None:
-        for name in self.call.keywords:
+        for name in self.keywords:
             if name not in self.used:
                 is_known = any(argument.name == name for argument in self.schema.arguments)
                 what = "is given twice" if is_known else "is unknown"
@@ -176,8 +215,8 @@ class _Matcher:
         if argument.name == "self" and self.target is not None:
             given, self.target = self.target, None
             return self._fit(argument, given)
-        if not argument.kwarg_only and self.next_positional < len(self.call.positional):
-            given = self.call.positional[self.next_positional]
+        if not argument.kwarg_only and self.next_positional < len(self.positional):
+            given = self.positional[self.next_positional]
             if self.convert and self._takes_the_rest(index, given):
                 return self._gather(argument)
             self.next_positional += 1
@@ -185,19 +224,19 @@ class _Matcher:
         keyword = self._keyword_for(argument)
         if keyword is not None:
             self.used.add(keyword)
-            return self._fit(argument, self.call.keywords[keyword])
+            return self._fit(argument, self.keywords[keyword])
         if argument.has_default:
             return Input(Default(argument))
         return Mismatch("argument '{}' is missing", (argument.name,))
 
     def _keyword_for(self, argument: Argument) -> str | None:
-        if argument.name in self.call.keywords:
+        if argument.name in self.keywords:
             return argument.name
         # The functions of torch call `self` of an operator `input`.
         is_renamed = argument.name == "self" and self.schema.name.startswith("aten::")
-        return "input" if is_renamed and "input" in self.call.keywords else None
+        return "input" if is_renamed and "input" in self.keywords else None
 
-    def _takes_the_rest(self, index: int, given: Typed) -> bool:
+    def _takes_the_rest(self, index: int, given: Given) -> bool:
         """Whether ``zeros(1, 2)`` may stand for ``zeros([1, 2])`` at this argument."""
         arguments = self.schema.arguments
         formal = arguments[index]
@@ -212,16 +251,18 @@ class _Matcher:
         assert isinstance(argument.type, ListType)
         element = argument.type.element
         inner: list[Input] = []
-        for given in self.call.positional[self.next_positional :]:
+        for given in self.positional[self.next_positional :]:
             found = self._fit(Argument(argument.name, element), given)
             if isinstance(found, Mismatch):
                 return found
             inner.append(found)
-        self.next_positional = len(self.call.positional)
+        self.next_positional = len(self.positional)
         return Input(tuple(inner), element=element)
 
-    def _fit(self, argument: Argument, given: Typed) -> Input | Mismatch:
+    def _fit(self, argument: Argument, given: Given) -> Input | Mismatch:
         actual = given.type
+        if actual == argument.type and not given.is_empty_list and not has_variables(actual):
+            return Input(given.position)
         steps: tuple[Step, ...] = ()
         if _repeats(argument, actual):
             actual = ListType(actual)
@@ -237,7 +278,14 @@ class _Matcher:
         more, reached = conversions(actual, wanted, given.is_empty_list, convert=self.convert)
         if not is_subtype(reached, wanted):
             return _unfit(argument, actual)
-        return Input(given, steps + more)
+        return Input(given.position, steps + more)
+
+
+def _is_short(given: tuple[Type, bool]) -> bool:
+    type_ = given[0]
+    if isinstance(type_, ListType | OptionalType):
+        type_ = type_.element
+    return type(type_) is SimpleType
 
 
 def _unfit(argument: Argument, actual: Type) -> Mismatch:

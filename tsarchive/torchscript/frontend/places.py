@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.printer.ranges import Location, Range, TaggedRange, byte_length
@@ -61,8 +61,7 @@ class RecordPlaces:
         return next((row.range for row in rows if row.range and row.range.source.text), None)
 
 
-@dataclass(frozen=True, slots=True)
-class CodePlace:
+class CodePlace(NamedTuple):
     """The place of a graph node in a code record. ``column`` counts bytes from 0."""
 
     places: RecordPlaces
@@ -92,8 +91,8 @@ class CodePlace:
 
 def place_of(node: ast.AST, places: RecordPlaces, line_offset: int) -> CodePlace:
     """The place where ``node`` begins. ``line_offset`` is added to the line that it names."""
-    line = int(getattr(node, "lineno", 1)) + line_offset
-    return CodePlace(places, line, int(getattr(node, "col_offset", 0)))
+    line = getattr(node, "lineno", 1) + line_offset
+    return CodePlace(places, line, getattr(node, "col_offset", 0))
 
 
 def located(error: SourceError, place: CodePlace) -> SourceError:

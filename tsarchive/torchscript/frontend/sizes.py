@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tsarchive.errors import SourceError
-from tsarchive.printer.types import COMPOSITE, Type
+from tsarchive.printer.types import COMPOSITE, SimpleType, Type
 
 MAX_TYPE_SIZE: Final = 10_000
 
@@ -23,6 +23,8 @@ class TypeSizes:
 
     def checked(self, type_: Type) -> Type:
         """The type itself. Raises SourceError when it has too many parts."""
+        if type(type_) is SimpleType:
+            return type_
         if isinstance(type_, COMPOSITE) and self._size(type_) > MAX_TYPE_SIZE:
             raise SourceError(f"a type of more than {MAX_TYPE_SIZE} parts is not supported")
         return type_

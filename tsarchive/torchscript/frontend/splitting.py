@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tsarchive.errors import SourceError
 from tsarchive.printer.caps import MAX_DEFINITIONS, check_size
@@ -30,8 +30,7 @@ _IGNORED_LINE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """The lines of one definition. ``first_line`` is the 1-based number of the first in
     ``record``; a method's lines are indented as they stand there."""
 
@@ -117,8 +116,7 @@ def _piece_of(
     return Piece(record, node.name, first_line + node.lineno - 1, "\n".join(piece_lines) + "\n")
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One statement of a class header: ``name : annotation = value``, parts that are absent
     being None. ``quoted`` tells ``__annotations__["name"]`` from a plain name."""
 
@@ -129,8 +127,7 @@ class Line:
     quoted: bool = False
 
 
-@dataclass(frozen=True)
-class ClassParts:
+class ClassParts(NamedTuple):
     """A class taken apart: ``base`` is the name of its superclass or ""."""
 
     base: str
@@ -163,18 +160,17 @@ def split_class(piece: Piece) -> ClassParts:
 
 def _header_lines(piece: Piece, position: int, end: int) -> tuple[Line, ...] | None:
     lines = []
-    number = piece.first_line + 1
-    while position < end:
-        match = _HEADER_LINE.match(piece.text, position, end)
-        if match is None or match["value"] is match["annotation"] is None:
+    for number, match in enumerate(
+        _HEADER_LINE.finditer(piece.text, position, end), piece.first_line + 1
+    ):
+        name, quoted, annotation, value = match.groups()
+        if match.start() != position or value is annotation is None:
             return None
-        is_quoted = match["name"] is None
-        name = match["quoted"] if is_quoted else match["name"]
-        annotation, value = (part and part.rstrip() for part in match.group("annotation", "value"))
-        lines.append(Line(number, name, annotation, value, is_quoted))
+        annotation = annotation and annotation.rstrip()
+        value = value and value.rstrip()
+        lines.append(Line(number, name or quoted, annotation, value, name is None))
         position = match.end()
-        number += 1
-    return tuple(lines)
+    return tuple(lines) if position == end else None
 
 
 def _by_name(piece: Piece, methods: Iterator[Piece]) -> dict[str, Piece]:
