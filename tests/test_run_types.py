@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Optional
 
 import pytest
 import torch
-from running import check_same, our_module
+from running import check_same, our_module, ours, scripted
 
 from tsarchive.printer.types import (
     ANY,
@@ -137,6 +137,22 @@ def test_every_kind_of_value():
 def test_members_of_a_union():
     theirs = torch.jit.script(Narrowed())
     check_same(theirs, our_module(theirs), torch.ones(1))
+
+
+@pytest.mark.parametrize("element", ["float", "int", "bool", "str", "complex", "Tensor"])
+@pytest.mark.parametrize("make", ["tensor", "as_tensor"])
+@pytest.mark.filterwarnings("ignore:Creating a tensor from an empty")
+def test_tensors_of_empty_lists(make, element):
+    theirs = scripted(f"def f(items: List[{element}]):\n  return torch.{make}(items)\n")
+    check_same(theirs, ours(theirs), [])
+
+
+@pytest.mark.parametrize("value", [[1.5, 2.0], []])
+def test_tensors_of_lists_are_not_on_the_default_device_of_python(value):
+    theirs = scripted("def f(items: List[float]):\n  return torch.tensor(items)\n")
+    with torch.device("meta"):
+        check_same(theirs, ours(theirs), value)
+        assert ours(theirs)(value).device == theirs(value).device
 
 
 RELATIONS = [

@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 _MISSING: Final = object()
+# What Python's syntax raises in generated code, in torch's words.
+_AS_TORCH: Final = {"list assignment index out of range": "list index out of range"}
 
 
 class Signature:
@@ -201,7 +203,8 @@ def seen_by_callers(error: Exception) -> Exception:
         found.limit = sys.getrecursionlimit()
         found.hint = "sys.setrecursionlimit raises the limit"
     elif not isinstance(error, RuntimeError | ArchiveError) and is_of_operator(error.__traceback__):
-        found = ScriptError(str(error), exception=f"builtins.{type(error).__name__}")
+        message = _AS_TORCH.get(str(error), str(error))
+        found = ScriptError(message, exception=f"builtins.{type(error).__name__}")
     if found is not error:
         found.__suppress_context__ = True
     return found.with_traceback(with_origins(error.__traceback__))

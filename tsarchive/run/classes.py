@@ -6,14 +6,15 @@ import collections
 import enum
 import re
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tsarchive.errors import SaveError, UnknownClassError, UnsupportedError
-from tsarchive.policy import Guard
+from tsarchive.policy import FOR_STRANGERS, Guard
+from tsarchive.policy.limits import NO_LIMITS
 from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import ClassConstant, ClassType, EnumType, TupleType, Type, annotation
@@ -25,18 +26,19 @@ from .boundary import (
     restore_grad_mode,
     seen_by_callers,
 )
-from .compiler import LazyFunction
+from .compiler import Call, LazyFunction
 from .containers import container_class
 from .conversion import Converter, Converters
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
+from .direct import DirectCall, direct_call, no_call
 from .expressions import Bound
 from .identities import Identities
-from .metering import metering_of, unmetered
 from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule, forward_overloads
 from .objects import Objects, new_object, unset_object
-from .operators import implementation, native_class, native_object, traceable
+from .operators import Implementation, implementation, native_class, native_object, traceable
 from .passes import Effects, Wanted
 from .refusals import refused
+from .sharing import Bodies
 from .slots import (
     SlotKind,
     get_slot,
@@ -49,6 +51,9 @@ from .slots import (
     slot_kind,
 )
 from .typecheck import register_class, type_of_class
+
+if TYPE_CHECKING:
+    from .metering import Metering
 
 __all__ = [
     "ArchiveModule",
@@ -73,8 +78,6 @@ _SYNTAX_METHODS = frozenset(
 
 _GETTER = re.compile("__(.+)_getter")
 
-_DEFAULT = Guard()
-
 
 class Classes:
     """The classes and functions of one archive, made when they are first needed.
@@ -83,7 +86,7 @@ class Classes:
     operators its code may reach, and how far it may go.
     """
 
-    def __init__(self, container: Any = None, guard: Guard = _DEFAULT) -> None:
+    def __init__(self, container: Any = None, guard: Guard = FOR_STRANGERS) -> None:
         self.container = container
         self.guard = guard
         self.lock = threading.RLock()
@@ -91,16 +94,25 @@ class Classes:
         self.identities = Identities()
         self._python_classes: dict[Type, Any] = {}
         self._functions: dict[Hashable, LazyFunction] = {}
+        self.bodies = Bodies(self)
         self._constants: dict[Node, Any] = {}
         self._converters = Converters(self.python_class)
         self._objects = Objects(self)
         self.implementation = implementation
-        self.metered: Callable[[FunctionSchema, Callable[..., Any]], Callable[..., Any]] = unmetered
+        self.inlines = True
+        self.direct_call: Callable[[Node, Sequence[str]], DirectCall | None] = direct_call
+        self.metered: Callable[[FunctionSchema, Callable[..., Any]], Callable[..., Any]] = (
+            _unmetered
+        )
         self.spend: Callable[..., None] | None = None
-        self.metering = metering_of(guard.limits)
-        if self.metering is not None:
+        self.metering: Metering | None = None
+        if guard.limits != NO_LIMITS:
+            from .metering import metering_of
+
+            self.metering = metering_of(guard.limits)
             self.spend = self.metering.budgets.spend
             self.implementation = self.metering.implementation
+            self.direct_call = no_call
             self.metered = self.metering.metered
         self.origin: Origin | None = None
         self._main = self
@@ -135,8 +147,10 @@ class Classes:
                 made.__dict__.update(self.__dict__)
                 made._for_tracing = made
                 made._functions = {}
-                made.implementation = traceable
-                made.metered, made.metering = unmetered, None
+                made.bodies = Bodies(made)
+                made.implementation, made.direct_call = traceable, no_call
+                made.inlines = False
+                made.metered, made.metering = _unmetered, None
                 made.spend = None if self.metering is None else self.metering.spend_traced
             return self._for_tracing
 
@@ -152,7 +166,7 @@ class Classes:
         with self.lock:
             found = self._functions.get(key)
             if found is None:
-                found = LazyFunction(function, self, bound, wanted)
+                found = LazyFunction(Call(function, bound, wanted), self)
                 self._functions[key] = found
             return found
 
@@ -249,6 +263,11 @@ class Classes:
         return self._converters.converter(type_)
 
 
+def _unmetered(_schema: FunctionSchema, function: Implementation) -> Implementation:
+    """``function`` as it is: nothing is limited."""
+    return function
+
+
 def _name_of(type_: Type) -> str:
     assert isinstance(type_, ClassType | EnumType | TupleType)
     return type_.qualified_name or ""
@@ -317,7 +336,7 @@ def _properties(members: Mapping[str, Any], base: type) -> dict[str, property]:
     """Properties of the original class, which is known by its accessors alone."""
     found = {}
     for name, getter in members.items():
-        match = _GETTER.fullmatch(name)
+        match = _GETTER.fullmatch(name) if name.endswith("_getter") else None
         if match and match[1] not in members and _is_free(match[1], base):
             setter = members.get(f"__{match[1]}_setter")
             found[match[1]] = property(_called(getter), setter and _called(setter))
@@ -348,8 +367,7 @@ def _is_public(name: str, base: type) -> bool:
 
 def _is_free(name: str, base: type) -> bool:
     """Whether a member of an archive's class may have a name where Python code sees it."""
-    is_module = issubclass(base, ArchiveModule)
-    return not hasattr(base, name) and not hides_member(name, is_module=is_module)
+    return not (hasattr(base, name) or hides_member(name, is_module=base is ArchiveModule))
 
 
 def _hooks(hooks: list[Function], classes: Classes) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import keyword
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -24,11 +24,15 @@ from tsarchive.printer.graph import (
     is_constant_true,
     matching_exit,
 )
+from tsarchive.printer.types import INT, ListType
 
 from .autocast import autocast, is_autocast
 from .costs import size_of_made
+from .direct import no_call
 from .expressions import Bound, Expressions
-from .lifetimes import ALIASES, all_nodes, last_uses
+from .held_numbers import nodes_on_numbers
+from .inline_forms import SCALARS
+from .lifetimes import ALIASES, all_nodes, holds_memory, last_uses
 from .natives import Awaitable, Future
 from .operators import find_native
 from .passes import NOTHING, Liveness, Wanted
@@ -58,14 +62,17 @@ class GeneratedSource:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Code that becomes one ``def``; ``texts`` says what values from outside are called in it."""
+    """Code that becomes one ``def``; ``texts`` says what values from outside are called in it.
+
+    ``end`` is the return node of a graph; code that is only nested too deeply has none.
+    """
 
     name: str
     params: Sequence[str]
     nodes: Sequence[Node]
     results: Sequence[Value]
     texts: Mapping[Value, str] = field(default_factory=dict)
-    is_outlined: bool = False
+    end: Node | None = None
 
 
 def generate(
@@ -94,12 +101,16 @@ class _Writer(Expressions):
         self._place: Placed | None = None
         self._parts: deque[_Part] = deque()
         self._live_nodes: set[Node] = set()
+        self._before: dict[Node, Node] = {}
+        self._here: Container[Node | None] = ()
 
     def add_graph(self, name: str, graph: Block, wanted: Wanted = None) -> None:
         live = Liveness(graph, self.classes.effects, wanted)
         self._live_nodes |= live.nodes
         self.unchanged |= self.classes.identities.of(graph, live.nodes, self.number_operand)
         self.live_values |= live.values
+        if self.classes.direct_call is not no_call:
+            self.on_numbers |= nodes_on_numbers(graph, live.nodes, self.second_number)
         results = () if wanted == NOTHING else graph.returns
         if results and wanted is not None:
             # The tuple of the result is made of the wanted items alone.
@@ -107,7 +118,7 @@ class _Writer(Expressions):
             self.live_values.add(results[0])
         params = [self.define(param) for param in graph.params]
         texts = {param: self.text[param] for param in graph.params}
-        self._parts.append(_Part(name, params, graph.nodes, results, texts))
+        self._parts.append(_Part(name, params, graph.nodes, results, texts, graph.return_node))
 
     def write(self) -> None:
         while self._parts:
@@ -116,10 +127,11 @@ class _Writer(Expressions):
             self._place = None
             self.line(f"def {part.name}({', '.join(part.params)}):")
             with self._indented():
-                if not part.is_outlined:
+                if part.end is not None:
                     self._spend(part.nodes)
-                self._nodes(part.nodes)
-                self.line(f"return {self.uses(part.results)}".rstrip())
+                given = part.texts if part.end is not None else ()
+                self._nodes(part.nodes, part.end, given)
+                self.line(f"return {', '.join(map(self.whole, part.results))}".rstrip())
 
     def line(self, text: str) -> None:
         self.lines.append(_INDENT * self.level + text)
@@ -148,25 +160,36 @@ class _Writer(Expressions):
         self._place = running[0].place if running else self._place
         self.line(f"{spend}({steps}, {size})" if size else f"{spend}({steps})")
 
-    def _nodes(self, nodes: Sequence[Node]) -> None:
-        ends = last_uses(nodes, self._live_nodes)
+    def _nodes(
+        self, nodes: Sequence[Node], end: Node | None = None, given: Iterable[Value] = ()
+    ) -> None:
+        """Statements for ``nodes``; ``end`` takes what they give to the code around them.
+
+        What they are ``given`` is theirs alone.
+        """
+        outside, self._here = self._here, {*nodes, end} if self.level <= _DEEPEST else ()
+        ends = last_uses(nodes, self._live_nodes, given)
+        running = [n for n in nodes if n in self._live_nodes and not n.is_constant]
+        self._before.update(zip(running[1:], running, strict=False))
         position = 0
         while position < len(nodes):
             node = nodes[position]
             self._place = node.place
             if node.kind == "prim::Enter":
-                end = matching_exit(nodes, position)
-                self._with(nodes[position : end + 1])
-                position = end
+                exit_ = matching_exit(nodes, position)
+                self._with(nodes[position : exit_ + 1])
+                position = exit_
             elif node in self._live_nodes and not node.is_constant:
+                self.ending = set(ends.get(node, ()))
                 _STATEMENTS.get(node.kind, _Writer._assign)(self, node)
                 self._drop(node, ends.get(node, ()))
             position += 1
+        self._here = outside
 
     def _drop(self, node: Node, values: Sequence[Value]) -> None:
         """Give up the variables of tensors that were used for the last time."""
-        held = [value for value in values if not self._is_inline(value.node)]
-        names = [self.text[value] for value in held if value in self.live_values]
+        held = [v for v in values if not (self._is_inline(v.node) or v.node in self.on_numbers)]
+        names = [self.text[v] for v in held if v in self.live_values and v not in self.passed_on]
         if names and node.blocks:
             self.line(f"del {', '.join(names)}")
         elif names:
@@ -182,13 +205,21 @@ class _Writer(Expressions):
             self.text[node.output] = self.expression(node)
             return
         text = self.expression(node)
+        if node in self.on_numbers and (text.isidentifier() or text.isdecimal()):
+            self.text[node.output] = text
+            return
+        if self.is_pure(node) and self.fold(node.output, text, self._here):
+            return
         if any(output in self.live_values for output in node.outputs):
             self.line(f"{self._targets(node.outputs)} = {text}")
         else:
             self.line(text)
 
     def _is_inline(self, node: Node) -> bool:
-        """A list of constants that one operator of torch reads is written where it is used."""
+        """A list that one operator of torch reads is written where it is used.
+
+        Its items are constants, or ints and the operator comes next.
+        """
         if node.kind != "prim::ListConstruct" or len(node.output.uses) != 1:
             return False
         user = node.output.uses[0].user
@@ -196,16 +227,30 @@ class _Writer(Expressions):
             user.schema is not None
             and find_native(user.schema) is None
             and "upgrader" not in user.attributes
-            and all(value.node.is_constant for value in node.inputs)
+            and (
+                all(value.node.is_constant for value in node.inputs)
+                or (node.output.type == ListType(INT) and self._before.get(user) is node)
+            )
         )
 
-    def _move(self, targets: Sequence[str], values: Sequence[Value]) -> None:
-        """Assign in parallel, leaving out what is in place already."""
-        pairs = [(name, self.use(value)) for name, value in zip(targets, values, strict=True)]
-        pairs = [(name, text) for name, text in pairs if name != text]
-        if pairs:
-            names, texts = zip(*pairs, strict=True)
-            self.line(f"{', '.join(names)} = {', '.join(texts)}")
+    def _move(
+        self, targets: Sequence[str], values: Sequence[Value], made: Sequence[Node] = ()
+    ) -> None:
+        """Assign in parallel, leaving out what is in place already.
+
+        Tensors that the nodes ``made`` have no other variable from then on.
+        """
+        pairs = [(name, self.whole(value)) for name, value in zip(targets, values, strict=True)]
+        moved = [position for position, (name, text) in enumerate(pairs) if name != text]
+        if not moved:
+            return
+        names, texts = zip(*(pairs[position] for position in moved), strict=True)
+        self.line(f"{', '.join(names)} = {', '.join(texts)}")
+        left = [values[position] for position in moved if holds_memory(values[position].type)]
+        left = [value for value in left if value.node in made and value.node.kind not in ALIASES]
+        spare = dict.fromkeys(map(self.use, left)).keys() - names
+        if spare:
+            self.lines[-1] += f"; del {', '.join(sorted(spare))}"
 
     def _if(self, node: Node) -> None:
         if self._outlined([node]):
@@ -213,19 +258,40 @@ class _Writer(Expressions):
         used = [index for index, output in enumerate(node.outputs) if output in self.live_values]
         targets = [self.define(node.outputs[index]) for index in used]
         true, false = node.blocks
-        self.line(f"if {self.use(node.input)}:")
-        self._branch(true, targets, used)
         before = len(self.lines)
+        self.line(f"if {self.whole(node.input)}:")
+        first = self._branch(true, targets, used)
+        middle = len(self.lines)
         self.line("else:")
-        self._branch(false, targets, used)
-        if self.lines[before + 1 :] == [_INDENT * (self.level + 1) + "pass"]:
-            del self.lines[before:], self.places[before:]
+        second = self._branch(false, targets, used)
+        if first and second:
+            self._forget_lines(before)
+            self._choose(node, node.outputs[used[0]], first, second)
+        elif self.lines[middle + 1 :] == [_INDENT * (self.level + 1) + "pass"]:
+            self._forget_lines(middle)
 
-    def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> None:
+    def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> str | None:
+        """Write a branch; its one result, where nothing else stands there."""
+        results = [block.returns[index] for index in used]
+        before = len(self.lines)
         with self._indented():
             self._spend(block.nodes)
-            self._nodes(block.nodes)
-            self._move(targets, [block.returns[index] for index in used])
+            self._nodes(block.nodes, block.return_node)
+            is_empty = len(self.lines) == before
+            self._move(targets, results, block.nodes)
+        return self.use(results[0]) if is_empty and len(results) == 1 else None
+
+    def _forget_lines(self, start: int) -> None:
+        del self.lines[start:], self.places[start:]
+
+    def _choose(self, node: Node, chosen: Value, first: str, second: str) -> None:
+        """A value that is chosen where neither branch does anything."""
+        target, condition = self.text[chosen], self.use(node.input)
+        text = f"{first} if {condition} else {second}"
+        if self.is_expression(node.input):
+            text = _joined(self.whole(node.input), first, second) or text
+        if not (chosen.type in SCALARS and self.fold(chosen, text, self._here)):
+            self.line(f"{target} = {text}")
 
     def _loop(self, node: Node) -> None:
         if self._outlined([node]):
@@ -241,7 +307,8 @@ class _Writer(Expressions):
             targets, last = [keep, *targets], [body.returns[0], *last]
         if _is_counted(node, self.live_values):
             counter = self._targets(body.params[:1])
-            self.line(f"for {counter} in {self.globals.name('range', range)}({self.use(count)}):")
+            self.counts_turns(body.params[0])
+            self.line(f"for {counter} in {self.globals.name('range', range)}({self.whole(count)}):")
             guard = "" if is_endless else f"if not {keep}:"
         else:
             self.line(f"while {'True' if is_endless else keep}:")
@@ -252,8 +319,8 @@ class _Writer(Expressions):
                 with self._indented():
                     self.line("break")
             self._spend(body.nodes, turns=1)
-            self._nodes(body.nodes)
-            self._move(targets, last)
+            self._nodes(body.nodes, body.return_node, body.params[1:])
+            self._move(targets, last, body.nodes)
 
     def _carried(self, node: Node, body: Block) -> tuple[list[str], list[Value], list[Value]]:
         """The variables that a loop carries, their first values, and those of the next turn."""
@@ -265,13 +332,25 @@ class _Writer(Expressions):
         for output, param, before, after in rows:
             if output not in self.live_values and param not in self.live_values:
                 continue
-            name = self.text[output] = self.text[param] = self.names.unique(
+            name = self._taken_over(before) or self.names.unique(
                 output.name or param.name or "carried"
             )
+            self.text[output] = self.text[param] = name
             targets.append(name)
             first.append(before)
             last.append(after)
         return targets, first, last
+
+    def _taken_over(self, value: Value) -> str | None:
+        """The variable of a value that only becomes the first of those that a loop carries."""
+        text = self.use(value)
+        is_own = value in self.ending or value.node in self._here
+        if len(value.uses) > 1 or not is_own or value.node.kind in ALIASES | {"prim::Constant"}:
+            return None
+        if not text.isidentifier() or value.node in self.on_numbers:
+            return None
+        self.passed_on.add(value)
+        return text
 
     def _unpack_tuple(self, node: Node) -> None:
         if node.outputs:
@@ -352,10 +431,17 @@ class _Writer(Expressions):
             if output in self.live_values and any(user not in inside for user, _ in output.uses)
         ]
         name = self.names.unique(f"{self.function.name}_part")
-        self._parts.append(_Part(name, params, nodes, results, texts, is_outlined=True))
+        self._parts.append(_Part(name, params, nodes, results, texts))
         target = f"{self._targets(results)} = " if results else ""
         self.line(f"{target}{name}({', '.join(params)})")
         return True
+
+
+def _joined(condition: str, first: str, second: str) -> str | None:
+    """``first if condition else second`` as ``and`` or ``or``, where both mean the same."""
+    if second == "False":
+        return condition if first == "True" else f"({condition}) and {first}"
+    return f"({condition}) or {second}" if first == "True" else None
 
 
 def _is_counted(loop: Node, live: Container[Value]) -> bool:

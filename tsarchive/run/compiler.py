@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import linecache
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from torch.utils._python_dispatch import _disable_current_modes
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tsarchive.printer.graph import Function
 
-from .codegen import GeneratedSource, generate
+from .codegen import GeneratedSource
 from .tracebacks import FUNCTION, PLACES
 
 if TYPE_CHECKING:
@@ -20,9 +20,37 @@ if TYPE_CHECKING:
     from .expressions import Bound
     from .passes import Wanted
 
-__all__ = ["LazyFunction", "source_of"]
+__all__ = ["Call", "LazyFunction", "Source", "source_of"]
 
 _numbers = itertools.count(1)
+
+
+class Call(NamedTuple):
+    """What calls of a function have in common that run the same code."""
+
+    function: Function
+    bound: Bound
+    wanted: Wanted
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for calls of twins' functions that may run the same code."""
+        bound = tuple((position, id(tensor)) for position, tensor in self.bound)
+        return self.function.original, bound, self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Generated source and what Python made of it; ``code`` defines ``generated.name``."""
+
+    generated: GeneratedSource
+    lines: list[str]
+    code: CodeType
+
+    @classmethod
+    def of(cls, generated: GeneratedSource) -> Source:
+        code = compile(generated.text, "<tsarchive>", "exec", dont_inherit=True)
+        return cls(generated, generated.text.splitlines(keepends=True), code)
 
 
 class LazyFunction:
@@ -31,13 +59,11 @@ class LazyFunction:
     It is then compiled, and takes the place of this object in the namespaces of its callers.
     """
 
-    __slots__ = ("_bound", "_classes", "_compiled", "_function", "_places", "_wanted")
+    __slots__ = ("_classes", "_compiled", "_places", "call")
 
-    def __init__(self, function: Function, classes: Classes, bound: Bound, wanted: Wanted) -> None:
-        self._function = function
-        self._wanted = wanted
+    def __init__(self, call: Call, classes: Classes) -> None:
+        self.call = call
         self._classes = classes
-        self._bound = bound
         self._compiled: Callable[..., Any] | None = None
         self._places: list[tuple[dict[str, Any], str]] = []
 
@@ -46,11 +72,10 @@ class LazyFunction:
 
     def compile(self) -> Callable[..., Any]:
         """The Python function; the same one each time."""
-        # Constants are read now, and stay: they must not become the tensors of a tracer.
-        with self._classes.lock, _disable_current_modes():
+        with self._classes.lock:
             if self._compiled is None:
-                generated = generate(self._function, self._classes, self._bound, self._wanted)
-                self._compiled = _compile(generated, self._function)
+                source = self._classes.bodies.source(self.call)
+                self._compiled = _define(source, self.qualified_name)
                 for namespace, name in self._places:
                     namespace[name] = self._compiled
                 self._places.clear()
@@ -71,33 +96,43 @@ class LazyFunction:
 
     @property
     def qualified_name(self) -> str:
-        return self._function.qualified_name
+        return self.call.function.qualified_name
 
 
-def _compile(generated: GeneratedSource, function: Function) -> Callable[..., Any]:
+def _define(source: Source, qualified_name: str) -> Callable[..., Any]:
     """Run the generated definition; tracebacks and ``inspect`` find its source."""
-    filename = _register_source(generated.text, function.qualified_name)
+    generated = source.generated
+    filename = _register_source(source.lines, qualified_name)
     # Without a module name, torch.compile takes the namespace for what it is.
     namespace = {
         **generated.namespace,
         PLACES: generated.places,
-        FUNCTION: function.qualified_name,
+        FUNCTION: qualified_name,
     }
     for name, value in generated.namespace.items():
         if isinstance(value, LazyFunction):
             value.put(namespace, name)
-    exec(compile(generated.text, filename, "exec", dont_inherit=True), namespace)
+    exec(_renamed(source.code, filename), namespace)
     compiled: Callable[..., Any] = namespace[generated.name]
-    compiled.__module__ = function.qualified_name.rpartition(".")[0]
+    compiled.__module__ = qualified_name.rpartition(".")[0]
     weakref.finalize(compiled, linecache.cache.pop, filename, None)
     return compiled
 
 
-def _register_source(text: str, qualified_name: str) -> str:
+def _renamed(code: CodeType, filename: str) -> CodeType:
+    """The code of a source, and of what it defines, under the name of a file."""
+    constants = [
+        _renamed(constant, filename) if isinstance(constant, CodeType) else constant
+        for constant in code.co_consts
+    ]
+    return code.replace(co_filename=filename, co_consts=tuple(constants))
+
+
+def _register_source(lines: list[str], qualified_name: str) -> str:
     """A file name for generated source that is in use once, and shows it in tracebacks."""
     shown = ascii(qualified_name)[1:-1]
     filename = f"<tsarchive {shown}>"
-    entry = (len(text), None, text.splitlines(keepends=True), filename)
+    entry = (sum(map(len, lines)), None, lines, filename)
     # Two threads may ask for the name at once.
     while linecache.cache.setdefault(filename, entry) is not entry:
         filename = f"<tsarchive {shown} #{next(_numbers)}>"

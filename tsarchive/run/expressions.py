@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import keyword
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.graph import Function, Node, Value, must_be_none
 from tsarchive.printer.literals import can_be_inferred
-from tsarchive.printer.names import is_identifier
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import (
     BOOL,
@@ -31,9 +29,11 @@ from tsarchive.printer.types import (
 )
 from tsarchive.printer.values import EnumMember, TableConstant
 
+from .arguments import all_arguments
 from .enumerations import enumerations, is_number_of, number_check
+from .held_numbers import DIVIDED
+from .inlining import Inlining
 from .modules import call_module, is_forward, is_plain
-from .names import Globals, LocalNames
 from .natives import UPGRADERS
 from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
@@ -81,17 +81,14 @@ _NAME_OF_KIND = {
 }
 
 
-class Expressions:
+class Expressions(Inlining):
     """Texts of the values of one function and of what its source refers to."""
 
     def __init__(self, function: Function, classes: Classes, bound: Bound) -> None:
+        super().__init__(classes)
         self.function = function
-        self.classes = classes
-        self.names = LocalNames()
-        self.globals = Globals(self.names)
-        self.text: dict[Value, str] = {}
-        self.live_values: set[Value] = set()
         self.unchanged: set[Node] = set()
+        self.on_numbers: set[Node] = set()
         self.known: dict[Value, Any] = {
             function.graph.params[position]: tensor for position, tensor in bound
         }
@@ -264,7 +261,7 @@ class Expressions:
         assert isinstance(callee.type, FunctionType)
         wanted = wanted_of_call(node, self.live_values)
         name = self.function_name(callee.type.function, self._bound(arguments), wanted)
-        return f"{name}({self.uses(arguments)})"
+        return f"{name}({self.passed(arguments)})"
 
     def _call_method(self, node: Node) -> str:
         receiver = node.input
@@ -277,8 +274,8 @@ class Expressions:
             name = self.function_name(function, self._bound(node.inputs), wanted)
         if isinstance(type_, ClassType) and is_forward(type_, node.name):
             name = self._unless_hooked(name, receiver, node.name)
-            return f"{name}({self.uses(node.inputs)})"
-        return f"{self._checked_method(name, node)}({self.uses(node.inputs)})"
+            return f"{name}({self.passed(node.inputs)})"
+        return f"{self._checked_method(name, node)}({self.passed(node.inputs)})"
 
     def _checked_method(self, name: str, node: Node) -> str:
         """``name``, a method, where the object that is called is of its class."""
@@ -335,6 +332,9 @@ class Expressions:
         first, second = node.inputs
         if first is not second and (_is_enum_member(first) or _is_enum_member(second)):
             return ascii(node.kind == "aten::__isnot__")
+        if must_be_none(second):
+            self.classes.check_allowed(node.kind, self.function, node)
+            return f"{self.use(first)} {'is not' if node.kind == 'aten::__isnot__' else 'is'} None"
         return self._operator(node)
 
     def _unless_known(self, node: Node) -> str:
@@ -365,17 +365,31 @@ class Expressions:
     def _operator(self, node: Node) -> str:
         schema = node.schema or schema_without_text(node)
         self.classes.check_allowed(schema.full_name, self.function, node)
+        if node in self.on_numbers:
+            return self._on_numbers(node)
         kinds = enumerations(schema)
         texts = [self._argument(value, kinds.get(i)) for i, value in enumerate(node.inputs)]
         if "upgrader" in node.attributes:
             name = node.attributes["upgrader"]
             upgrader = self.classes.metered(schema, UPGRADERS[name])
             return f"{self.globals.name(name, upgrader)}({all_arguments(schema, texts)})"
+        inlined = self.inlined(schema, node, texts)
+        if inlined is not None:
+            return inlined
         number = self.number_operand(node)
         if number is not None:
             schema = scalar_form(schema)
             texts[1] = self._number(number)
-        return f"{self._operator_name(schema)}({self._arguments(schema, node, texts)})"
+        name = schema.full_name.replace("::", "_")
+        call = self.classes.direct_call(node, texts) if schema is node.schema else None
+        if call is not None:
+            return f"{self.globals.name(name, call.binding)}({all_arguments(schema, call.texts)})"
+        run = self.globals.name(name, self.classes.implementation(schema))
+        return f"{run}({self._arguments(schema, node, texts)})"
+
+    def _on_numbers(self, node: Node) -> str:
+        text = self.use(node.inputs[0])
+        return f"{text} // {self.second_number(node)}" if node.kind == DIVIDED else text
 
     def _argument(self, value: Value, kind: str | None) -> str:
         """The text of an argument; a number of a dtype and such is looked at before it is used."""
@@ -389,14 +403,13 @@ class Expressions:
     def number_operand(self, node: Node) -> int | float | complex | None:
         if node.schema is None or node.schema.full_name not in SCALAR_FORMS:
             return None
+        return self.second_number(node)
+
+    def second_number(self, node: Node) -> int | float | complex | None:
         return as_number(self.known_tensor(node.inputs[1]))
 
     def _number(self, number: complex) -> str:
         return ascii(number) if is_literal(number) else self.globals.name("number", number)
-
-    def _operator_name(self, schema: FunctionSchema) -> str:
-        name = schema.full_name.replace("::", "_")
-        return self.globals.name(name, self.classes.implementation(schema))
 
     def _arguments(self, schema: FunctionSchema, node: Node, texts: list[str]) -> str:
         """torch fills in defaults itself; native functions are given all arguments."""
@@ -406,27 +419,8 @@ class Expressions:
         arguments = all_arguments(schema, texts)
         if schema.full_name in _TAKING_ELEMENT:
             leaf = nesting(node.input.type)[1]
-            arguments += f", element={annotation(leaf)!a}" if leaf in (INT, BOOL) else ""
+            arguments += f", element={annotation(leaf)!a}" if leaf != FLOAT else ""
         return arguments
-
-
-def all_arguments(
-    schema: FunctionSchema, texts: Sequence[str], left_out: Container[int] = ()
-) -> str:
-    """Arguments by position, those after ``*`` by name."""
-    parts = []
-    for offset, text in enumerate(texts):
-        if offset in left_out:
-            continue
-        is_named = offset < len(schema.arguments) and schema.arguments[offset].kwarg_only
-        parts.append(_named(schema.arguments[offset].name, text) if is_named else text)
-    return ", ".join(parts)
-
-
-def _named(name: str, text: str) -> str:
-    if is_identifier(name) and not keyword.iskeyword(name):
-        return f"{name}={text}"
-    return f"**{{{name!a}: {text}}}"
 
 
 def scalar_form(schema: FunctionSchema) -> FunctionSchema:

@@ -66,10 +66,11 @@ class Identities:
         function = called_function(call)
         if function is None:
             return None
-        if function not in self._called:
-            self._called[function] = None  # what calls itself is not looked into
-            self._called[function] = self._result_is_new(function.graph)
-        return self._called[function]
+        original = function.original
+        if original not in self._called:
+            self._called[original] = None  # what calls itself is not looked into
+            self._called[original] = self._result_is_new(function.graph)
+        return self._called[original]
 
     def _result_is_new(self, graph: Block) -> bool | None:
         aliases = Aliases(graph, gives_new=self._gives_new)

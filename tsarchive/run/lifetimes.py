@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from tsarchive.printer.graph import Node, Value
 from tsarchive.printer.types import ANY, TENSOR, ClassType, Type
@@ -27,13 +27,16 @@ def all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
             yield block.return_node
 
 
-def last_uses(nodes: Sequence[Node], live: Container[Node]) -> dict[Node, list[Value]]:
+def last_uses(
+    nodes: Sequence[Node], live: Container[Node], given: Iterable[Value] = ()
+) -> dict[Node, list[Value]]:
     """For each of ``nodes`` that run in sequence, the values of theirs that end with it.
 
-    Values that something outside of ``nodes`` uses do not end.
+    Those that they are ``given`` may end as well. Values that something outside of ``nodes`` uses
+    do not end.
     """
     running = [node for node in nodes if node in live]
-    ends: dict[Value, Node] = {}
+    ends: dict[Value, Node] = {v: v.node for v in given if holds_memory(v.type)}
     for node in running:
         for value in node.outputs:
             if node.kind not in _OWNED_ELSEWHERE and holds_memory(value.type):

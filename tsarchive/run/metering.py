@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tsarchive.policy import Limits
-from tsarchive.policy.limits import NO_LIMITS
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import TENSOR
 
@@ -25,23 +24,18 @@ from .tensor_costs import (
 )
 from .tracing import called_by_tracers
 
-__all__ = ["Metering", "metering_of", "unmetered"]
+__all__ = ["Metering", "metering_of"]
 
 # Natives that make tensors, though their schemas do not say so.
 _MAKING_TENSORS = frozenset({"aten::dequantize.any"})
 _PAID_AT_ONCE = 1 << 16
 
 
-def unmetered(_schema: FunctionSchema, function: Implementation) -> Implementation:
-    """``function`` as it is."""
-    return function
-
-
-def metering_of(limits: Limits) -> Metering | None:
-    """What makes operators pay; None where nothing is limited."""
+def metering_of(limits: Limits) -> Metering:
+    """What makes operators pay."""
     if limits.bytes is not None:
         prepare()
-    return None if limits == NO_LIMITS else Metering(budgets_of(limits))
+    return Metering(budgets_of(limits))
 
 
 class Metering:

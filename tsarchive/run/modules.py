@@ -37,12 +37,11 @@ __all__ = [
     "is_plain",
 ]
 
-_GLOBAL_HOOKS: tuple[dict[int, Any], ...] = (
-    torch_module._global_forward_pre_hooks,
-    torch_module._global_forward_hooks,
-    torch_module._global_backward_pre_hooks,
-    torch_module._global_backward_hooks,
-)
+# torch keeps these tables for good, and changes what is in them.
+_ALL_PRE_HOOKS = torch_module._global_forward_pre_hooks
+_ALL_HOOKS = torch_module._global_forward_hooks
+_ALL_BACKWARD_PRE_HOOKS = torch_module._global_backward_pre_hooks
+_ALL_BACKWARD_HOOKS = torch_module._global_backward_hooks
 
 
 _OVERLOAD = re.compile("forward__[0-9]+")
@@ -163,18 +162,20 @@ def _converted(owner: ArchiveModule | ArchiveObject, name: str, value: Any) -> A
 
 def is_plain(module: Any, class_: type) -> bool:
     """Whether ``module`` is of this very class, and nobody has to be told of a call."""
-    if module.__class__ is not class_:
+    if type(module) is not class_:
         return False
     members = module.__dict__
-    if "_forward_hooks" not in members:
-        return True  # a script class may have a method forward, too
+    # This stands before each call of a submodule: a loop over tables would cost more than it.
     return not (
         members["_forward_hooks"]
         or members["_forward_pre_hooks"]
         or members["_backward_hooks"]
         or members["_backward_pre_hooks"]
         or "forward" in members
-        or any(_GLOBAL_HOOKS)
+        or _ALL_HOOKS
+        or _ALL_PRE_HOOKS
+        or _ALL_BACKWARD_HOOKS
+        or _ALL_BACKWARD_PRE_HOOKS
     )
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import keyword
 from collections import defaultdict
 from collections.abc import Callable, Hashable
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from tsarchive.printer.names import to_identifier
 
 __all__ = ["Globals", "LocalNames"]
 
-_LONGEST = 60
+_LONGEST: Final = 60
+
+
+@lru_cache(maxsize=4096)
+def _base(candidate: str) -> str:
+    base = to_identifier(candidate)[:_LONGEST].strip("_")
+    return f"v{base}" if not base or base[0].isdigit() else base
 
 
 class LocalNames:
@@ -26,10 +33,7 @@ class LocalNames:
 
         It does not start with an underscore: names that do may mean something to Python.
         """
-        base = to_identifier(candidate)[:_LONGEST].strip("_")
-        if not base or base[0].isdigit():
-            base = f"v{base}"
-        name = base
+        base = name = _base(candidate[:_LONGEST])
         while name in self._used:
             name = f"{base}_{self._next[base]}"
             self._next[base] += 1

@@ -79,11 +79,12 @@ class Effects:
         self._known: dict[Function, bool] = {}
 
     def of(self, function: Function) -> bool:
-        found = self._known.get(function)
+        original = function.original
+        found = self._known.get(original)
         if found is None:
-            self._known[function] = True  # what calls itself is kept
+            self._known[original] = True  # what calls itself is kept
             found = bool(Liveness(function.graph, self, NOTHING).nodes)
-            self._known[function] = found
+            self._known[original] = found
         return found
 
     def of_call(self, node: Node) -> bool:
@@ -147,14 +148,17 @@ class Liveness:
         self._effects = effects
         self._aliases: Aliases | None
         self._kept: set[Node] | None = None
+        # Loops and writes depend on what is found later on; without them one sweep finds all.
+        self._depends = False
         while True:
             self._aliases = None
             self.nodes: set[Node] = set()
             self.values: set[Value] = set(wanted_values(graph, wanted))
             self._live_places: set[Place] | None = None
-            while self._sweep(graph):
+            while self._sweep(graph) and self._depends:
                 pass
-            if self._kept is not None and len(self._kept) == len(self.nodes):
+            is_settled = self._kept is not None and len(self._kept) == len(self.nodes)
+            if is_settled or not self._depends:
                 break
             self._kept = self.nodes
 
@@ -179,6 +183,7 @@ class Liveness:
 
     def _mark_returns(self, node: Node, block: Block) -> None:
         if node.kind == "prim::Loop":
+            self._depends = True
             condition, *carried = block.returns
             self._mark_value(condition)
             params = block.params[1:]
@@ -196,9 +201,10 @@ class Liveness:
         )
 
     def _is_needed(self, node: Node) -> bool:
-        if any(output in self.values for output in node.outputs):
-            return True
-        if any(inner in self.nodes for block in node.blocks for inner in block.nodes):
+        for output in node.outputs:
+            if output in self.values:
+                return True
+        if node.blocks and any(inner in self.nodes for b in node.blocks for inner in b.nodes):
             return True
         if node.kind in WITH_EFFECTS:
             return True
@@ -207,6 +213,7 @@ class Liveness:
         return _may_write(node) and self._writes_to_live(node)
 
     def _writes_to_live(self, node: Node) -> bool:
+        self._depends = True
         if self._aliases is None:
             self._aliases = Aliases(self._graph, self._kept)
         aliases = self._aliases
@@ -218,8 +225,9 @@ class Liveness:
 
 def known_result(node: Node) -> int | None:
     """What an operator gives whatever its operands hold, which then need not be there."""
-    length = known_length(node)
-    return known_equality(node) if length is None else length
+    if node.kind in _EQUALITY:
+        return known_equality(node)
+    return known_length(node) if node.kind == "aten::len" else None
 
 
 def known_equality(node: Node) -> bool | None:

@@ -12,6 +12,7 @@ what was put into it, an attribute may be anything that Python knows.
 from __future__ import annotations
 
 import enum
+from functools import lru_cache
 from typing import Any, Final
 
 import torch
@@ -73,25 +74,24 @@ class SlotKind(enum.Enum):
     PLAIN = "__dict__"
 
 
+_TABLES: Final = {kind: kind.value for kind in SlotKind}
+_MAY_HOLD_TENSORS: Final = (TENSOR, OptionalType(TENSOR), NONE)
+_TENSOR_LIST: Final = ListType(TENSOR)
+_LONG_NAME: Final = 64
+
+
 def slot_kind(owner: ClassType, attribute: Attribute) -> SlotKind:
     if not owner.is_module:
         return SlotKind.PLAIN
     if _is_module_type(attribute.type):
         return SlotKind.MODULE
-    if _holds_tensor(attribute.type):
-        if attribute.is_parameter:
-            return SlotKind.PARAMETER
-        if attribute.is_buffer:
-            return SlotKind.BUFFER
+    if (attribute.is_parameter or attribute.is_buffer) and attribute.type in _MAY_HOLD_TENSORS:
+        return SlotKind.PARAMETER if attribute.is_parameter else SlotKind.BUFFER
     return SlotKind.PLAIN
 
 
 def _is_module_type(type_: Type) -> bool:
     return isinstance(type_, ClassType | InterfaceType) and type_.is_module
-
-
-def _holds_tensor(type_: Type) -> bool:
-    return type_ in (TENSOR, NONE, OptionalType(TENSOR))
 
 
 def slot_key(owner: ClassType, name: str) -> str:
@@ -102,6 +102,13 @@ def slot_key(owner: ClassType, name: str) -> str:
 
 def hides_member(name: str, *, is_module: bool) -> bool:
     """Whether Python, torch.nn.Module or this library keeps something else under that name."""
+    find = _hides_member if len(name) <= _LONG_NAME else _hides_member.__wrapped__
+    return find(name, is_module)
+
+
+# The same names come again in every class; long ones are not worth to be remembered.
+@lru_cache(maxsize=4096)
+def _hides_member(name: str, is_module: bool) -> bool:
     members = _MEMBERS_OF_MODULES if is_module else _MEMBERS_OF_OBJECTS
     if is_dunder(name) or is_special(name):
         return True
@@ -122,12 +129,13 @@ def set_slot(target: Any, attribute: Attribute, value: Any) -> None:
     """Put ``value`` into a slot; tensors of parameter slots become ``torch.nn.Parameter``."""
     owner = _owner(target)
     kind = slot_kind(owner, attribute)
+    members = target.__dict__
     if kind is SlotKind.PLAIN:
-        target.__dict__[slot_key(owner, attribute.name)] = value
+        members[slot_key(owner, attribute.name)] = value
         return
     if kind is SlotKind.PARAMETER and value is not None:
         value = as_parameter(value)
-    getattr(target, kind.value)[attribute.name] = value
+    members[_TABLES[kind]][attribute.name] = value
 
 
 def get_slot(target: Any, attribute: Attribute) -> Any:
@@ -200,7 +208,7 @@ def as_submodule(value: Any) -> torch.nn.Module | None:
 
 def holds_list(owner: ClassType, attribute: Attribute) -> bool:
     """Whether a slot is a list of tensors, which may hold parameters of its module as well."""
-    return owner.is_module and attribute.type == ListType(TENSOR)
+    return owner.is_module and attribute.type == _TENSOR_LIST
 
 
 def link_lists(module: Any) -> None:
@@ -210,9 +218,10 @@ def link_lists(module: Any) -> None:
     in eager modules. To be called when all slots are set.
     """
     owner = _owner(module)
-    names = {id(tensor): name for name, tensor in module._parameters.items() if tensor is not None}
-    for attribute in owner.attributes.values():
-        if holds_list(owner, attribute):
+    lists = [attribute for attribute in owner.attributes.values() if holds_list(owner, attribute)]
+    if lists:
+        names = {id(t): name for name, t in module._parameters.items() if t is not None}
+        for attribute in lists:
             key = slot_key(owner, attribute.name)
             items = enumerate(module.__dict__.get(key) or ())
             links = [(i, names[id(item)], item) for i, item in items if id(item) in names]

@@ -56,7 +56,8 @@ class DynamicCall:
         function = self._known.get(class_)
         if function is None:
             function = self._known[class_] = self._find(class_)
-        if self.name == "forward" and not is_plain(receiver, class_):
+        is_module = issubclass(class_, torch.nn.Module)
+        if is_module and self.name == "forward" and not is_plain(receiver, class_):
             function = call_module
         return function(receiver, *arguments)
 

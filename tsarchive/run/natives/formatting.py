@@ -23,6 +23,9 @@ __all__ = ["format_value"]
 
 def format_value(value: Any) -> str:
     """``value`` as ``str()`` and ``print()`` of TorchScript show it, strings without quotes."""
+    exact = _EXACT.get(type(value))
+    if exact is not None:
+        return exact(value)
     for kind, form in _FORMS:
         if isinstance(value, kind):
             return form(value)
@@ -71,6 +74,10 @@ _FORMS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (Awaitable, lambda value: "Await"),
 )
 
+_EXACT: dict[type, Callable[[Any], str]] = {
+    kind: form for kind, form in _FORMS if kind in (str, int, float, list, tuple, type(None), dict)
+}
+
 
 @native("aten::str")
 def to_string(value: Any) -> str:
@@ -85,8 +92,10 @@ def format_braces(template: str, *arguments: Any) -> str:
     head, *rest = template.split("{}")
     if len(rest) > len(arguments):
         raise ScriptError(f"Too few arguments for format string: {template}")
-    parts = (format_value(value) + text for value, text in zip(arguments, rest, strict=False))
-    return normalized(head + _together(parts))
+    for position, text in enumerate(rest):
+        head += format_value(arguments[position]) + text
+        check_bytes(len(head))
+    return normalized(head)
 
 
 @native("aten::percentFormat")

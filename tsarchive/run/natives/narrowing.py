@@ -17,14 +17,13 @@ __all__ = [
 INT64_MAX = (1 << 63) - 1
 INT64_MIN = -(1 << 63)
 
-_SIGN = 1 << 63
-_MASK = (1 << 64) - 1
 _FLOAT32_DIGITS = 24
 
 
 def wrap(value: int) -> int:
     """``value`` modulo 2**64, as a signed 64-bit number."""
-    return ((value + _SIGN) & _MASK) - _SIGN
+    rest = value & 0xFFFFFFFFFFFFFFFF
+    return rest - 0x10000000000000000 if rest > 0x7FFFFFFFFFFFFFFF else rest
 
 
 def wrap32(value: int) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -28,8 +28,7 @@ __all__ = ["format_tensor"]
 _LINE_WIDTH = 80
 
 
-@dataclass(frozen=True, slots=True)
-class _Notation:
+class _Notation(NamedTuple):
     """How the values of one matrix or vector are printed, after division by ``scale``."""
 
     width: int

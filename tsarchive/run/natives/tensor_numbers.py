@@ -89,4 +89,4 @@ _NUMBER_TYPES = {
 @native("prim::NumToTensor.Scalar", "prim::NumToTensor.bool")
 def tensor_of_number(value: complex) -> torch.Tensor:
     """A tensor without dimensions that holds ``value`` exactly: floats become float64."""
-    return torch.scalar_tensor(value, dtype=_NUMBER_TYPES[type(value)])
+    return torch.scalar_tensor(value, dtype=_NUMBER_TYPES[type(value)], device="cpu")

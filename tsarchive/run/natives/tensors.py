@@ -16,6 +16,7 @@ __all__ = ["tensor_of_list", "to_list"]
 
 _ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool, "SymInt": torch.int64}
 _FLOATS = ("float", "SymFloat")
+_HOST = torch.device("cpu")  # whatever the default device of Python is
 
 
 def tensor_of_list(
@@ -24,17 +25,17 @@ def tensor_of_list(
     """The tensor of a list, nested to any depth, of ints, floats or bools.
 
     Floats are stored in the default dtype first and then converted to ``dtype``. The run time
-    cannot tell the type of a list without elements: ``element`` is its name from the static type
-    ("int", "float", "bool"); None stands for float, which is what Python's torch.tensor makes.
+    cannot tell the type of a list without elements: ``element`` is the name of its elements' static
+    type; None stands for float, which is what Python's torch.tensor makes.
     Raises ScriptError for other elements and where lists of one depth differ in length.
     """
     sizes, leaf = _measure(data)
     initial = _initial_dtype(element or "float" if leaf is None else type(leaf).__name__)
     if 0 in sizes:
-        tensor = torch.empty(sizes, dtype=initial)
+        tensor = torch.empty(sizes, dtype=initial, device=_HOST)
     else:
         _check_lengths(data, sizes, 0)
-        tensor = torch.tensor(data, dtype=initial)
+        tensor = torch.tensor(data, dtype=initial, device=_HOST)
     return tensor.to(device=device, dtype=to_dtype(dtype))
 
 

@@ -1,0 +1,142 @@
+"""Where generated source holds an operator as syntax, and an expression inside another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
+
+from tsarchive.printer.graph import RETURN, Node, Value
+from tsarchive.printer.schema import FunctionSchema
+
+from .inline_forms import (
+    ANY_INT,
+    FORMS,
+    HELPERS,
+    RANGED,
+    RANGES,
+    SCALARS,
+    STATEMENTS,
+    TURNS,
+    Form,
+    Range,
+    form_of,
+)
+from .lifetimes import ALIASES
+from .names import Globals, LocalNames
+from .natives import NATIVES
+
+if TYPE_CHECKING:
+    from .classes import Classes
+
+__all__ = ["Inlining"]
+
+
+class Inlining(ABC):
+    """The texts of values; those used once may be expressions, without a variable."""
+
+    def __init__(self, classes: Classes) -> None:
+        self.classes = classes
+        self.names = LocalNames()
+        self.globals = Globals(self.names)
+        self.text: dict[Value, str] = {}
+        self.live_values: set[Value] = set()
+        self.ending: Container[Value] = ()
+        self.passed_on: set[Value] = set()
+        self._wide = self.names.unique("wide")
+        self._folded: dict[Value, str] = {}
+        self._pure: set[Node] = set()
+        self._ranges: dict[Value, Range] = {}
+
+    @abstractmethod
+    def use(self, value: Value) -> str:
+        """The text that stands for ``value`` where it is used."""
+
+    def inlined(self, schema: FunctionSchema, node: Node, texts: Sequence[str]) -> str | None:
+        """The operator as syntax; None where a function runs it, which limits and tracers need."""
+        key = schema.full_name
+        form = self._form(key, node) if self.classes.inlines else None
+        if form is None or self.classes.implementation(schema) is not NATIVES[key]:
+            return None
+        if form.is_pure and all(value.type in SCALARS for value in node.inputs):
+            self._pure.add(node)
+        names = {name: self._called(name, key) for name in form.names}
+        return form.text.format(*texts, **names)
+
+    def _called(self, name: str, key: str) -> str:
+        if name == "native":
+            return self.globals.name(key.replace("::", "_"), NATIVES[key])
+        return self.globals.name(name, HELPERS[name])
+
+    def _form(self, key: str, node: Node) -> Form | None:
+        if key in STATEMENTS:
+            is_used = any(output in self.live_values for output in node.outputs)
+            return None if is_used else STATEMENTS[key]
+        if key not in RANGED:
+            return FORMS.get(key)
+        form = form_of(key, [self._range(value) for value in node.inputs], self._wide)
+        if form is not None:
+            self._ranges[node.output] = form.range
+        return form
+
+    def _range(self, value: Value) -> Range:
+        """What an int can be, as far as that is known."""
+        node = value.node
+        if node.is_constant:
+            number = int(node.attributes["value"])
+            return number, number
+        if value not in self._ranges and node.schema is not None:
+            return RANGES.get(node.schema.full_name, ANY_INT)
+        return self._ranges.get(value, ANY_INT)
+
+    def counts_turns(self, value: Value) -> None:
+        """``value`` is the number of the turn of a loop."""
+        self._ranges[value] = TURNS
+
+    def passed(self, values: Sequence[Value]) -> str:
+        """The arguments of a call of archive code, which alone holds what ends with the call.
+
+        It can give a tensor up as soon as it has used it, as torch does.
+        """
+        texts = [self.use(value) for value in values]
+        for position, value in enumerate(values if self.classes.inlines else ()):
+            text = texts[position]
+            if value in self.ending and texts.count(text) == 1:
+                texts[position] = f"({text}, {text} := None)[0]"
+                self.passed_on.add(value)
+        return ", ".join(texts)
+
+    def is_pure(self, node: Node) -> bool:
+        """Whether the text of ``node`` is an expression that may stand elsewhere in its block."""
+        return node in self._pure
+
+    def fold(self, value: Value, text: str, here: Container[Node | None]) -> bool:
+        """Keep ``text`` for the one place that uses ``value``; false where that cannot be.
+
+        ``here`` are the nodes of the same block: what stands in an inner one may run many times.
+        """
+        if len(value.uses) != 1:
+            return False
+        ((user, position),) = value.uses
+        is_final = user.kind == RETURN
+        if user not in here or not (is_final or self._reads_once(user, position)):
+            return False
+        if self._wide in text and not is_final:
+            return False
+        self._folded[value] = text
+        self.text[value] = f"({text})"
+        return True
+
+    def is_expression(self, value: Value) -> bool:
+        """Whether the text of ``value`` is that of an operator and not of a variable."""
+        return value in self._folded
+
+    def whole(self, value: Value) -> str:
+        """The text of ``value`` for a place where it stands alone."""
+        return self._folded.get(value) or self.use(value)
+
+    def _reads_once(self, user: Node, position: int) -> bool:
+        if user.schema is None:
+            return user.kind not in ALIASES
+        form = self._form(user.schema.full_name, user)
+        return form is None or form.text.count(f"{{{position}}}") == 1

@@ -1,0 +1,227 @@
+"""One compiled body for the methods of twins: classes that differ in mangled names alone.
+
+What stands for a class of modules in generated code, and for its methods, are globals of that
+code. Each such class is that of ``self``, or of a submodule within reach of it, so a twin finds
+its own along the same attributes; all other globals are the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from torch.utils._python_dispatch import _disable_current_modes
+
+from tsarchive.printer.graph import Block, Function, Kinship, Node, Placed, Value, nested_blocks
+from tsarchive.printer.types import COMPOSITE, ClassType, FunctionType, Type
+from tsarchive.printer.values import Device, EnumMember, TableConstant
+
+from .codegen import generate
+from .compiler import Call, LazyFunction, Source
+from .typecheck import type_of_class
+
+if TYPE_CHECKING:
+    from .classes import Classes
+
+__all__ = ["Bodies"]
+
+# What may be done with a module, which is the first input: its class shows nowhere else then.
+_OF_MODULES: Final = frozenset(
+    {"prim::CallMethod", "prim::GetAttr", "prim::ModuleContainerIndex", "prim::SetAttr"}
+)
+_LITERALS: Final = (bool, int, float, complex, str, type(None))
+
+
+class Bodies:
+    """The compiled code of the functions of an archive."""
+
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self._known: dict[Hashable, _Body] = {}
+
+    def source(self, call: Call) -> Source:
+        """The code that runs for calls of a function, with the globals that it needs."""
+        kin = call.function.kin
+        if kin is None:
+            return self._generated(call)
+        body = self._known.get(call.key)
+        shared = None if body is None else body.source_of(kin, self._classes)
+        if shared is not None:
+            return shared
+        source = self._generated(call)
+        # What could not be generated is not here: it fails anew in each twin, with its own place.
+        self._known.setdefault(call.key, _Body(call.function, kin, source))
+        return source
+
+    def _generated(self, call: Call) -> Source:
+        # Constants are read now, and stay: they must not become the tensors of a tracer.
+        with _disable_current_modes():
+            return Source.of(generate(call.function, self._classes, call.bound, call.wanted))
+
+
+class _Body:
+    """The code of one function for those of its twins."""
+
+    def __init__(self, function: Function, kin: Kinship, source: Source) -> None:
+        self._function = function
+        self._kin = kin
+        self._source = source
+
+    def source_of(self, kin: Kinship, classes: Classes) -> Source | None:
+        """The same code with the globals of a twin; None where something is in the way."""
+        classes_of_twin = self._classes_of(kin.owner)
+        if classes_of_twin is None or self._named is None:
+            return None
+        generated = self._source.generated
+        namespace = dict(generated.namespace)
+        for name, (type_, call) in self._named.items():
+            own = classes_of_twin[type_]
+            if call is None:
+                namespace[name] = classes.python_class(own)
+            else:
+                function = own.function(call.function.name)
+                namespace[name] = classes.function(function, call.bound, call.wanted)
+        places = _MovedPlaces(generated.places, self._kin, kin)
+        return replace(
+            self._source, generated=replace(generated, namespace=namespace, places=places)
+        )
+
+    def _classes_of(self, owner: ClassType) -> Mapping[ClassType, ClassType] | None:
+        """The twin's classes by those of this body; None where two of them stand for one."""
+        if self._steps is None:
+            return None
+        walked: list[ClassType] = []
+        found: dict[ClassType, ClassType] = {}
+        for step in self._steps:
+            own = owner if step.before is None else _submodule(walked[step.before], step.name)
+            walked.append(own)
+            if found.setdefault(step.type, own) is not own:
+                return None
+        return found
+
+    @cached_property
+    def _steps(self) -> Sequence[_Step] | None:
+        return _steps(self._function.graph)
+
+    @cached_property
+    def _named(self) -> Mapping[str, tuple[ClassType, Call | None]] | None:
+        """The globals that belong to a class of modules, or are one; None where it is unknown."""
+        known = {step.type for step in self._steps or ()}
+        found: dict[str, tuple[ClassType, Call | None]] = {}
+        for name, value in self._source.generated.namespace.items():
+            named = _named(value)
+            if named is not None:
+                if named[0] not in known:
+                    return None
+                found[name] = named
+        return found
+
+
+def _named(value: Any) -> tuple[ClassType, Call | None] | None:
+    """The class of modules that a global is or belongs to, and the call that it is made for."""
+    if isinstance(value, LazyFunction):
+        kin = value.call.function.kin
+        return None if kin is None else (kin.owner, value.call)
+    type_ = type_of_class(value) if isinstance(value, type) else None
+    return (type_, None) if isinstance(type_, ClassType) and _is_module(type_) else None
+
+
+class _Step(NamedTuple):
+    """A module that code reaches: ``self``, or the attribute ``name`` of an earlier one."""
+
+    type: ClassType
+    before: int | None
+    name: str
+
+
+def _steps(graph: Block) -> list[_Step] | None:
+    """How code gets to each module whose class it knows.
+
+    None where it does more with one than to name its members, and for constants that calls could
+    change: each function has its own.
+    """
+    walk = _Walk(graph.params[0])
+    return walk.steps if all(map(walk.is_plain, _blocks(graph))) else None
+
+
+class _Walk:
+    """Follows the modules that code reaches from ``self``."""
+
+    def __init__(self, self_: Value) -> None:
+        self.steps: list[_Step] = []
+        self._reached: dict[Value, int] = {}
+        self._reach(self_, None, "")
+
+    def is_plain(self, block: Block) -> bool:
+        """Whether a block only names members of the modules that it has."""
+        given = (value for value in block.params if value not in self._reached)
+        if any(_holds_module(value.type) for value in given):
+            return False
+        return all(map(self._is_plain_node, (*block.nodes, block.return_node)))
+
+    def _is_plain_node(self, node: Node) -> bool:
+        if node.is_constant:
+            type_ = node.output.type
+            return isinstance(type_, FunctionType) or _is_unchangeable(node.attributes["value"])
+        first = node.kind in _OF_MODULES
+        if any(value in self._reached for value in node.inputs[first:]):
+            return False
+        modules = [value for value in node.outputs if _holds_module(value.type)]
+        if modules and (node.kind != "prim::GetAttr" or node.input not in self._reached):
+            return False
+        return all(self._reach(value, self._reached[node.input], node.name) for value in modules)
+
+    def _reach(self, value: Value, before: int | None, name: str) -> bool:
+        if not isinstance(value.type, ClassType):
+            return False
+        self._reached[value] = len(self.steps)
+        self.steps.append(_Step(value.type, before, name))
+        return True
+
+
+def _blocks(block: Block) -> Iterator[Block]:
+    """Blocks in an order in which what defines a value comes before what uses it."""
+    yield block
+    for node in block.nodes:
+        for inner in nested_blocks(node):
+            yield from _blocks(inner)
+
+
+def _is_unchangeable(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_unchangeable, value))
+    return isinstance(value, (*_LITERALS, TableConstant, Device, EnumMember))
+
+
+def _holds_module(type_: Type) -> bool:
+    if isinstance(type_, COMPOSITE):
+        return any(map(_holds_module, type_.parts()))
+    return isinstance(type_, ClassType) and _is_module(type_)
+
+
+def _is_module(type_: ClassType) -> bool:
+    return type_.is_module and not type_.is_native
+
+
+def _submodule(class_: ClassType, name: str) -> ClassType:
+    type_ = class_.attributes[name].type
+    assert isinstance(type_, ClassType)
+    return type_
+
+
+class _MovedPlaces(Sequence[Placed | None]):
+    """The places of a body's lines as they stand in a twin, each found when it is asked for."""
+
+    def __init__(self, places: Sequence[Placed | None], body: Kinship, twin: Kinship) -> None:
+        self._places = places
+        self._body = body
+        self._twin = twin
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: Any) -> Any:
+        place = self._places[index]
+        return None if place is None else self._twin.moved(place, self._body)
