@@ -27,7 +27,7 @@ _GENERATED: Final = ("/run/compiler.py", "/run/tracebacks.py", "/collections/__i
 _PERMITTED: Final = {
     "compile": ("/ast.py", *_GENERATED),
     "exec": _GENERATED,
-    "code.__new__": ("/run/tracebacks.py",),
+    "code.__new__": ("/run/compiler.py", "/run/tracebacks.py"),
 }
 # CPython looks for the line of a syntax error in the file of this name, which ast.parse invents.
 _LINE_OF_SYNTAX_ERROR: Final = ("<unknown>", "rb")

@@ -338,6 +338,20 @@ def test_what_is_not_looked_into_is_a_finding(data):
     assert not report.ok
 
 
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"<!doctype html><html></html>", "web page"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        (b"", "empty"),
+        (b"hello", "the file you mean"),
+    ],
+)
+def test_what_is_no_model_is_told_by_its_content(data, what):
+    (finding,) = audited(data).findings
+    assert what in finding.hint
+
+
 # The tables.
 
 

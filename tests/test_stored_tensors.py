@@ -430,7 +430,7 @@ def test_torch_takes_every_view_that_is_taken_here(dimensions, offset, count):
     held = torch.UntypedStorage(count * 4)
     assert (
         torch.empty(0).set_(held, offset, size, stride).numel()
-        == View(None, offset, size, stride).count
+        == View(None, offset, size, stride).elements
     )
 
 

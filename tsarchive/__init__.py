@@ -5,7 +5,6 @@ Importing this package does not import torch; the functions that need it do.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import (
@@ -23,6 +22,7 @@ from tsarchive.errors import (
     UnknownOperatorError,
     UnsupportedError,
 )
+from tsarchive.late import late_member
 
 if TYPE_CHECKING:
     from tsarchive.archive import Archive, open
@@ -128,12 +128,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+    return late_member(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

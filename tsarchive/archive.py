@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from types import MappingProxyType, TracebackType
-from typing import BinaryIO
+from types import MappingProxyType
+from typing import TYPE_CHECKING, BinaryIO
 
 from tsarchive.container import Container, Record
+from tsarchive.container.closing import Closing
 from tsarchive.errors import FormatError
 from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of, require_torchscript
-from tsarchive.legacy.classes import DIALECT
-from tsarchive.legacy.looking import LegacyDoor
-from tsarchive.needs import Needs, needs_of, needs_of_all
 from tsarchive.pickler import Object, loads
 from tsarchive.printer.types import ClassType
-from tsarchive.torchscript.devices import moved_archive
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo, module_tree
 from tsarchive.torchscript.looking import TorchScriptDoor
 
+if TYPE_CHECKING:
+    from tsarchive.legacy.looking import LegacyDoor
+    from tsarchive.needs import Needs
 
-class Archive:
+
+class Archive(Closing):
     """An archive opened for looking at. Also a context manager that closes itself.
 
     Opening reads the directory of the file; everything else is read when it is asked for.
@@ -47,8 +48,11 @@ class Archive:
 
     @cached_property
     def _door(self) -> TorchScriptDoor | LegacyDoor:
-        is_legacy = self.kind == LEGACY_TORCHSCRIPT
-        return (LegacyDoor if is_legacy else TorchScriptDoor)(self._container)
+        if self.kind != LEGACY_TORCHSCRIPT:
+            return TorchScriptDoor(self._container)
+        from tsarchive.legacy.looking import LegacyDoor
+
+        return LegacyDoor(self._container)
 
     @property
     def container(self) -> Container:
@@ -85,12 +89,14 @@ class Archive:
         device (extensions of torch name types of their own), SourceError for code that names
         devices and does not parse.
         """
+        from tsarchive.torchscript.devices import moved_archive
+
         door = self._door
-        if isinstance(door, LegacyDoor):
-            tensors_on = {tensor.device for tensor in door.model.tensors}
-        else:
+        if isinstance(door, TorchScriptDoor):
             require_torchscript(self.kind, self.records)
             tensors_on = set()
+        else:
+            tensors_on = {tensor.device for tensor in door.model.tensors}
         return Archive(moved_archive(self._container, map_location, tensors_on).container)
 
     @cached_property
@@ -110,7 +116,11 @@ class Archive:
         :func:`tsarchive.missing` compares them with those of this process. Raises SourceError
         for code that does not parse.
         """
+        from tsarchive.needs import needs_of, needs_of_all
+
         if self.kind == LEGACY_TORCHSCRIPT:
+            from tsarchive.legacy.classes import DIALECT
+
             return needs_of_all(self.code, DIALECT.renamed)
         root = self.root
         constants = loads(self.read("constants.pkl"), record="constants.pkl")
@@ -133,17 +143,6 @@ class Archive:
     def close(self) -> None:
         """Let go of the file."""
         self._container.close()
-
-    def __enter__(self) -> Archive:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the public interface

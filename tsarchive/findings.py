@@ -23,10 +23,6 @@ class Severity(str, Enum):
     """Do not use the file."""
 
     @property
-    def label(self) -> str:
-        return self.value
-
-    @property
     def rank(self) -> int:
         return list(Severity).index(self)
 

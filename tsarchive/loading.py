@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import torch
 
 from tsarchive.container import Container
+from tsarchive.garbage import not_collecting
 from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.reviving import importer_of
 from tsarchive.torchscript.tensors import given_device
@@ -49,9 +50,10 @@ def load(
     guard = Guard(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
     )
-    importer = importer_of(Container.open(f), given_device(map_location), guard)
-    metering = importer.classes.metering
-    if metering is None:
-        return importer.load()
-    with metering.budgets.running():
-        return importer.load()
+    with not_collecting():
+        importer = importer_of(Container.open(f), given_device(map_location), guard)
+        metering = importer.classes.metering
+        if metering is None:
+            return importer.load()
+        with metering.budgets.running():
+            return importer.load()

@@ -11,19 +11,19 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tsarchive.container import Container, NewRecord, write_container
+from tsarchive.container import Container
 from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of
-from tsarchive.legacy.importer import LegacyImporter
-from tsarchive.pickler import dumps
 from tsarchive.policy import Guard
 from tsarchive.printer.types import Type
 from tsarchive.run.classes import Classes
 from tsarchive.torchscript.importer import Importer
-from tsarchive.torchscript.resaving import as_read
+
+if TYPE_CHECKING:
+    from tsarchive.legacy.importer import LegacyImporter
 
 _FINGERPRINT = ".data/serialization_id"
 _ROOT_OBJECT = "data.pkl"
@@ -43,12 +43,21 @@ def importer_of(
 def _importer(
     container: Container, device: torch.device | None, guard: Guard, key: str
 ) -> Importer | LegacyImporter:
-    is_legacy = kind_of(container.records) == LEGACY_TORCHSCRIPT
-    made = (LegacyImporter if is_legacy else Importer)(container, device, guard)
+    made: Importer | LegacyImporter
+    if _is_legacy(container):
+        from tsarchive.legacy.importer import LegacyImporter
+
+        made = LegacyImporter(container, device, guard)
+    else:
+        made = Importer(container, device, guard)
     made.classes.origin = _Origin(made, device, key)
     with _lock:
         _living[key] = made.classes
     return made
+
+
+def _is_legacy(container: Container) -> bool:
+    return kind_of(container.records) == LEGACY_TORCHSCRIPT
 
 
 class _Origin:
@@ -66,17 +75,22 @@ class _Origin:
 
     def reduce(self) -> tuple[Callable[..., Classes], tuple[Any, ...]]:
         # Code and constants of the others are already for the device.
-        is_legacy = isinstance(self._importer, LegacyImporter)
-        device = str(self._device) if is_legacy and self._device is not None else None
+        container = self._importer.container
+        keeps_device = self._device is not None and _is_legacy(container)
+        device = str(self._device) if keeps_device else None
         guard = self._importer.classes.guard
-        return _revived, (self._key, device, guard, _without_tensors(self._importer.container))
+        return _revived, (self._key, device, guard, _without_tensors(container))
 
 
 def _without_tensors(container: Container) -> bytes:
     """The archive with an empty root object; one of before torch 1.3 as it is."""
+    from tsarchive.container import NewRecord, write_container
+    from tsarchive.pickler import dumps
+    from tsarchive.torchscript.resaving import as_read
+
     names = [name for name in container.records if name != _FINGERPRINT]
     roots: list[NewRecord] = []
-    if kind_of(container.records) != LEGACY_TORCHSCRIPT:
+    if not _is_legacy(container):
         names = [name for name in names if name != _ROOT_OBJECT and not name.startswith(_TENSORS)]
         roots = [NewRecord(_ROOT_OBJECT, dumps(None))]
     written = io.BytesIO()
@@ -90,7 +104,8 @@ def _revived(key: str, device: str | None, guard: Guard, archive: bytes) -> Clas
         if found is not None:
             return found
         place = None if device is None else torch.device(device)
-        importer = _importer(Container.open(io.BytesIO(archive)), place, guard, key)
-        if isinstance(importer, LegacyImporter):
+        container = Container.open(io.BytesIO(archive))
+        importer = _importer(container, place, guard, key)
+        if _is_legacy(container):
             importer.load()  # its classes are made of what its modules hold
         return importer.classes

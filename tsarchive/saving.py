@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import SaveError, SourceError
+from tsarchive.garbage import not_collecting
 from tsarchive.printer.adopt import (
     adopt_module,
     adopt_placeholder,
@@ -71,9 +72,10 @@ def module_records(
 ) -> list[NewRecord]:
     """The records that ``save`` writes, for extra files by name."""
     try:
-        if canonical:
-            return _canonical_records(module, files)
-        return _usual_records(module, files, debug=debug)
+        with not_collecting():
+            if canonical:
+                return _canonical_records(module, files)
+            return _usual_records(module, files, debug=debug)
     except RecursionError as error:
         raise SaveError("modules or values are nested too deeply to be saved") from error
     except UnicodeDecodeError as error:

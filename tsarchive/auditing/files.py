@@ -21,6 +21,7 @@ from tsarchive.auditing.contents import (
 from tsarchive.auditing.pickles import Surroundings
 from tsarchive.auditing.tars import members_of
 from tsarchive.auditing.values import AuditReport
+from tsarchive.container.recognise import HEAD_BYTES, recognise
 from tsarchive.container.source import read_all
 from tsarchive.errors import CallError
 from tsarchive.findings import Nature, Severity
@@ -62,7 +63,7 @@ def _audit(file: BinaryIO, path: str | None) -> AuditReport:
     size = file.seek(0, os.SEEK_END)
     found = Collected(Budgets.of_file(size))
     tail = _read(file, max(0, size - 66_000))
-    form = form_of(_read(file, 0, 512), tail)
+    form = form_of(_read(file, 0, HEAD_BYTES), tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
         kind = audit_zip(path if path is not None else file, None, found, _DEPTH)
@@ -91,7 +92,8 @@ def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
             found.find("record-native", Severity.ERROR, Nature.HOSTILE, message)
     if not form.is_inert and not audit.streams.pickles:
         message = f"it is {_described(form)}"
-        found.find("file-kind", Severity.WARNING, Nature.BROKEN, message, hint=form.advice)
+        hint = recognise(data[:HEAD_BYTES]).hint if form is UNKNOWN else form.advice
+        found.find("file-kind", Severity.WARNING, Nature.BROKEN, message, hint=hint)
 
 
 def _described(form: Form) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 from tsarchive.auditing.program import Program
 from tsarchive.auditing.values import EntryPoint, When
 from tsarchive.auditing.walking import Walked, walk_function
+from tsarchive.printer.closure import closure
 from tsarchive.torchscript.program_text import FunctionText
 
 __all__ = ["Reach"]
@@ -53,19 +54,10 @@ class Reach:
         """When each function can run, by its qualified name."""
         found: dict[str, list[When]] = {name: [] for name in self.program.functions}
         for when in When:
-            for name in self._reached(e.function for e in self.entry_points if e.when is when):
+            beginnings = [e.function for e in self.entry_points if e.when is when]
+            for name in closure(beginnings, lambda name: self.walked[name].leads_to):
                 found[name].append(when)
         return {name: tuple(phases) or (When.NEVER,) for name, phases in found.items()}
-
-    def _reached(self, start: Iterable[str]) -> set[str]:
-        reached: set[str] = set()
-        pending = list(start)
-        while pending:
-            name = pending.pop()
-            if name not in reached:
-                reached.add(name)
-                pending += self.walked[name].leads_to
-        return reached
 
 
 def _when(method: str, hooks: Collection[str]) -> When:

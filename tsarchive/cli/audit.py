@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
+from tsarchive.cli.findings import STYLES, finding_document
 from tsarchive.cli.output import console, print_json
 from tsarchive.cli.text import plural, size, visible
-from tsarchive.cli.verify import finding_document
 
 if TYPE_CHECKING:
     from tsarchive import AuditReport, Finding
     from tsarchive.auditing.values import OperatorUse, Place, When
 
-_STYLES: Final = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 _MOMENTS: Final = {
     "load": "when it is loaded",
     "hook": "in hooks, when a module is called",
@@ -120,7 +119,7 @@ def _show(file: str, report: AuditReport) -> None:
         out.print(visible(line, keep=""), soft_wrap=True)
     shown = report.findings[:_FINDINGS_SHOWN]
     for finding in shown:
-        style = _STYLES[finding.severity.value]
+        style = STYLES[finding.severity.value]
         out.print(visible(_finding_line(finding), keep=""), style=style, soft_wrap=True)
     if len(report.findings) > len(shown):
         out.print(f"and {len(report.findings) - len(shown):,} more: --json lists them")
@@ -193,4 +192,6 @@ def _place(place: Place) -> str:
 def _finding_line(finding: Finding) -> str:
     parts = [finding.record, finding.line and f"line {finding.line}"]
     where = ", ".join(str(part) for part in parts if part)
-    return f"{finding.severity.value}: {where}{': ' if where else ''}{finding.message}"
+    # What code can do has one hint, which the exit code gives as well.
+    hint = f". {finding.hint}" if finding.hint and finding.nature.value != "ability" else ""
+    return f"{finding.severity.value}: {where}{': ' if where else ''}{finding.message}{hint}"

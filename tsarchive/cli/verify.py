@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
+from tsarchive.cli.findings import STYLES, finding_document
 from tsarchive.cli.output import console, print_json
 from tsarchive.cli.progress import progress
 from tsarchive.cli.text import plural, size, visible
@@ -15,7 +16,6 @@ from tsarchive.cli.text import plural, size, visible
 if TYPE_CHECKING:
     from tsarchive import Finding, VerifyReport
 
-_STYLES: Final = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 # What each verdict means, and what to do.
 _VERDICTS: Final = {
     "sound": "nothing is wrong with it",
@@ -85,26 +85,12 @@ def document(found: VerifyReport) -> dict[str, Any]:
     }
 
 
-def finding_document(finding: Finding) -> dict[str, Any]:
-    """A finding as JSON; parts that it does not have are null."""
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity.value,
-        "nature": finding.nature.value,
-        "message": finding.message,
-        "record": finding.record,
-        "offset": finding.offset,
-        "line": finding.line,
-        "hint": finding.hint,
-    }
-
-
 def _show(file: str, found: VerifyReport) -> None:
     from rich.text import Text
 
     out = console()
     for finding in found.findings:
-        style = _STYLES[finding.severity.value]
+        style = STYLES[finding.severity.value]
         heading = f"{finding.severity.value}: {visible(finding.message, keep='')}"
         out.print(Text(heading, style=style), soft_wrap=True)
         for line in _details(finding):

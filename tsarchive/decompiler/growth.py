@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from tsarchive.printer.closure import closure
 from tsarchive.printer.graph import Block, Function, Node, Value, nested_blocks
 from tsarchive.printer.types import INT, DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.run.passes import called_function
@@ -149,14 +150,7 @@ def _arguments(call: Node) -> Sequence[Value]:
 
 
 def _reached(beginnings: Iterable[_Place], edges: _Edges) -> set[_Place]:
-    found: set[_Place] = set()
-    pending = list(beginnings)
-    while pending:
-        place = pending.pop()
-        if place not in found:
-            found.add(place)
-            pending += edges.get(place, ())
-    return found
+    return closure(beginnings, lambda place: edges.get(place, ()))
 
 
 def _edges_of_all(flows: Iterable[_Flow]) -> _Edges:

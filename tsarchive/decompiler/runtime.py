@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from tsarchive.printer.closure import closure
 from tsarchive.run import natives
 
 from .references import HELPERS, helper_name
@@ -49,7 +50,7 @@ def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]
         needed.add("upgraders")
     if not needed:
         return {}
-    files = {f"{HELPERS}/{name}.py": _relative(name) for name in sorted(_closure(needed))}
+    files = {f"{HELPERS}/{name}.py": _relative(name) for name in sorted(closure(needed, _imports))}
     files[f"{HELPERS}/errors.py"] = _ERRORS
     files[f"{HELPERS}/__init__.py"] = _entry(wanted, homes)
     return files
@@ -82,17 +83,6 @@ def _imports(name: str) -> frozenset[str]:
     sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     prefix = f"{_PACKAGE}."
     return frozenset(source.removeprefix(prefix) for source in sources if source.startswith(prefix))
-
-
-def _closure(names: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    pending = list(names)
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            pending += _imports(name)
-    return found
 
 
 @cache

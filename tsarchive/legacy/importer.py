@@ -9,7 +9,7 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import FormatError
-from tsarchive.policy import Guard
+from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.types import TENSOR, Type
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
@@ -27,9 +27,6 @@ from .values import ATTRIBUTES, Values
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
-
-
-_DEFAULT = Guard()
 
 
 class _Records(CodeRecords):
@@ -51,7 +48,7 @@ class LegacyImporter:
     """Loads the main module of one archive; its container stays open while tensors live."""
 
     def __init__(
-        self, container: Container, device: torch.device | None, guard: Guard = _DEFAULT
+        self, container: Container, device: torch.device | None, guard: Guard = FOR_STRANGERS
     ) -> None:
         self.model = read_model(container.read(MODEL))
         self.moved: MovedArchive | None = None

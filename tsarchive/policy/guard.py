@@ -8,16 +8,14 @@ from tsarchive.errors import CallError
 from tsarchive.policy.limits import NO_LIMITS, Limits
 from tsarchive.policy.policy import Policy
 
-__all__ = ["Guard"]
-
-_DEFAULT = Policy.default()
+__all__ = ["FOR_STRANGERS", "Guard"]
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
     """What code of an archive may reach, and how far it may go."""
 
-    policy: Policy = _DEFAULT
+    policy: Policy = Policy.default()  # noqa: RUF009  # a policy never changes
     limits: Limits = NO_LIMITS
 
     def __post_init__(self) -> None:
@@ -28,3 +26,7 @@ class Guard:
             )
         if not isinstance(self.limits, Limits):
             raise CallError(f"{self.limits!r} is no Limits", hint="Give Limits(seconds=...)")
+
+
+FOR_STRANGERS = Guard()
+"""The default policy, and no limits."""

@@ -11,9 +11,9 @@ from tsarchive.policy.risks import NATIVE_PREFIX, Row, row_of
 
 __all__ = ["Policy"]
 
-_OPERATOR: Final = re.compile(r"[A-Za-z_]\w*::([A-Za-z_]\w*(\.\w+)?|\*)")
-_CLASS: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\.[A-Z_]\w*")
-_WHOLE_CLASS: Final = re.compile(re.escape(NATIVE_PREFIX) + r"([A-Za-z_]\w*\.)+([A-Za-z_]\w*|\*)")
+_OPERATOR: Final = r"[A-Za-z_]\w*::([A-Za-z_]\w*(\.\w+)?|\*)"
+_CLASS: Final = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\.[A-Z_]\w*"
+_WHOLE_CLASS: Final = re.escape(NATIVE_PREFIX) + r"([A-Za-z_]\w*\.)+([A-Za-z_]\w*|\*)"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,9 +76,9 @@ def _meanings(name: str) -> tuple[str, ...]:
 
 def _checked(name: str) -> str:
     """A name in the form that is kept: classes in full."""
-    if isinstance(name, str) and (_OPERATOR.fullmatch(name) or _WHOLE_CLASS.fullmatch(name)):
+    if isinstance(name, str) and re.fullmatch(f"{_OPERATOR}|{_WHOLE_CLASS}", name):
         return name
-    if isinstance(name, str) and _CLASS.fullmatch(name) and not name.startswith("__torch__."):
+    if isinstance(name, str) and re.fullmatch(_CLASS, name) and not name.startswith("__torch__."):
         return NATIVE_PREFIX + name
     raise CallError(f"{name!r} names no operator and no class", hint=_hint(name))
 

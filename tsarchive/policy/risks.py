@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from itertools import product
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ["NATIVE_PREFIX", "REFUSED", "Group", "Risk", "Row", "row_of", "rows"]
 
@@ -56,8 +55,7 @@ REFUSED: Final = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A decision of the table.
 
     ``pattern`` is a qualified name (``aten::save``), one with an overload
@@ -75,8 +73,7 @@ class Row:
         return self.risk.is_refused
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Rows that share risk and reason: for each of ``namespaces``, each of ``names``."""
 
     namespaces: str

@@ -17,9 +17,10 @@ from tsarchive.errors import (
     UnknownClassError,
     UnsupportedError,
 )
+from tsarchive.garbage import collecting
 from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
-from tsarchive.policy import Guard
+from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.types import TENSOR, Attribute, ClassType, EnumType, Type, annotation
 from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import (
@@ -32,26 +33,19 @@ from tsarchive.run.classes import (
 )
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugRecords
-from tsarchive.torchscript.devices import MovedArchive, moved_archive
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
 from tsarchive.torchscript.frontend.libraries import what_registers
-from tsarchive.torchscript.inspection import MAX_DEPTH
-from tsarchive.torchscript.pickling import fits, run_time_type
 from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.slot_types import may_hold
-from tsarchive.torchscript.stored_tensors import (
-    is_tensor,
-)
-from tsarchive.torchscript.stored_values import (
-    is_device,
-)
+from tsarchive.torchscript.stored_tensors import is_tensor
+from tsarchive.torchscript.stored_values import MAX_DEPTH, is_device
 from tsarchive.torchscript.tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
+    from tsarchive.torchscript.devices import MovedArchive
 
-_DEFAULT = Guard()
 OLDEST_READ, NEWEST_READ = 1, 10
 # What keys of dicts may be, also in a tuple; nothing that runs code of the archive when compared.
 _KEYS = frozenset({type(None), bool, int, float, complex, str})
@@ -65,11 +59,14 @@ class Importer:
     """Loads the root object of one archive; its container stays open while tensors live."""
 
     def __init__(
-        self, container: Container, device: torch.device | None, guard: Guard = _DEFAULT
+        self, container: Container, device: torch.device | None, guard: Guard = FOR_STRANGERS
     ) -> None:
         require_torchscript(kind_of(container.records), container.records)
-        self.moved = None if device is None else moved_archive(container, str(device))
-        if self.moved is not None:
+        self.moved: MovedArchive | None = None
+        if device is not None:
+            from tsarchive.torchscript.devices import moved_archive
+
+            self.moved = moved_archive(container, str(device))
             container = self.moved.container
         self.container = container
         self.device = device
@@ -104,19 +101,23 @@ class Importer:
         if isinstance(value, torch.Tensor):
             return TableConstant(value), TENSOR
         found = self.classes.type_of(value)
-        return (TableConstant(value), found) if found else (value, run_time_type(value))
+        if found is not None:
+            return TableConstant(value), found
+        from tsarchive.torchscript.pickling import run_time_type
+
+        return value, run_time_type(value)
 
     def _read(self, record: str, folder: str) -> Any:
         value = loads(self.container.read(record), record=record)
         if self.moved is not None:
             self.moved.move_strings(value)
-        view, records = self.container.view, self.container.records
-
-        def size(key: str) -> int | None:
-            found = records.get(f"{folder}/{key}")
-            return None if found is None else found.size
-
-        tensors = TensorReader(lambda key: view(f"{folder}/{key}"), self.device, record, size)
+        view, size = self.container.view, self.container.size
+        tensors = TensorReader(
+            lambda key: view(f"{folder}/{key}"),
+            self.device,
+            record,
+            lambda key: size(f"{folder}/{key}"),
+        )
         return Unpickling(self, tensors, record).value(value)
 
 
@@ -325,7 +326,8 @@ def set_state(
             record=record,
         )
     try:
-        classes.call(setter, built, *arguments)
+        with collecting():
+            classes.call(setter, built, *arguments)
     except ArchiveError:
         raise
     except Exception as error:
@@ -348,7 +350,7 @@ def check_set(built: Any, class_: ClassType, record: str) -> None:
             is_set = get_slot(built, attribute) is not None
         except KeyError:
             is_set = False
-        if not (is_set or fits(None, attribute.type)):
+        if not (is_set or may_hold(attribute.type, None)):
             raise PickleError(
                 f"__setstate__ of {class_.qualified_name} leaves {attribute.name!r} unset",
                 record=record,

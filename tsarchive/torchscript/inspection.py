@@ -17,6 +17,7 @@ from tsarchive.torchscript.stored_tensors import (
     plain_tensor,
 )
 from tsarchive.torchscript.stored_values import (
+    MAX_DEPTH,
     DenseTensor,
     QuantizedTensor,
     SparseTensor,
@@ -28,8 +29,6 @@ from tsarchive.torchscript.stored_values import (
 MAX_NAMES = 1_000_000
 # Of all their names together.
 MAX_LETTERS = 1 << 27
-# Deeper nesting than any model has; a file made to exhaust the stack has more.
-MAX_DEPTH = 200
 
 _RECORD = "data.pkl"
 # What may hold tensors. Other values have names that nobody asks for.
@@ -152,7 +151,7 @@ def tensor_info(value: Any, slot: Attribute | None) -> TensorInfo | None:
 
 def _of_view(view: View, slot: Attribute | None) -> TensorInfo:
     storage = view.storage
-    nbytes = view.count * STORAGE_TYPES[storage.kind].itemsize
+    nbytes = view.elements * STORAGE_TYPES[storage.kind].itemsize
     record = f"data/{storage.key}"
     return TensorInfo(storage.dtype, view.size, view.stride, record, nbytes, *_flags(slot))
 

@@ -9,6 +9,7 @@ import torch
 
 from tsarchive.errors import SaveError
 from tsarchive.pickler import Global, MarkedTuple, Memo, Memoised, Object, Reduce, Value
+from tsarchive.printer.conformance import conforms
 from tsarchive.printer.literals import type_of_constant
 from tsarchive.printer.names import TypeNames
 from tsarchive.printer.types import (
@@ -214,23 +215,11 @@ def _common(types: list[Type]) -> Type:
 
 def fits(value: Any, type_: Type) -> bool:
     """Whether ``value`` can be of ``type_``; an empty container fits every element type."""
+    return conforms(value, type_, _is_of)
+
+
+def _is_of(value: Any, type_: Type) -> bool:
     match type_:
-        case OptionalType(element):
-            return value is None or fits(value, element)
-        case ListType(element):
-            return isinstance(value, list) and all(fits(item, element) for item in value)
-        case DictType(key, item):
-            return isinstance(value, dict) and all(
-                fits(k, key) and fits(v, item) for k, v in value.items()
-            )
-        case TupleType(elements):
-            return (
-                isinstance(value, tuple)
-                and len(value) == len(elements)
-                and all(fits(v, t) for v, t in zip(value, elements, strict=True))
-            )
-        case UnionType(members):
-            return any(fits(value, member) for member in members)
         case ClassType() | EnumType():
             return isinstance(value, ObjectValue | EnumMember) and value.type is type_
         case InterfaceType():

@@ -13,7 +13,7 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SaveError
-from tsarchive.policy import Guard
+from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.canonical import CanonicalDefinitions
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
@@ -31,8 +31,6 @@ from tsarchive.torchscript.debug import DebugWriter, read_debug_record
 from tsarchive.torchscript.importer import Importer
 from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.tensors import given_device
-
-_DEFAULT = Guard()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Reprinter:
         self,
         container: Container,
         map_location: str | torch.device | None,
-        guard: Guard = _DEFAULT,
+        guard: Guard = FOR_STRANGERS,
     ) -> None:
         """Raises ArchiveError for what is no TorchScript archive that can be loaded."""
         self._table = _Table(Importer(container, given_device(map_location), guard))

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from tsarchive.printer.conformance import conforms
 from tsarchive.printer.types import (
     BOOL,
     COMPLEX,
@@ -22,14 +23,10 @@ from tsarchive.printer.types import (
     STRING,
     TENSOR,
     ClassType,
-    DictType,
     EnumType,
     InterfaceType,
-    ListType,
-    OptionalType,
-    TupleType,
+    SimpleType,
     Type,
-    UnionType,
 )
 from tsarchive.run.classes import ArchiveModule, ArchiveObject
 
@@ -49,25 +46,14 @@ _EXACT: dict[Type, tuple[type, ...]] = {
 
 def may_hold(type_: Type, value: Any) -> bool:
     """Whether ``value`` is of ``type_``. Types that pickles do not tell fit anything."""
-    match type_:
-        case OptionalType(element):
-            return value is None or may_hold(element, value)
-        case UnionType(members):
-            return any(may_hold(member, value) for member in members)
-        case ListType(element):
-            return isinstance(value, list) and all(may_hold(element, item) for item in value)
-        case DictType(key, item):
-            return isinstance(value, dict) and all(
-                may_hold(key, k) and may_hold(item, v) for k, v in value.items()
-            )
-        case TupleType(elements):
-            return (
-                isinstance(value, tuple)
-                and len(value) == len(elements)
-                and all(map(may_hold, elements, value))
-            )
-        case ClassType() | InterfaceType() | EnumType():
-            return _may_be_of(type_, value)
+    # Most slots hold tensors and modules.
+    is_leaf = isinstance(type_, SimpleType | ClassType)
+    return _is_of(value, type_) if is_leaf else conforms(value, type_, _is_of)
+
+
+def _is_of(value: Any, type_: Type) -> bool:
+    if isinstance(type_, ClassType | InterfaceType | EnumType):
+        return _may_be_of(type_, value)
     if type_ == TENSOR:
         return isinstance(value, torch.Tensor)
     exact = _EXACT.get(type_)
@@ -75,12 +61,11 @@ def may_hold(type_: Type, value: Any) -> bool:
 
 
 def _may_be_of(type_: ClassType | InterfaceType | EnumType, value: Any) -> bool:
-    match type_:
-        case ClassType(is_native=True):
+    if isinstance(type_, ClassType):
+        if type_.is_native:
             return isinstance(value, torch.ScriptObject)
-        case ClassType(qualified_name=name):
-            class_ = getattr(type(value), "tsarchive_class", None)
-            return isinstance(class_, ClassType) and class_.qualified_name == name
-        case EnumType():
-            return isinstance(value, Enum)
+        class_ = getattr(type(value), "tsarchive_class", None)
+        return isinstance(class_, ClassType) and class_.qualified_name == type_.qualified_name
+    if isinstance(type_, EnumType):
+        return isinstance(value, Enum)
     return isinstance(value, ArchiveModule | ArchiveObject)

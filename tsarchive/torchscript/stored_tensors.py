@@ -81,15 +81,11 @@ class StoredTensors:
 
     def storage(self, value: PersistentId) -> StoredStorage:
         """The storage that a persistent id names. Raises TensorError."""
-        match value.value:
-            case ("storage", Global("torch", kind), str(key), str(device), int(count)) | (
-                "storage",
-                Global("torch", kind),
-                str(key),
-                str(device),
-                int(count),
-                None,
-            ) if type(count) is int:
+        parts = value.value
+        match parts[:5] if parts[5:] == (None,) else parts:
+            case ("storage", Global("torch", kind), str(key), str(device), int(count)) if (
+                type(count) is int
+            ):
                 found = StoredStorage(key, kind, device, count)
             case _:
                 self._fail("tensor-storage-reference", "a storage reference is malformed")
@@ -111,7 +107,7 @@ class StoredTensors:
         if not is_device(found.device):
             self._fail("tensor-storage-device", f"unknown device {found.device[:100]!r}")
         if not 0 <= found.nbytes <= MAX_BYTES:
-            message = f"storage {found.key} is of {found.count} elements"
+            message = f"storage {found.key} is of {found.elements} elements"
             self._fail("tensor-storage-count", message, Nature.HOSTILE)
 
     # The tensor functions
@@ -178,17 +174,18 @@ class StoredTensors:
         self._check_numbers("stride", stride)
         self._check_numbers("offset", (offset,))
         view = View(found, offset, size, stride)
-        itemsize = STORAGE_TYPES[found.kind].itemsize
-        if view.count and view.last >= found.count:
+        elements = view.elements
+        if elements and view.last >= found.elements:
             message = (
                 f"a tensor of size {size} and stride {stride} reaches element {view.last} "
-                f"of {found.count}"
+                f"of {found.elements}"
             )
             # torch counts elements where it writes these and bytes where it reads them.
             by_torch = found.kind in _PACKED_KINDS
             self._fail("tensor-bounds", message, Nature.BROKEN if by_torch else Nature.HOSTILE)
         # torch multiplies sizes one by one, so that a zero comes too late.
-        if max(prod(n or 1 for n in size), offset) * itemsize > MAX_BYTES:
+        reach = max(elements or prod(n or 1 for n in size), offset)
+        if reach * STORAGE_TYPES[found.kind].itemsize > MAX_BYTES:
             message = f"a tensor of size {size} at offset {offset} is beyond what memory can hold"
             self._fail("tensor-too-large", message, Nature.HOSTILE)
         return view
@@ -197,8 +194,9 @@ class StoredTensors:
         if len(numbers) > MAX_RANK:
             message = f"a tensor has {len(numbers)} dimensions, more than {MAX_RANK}"
             self._fail("tensor-rank", message, Nature.HOSTILE)
-        if any(type(n) is not int or not 0 <= n <= MAX_BYTES for n in numbers):
-            self._malformed(f"the {what} of a tensor has an entry that is no size")
+        for n in numbers:
+            if type(n) is not int or not 0 <= n <= MAX_BYTES:
+                self._malformed(f"the {what} of a tensor has an entry that is no size")
 
     def _check_grad(self, requires_grad: bool, dtype: str) -> None:
         if requires_grad and not dtype.startswith(("float", "bfloat", "complex")):
@@ -267,7 +265,7 @@ class StoredTensors:
         view = self._dense(value.argument).view
         if view.storage.is_meta or device not in (None, view.storage.device):
             self._malformed("the parts of a tensor are on several devices, or without data")
-        if view.count > view.storage.count:
+        if view.elements > view.storage.elements:
             self._fail("tensor-part", "a part of a tensor is larger than its storage")
         return view
 
@@ -336,7 +334,7 @@ def is_tensor(value: Reduce) -> bool:
 
 def plain_tensor(value: Reduce, record: str) -> Reduce:
     """A tensor of a subclass as the plain one inside, which torch.jit loads as well."""
-    if value.function != _FROM_TYPE:
+    if value.function.module == TENSOR_MODULE or value.function != _FROM_TYPE:
         return value
     match value.argument:
         case (Global(module) as function, Global(), tuple(arguments), _state) if (
@@ -352,7 +350,7 @@ def _storage_findings(
 ) -> Iterator[Finding]:
     size = storage_size(storage.key)
     if size is None:
-        if storage.count and not storage.is_meta:
+        if storage.elements and not storage.is_meta:
             message = f"the archive has no record for storage {storage.key}"
             yield Finding("tensor-storage-missing", Severity.ERROR, Nature.BROKEN, message, record)
     elif size or record.rpartition("/")[2] != _WITHOUT_DATA:
@@ -363,16 +361,18 @@ def _unusual(tensor: StoredTensor, record: str) -> Iterator[Finding]:
     if not isinstance(tensor, DenseTensor | QuantizedTensor):
         return
     view = tensor.view
-    if view.count and view.may_overlap:
+    if view.elements and view.may_overlap:
         message = f"elements of a tensor of size {view.size} and stride {view.stride} overlap"
         yield Finding("tensor-overlap", Severity.INFO, Nature.UNUSUAL, message, record)
-    if not view.count and view.offset > view.storage.count:
-        message = f"an empty tensor begins at element {view.offset} of {view.storage.count}"
+    if not view.elements and view.offset > view.storage.elements:
+        message = f"an empty tensor begins at element {view.offset} of {view.storage.elements}"
         yield Finding("tensor-offset", Severity.INFO, Nature.UNUSUAL, message, record)
 
 
 def _is_key(key: str) -> bool:
     """Whether a key is a path below its folder, without ways out of it."""
+    if key.isdecimal():
+        return len(key) <= MAX_KEY
     return (
         len(key) <= MAX_KEY
         and key.isprintable()
@@ -389,7 +389,7 @@ def _is_hooks(value: Value) -> bool:
     """Backward hooks, of which archives have none."""
     if value is None:
         return True
-    return isinstance(value, Reduce) and value.function == _HOOKS and value.argument == ()
+    return isinstance(value, Reduce) and value.argument == () and value.function == _HOOKS
 
 
 def _list_of_numbers(value: Value) -> list[Any] | None:

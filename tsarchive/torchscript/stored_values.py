@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tsarchive.errors import PickleError
 from tsarchive.findings import Nature
@@ -13,6 +13,7 @@ from tsarchive.pickler import Reduce
 from tsarchive.torchscript.storages import STORAGE_TYPES
 
 __all__ = [
+    "MAX_DEPTH",
     "DenseTensor",
     "PerChannel",
     "PerTensor",
@@ -27,9 +28,12 @@ __all__ = [
     "is_device",
 ]
 
+# Deeper nesting than any model has; a file made to exhaust the stack has more.
+MAX_DEPTH = 200
 # Device indices are signed bytes in torch: 256 would be read as 0.
 MAX_DEVICE_INDEX = 127
 
+_LONGEST_DEVICE = 36
 _DEVICE = re.compile(r"([a-z][a-z0-9_]{0,31})(?::(0|[1-9][0-9]{0,2}))?")
 
 
@@ -42,14 +46,13 @@ class TensorError(PickleError):
         self.nature = nature
 
 
-@dataclass(frozen=True, slots=True)
-class StoredStorage:
-    """A storage that a pickle refers to: ``count`` elements of type ``kind`` in record ``key``."""
+class StoredStorage(NamedTuple):
+    """A storage that a pickle refers to: ``elements`` of type ``kind`` in record ``key``."""
 
     key: str
     kind: str
     device: str
-    count: int
+    elements: int
 
     @property
     def dtype(self) -> str:
@@ -57,16 +60,15 @@ class StoredStorage:
 
     @property
     def nbytes(self) -> int:
-        return self.count * STORAGE_TYPES[self.kind].itemsize
+        return self.elements * STORAGE_TYPES[self.kind].itemsize
 
     @property
     def is_meta(self) -> bool:
         """Whether it has a size and no data."""
-        return self.device.partition(":")[0] == "meta"
+        return self.device.startswith("meta") and self.device[4:5] in ("", ":")
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """Which elements of a storage a tensor shows; ``offset`` and ``stride`` count elements."""
 
     storage: StoredStorage
@@ -75,14 +77,17 @@ class View:
     stride: tuple[int, ...]
 
     @property
-    def count(self) -> int:
+    def elements(self) -> int:
+        """How many the tensor shows."""
         return prod(self.size)
 
     @property
     def last(self) -> int:
         """The place of the last element in the storage, for views that show any."""
-        steps = zip(self.size, self.stride, strict=True)
-        return self.offset + sum((length - 1) * step for length, step in steps)
+        last = self.offset
+        for length, step in zip(self.size, self.stride, strict=True):
+            last += (length - 1) * step
+        return last
 
     @property
     def may_overlap(self) -> bool:
@@ -96,16 +101,14 @@ class View:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class PerTensor:
+class PerTensor(NamedTuple):
     """One scale and zero point for all elements."""
 
     scale: float
     zero_point: int
 
 
-@dataclass(frozen=True, slots=True)
-class PerChannel:
+class PerChannel(NamedTuple):
     """A scale and zero point for each index of ``axis``: tensors, or lists in version 1."""
 
     scales: Reduce | list[float]
@@ -113,8 +116,7 @@ class PerChannel:
     axis: int
 
 
-@dataclass(frozen=True, slots=True)
-class DenseTensor:
+class DenseTensor(NamedTuple):
     """``flags`` holds ``conj`` and ``neg`` where they are set."""
 
     view: View
@@ -122,14 +124,12 @@ class DenseTensor:
     flags: dict[str, bool]
 
 
-@dataclass(frozen=True, slots=True)
-class QuantizedTensor:
+class QuantizedTensor(NamedTuple):
     view: View
     quantizer: PerTensor | PerChannel
 
 
-@dataclass(frozen=True, slots=True)
-class SparseTensor:
+class SparseTensor(NamedTuple):
     """``parts`` are dense: indices and values of COO; rows, columns and values of CSR."""
 
     layout: str
@@ -138,8 +138,7 @@ class SparseTensor:
     requires_grad: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapped:
+class Wrapped(NamedTuple):
     """A tensor that stands for another: a parameter. ``requires_grad`` replaces its own."""
 
     tensor: Reduce
@@ -151,6 +150,11 @@ StoredTensor: TypeAlias = DenseTensor | QuantizedTensor | SparseTensor | Wrapped
 
 def is_device(text: str) -> bool:
     """Whether ``text`` has the form of a device; which types there are, torch knows."""
+    return len(text) <= _LONGEST_DEVICE and _is_device(text)
+
+
+@lru_cache(maxsize=64)
+def _is_device(text: str) -> bool:
     found = _DEVICE.fullmatch(text)
     return found is not None and int(found[2] or 0) <= MAX_DEVICE_INDEX
 
@@ -164,7 +168,7 @@ def check_record_size(storage: StoredStorage, size: int, record: str) -> None:
     if storage.is_meta:
         return
     itemsize = STORAGE_TYPES[storage.kind].itemsize
-    if not storage.nbytes <= size < storage.nbytes + itemsize:
+    if not 0 <= size - storage.elements * itemsize < itemsize:
         message = (
             f"storage {storage.key} holds {size} bytes where its reference claims {storage.nbytes}"
         )

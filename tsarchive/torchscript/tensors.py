@@ -26,6 +26,7 @@ from tsarchive.torchscript.stored_values import (
     QuantizedTensor,
     SparseTensor,
     StoredStorage,
+    View,
     Wrapped,
     check_record_size,
     is_device,
@@ -232,10 +233,15 @@ class TensorReader:
 
     def _storage(self, stored: StoredStorage) -> torch.UntypedStorage:
         """The storage, read once for each key."""
-        known = self._storages.get(stored.key)
-        if known is None:
-            known = self._storages[stored.key] = self._read(stored, self._dtype(stored))
-        return known
+        if stored.key not in self._storages:
+            self._first_tensor(stored, self._dtype(stored))
+        return self._storages[stored.key]
+
+    def _first_tensor(self, stored: StoredStorage, dtype: torch.dtype) -> torch.Tensor:
+        """Read a storage; give the tensor through which it was made."""
+        tensor = self._read(stored, dtype)
+        self._storages[stored.key] = tensor.untyped_storage()
+        return tensor
 
     def _dtype(self, stored: StoredStorage) -> torch.dtype:
         dtype = DTYPES.get(stored.kind)
@@ -243,17 +249,19 @@ class TensorReader:
             raise UnsupportedError(f"this torch has no dtype {stored.dtype}", record=self._name)
         return dtype
 
-    def _read(self, stored: StoredStorage, dtype: torch.dtype) -> torch.UntypedStorage:
+    def _read(self, stored: StoredStorage, dtype: torch.dtype) -> torch.Tensor:
         # What was saved without data stays so; the record is empty.
         given = None if stored.is_meta else self._device
         target = parse_device(stored.device) if given is None else given
         if target is None:
             raise self._error(f"unknown device {stored.device!r}")
         if target.type == "meta":
-            empty = torch.empty(stored.count, dtype=dtype, device="meta")
-            return empty.untyped_storage()
-        data = self._content(stored) if stored.count else b""
-        return _moved(storage_over(data, stored.nbytes, dtype), target, self._name)
+            return torch.empty(stored.elements, dtype=dtype, device="meta")
+        if stored.elements:
+            tensor = tensor_over(self._content(stored), stored.elements, dtype)
+        else:
+            tensor = torch.empty(0, dtype=dtype, device="cpu")
+        return tensor if target.type == "cpu" else _moved(tensor, target, self._name)
 
     def _content(self, stored: StoredStorage) -> Any:
         """The record of a storage; one of another size is not inflated to find that out."""
@@ -261,21 +269,29 @@ class TensorReader:
         if size is not None:
             check_record_size(stored, size, self._name)
         data = self._record(stored.key)
-        check_record_size(stored, len(data), self._name)
+        if len(data) != size:
+            check_record_size(stored, len(data), self._name)
         return data
 
     def _dense(self, described: DenseTensor) -> torch.Tensor:
         view = described.view
-        storage = self._storage(view.storage)
         dtype = self._dtype(view.storage)
-        with _without_warnings() if dtype in _WARNED_OF else nullcontext():
-            tensor = torch.empty(0, dtype=dtype, device=storage.device)
-            tensor.set_(storage, view.offset, view.size, view.stride)
+        with _without_warnings() if dtype in _WARNED_OF else _NOTHING:
+            tensor = self._view(view, dtype)
         if described.flags:
             torch._utils.set_tensor_metadata(  # type: ignore[no-untyped-call]
                 tensor, described.flags
             )
-        return tensor.requires_grad_(described.requires_grad)
+        return tensor.requires_grad_() if described.requires_grad else tensor
+
+    def _view(self, view: View, dtype: torch.dtype) -> torch.Tensor:
+        storage = self._storages.get(view.storage.key)
+        if storage is None:
+            tensor = self._first_tensor(view.storage, dtype)
+            storage = self._storages[view.storage.key]
+        else:
+            tensor = torch.empty(0, dtype=dtype, device=storage.device)
+        return tensor.set_(storage, view.offset, view.size, view.stride)
 
     def _quantized(self, described: QuantizedTensor, part: Callable[[Any], Any]) -> torch.Tensor:
         view, quantizer = described.view, described.quantizer
@@ -307,6 +323,7 @@ class TensorReader:
 
 # torch warns of these once in each process; what a file holds is not for the caller to mend.
 _WARNED_OF = frozenset({torch.complex32})
+_NOTHING = nullcontext()
 _SPARSE: dict[str, Callable[..., torch.Tensor]] = {
     "COO": torch.sparse_coo_tensor,
     "CSR": torch.sparse_csr_tensor,
@@ -331,27 +348,25 @@ def _by_channel(
     return torch.tensor(numbers, dtype=dtype)
 
 
-def storage_over(data: Any, size: int, dtype: torch.dtype) -> torch.UntypedStorage:
-    """A storage over the first ``size`` bytes of a buffer: a view when it is aligned."""
-    if size == 0:
-        return torch.UntypedStorage(0)  # type: ignore[no-untyped-call]
-    storage = torch.frombuffer(data, dtype=torch.uint8, count=size).untyped_storage()
-    aligned = storage.data_ptr() % max(dtype.itemsize, 1) == 0
-    return storage if aligned else storage.clone()  # type: ignore[no-untyped-call]
+def tensor_over(data: Any, elements: int, dtype: torch.dtype) -> torch.Tensor:
+    """The first ``elements`` in a buffer, of which there is one: a view where it is aligned."""
+    tensor = torch.frombuffer(data, dtype=dtype, count=elements)
+    if tensor.data_ptr() % dtype.itemsize:
+        own = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
+        tensor = torch.empty(0, dtype=dtype, device="cpu").set_(own, 0, (elements,), (1,))
+    return tensor
 
 
-def _moved(
-    storage: torch.UntypedStorage, device: torch.device, record: str
-) -> torch.UntypedStorage:
-    if device.type == "cpu":
-        return storage
+def _moved(tensor: torch.Tensor, device: torch.device, record: str) -> torch.Tensor:
     if not _has_module(device.type):
         raise _lacking(device, why_unusable(device), record)
     try:
-        moved: torch.UntypedStorage = storage.to(device=device)
+        storage = tensor.untyped_storage().to(device=device)
+        return torch.empty(0, dtype=tensor.dtype, device=device).set_(
+            storage, 0, tensor.size(), tensor.stride()
+        )
     except (RuntimeError, AssertionError, AttributeError, TypeError) as error:
         raise _lacking(device, why_unusable(device) or str(error), record) from error
-    return moved
 
 
 def _lacking(device: torch.device, reason: str | None, record: str) -> UnsupportedError:

@@ -15,9 +15,9 @@ from tsarchive.printer.types import ClassType, EnumType
 from tsarchive.torchscript.debug import read_any_debug_record
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
-from tsarchive.torchscript.inspection import MAX_DEPTH
 from tsarchive.torchscript.pickled import reachable
 from tsarchive.torchscript.storages import STORAGE_TYPES
+from tsarchive.torchscript.stored_values import MAX_DEPTH
 
 from .nesting import is_deeper_than
 from .pickle_names import PickleNames, names_in_pickle
