@@ -17,12 +17,16 @@ FOLDERS = {
 BRIDGE = "tsarchive.printer.adopt"
 
 # Room -> rooms it may import besides itself and the floor.
-FLOOR = {"tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.late"}
+FLOOR = {
+    "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.late",
+    "tsarchive.strict_json",
+}  # fmt: skip
 MAY_IMPORT = {
     "tsarchive.errors": set(),
     "tsarchive.findings": set(),
     "tsarchive.garbage": set(),
     "tsarchive.late": set(),
+    "tsarchive.strict_json": set(),
     "tsarchive.policy": set(),
     "tsarchive.pickler": set(),
     "tsarchive.printer": set(),
@@ -38,11 +42,15 @@ MAY_IMPORT = {
         "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.container",
         "tsarchive.run", "tsarchive.torchscript",
     },
+    "tsarchive.pt2": {
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.container",
+        "tsarchive.run", "tsarchive.torchscript",
+    },
     "tsarchive.needs": {"tsarchive.torchscript"},
     "tsarchive.lacking": {"tsarchive.archive", "tsarchive.run", "tsarchive.torchscript"},
     "tsarchive.archive": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.needs",
-        "tsarchive.pickler", "tsarchive.printer", "tsarchive.torchscript",
+        "tsarchive.pickler", "tsarchive.printer", "tsarchive.pt2", "tsarchive.torchscript",
     },
     "tsarchive.auditing": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.needs",
@@ -91,6 +99,8 @@ WITHOUT_TORCH = (
     "tsarchive.torchscript.frontend", "tsarchive.torchscript.looking",
     "tsarchive.legacy.classes", "tsarchive.legacy.fields", "tsarchive.legacy.looking",
     "tsarchive.legacy.model", "tsarchive.legacy.values",
+    "tsarchive.strict_json", "tsarchive.pt2.schema", "tsarchive.pt2.decoding",
+    "tsarchive.pt2.records",
     "tsarchive.needs", "tsarchive.torchscript.devices", "tsarchive.torchscript.device_places",
     "tsarchive.torchscript.device_strings", "tsarchive.torchscript.edits",
     "tsarchive.torchscript.pickled", "tsarchive.torchscript.program_text",

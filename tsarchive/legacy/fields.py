@@ -6,13 +6,13 @@ or absent field has its default, unknown fields are skipped.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tsarchive.errors import FormatError
+from tsarchive.strict_json import parse_object
 
 Read = TypeVar("Read")
 
@@ -20,10 +20,6 @@ _INTEGER = re.compile(r"-?\d{1,19}")
 _SNAKE = re.compile(r"[A-Z]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 60
-_BRACKET = re.compile(r"[\[\]{}]")
-# Levels of lists and objects. The parser recurses, and with a high recursion limit ends the
-# process; brackets in strings count, too, where they have no partner.
-MAX_DEPTH = 900
 
 
 class Fields:
@@ -37,16 +33,7 @@ class Fields:
     @classmethod
     def parse(cls, text: bytes, record: str) -> Fields:
         """The outermost message. Raises FormatError for what is not a JSON object."""
-        try:
-            # As text: given bytes, json guesses the encoding, and imports what it guesses.
-            decoded = text.decode()
-            _check_depth(decoded, record)
-            values = json.loads(decoded, object_pairs_hook=_unique)
-        except (ValueError, RecursionError) as error:
-            raise FormatError(f"the record is not JSON: {error}", record=record) from None
-        if not isinstance(values, dict):
-            raise FormatError("the record is not a JSON object", record=record)
-        return cls(values, "", record)
+        return cls(parse_object(text, record), "", record)
 
     def error(self, name: str, message: str) -> FormatError:
         return FormatError(f"{self.path}{name} {message}", record=self.record)
@@ -127,23 +114,6 @@ class Fields:
         if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
             raise self.error(name, f"is {_shown(value)}, not an integer of 64 bits")
         return value
-
-
-def _check_depth(text: str, record: str) -> None:
-    depth = 0
-    for match in _BRACKET.finditer(text):
-        depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
-        if depth > MAX_DEPTH:
-            message = "the record is nested too deeply"
-            raise FormatError(message, record=record, limit=MAX_DEPTH)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; readers differ in which of two fields of one name they take."""
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("an object has a field twice")
-    return values
 
 
 def _shown(value: Any) -> str:

@@ -1,0 +1,1 @@
+"""PT2 archives, which torch.export writes: programs as JSON, weights as raw records."""

@@ -1,0 +1,130 @@
+"""Which records a PT2 archive has, in each layout that torch has written.
+
+=============  ==============================================================================
+torch          layout
+=============  ==============================================================================
+2.3 to 2.7     ``FLAT``: one program, and its state, constants and inputs as ``torch.save`` each
+2.8            ``WHOLE``: models by name; weights and constants as one ``torch.save`` each
+2.9 and later  ``RAW``: models by name; a record for each storage, and what they are as JSON
+=============  ==============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from functools import cached_property
+
+from tsarchive.container import Container
+from tsarchive.errors import MissingRecordError, UnsupportedError
+
+from .decoding import read_json
+from .schema import ExportedProgram, PayloadConfig
+
+FLAT_PROGRAM = "serialized_exported_program.json"
+FLAT_WEIGHTS = "serialized_state_dict.pt"
+FLAT_CONSTANTS = "serialized_constants.pt"
+FLAT_INPUTS = "serialized_example_inputs.pt"
+MODELS = "models/"
+WEIGHTS = "data/weights/"
+CONSTANTS = "data/constants/"
+SAMPLE_INPUTS = "data/sample_inputs/"
+AOTINDUCTOR = "data/aotinductor/"
+EXECUTORCH = "data/executorch/"
+EXTRA = "extra/"
+FLAT_EXTRA = "extra_files/"
+# The name that torch.export.save gives to the one model of a file.
+USUAL_NAME = "model"
+# Programs of before version 5 have other fields; torch read none of later major versions but 8.
+OLDEST_SCHEMA, NEWEST_SCHEMA = 5, 8
+
+
+class Layout(Enum):
+    FLAT = "flat"
+    WHOLE = "whole"
+    RAW = "raw"
+
+
+class Records:
+    """The parts of a PT2 archive, each read when it is asked for."""
+
+    def __init__(self, container: Container) -> None:
+        self.container = container
+        self._programs: dict[str, ExportedProgram] = {}
+
+    @cached_property
+    def layout(self) -> Layout:
+        if FLAT_PROGRAM in self.container.records:
+            return Layout.FLAT
+        whole = (f"{folder}{name}.pt" for name in self.models for folder in (WEIGHTS, CONSTANTS))
+        return Layout.WHOLE if any(map(self.has, whole)) else Layout.RAW
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """The names of the exported programs, in the order of the file."""
+        if self.has(FLAT_PROGRAM):
+            return (USUAL_NAME,)
+        return tuple(
+            name[len(MODELS) : -len(".json")] for name in self.under(MODELS) if _is_json(name)
+        )
+
+    @cached_property
+    def compiled(self) -> tuple[str, ...]:
+        """The names of the models that AOTInductor compiled."""
+        names = (name[len(AOTINDUCTOR) :].partition("/")[0] for name in self.under(AOTINDUCTOR))
+        return tuple(dict.fromkeys(names))
+
+    def has(self, record: str) -> bool:
+        return record in self.container.records
+
+    def under(self, folder: str) -> Iterator[str]:
+        return (name for name in self.container.records if name.startswith(folder))
+
+    def program_record(self, model: str) -> str:
+        return FLAT_PROGRAM if self.has(FLAT_PROGRAM) else f"{MODELS}{model}.json"
+
+    def inputs_record(self, model: str) -> str:
+        return FLAT_INPUTS if self.has(FLAT_PROGRAM) else f"{SAMPLE_INPUTS}{model}.pt"
+
+    def program(self, model: str) -> ExportedProgram:
+        """The program of a model.
+
+        Raises MissingRecordError when there is none, FormatError where it breaks a rule,
+        UnsupportedError for a schema of another major version.
+        """
+        found = self._programs.get(model)
+        if found is None:
+            found = self._programs[model] = self._read_program(model)
+        return found
+
+    def _read_program(self, model: str) -> ExportedProgram:
+        record = self.program_record(model)
+        if not self.has(record):
+            names = ", ".join(self.models) or "none"
+            raise MissingRecordError(
+                f"the archive has no model {model!r}", record=record, hint=f"It has: {names}"
+            )
+        found = read_json(ExportedProgram, self.container.read(record), record)
+        if not OLDEST_SCHEMA <= found.schema_version.major <= NEWEST_SCHEMA:
+            raise UnsupportedError(
+                f"the program has schema version {found.schema_version.major}; "
+                f"{OLDEST_SCHEMA} to {NEWEST_SCHEMA} are known",
+                record=record,
+                hint="Export the model again with torch 2.4 or later",
+            )
+        return found
+
+    def weights(self, model: str) -> PayloadConfig:
+        """Where parameters and persistent buffers are stored; of archives of layout ``RAW``."""
+        return self._config(f"{WEIGHTS}{model}_weights_config.json")
+
+    def constants(self, model: str) -> PayloadConfig:
+        """Where tensor constants, other buffers and objects are stored; of layout ``RAW``."""
+        return self._config(f"{CONSTANTS}{model}_constants_config.json")
+
+    def _config(self, record: str) -> PayloadConfig:
+        return read_json(PayloadConfig, self.container.read(record), record)
+
+
+def _is_json(name: str) -> bool:
+    return name.endswith(".json")

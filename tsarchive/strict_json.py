@@ -1,0 +1,48 @@
+"""JSON records, read so that there is one meaning: no field twice, no nesting without end."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tsarchive.errors import FormatError
+
+_BRACKET = re.compile(r"[\[\]{}]")
+# Levels of lists and objects. The parser recurses, and with a high recursion limit ends the
+# process; brackets in strings count, too, where they have no partner.
+MAX_DEPTH = 900
+
+
+def parse_object(text: bytes, record: str) -> dict[str, Any]:
+    """The JSON object that a record holds.
+
+    Raises FormatError for what is not JSON, no object, nested too deeply, or has a field twice.
+    """
+    try:
+        # As text: given bytes, json guesses the encoding, and imports what it guesses.
+        decoded = text.decode()
+        _check_depth(decoded, record)
+        values = json.loads(decoded, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"the record is not JSON: {error}", record=record) from None
+    if not isinstance(values, dict):
+        raise FormatError("the record is not a JSON object", record=record)
+    return values
+
+
+def _check_depth(text: str, record: str) -> None:
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
+        if depth > MAX_DEPTH:
+            message = "the record is nested too deeply"
+            raise FormatError(message, record=record, limit=MAX_DEPTH)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; readers differ in which of two fields of one name they take."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("an object has a field twice")
+    return values
