@@ -51,6 +51,8 @@ class VarType(Type):
 
 @dataclass(frozen=True, slots=True)
 class OptionalType(Type):
+    """A value of another type, or None."""
+
     element: Type
 
     def parts(self) -> tuple[Type, ...]:
@@ -59,6 +61,8 @@ class OptionalType(Type):
 
 @dataclass(frozen=True, slots=True)
 class ListType(Type):
+    """A list of values of one type."""
+
     element: Type
 
     def parts(self) -> tuple[Type, ...]:
@@ -67,6 +71,8 @@ class ListType(Type):
 
 @dataclass(frozen=True, slots=True)
 class DictType(Type):
+    """A dict with keys of one type and values of one type."""
+
     key: Type
     value: Type
 

@@ -17,6 +17,8 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class EnumMember:
+    """A member of an Enum that the archive defines."""
+
     type: EnumType
     name: str
     value: Any

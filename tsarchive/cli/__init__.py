@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 import tsarchive
+from tsarchive.garbage import not_collecting
 
 _COMMANDS = (
     "demo", "info", "tree", "code", "decompile", "tensors", "run", "verify", "audit", "jitter",
@@ -22,7 +23,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        found: click.Command = import_module(f"tsarchive.cli.{cmd_name}").command
+        with not_collecting():
+            found: click.Command = import_module(f"tsarchive.cli.{cmd_name}").command
         return found
 
 

@@ -12,6 +12,7 @@ from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import print_json, show, table
 from tsarchive.cli.text import plural, size, visible
+from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,7 +49,8 @@ def command(
       tsarchive info model.pt --json
       tsarchive info detector.pt --check --import torchvision
     """
-    from tsarchive.cli.facts import facts_of_file
+    with not_collecting():
+        from tsarchive.cli.facts import facts_of_file
 
     facts = facts_of_file(file)
     found = _missing(file) if check else None

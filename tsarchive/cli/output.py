@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
@@ -60,6 +59,8 @@ def show(content: Any) -> None:
 
 def print_json(document: Any) -> None:
     """Print a document in which NaN and infinities, which JSON lacks, are strings."""
+    import json
+
     click.echo(json.dumps(_finite(document), indent=2, allow_nan=False))
 
 

@@ -11,7 +11,6 @@ from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Object, Reduce, loads
 from tsarchive.printer.types import TENSOR, ClassType, Type
-from tsarchive.printer.values import TableConstant
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import ClassOf, TensorInfo, named_tensors
@@ -71,6 +70,8 @@ class TorchScriptDoor:
         table = self._constants
         found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
         if isinstance(found, Reduce) and found.function.module == "torch._utils":
+            from tsarchive.printer.values import TableConstant
+
             return TableConstant(found), TENSOR
         raise UnsupportedError(
             f"constant {index} is no tensor: others are not read while looking",
