@@ -14,7 +14,7 @@ from tsarchive.container.faults import STRICT, Place
 from tsarchive.container.layout import STORED
 from tsarchive.container.local import check_descriptor, locate_data
 from tsarchive.container.members import Members, read_members
-from tsarchive.container.source import Source, open_source
+from tsarchive.container.source import PartOfSource, Source, open_source
 from tsarchive.errors import ArchiveError, MissingRecordError
 
 __all__ = ["Container", "Record"]
@@ -105,7 +105,10 @@ class Container(Closing):
         ``caps.py`` has room for. Raises UnsupportedError for encrypted records and for archives
         in several volumes, and OSError when the file cannot be read.
         """
-        opened = open_source(source)
+        return cls._of_source(open_source(source))
+
+    @classmethod
+    def _of_source(cls, opened: Source) -> Container:
         try:
             with memoryview(opened.data) as buffer:
                 members = read_members(buffer, STRICT)
@@ -113,6 +116,16 @@ class Container(Closing):
         except BaseException:
             opened.close()
             raise
+
+    def inside(self, name: str) -> Container:
+        """Open the container that the data of a record is, as ``torch.save`` writes it.
+
+        Nothing of a stored record is copied. What is opened lives on when this container is
+        closed. Raises what ``view`` and ``open`` raise; records that errors name are those inside.
+        """
+        data = self.view(name)
+        assert self._source is not None
+        return self._of_source(PartOfSource(data, self._source))
 
     def size(self, name: str) -> int | None:
         """The bytes of a record's data; None when there is no such record."""

@@ -13,7 +13,7 @@ from tsarchive.container import caps
 from tsarchive.container.faults import STRICT, Faults, Stopped
 from tsarchive.errors import ArchiveError, CallError
 
-__all__ = ["FileChanged", "Source", "open_source", "read_all"]
+__all__ = ["FileChanged", "PartOfSource", "Source", "open_source", "read_all"]
 
 
 class FileChanged(Stopped):
@@ -29,7 +29,9 @@ class Source:
     the map is of the first one.
     """
 
-    def __init__(self, data: mmap.mmap | bytearray, descriptor: int | None = None) -> None:
+    def __init__(
+        self, data: mmap.mmap | bytearray | memoryview, descriptor: int | None = None
+    ) -> None:
         """Take over ``data`` and, when it is a map, a descriptor of the file."""
         self.data = data
         self._descriptor = descriptor
@@ -69,6 +71,18 @@ class Source:
             except BufferError:
                 # Views lie in the map: it is unmapped with the last of them.
                 return
+
+
+class PartOfSource(Source):
+    """Bytes that lie in those of another source; the file is that of the other."""
+
+    def __init__(self, data: memoryview, whole: Source) -> None:
+        super().__init__(data)
+        self._whole = whole
+
+    def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
+        """As the other source does."""
+        self._whole.require_unchanged(faults, contents=contents)
 
 
 _PIECE_BYTES = 1 << 20

@@ -116,13 +116,14 @@ class Records:
 
     def weights(self, model: str) -> PayloadConfig:
         """Where parameters and persistent buffers are stored; of archives of layout ``RAW``."""
-        return self._config(f"{WEIGHTS}{model}_weights_config.json")
+        return self.payload_config(f"{WEIGHTS}{model}_weights_config.json")
 
     def constants(self, model: str) -> PayloadConfig:
         """Where tensor constants, other buffers and objects are stored; of layout ``RAW``."""
-        return self._config(f"{CONSTANTS}{model}_constants_config.json")
+        return self.payload_config(f"{CONSTANTS}{model}_constants_config.json")
 
-    def _config(self, record: str) -> PayloadConfig:
+    def payload_config(self, record: str) -> PayloadConfig:
+        """The payloads that a record describes. Raises MissingRecordError and FormatError."""
         return read_json(PayloadConfig, self.container.read(record), record)
 
 
