@@ -1,4 +1,4 @@
-"""Looking at a file imports neither torch nor NumPy; entry points, help and colours."""
+"""Looking at a file imports no torch, no NumPy and no Rich; entry points, help and colours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tsarchive.cli import main
 try:
     main(sys.argv[1:])
 finally:
-    heavy = {"torch", "numpy", "rich.progress"} & set(sys.modules)
+    heavy = {"torch", "numpy", "rich"} & set(sys.modules)
     print(json.dumps(sorted(heavy)), file=sys.stderr)
 """
 
@@ -32,15 +32,27 @@ finally:
         ["tree", SEQUENTIAL],
         ["code", SEQUENTIAL],
         ["tensors", SEQUENTIAL],
+        ["verify", SEQUENTIAL],
+        ["audit", SEQUENTIAL],
         ["run", "--help"],
         ["--help"],
     ],
     ids=" ".join,
 )
-def test_torch_is_not_imported(args, tmp_path):
+def test_nothing_heavy_is_imported(args, tmp_path):
     done = process("-c", _PROBE, *args, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stderr.splitlines()[-1]) == []
+
+
+def test_info_as_text_imports_what_it_shows(tmp_path):
+    code = (
+        "import sys; from tsarchive.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: print(*{'tsarchive.printer.values', 'json'} & set(sys.modules), file=sys.stderr)"
+    )
+    done = process("-c", code, "info", SEQUENTIAL, cwd=tmp_path)
+    assert (done.returncode, done.stderr.split()) == (0, [])
 
 
 def test_python_m_is_the_command(tmp_path):

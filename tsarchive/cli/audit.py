@@ -10,7 +10,7 @@ import click
 
 from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.findings import STYLES, finding_document
-from tsarchive.cli.output import console, print_json
+from tsarchive.cli.output import print_json, say
 from tsarchive.cli.text import plural, size, visible
 
 if TYPE_CHECKING:
@@ -111,18 +111,16 @@ def _place_document(place: Place) -> dict[str, Any]:
 
 
 def _show(file: str, report: AuditReport) -> None:
-    out = console()
     style = "bold green" if report.ok else "bold red"
     verdict = visible(_verdict(report), keep="")
-    out.print(f"{visible(file)}: {verdict}", style=style, soft_wrap=True)
+    say(f"{visible(file)}: {verdict}", style)
     for line in (*_inventory(report), *_abilities(report)):
-        out.print(visible(line, keep=""), soft_wrap=True)
+        say(visible(line, keep=""))
     shown = report.findings[:_FINDINGS_SHOWN]
     for finding in shown:
-        style = STYLES[finding.severity.value]
-        out.print(visible(_finding_line(finding), keep=""), style=style, soft_wrap=True)
+        say(visible(_finding_line(finding), keep=""), STYLES[finding.severity.value])
     if len(report.findings) > len(shown):
-        out.print(f"and {len(report.findings) - len(shown):,} more: --json lists them")
+        say(f"and {len(report.findings) - len(shown):,} more: --json lists them")
 
 
 def _verdict(report: AuditReport) -> str:

@@ -13,6 +13,7 @@ from tsarchive.archive import Archive
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.definitions import Definition, all_definitions, matching
 from tsarchive.cli.output import console, print_json, show, table
+from tsarchive.cli.terminal import has_styles
 from tsarchive.cli.text import visible
 from tsarchive.kinds import require_torchscript
 
@@ -109,11 +110,11 @@ def _show_names(chosen: Iterable[Definition]) -> None:
             names.add_row(
                 found.kind, visible(found.qualified_name), visible(found.record), str(found.line)
             )
-    show(names)
+    show(names.lines())
 
 
 def _show_source(chosen: list[Definition]) -> None:
-    if not console().is_terminal:
+    if not has_styles():
         click.echo(b"\n".join(_source_bytes(found) for found in chosen), nl=False)
         return
     for found in chosen:

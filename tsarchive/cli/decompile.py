@@ -9,7 +9,7 @@ import click
 
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.imports import import_option
-from tsarchive.cli.output import console, print_json, table
+from tsarchive.cli.output import print_json, say, show, table
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
 from tsarchive.cli.text import visible
@@ -76,8 +76,7 @@ def _show(report: DecompileReport) -> None:
     files = table("file", "bytes", right=("bytes",))
     for written in report.files:
         files.add_row(visible(written.name), f"{written.size:,}")
-    out = console()
-    out.print(files)
+    show(files.lines())
     for call in report.untranslated:
-        out.print(f"not translated: {visible(call)}")
-    out.print(f"{report.root} and load() are in {visible(report.directory)}")
+        say(f"not translated: {visible(call)}")
+    say(f"{report.root} and load() are in {visible(report.directory)}")

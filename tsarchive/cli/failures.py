@@ -6,7 +6,7 @@ from typing import TypedDict
 
 import click
 
-from tsarchive.cli.output import console, print_json
+from tsarchive.cli.output import print_json, say
 from tsarchive.cli.text import visible
 from tsarchive.errors import ArchiveError
 
@@ -103,13 +103,12 @@ def report(facts: Failure, *, as_json: bool, file: str | None = None) -> None:
         return
     message = facts["message"]
     named = f"{file}: {message}" if file and not message.startswith(file) else message
-    err = console(stderr=True)
-    err.print(f"error: {visible(named)}", style="bold red", soft_wrap=True)
+    say(f"error: {visible(named)}", "bold red", stderr=True)
     where = place(facts)
     lines = {"where": where, "code": facts["code"], "from": facts["origin"], "hint": facts["hint"]}
     for label, text in lines.items():
         if text:
-            err.print(f"  {f'{label}:':6} {visible(text)}", soft_wrap=True)
+            say(f"  {f'{label}:':6} {visible(text)}", stderr=True)
 
 
 def place(facts: Failure) -> str:

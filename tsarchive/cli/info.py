@@ -11,12 +11,11 @@ import click
 from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import print_json, show, table
+from tsarchive.cli.tables import Column, Table
 from tsarchive.cli.text import plural, size, visible
 from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from tsarchive import Missing
     from tsarchive.cli.facts import Facts, ProgramFacts, TensorFacts
 
@@ -74,9 +73,7 @@ def _document(found: Missing) -> dict[str, object]:
 
 def _show(facts: Facts, found: Missing | None) -> None:
     lines = [*_lines(facts), *([] if found is None else _named("missing", found.hints, "nothing"))]
-    show(_pairs(lines))
-    show("")
-    show(_groups(facts))
+    show((*_pairs(lines).lines(), "", *_groups(facts).lines()))
 
 
 def _named(label: str, hints: Mapping[str, str], nothing: str) -> Iterator[tuple[str, str]]:
@@ -90,11 +87,7 @@ def _named(label: str, hints: Mapping[str, str], nothing: str) -> Iterator[tuple
 
 
 def _pairs(lines: Iterable[tuple[str, str]]) -> Table:
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
+    grid = Table([Column(style="bold"), Column()], gap=2)
     for label, value in lines:
         grid.add_row(label, visible(value))
     return grid

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tsarchive.cli.tables import Column, Table
+from tsarchive.cli.terminal import styled
+
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 # Wide enough that no table is cut when the output is a file or a pipe.
 _UNBOUNDED = 10_000
@@ -35,26 +38,20 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
     """An empty table; the columns named in ``right`` are aligned to the right."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return made
+    return Table([Column(heading, heading in right) for heading in headings])
 
 
-def show(content: Any) -> None:
-    """Print a table, a tree or text to stdout; where that is no terminal, lines are not padded."""
-    out = console()
-    if out.is_terminal:
-        out.print(content)
-        return
-    with out.capture() as captured:
-        out.print(content)
-    click.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False)
+def show(lines: Iterable[str]) -> None:
+    """Print lines, which have their styles already, to stdout."""
+    text = "".join(f"{line}\n" for line in lines)
+    click.echo(text, nl=False, color=True)
+
+
+def say(text: str, style: str = "", *, stderr: bool = False) -> None:
+    """Print text in a style such as ``bold red``, where styles are shown."""
+    click.echo(styled(text, style, stderr=stderr), err=stderr, color=True)
 
 
 def print_json(document: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,11 +12,14 @@ from tsarchive.cli.output import console
 @contextmanager
 def progress(steps: int) -> Iterator[Callable[[str], None]]:
     """Gives a function to call with what is being done; nothing is shown where no terminal is."""
+    if not sys.stderr.isatty():
+        yield lambda description: None
+        return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     err = console(stderr=True)
     columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("", total=steps)
         started = -1
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tsarchive.cli.command import Command, file_argument, json_option
-from tsarchive.cli.output import console, print_json, show, table
+from tsarchive.cli.output import print_json, say, show, table
 from tsarchive.cli.text import plural, shape, size, visible
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ def _show(found: list[Named]) -> None:
             _role(info),
         )
     total = _total(found)
-    show(rows)
-    console().print(
+    show(rows.lines())
+    say(
         f"total: {plural(total['tensors'], 'tensor')}, {plural(total['elements'], 'element')}, "
         f"{size(total['bytes'])}",
-        style="bold",
+        "bold",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,11 @@ import click
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.output import print_json, show
 from tsarchive.cli.signatures import signatures
+from tsarchive.cli.terminal import drawn, styled
 from tsarchive.cli.text import plural, size, visible
 from tsarchive.printer.types import ClassType
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from tsarchive import ModuleInfo
     from tsarchive.torchscript.frontend import CodeImporter
 
@@ -48,7 +48,7 @@ def command(file: str, *, depth: int | None, typed: bool, as_json: bool) -> None
     if as_json:
         print_json({"file": file, "root": document(root, depth)})
     else:
-        _show(root, depth)
+        show(_lines(root, depth))
 
 
 def _with_signatures(module: ModuleInfo, classes: CodeImporter) -> ModuleInfo:
@@ -92,29 +92,26 @@ def _below(depth: int | None) -> int | None:
     return None if depth is None else depth - 1
 
 
-def _show(root: ModuleInfo, depth: int | None) -> None:
-    from rich.tree import Tree
-
-    shown = Tree(_label(root), guide_style="dim")
-    pending = [(shown, root, depth)]
+def _lines(root: ModuleInfo, depth: int | None) -> Iterator[str]:
+    """A line for each module, behind the guides that lead to it."""
+    pending = [(root, "", "", depth)]
     while pending:
-        branch, module, left = pending.pop()
-        if left == 0:
-            continue
-        for child in module.children:
-            pending.append((branch.add(_label(child)), child, _below(left)))
-    show(shown)
+        module, guide, below, left = pending.pop()
+        yield styled(drawn(guide), "dim") + _label(module)
+        shown = () if left == 0 else module.children
+        ends = ("└── ", "    "), *[("├── ", "│   ")] * (len(shown) - 1)
+        for child, (corner, bar) in zip(reversed(shown), ends, strict=False):
+            pending.append((child, below + corner, below + bar, _below(left)))
 
 
-def _label(module: ModuleInfo) -> Text:
-    from rich.text import Text
-
+def _label(module: ModuleInfo) -> str:
     parameters, nbytes = totals(module)
-    label = Text.assemble(
-        (visible(module.name or "(root)"), "bold"), "  ", (visible(module.qualified_class), "cyan")
-    )
+    parts = [
+        styled(visible(module.name or "(root)"), "bold"),
+        styled(visible(module.qualified_class), "cyan"),
+    ]
     if nbytes:
-        label.append(f"  {plural(parameters, 'parameter')}, {size(nbytes)}")
+        parts.append(f"{plural(parameters, 'parameter')}, {size(nbytes)}")
     if module.methods:
-        label.append(f"  {visible(', '.join(module.methods))}", style="dim")
-    return label
+        parts.append(styled(visible(", ".join(module.methods)), "dim"))
+    return "  ".join(parts)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.cli.jitter import difference_document, difference_lines
-from tsarchive.cli.output import console, table
+from tsarchive.cli.output import console
 from tsarchive.cli.text import duration, visible
 
 if TYPE_CHECKING:
@@ -64,7 +64,12 @@ def _table(trials: list[Trial]) -> Table:
         for by, side in (("tsarchive", trial.tsarchive), ("torch.jit", trial.torch_jit))
     ]
     headers = [header for header, _ in sides]
-    made = table("", *headers, right=tuple(headers))
+    from rich import box
+    from rich.table import Table
+
+    made = Table("", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for header in headers:
+        made.add_column(header, justify="right", overflow="fold")
     for label, cell in _ROWS:
         made.add_row(label, *(cell(side) for _, side in sides))
     return made

@@ -9,7 +9,7 @@ import click
 
 from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.findings import STYLES, finding_document
-from tsarchive.cli.output import console, print_json
+from tsarchive.cli.output import print_json, say
 from tsarchive.cli.progress import progress
 from tsarchive.cli.text import plural, size, visible
 
@@ -86,19 +86,15 @@ def document(found: VerifyReport) -> dict[str, Any]:
 
 
 def _show(file: str, found: VerifyReport) -> None:
-    from rich.text import Text
-
-    out = console()
     for finding in found.findings:
-        style = STYLES[finding.severity.value]
         heading = f"{finding.severity.value}: {visible(finding.message, keep='')}"
-        out.print(Text(heading, style=style), soft_wrap=True)
+        say(heading, STYLES[finding.severity.value])
         for line in _details(finding):
-            out.print(f"  {visible(line, keep='')}", soft_wrap=True)
+            say(f"  {visible(line, keep='')}")
     style = "bold green" if found.ok else "bold red"
     meaning = _HARMLESS if found.verdict == "unusual" and found.ok else _VERDICTS[found.verdict]
-    out.print(f"{visible(_checked(found), keep='')}", soft_wrap=True)
-    out.print(f"{visible(file)}: {found.verdict}: {meaning}", style=style, soft_wrap=True)
+    say(visible(_checked(found), keep=""))
+    say(f"{visible(file)}: {found.verdict}: {meaning}", style)
 
 
 def _details(finding: Finding) -> Iterator[str]:
