@@ -21,14 +21,32 @@ def parse_object(text: bytes, record: str) -> dict[str, Any]:
     """
     try:
         # As text: given bytes, json guesses the encoding, and imports what it guesses.
-        decoded = text.decode()
-        _check_depth(decoded, record)
-        values = json.loads(decoded, object_pairs_hook=_unique)
+        values = _parsed(text.decode(), record)
     except (ValueError, RecursionError) as error:
+        if isinstance(error, FormatError):
+            raise
         raise FormatError(f"the record is not JSON: {error}", record=record) from None
     if not isinstance(values, dict):
         raise FormatError("the record is not a JSON object", record=record)
     return values
+
+
+def parse_text(text: str, record: str, what: str) -> Any:
+    """The value of JSON that stands as text in a record; ``what`` names it in errors.
+
+    Raises FormatError as :func:`parse_object`.
+    """
+    try:
+        return _parsed(text, record)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"{what} is not JSON: {error}", record=record) from None
+
+
+def _parsed(text: str, record: str) -> Any:
+    _check_depth(text, record)
+    return json.loads(text, object_pairs_hook=_unique)
 
 
 def _check_depth(text: str, record: str) -> None:
