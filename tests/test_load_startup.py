@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import json
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from cli_support import SEQUENTIAL, process
 from conftest import torch_saved
 
 import tsarchive
-from tsarchive.garbage import collecting, not_collecting
+from tsarchive.garbage import collecting, not_collecting, rarely_collecting
 
 # What only other archives and other verbs need.
 LATE = (
@@ -116,3 +117,57 @@ def test_code_that_a_load_runs_is_collected_after(monkeypatch):
     loaded = tsarchive.load(io.BytesIO(torch_saved(torch.jit.script(Counted()))))
     assert loaded() == 2
     assert seen == [gc.isenabled()]
+
+
+@pytest.fixture
+def threshold():
+    """Young objects that the collector waits for; afterwards they are as before the test."""
+    before = gc.get_threshold()
+    gc.set_threshold(600, 9, 8)
+    yield gc.get_threshold()
+    gc.set_threshold(*before)
+
+
+class Seen(torch.nn.Module):
+    """Calls a method that is compiled while ``forward`` runs."""
+
+    def forward(self, x: int) -> int:
+        return self.inner(x)
+
+    @torch.jit.export
+    def inner(self, x: int) -> int:
+        if x == 0:
+            raise ValueError("no")
+        return 6 // x
+
+
+@pytest.mark.parametrize("given", [2, 0])
+def test_the_collector_waits_longer_in_first_calls_alone(given, threshold, monkeypatch):
+    seen = []
+    define = tsarchive.run.compiler._define
+
+    def watched(*arguments):
+        seen.append(gc.get_threshold())
+        return define(*arguments)
+
+    monkeypatch.setattr(tsarchive.run.compiler, "_define", watched)
+    loaded = tsarchive.load(io.BytesIO(torch_saved(torch.jit.script(Seen()))))
+    with pytest.raises(tsarchive.ScriptError) if given == 0 else nullcontext():
+        loaded(given)
+    assert len(seen) == 2
+    assert all(young > threshold[0] and tuple(older) == threshold[1:] for young, *older in seen)
+    assert gc.get_threshold() == threshold
+
+
+@pytest.mark.parametrize("chosen", [(0, 10, 10), (10**6, 10, 10)])
+def test_a_collector_that_waits_longer_stays_so(chosen, threshold):
+    gc.set_threshold(*chosen)
+    with rarely_collecting():
+        assert gc.get_threshold() == chosen
+    assert gc.get_threshold() == chosen
+
+
+def test_what_code_sets_for_the_collector_stays(threshold):
+    with rarely_collecting(), rarely_collecting():
+        gc.set_threshold(500, 9, 8)
+    assert gc.get_threshold() == (500, 9, 8)

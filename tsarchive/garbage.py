@@ -7,7 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["collecting", "not_collecting"]
+__all__ = ["collecting", "not_collecting", "rarely_collecting"]
+
+_MANY = 50_000
 
 
 class _Here(threading.local):
@@ -48,3 +50,22 @@ def collecting() -> Iterator[None]:
         yield
     finally:
         gc.disable()
+
+
+@contextmanager
+def rarely_collecting() -> Iterator[None]:
+    """The collector waits for many new objects inside, for code that runs while it is compiled.
+
+    It stays on, for that code may run for long. Where it is off or waits longer, nothing changes.
+    """
+    before = gc.get_threshold()
+    if not 0 < before[0] < _MANY:
+        yield
+        return
+    patient = (_MANY, *before[1:])
+    gc.set_threshold(*patient)
+    try:
+        yield
+    finally:
+        if gc.get_threshold() == patient:  # unless that code set another
+            gc.set_threshold(*before)

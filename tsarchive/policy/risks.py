@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
-from itertools import product
 from typing import Final, NamedTuple
 
 __all__ = ["NATIVE_PREFIX", "REFUSED", "Group", "Risk", "Row", "row_of", "rows"]
@@ -81,10 +80,13 @@ class Group(NamedTuple):
     reason: str
     names: str
 
-    def rows(self) -> Iterator[Row]:
-        beginnings = [f"{namespace}::" for namespace in self.namespaces.split()] or [""]
-        for beginning, name in product(beginnings, self.names.split()):
-            yield Row(beginning + name, self.risk, self.reason)
+    def patterns(self) -> Iterator[str]:
+        for beginning in [f"{namespace}::" for namespace in self.namespaces.split()] or [""]:
+            for name in self.names.split():
+                yield beginning + name
+
+    def row(self, pattern: str) -> Row:
+        return Row(pattern, self.risk, self.reason)
 
 
 def row_of(operator: str) -> Row:
@@ -94,13 +96,13 @@ def row_of(operator: str) -> Row:
     There is always one: ``*`` stands for whatever no other row names.
     """
     name = operator.removeprefix(NATIVE_PREFIX)
-    exact, beginnings = _index()
-    found = exact.get(name)
-    if found is None and "::" in name:
-        found = exact.get(name.partition(".")[0])
-    if found is not None:
-        return found
-    return next(row for row in beginnings if name.startswith(row.pattern[:-1]))
+    groups, beginnings = _index()
+    pattern = name
+    if pattern not in groups and "::" in name:
+        pattern = name.partition(".")[0]
+    if pattern not in groups:
+        pattern = next(found for found in beginnings if name.startswith(found[:-1]))
+    return groups[pattern].row(pattern)
 
 
 @cache
@@ -108,12 +110,14 @@ def rows() -> tuple[Row, ...]:
     """The whole table."""
     from tsarchive.policy.table import TABLE
 
-    return tuple(row for group in TABLE for row in group.rows())
+    return tuple(group.row(pattern) for group in TABLE for pattern in group.patterns())
 
 
 @cache
-def _index() -> tuple[dict[str, Row], tuple[Row, ...]]:
-    """Rows by whole name, and those of beginnings, the longest first."""
-    exact = {row.pattern: row for row in rows() if not row.pattern.endswith("*")}
-    beginnings = [row for row in rows() if row.pattern.endswith("*")]
-    return exact, tuple(sorted(beginnings, key=lambda row: len(row.pattern), reverse=True))
+def _index() -> tuple[dict[str, Group], tuple[str, ...]]:
+    """Groups by pattern, and the patterns that are beginnings, the longest first."""
+    from tsarchive.policy.table import TABLE
+
+    groups = {pattern: group for group in TABLE for pattern in group.patterns()}
+    beginnings = [pattern for pattern in groups if pattern.endswith("*")]
+    return groups, tuple(sorted(beginnings, key=len, reverse=True))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tsarchive.garbage import rarely_collecting
 from tsarchive.printer.graph import Function
 
 from .codegen import GeneratedSource
@@ -68,7 +69,10 @@ class LazyFunction:
         self._places: list[tuple[dict[str, Any], str]] = []
 
     def __call__(self, *arguments: Any) -> Any:
-        return (self._compiled or self.compile())(*arguments)
+        if self._compiled is None:
+            with rarely_collecting():
+                return self.compile()(*arguments)
+        return self._compiled(*arguments)
 
     def compile(self) -> Callable[..., Any]:
         """The Python function; the same one each time."""
