@@ -1,0 +1,352 @@
+"""What stands for an argument of a node: constants, lists, and values by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.printer.graph import Value
+from tsarchive.printer.names import to_identifier
+from tsarchive.printer.types import (
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    INT,
+    STRING,
+    TENSOR,
+    ListType,
+    OptionalType,
+    Type,
+)
+from tsarchive.printer.values import Device
+
+from . import schema
+from .building import Body
+from .schema import Layout, MemoryFormat, ScalarType
+
+__all__ = ["Values", "argument_value", "bind", "define", "operands", "type_of_argument"]
+
+Values = dict[str, Value]
+"""What each name of a graph stands for."""
+
+# The numbers of torch's own enumerations, which TorchScript code holds.
+DTYPE_NUMBERS: Final[Mapping[ScalarType, int]] = MappingProxyType(
+    {
+        ScalarType.BYTE: 0, ScalarType.CHAR: 1, ScalarType.SHORT: 2, ScalarType.INT: 3,
+        ScalarType.LONG: 4, ScalarType.HALF: 5, ScalarType.FLOAT: 6, ScalarType.DOUBLE: 7,
+        ScalarType.COMPLEXHALF: 8, ScalarType.COMPLEXFLOAT: 9, ScalarType.COMPLEXDOUBLE: 10,
+        ScalarType.BOOL: 11, ScalarType.BFLOAT16: 15, ScalarType.FLOAT8E5M2: 23,
+        ScalarType.FLOAT8E4M3FN: 24, ScalarType.FLOAT8E5M2FNUZ: 25,
+        ScalarType.FLOAT8E4M3FNUZ: 26, ScalarType.UINT16: 27, ScalarType.UINT32: 28,
+        ScalarType.UINT64: 29, ScalarType.FLOAT8E8M0FNU: 44,
+    }
+)  # fmt: skip
+LAYOUT_NUMBERS: Final[Mapping[Layout, int]] = MappingProxyType(
+    {
+        Layout.STRIDED: 0, Layout.SPARSE_COO: 1, Layout.SPARSE_CSR: 2, Layout.MKLDNN: 3,
+        Layout.SPARSE_CSC: 4, Layout.SPARSE_BSR: 5, Layout.SPARSE_BSC: 6,
+    }
+)  # fmt: skip
+MEMORY_FORMAT_NUMBERS: Final[Mapping[MemoryFormat, int]] = MappingProxyType(
+    {
+        MemoryFormat.CONTIGUOUS_FORMAT: 0, MemoryFormat.PRESERVE_FORMAT: 1,
+        MemoryFormat.CHANNELS_LAST: 2, MemoryFormat.CHANNELS_LAST_3D: 3,
+    }
+)  # fmt: skip
+_ENUMERATIONS: Final[Mapping[str, Mapping[Any, int]]] = MappingProxyType(
+    {
+        "as_scalar_type": DTYPE_NUMBERS,
+        "as_layout": LAYOUT_NUMBERS,
+        "as_memory_format": MEMORY_FORMAT_NUMBERS,
+    }
+)
+# The type of what a symbolic argument names or is.
+SYMBOLIC: Final[Mapping[str, Type]] = MappingProxyType(
+    {"as_sym_int": INT, "as_sym_float": FLOAT, "as_sym_bool": BOOL}
+)
+_CONSTANTS: Final[Mapping[str, Type]] = MappingProxyType(
+    {"as_int": INT, "as_float": FLOAT, "as_bool": BOOL, "as_string": STRING}
+)
+_CONSTANT_LISTS: Final[Mapping[str, Type]] = MappingProxyType(
+    {f"{tag}s": type_ for tag, type_ in _CONSTANTS.items()}
+)
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+
+def named(values: Mapping[str, Value], name: str) -> Value:
+    """The value of a name. Raises FormatError before it is defined."""
+    found = values.get(name)
+    if found is None:
+        raise FormatError(f"the name {name!r} is used and not defined before")
+    return found
+
+
+def define(values: Values, name: str, value: Value) -> None:
+    """Let a name stand for a value. Raises FormatError where it has a meaning already."""
+    if name in values:
+        raise FormatError(f"the name {name!r} is defined twice")
+    values[name] = value
+    if value.name is None and not value.node.is_constant:
+        value.name = to_identifier(name)
+
+
+def argument_value(
+    body: Body, argument: schema.Argument, values: Mapping[str, Value], type_: Type | None
+) -> Value:
+    """The value of an argument that should be of ``type_``, as far as that is known.
+
+    Raises FormatError for names that are not defined, and values that cannot be of the type.
+    """
+    wanted = type_.element if isinstance(type_, OptionalType) else type_
+    tag, value = argument.tag, argument.value
+    if tag in _CONSTANTS:
+        return _constant(body, value, _CONSTANTS[tag], wanted)
+    if tag in SYMBOLIC:
+        return _as_wanted(body, _symbolic(body, value, SYMBOLIC[tag], values), wanted)
+    if tag in _CONSTANT_LISTS:
+        items = [_constant(body, item, _CONSTANT_LISTS[tag], _element(wanted)) for item in value]
+        return body.list_of(_element(wanted) or _CONSTANT_LISTS[tag], items)
+    if tag in _ENUMERATIONS:
+        return body.integer(_number(tag, value))
+    made = _MAKERS.get(tag)
+    if made is None:
+        raise UnsupportedError(f"an argument cannot be given {tag} here")
+    return made(body, value, values, wanted)
+
+
+def _element(wanted: Type | None) -> Type | None:
+    return wanted.element if isinstance(wanted, ListType) else None
+
+
+def _constant(body: Body, value: Any, type_: Type, wanted: Type | None) -> Value:
+    """A literal; an int stands for a float where one is wanted."""
+    if type_ == INT and value not in _INT64:
+        raise FormatError(f"the integer {value} does not fit 64 bits")
+    if wanted == FLOAT and type_ == INT:
+        return body.constant(float(value), FLOAT)
+    if wanted == DEVICE and type_ == STRING:
+        return body.constant(Device(value), DEVICE)
+    return body.constant(value, type_)
+
+
+def _symbolic(
+    body: Body, argument: schema.Tagged, type_: Type, values: Mapping[str, Value]
+) -> Value:
+    if argument.tag == "as_name":
+        return named(values, argument.value)
+    return _constant(body, argument.value, type_, None)
+
+
+def _as_wanted(body: Body, value: Value, wanted: Type | None) -> Value:
+    """A named int where a float is wanted, which an operator would not take."""
+    if wanted == FLOAT and value.type in (INT, BOOL):
+        return body.as_type(value, FLOAT)
+    return value
+
+
+def _number(tag: str, value: Any) -> int:
+    found = _ENUMERATIONS[tag].get(value)
+    if found is None:
+        raise FormatError(f"{tag} cannot be {value.name}")
+    return found
+
+
+def _none(body: Body, value: Any, values: Mapping[str, Value], wanted: Type | None) -> Value:
+    return body.none()
+
+
+def _tensor(
+    body: Body, value: schema.TensorArgument, values: Mapping[str, Value], wanted: Type | None
+) -> Value:
+    return named(values, value.name)
+
+
+def _tensors(
+    body: Body,
+    value: Sequence[schema.TensorArgument],
+    values: Mapping[str, Value],
+    wanted: Type | None,
+) -> Value:
+    items = [named(values, item.name) for item in value]
+    return body.list_of(_element(wanted) or TENSOR, items)
+
+
+def _optional_tensor(
+    body: Body, value: schema.Tagged, values: Mapping[str, Value], wanted: Type | None
+) -> Value:
+    return body.none() if value.tag == "as_none" else named(values, value.value.name)
+
+
+def _optional_tensors(
+    body: Body, value: Sequence[schema.Tagged], values: Mapping[str, Value], wanted: Type | None
+) -> Value:
+    items = [_optional_tensor(body, item, values, None) for item in value]
+    return body.list_of(_element(wanted) or OptionalType(TENSOR), items)
+
+
+def _nested_tensors(
+    body: Body,
+    value: Sequence[Sequence[schema.TensorArgument]],
+    values: Mapping[str, Value],
+    wanted: Type | None,
+) -> Value:
+    inner = _element(wanted) or ListType(TENSOR)
+    return body.list_of(inner, [_tensors(body, item, values, inner) for item in value])
+
+
+def _number_lists(type_: Type) -> Any:
+    def make(
+        body: Body, value: Sequence[Sequence[Any]], values: Mapping[str, Value], wanted: Type | None
+    ) -> Value:
+        items = [
+            body.list_of(type_, [_constant(body, number, type_, None) for number in numbers])
+            for numbers in value
+        ]
+        return body.list_of(ListType(type_), items)
+
+    return make
+
+
+def _symbolics(type_: Type) -> Any:
+    def make(
+        body: Body,
+        value: Sequence[schema.Tagged],
+        values: Mapping[str, Value],
+        wanted: Type | None,
+    ) -> Value:
+        element = _element(wanted)
+        items = [_as_wanted(body, _symbolic(body, item, type_, values), element) for item in value]
+        return body.list_of(element or type_, items)
+
+    return make
+
+
+def _device(
+    body: Body, value: schema.Device, values: Mapping[str, Value], wanted: Type | None
+) -> Value:
+    text = value.type if value.index is None else f"{value.type}:{value.index}"
+    return body.constant(Device(text), DEVICE)
+
+
+def _complex(
+    body: Body, value: schema.ComplexValue, values: Mapping[str, Value], wanted: Type | None
+) -> Value:
+    return body.constant(complex(value.real, value.imag), COMPLEX)
+
+
+def _object(
+    body: Body, value: schema.CustomObjArgument, values: Mapping[str, Value], wanted: Type | None
+) -> Value:
+    return named(values, value.name)
+
+
+_Make = Callable[[Body, Any, Mapping[str, Value], Type | None], Value]
+_MAKERS: Final[Mapping[str, _Make]] = MappingProxyType(
+    {
+        "as_none": _none,
+        "as_tensor": _tensor,
+        "as_tensors": _tensors,
+        "as_optional_tensor": _optional_tensor,
+        "as_optional_tensors": _optional_tensors,
+        "as_nested_tensors": _nested_tensors,
+        "as_int_lists": _number_lists(INT),
+        "as_float_lists": _number_lists(FLOAT),
+        "as_sym_ints": _symbolics(INT),
+        "as_sym_floats": _symbolics(FLOAT),
+        "as_sym_bools": _symbolics(BOOL),
+        "as_device": _device,
+        "as_complex": _complex,
+        "as_custom_obj": _object,
+    }
+)
+
+
+def operands(body: Body, argument: schema.Argument, values: Mapping[str, Value]) -> list[Value]:
+    """What one argument of a higher-order operator holds: one value, or each item of a list."""
+    tag, value = argument.tag, argument.value
+    if tag in ("as_tensors", "as_optional_tensors"):
+        make = _tensor if tag == "as_tensors" else _optional_tensor
+        return [make(body, item, values, None) for item in value]
+    if tag in _CONSTANT_LISTS:
+        return [_constant(body, item, _CONSTANT_LISTS[tag], None) for item in value]
+    if tag[:-1] in SYMBOLIC:
+        return [_symbolic(body, item, SYMBOLIC[tag[:-1]], values) for item in value]
+    return [argument_value(body, argument, values, None)]
+
+
+def flat_outputs(outputs: Sequence[schema.Argument]) -> list[schema.Argument]:
+    """One output for each result, where an operator gives them in lists."""
+    found: list[schema.Argument] = []
+    for output in outputs:
+        if output.tag == "as_tensors":
+            found += [schema.Argument("as_tensor", item) for item in output.value]
+        else:
+            found.append(output)
+    return found
+
+
+def bind(
+    body: Body, outputs: Sequence[schema.Argument], results: Sequence[Value], values: Values
+) -> None:
+    """Name the results of a node. Raises FormatError where they are not what it says."""
+    if outputs and len(outputs) != len(results):
+        raise FormatError(f"{len(outputs)} outputs are named, and there are {len(results)} results")
+    for output, result in zip(outputs, results, strict=False):
+        _bind_one(body, output, result, values)
+
+
+def _bind_one(body: Body, output: schema.Argument, result: Value, values: Values) -> None:
+    tag, value = output.tag, output.value
+    if tag in SYMBOLIC and value.tag == "as_name":
+        define(values, value.value, body.as_type(result, SYMBOLIC[tag]))
+    elif tag in ("as_tensor", "as_custom_obj"):
+        _bind_tensor(body, value.name, result, values)
+    elif tag == "as_optional_tensor" and value.tag == "as_tensor":
+        _bind_tensor(body, value.value.name, result, values)
+    elif tag == "as_tensors":
+        items = body.unpacked(result, len(value))
+        for item, part in zip(value, items, strict=True):
+            _bind_tensor(body, item.name, part, values)
+    elif tag == "as_sym_ints":
+        for item, part in zip(value, body.unpacked(result, len(value)), strict=True):
+            if item.tag == "as_name":
+                define(values, item.value, body.as_type(part, INT))
+    elif tag not in _NAMELESS:
+        raise UnsupportedError(f"a result cannot be {tag}")
+
+
+_NAMELESS: Final = frozenset({"as_none", "as_optional_tensor", *SYMBOLIC, *_CONSTANTS})
+
+
+def _bind_tensor(body: Body, name: str, result: Value, values: Values) -> None:
+    if result.type == OptionalType(TENSOR):
+        result = body.append("prim::unchecked_cast", [result], TENSOR).output
+    define(values, name, result)
+
+
+def type_of_argument(argument: schema.Argument) -> Type:
+    """The type of an argument by itself. Raises UnsupportedError for what has none."""
+    found = _TYPES.get(argument.tag)
+    if found is None:
+        raise UnsupportedError(f"{argument.tag} has no type of its own")
+    return found
+
+
+_TYPES: Final[Mapping[str, Type]] = MappingProxyType(
+    {
+        **_CONSTANTS,
+        **SYMBOLIC,
+        **{tag: ListType(type_) for tag, type_ in _CONSTANT_LISTS.items()},
+        **{f"{tag}s": ListType(type_) for tag, type_ in SYMBOLIC.items()},
+        **dict.fromkeys(_ENUMERATIONS, INT),
+        "as_tensor": TENSOR,
+        "as_tensors": ListType(TENSOR),
+        "as_optional_tensor": OptionalType(TENSOR),
+        "as_optional_tensors": ListType(OptionalType(TENSOR)),
+        "as_device": DEVICE,
+        "as_complex": COMPLEX,
+    }
+)

@@ -1,0 +1,286 @@
+"""Nodes appended to one block of a program graph: constants, lists, operators, control flow.
+
+Operators are chosen as the compiler of TorchScript code chooses them, so that a node means what
+its text means. Nothing here knows the format that a graph comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final
+
+from tsarchive.errors import FormatError, UnknownOperatorError
+from tsarchive.printer.graph import CONSTANT, Block, Node, Placed, Value
+from tsarchive.printer.literals import type_of_constant
+from tsarchive.printer.schema import Argument, FunctionSchema
+from tsarchive.printer.subtyping import is_subtype
+from tsarchive.printer.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    ClassType,
+    ListType,
+    OptionalType,
+    Type,
+    annotation,
+)
+from tsarchive.torchscript.frontend.environment import constant_key
+from tsarchive.torchscript.frontend.libraries import what_registers
+from tsarchive.torchscript.frontend.matching import (
+    Call,
+    Default,
+    Input,
+    Match,
+    Mismatch,
+    Step,
+    explain,
+)
+from tsarchive.torchscript.frontend.references import Typed, typed
+from tsarchive.torchscript.frontend.upgraders import Candidate
+
+__all__ = ["Body", "Operators"]
+
+Constants = dict[Hashable, Value]
+
+
+class Operators:
+    """The overloads of operators, and which of them a call means."""
+
+    def __init__(self, find: Callable[[str], Sequence[FunctionSchema]]) -> None:
+        self.find = find
+        self._chosen: dict[Hashable, tuple[FunctionSchema, Match]] = {}
+
+    def overload(self, kind: str, name: str) -> FunctionSchema:
+        """One overload by its name. Raises UnknownOperatorError."""
+        schemas = self.find(kind)
+        for schema in schemas:
+            if schema.overload == name and not schema.is_vararg:
+                return schema
+        shown = f"{kind}.{name}" if name else kind
+        raise UnknownOperatorError(
+            f"the operator {shown} is not registered in this process",
+            hint=None if schemas else what_registers(kind),
+        )
+
+    def choose(self, kind: str, named: FunctionSchema | None, call: Call) -> tuple[
+        FunctionSchema, Match
+    ]:  # fmt: skip
+        """The overload that takes the arguments: the ``named`` one if it does.
+
+        Raises FormatError where none does, UnknownOperatorError where there is none.
+        """
+        shape = call.shape
+        key = kind, None if named is None else named.overload, shape
+        found = self._chosen.get(key) if shape is not None else None
+        if found is None:
+            found = self._chosen[key] = self._select(kind, named, call)
+        return found
+
+    def _select(
+        self, kind: str, named: FunctionSchema | None, call: Call
+    ) -> tuple[FunctionSchema, Match]:
+        if named is not None:
+            match = call.match(named, convert=False)
+            if isinstance(match, Match):
+                return named, match
+        candidates = [Candidate(schema) for schema in self.find(kind)]
+        if not candidates:
+            raise UnknownOperatorError(
+                f"the operator {kind} is not registered in this process",
+                hint=what_registers(kind),
+            )
+        found = call.select(candidates)
+        if isinstance(found, list):
+            raise _no_overload(kind, candidates, found, call)
+        return found[0].schema, found[1]
+
+
+def _no_overload(
+    kind: str, candidates: Sequence[Candidate], mismatches: Sequence[Mismatch], call: Call
+) -> FormatError:
+    given = [annotation(argument.type) for argument in call.positional]
+    given += [f"{name}={annotation(value.type)}" for name, value in call.keywords.items()]
+    return FormatError(
+        f"no overload of {kind} takes ({', '.join(given)}); "
+        f"considered:{explain(candidates, mismatches)}"
+    )
+
+
+class Body:
+    """Appends to ``block``. ``place`` is that of the nodes appended from now on."""
+
+    def __init__(self, block: Block, operators: Operators) -> None:
+        self.block = block
+        self.operators = operators
+        self.place: Placed | None = None
+        self._constants: Constants = {}
+
+    def inside(self, block: Block) -> Body:
+        """What appends to a block of a node of this one."""
+        body = Body(block, self.operators)
+        body.place = self.place
+        return body
+
+    def append(
+        self,
+        kind: str,
+        inputs: Sequence[Value] = (),
+        *outputs: Type,
+        schema: FunctionSchema | None = None,
+        **attributes: Any,
+    ) -> Node:
+        node = self.block.append(kind, inputs, place=self.place, schema=schema, **attributes)
+        for type_ in outputs:
+            node.add_output(type_)
+        return node
+
+    def constant(self, value: Any, type_: Type) -> Value:
+        """A constant; equal ones of a block are one node."""
+        key = (constant_key(value), type_)
+        found = self._constants.get(key)
+        if found is None:
+            found = self.append(CONSTANT, (), type_, value=value).output
+            self._constants[key] = found
+        return found
+
+    def none(self) -> Value:
+        return self.constant(None, NONE)
+
+    def integer(self, value: int) -> Value:
+        return self.constant(value, INT)
+
+    def string(self, value: str) -> Value:
+        return self.constant(value, STRING)
+
+    def list_of(self, element: Type, values: Sequence[Value]) -> Value:
+        """A list. Raises FormatError for a value that is not of the ``element`` type."""
+        for value in values:
+            if not is_subtype(value.type, element):
+                raise FormatError(
+                    f"a value of type {annotation(value.type)} stands in a list of "
+                    f"{annotation(element)}"
+                )
+        return self.append("prim::ListConstruct", values, ListType(element)).output
+
+    def unpacked(self, value: Value, count: int) -> list[Value]:
+        """The elements of a list that must have ``count`` of them."""
+        if not isinstance(value.type, ListType):
+            raise FormatError(f"{count} results are named where one {annotation(value.type)} is")
+        return self.append("prim::ListUnpack", [value], *[value.type.element] * count).outputs
+
+    def call(
+        self,
+        kind: str,
+        *arguments: Value,
+        overload: str | None = None,
+        **keywords: Value,
+    ) -> list[Value]:
+        """The results of an operator; ``overload`` names the one that is meant, if it fits."""
+        named = None if overload is None else self.operators.overload(kind, overload)
+        return self.call_schema(kind, named, arguments, keywords)
+
+    def value(self, kind: str, *arguments: Value, **keywords: Value) -> Value:
+        """Like :meth:`call`, for an operator with one result."""
+        (result,) = self.call_schema(kind, None, arguments, keywords)
+        return result
+
+    def call_schema(
+        self,
+        kind: str,
+        named: FunctionSchema | None,
+        arguments: Sequence[Value],
+        keywords: Mapping[str, Value],
+    ) -> list[Value]:
+        given = [typed(value) for value in arguments]
+        call = Call(given, {name: typed(value) for name, value in keywords.items()})
+        schema, match = self.operators.choose(kind, named, call)
+        inputs = [
+            self._realised(input_, call.values, argument.type)
+            for input_, argument in zip(match.inputs, schema.arguments, strict=True)
+        ]
+        return self.append(kind, inputs, *match.returns, schema=schema).outputs
+
+    def call_method(self, target: Value, name: str, arguments: Sequence[Value]) -> Value:
+        """The result of a method. Raises FormatError where it does not take the arguments."""
+        method = target.type.methods.get(name) if isinstance(target.type, ClassType) else None
+        if method is None:
+            raise FormatError(f"a {annotation(target.type)} has no method {name!r}")
+        call = Call([typed(value) for value in (target, *arguments)], {})
+        match = call.match(method.schema, convert=True)
+        if isinstance(match, Mismatch):
+            raise FormatError(f"{name} does not take these arguments: {match}")
+        inputs = [
+            self._realised(input_, call.values, argument.type)
+            for input_, argument in zip(match.inputs, method.schema.arguments, strict=True)
+        ]
+        type_ = method.schema.return_type
+        return self.append("prim::CallMethod", inputs, type_, name=name).output
+
+    def _realised(self, input_: Input, given: Sequence[Typed], wanted: Type) -> Value:
+        if isinstance(input_.source, Default):
+            return self.default(input_.source.argument)
+        if isinstance(input_.source, tuple):
+            assert input_.element is not None
+            element = input_.element
+            items = [self._realised(inner, given, element) for inner in input_.source]
+            return self.list_of(element, items)
+        value = given[input_.source].value
+        if value.type == BOOL and value.node.is_constant and wanted in _NUMBERS:
+            # `full([2], True)` is a tensor of bools, and `full([2], 1)` is not.
+            return value
+        for step in input_.steps:
+            value = self._converted(value, step)
+        return value
+
+    def default(self, argument: Argument) -> Value:
+        """The value of an argument that a call leaves out."""
+        type_ = argument.type
+        if isinstance(type_, OptionalType):
+            type_ = type_.element
+        if not isinstance(argument.default, list):
+            type_ = type_of_constant(argument.default)
+        return self.constant(argument.default, type_)
+
+    def _converted(self, value: Value, step: Step) -> Value:
+        if step.kind == "repeat":
+            return self.list_of(value.type, [value] * step.times)
+        schema = next(
+            schema
+            for schema in self.operators.find(step.kind)
+            if len(schema.arguments) == 1 and is_subtype(value.type, schema.arguments[0].type)
+        )
+        return self.append(step.kind, [value], step.type, schema=schema).output
+
+    def truth(self, value: Value) -> Value:
+        """A value as a condition. Raises FormatError for one that cannot be."""
+        if value.type == BOOL:
+            return value
+        if value.type not in (TENSOR, INT, FLOAT):
+            raise FormatError(f"a condition cannot be a {annotation(value.type)}")
+        return self.value("aten::Bool", value)
+
+    def as_type(self, value: Value, type_: Type) -> Value:
+        """A number, or a tensor that holds one, as an int, float or bool."""
+        if value.type == type_:
+            return value
+        if value.type not in (TENSOR, NUMBER, INT, FLOAT, BOOL):
+            raise FormatError(
+                f"a value of type {annotation(value.type)} stands where {annotation(type_)} does"
+            )
+        return self.value(_CASTS[type_], value)
+
+    def raise_unless(self, condition: Value, message: str) -> None:
+        """Stop the program with an error where ``condition`` is false."""
+        check = self.append("prim::If", [condition])
+        check.add_block()
+        failing = self.inside(check.add_block())
+        failing.call("prim::RaiseException", failing.string(message))
+
+
+_CASTS: Final[Mapping[Type, str]] = {INT: "aten::Int", FLOAT: "aten::Float", BOOL: "aten::Bool"}
+
+_NUMBERS: Final = (NUMBER, OptionalType(NUMBER))

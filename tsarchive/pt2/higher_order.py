@@ -1,0 +1,248 @@
+"""Operators that take graphs, as control flow of a program graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
+
+from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.printer.graph import MAX_TRIP_COUNT, Block, Node, Value
+from tsarchive.printer.subtyping import is_subtype, unify
+from tsarchive.printer.types import (
+    BOOL,
+    INT,
+    STRING,
+    TENSOR,
+    ClassType,
+    OptionalType,
+    Type,
+    annotation,
+)
+
+from . import schema
+from .arguments import argument_value, operands
+from .building import Body
+from .contexts import AUTOCAST, NO_GRAD, WITH_GRAD
+
+__all__ = ["HIGHER_ORDER", "HigherOrderCall", "Program"]
+
+
+class Program(Protocol):
+    """What the operators need of the translation that they are part of."""
+
+    def inlined(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
+        """The results of a graph whose nodes are appended to ``body``."""
+
+    def context_class(self, qualified_name: str) -> ClassType:
+        """A class of context managers."""
+
+
+class HigherOrderCall(NamedTuple):
+    """A node that calls such an operator, and where its translation goes."""
+
+    program: Program
+    body: Body
+    node: schema.Node
+    values: Mapping[str, Value]
+
+    def argument(self, position: int) -> schema.Argument:
+        if position >= len(self.node.inputs):
+            raise FormatError(f"its argument {position} is missing")
+        return self.node.inputs[position].arg
+
+    def literal(self, position: int, tag: str) -> Any:
+        """The content of an argument that must be ``tag``."""
+        argument = self.argument(position)
+        if argument.tag != tag:
+            raise FormatError(f"its argument {position} is {argument.tag}, not {tag}")
+        return argument.value
+
+    def graph(self, position: int) -> schema.Graph:
+        found: schema.GraphArgument = self.literal(position, "as_graph")
+        return found.graph
+
+    def operands(self, position: int) -> list[Value]:
+        """The values of one argument, which often is a list."""
+        return operands(self.body, self.argument(position), self.values)
+
+    def rest(self, position: int) -> list[Value]:
+        """The values of all positional arguments from ``position`` on."""
+        given = [one.arg for one in self.node.inputs[position:] if not _is_keyword(one)]
+        return [value for one in given for value in operands(self.body, one, self.values)]
+
+    def inlined(self, body: Body, position: int, given: Sequence[Value]) -> list[Value]:
+        """The results of the graph that is an argument, with its nodes in ``body``."""
+        return self.program.inlined(body, self.graph(position), given)
+
+
+def _is_keyword(given: schema.NamedArgument) -> bool:
+    return given.kind == schema.ArgumentKind.KEYWORD
+
+
+def _cond(call: HigherOrderCall) -> list[Value]:
+    (condition,) = _exactly(call.operands(0), 1, "conditions")
+    node = call.body.append("prim::If", [call.body.truth(condition)])
+    given = call.operands(3)
+    blocks = [node.add_block(), node.add_block()]
+    results = [
+        call.inlined(call.body.inside(block), position, given)
+        for position, block in enumerate(blocks, start=1)
+    ]
+    if len(results[0]) != len(results[1]):
+        raise FormatError(f"its branches give {len(results[0])} and {len(results[1])} results")
+    for one, other in zip(*results, strict=True):
+        node.add_output(_common(one, other))
+        blocks[0].add_return(one)
+        blocks[1].add_return(other)
+    return node.outputs
+
+
+def _common(one: Value, other: Value) -> Type:
+    type_ = unify(one.type, other.type)
+    if type_ is None:
+        shown = f"{annotation(one.type)} in one branch and {annotation(other.type)} in the other"
+        raise FormatError(f"a result is {shown}")
+    return type_
+
+
+def _exactly(values: list[Value], count: int, what: str) -> list[Value]:
+    if len(values) != count:
+        raise FormatError(f"it has {len(values)} {what}, not {count}")
+    return values
+
+
+class _Loop:
+    """A loop that carries values, with the body of one turn under construction."""
+
+    def __init__(
+        self, body: Body, count: Value, condition: Value, carried: Sequence[Value]
+    ) -> None:
+        self.node: Node = body.append("prim::Loop", [count, condition, *carried])
+        self.block: Block = self.node.add_block()
+        self.counter = self.block.add_param(INT)
+        self.carried = [self.block.add_param(value.type) for value in carried]
+        for value in carried:
+            self.node.add_output(value.type)
+        self.body = body.inside(self.block)
+
+    def end(self, condition: Value, results: Sequence[Value]) -> list[Value]:
+        """Finish the turn; what the loop gives."""
+        _exactly(list(results), len(self.carried), "carried results")
+        for value, param in zip(results, self.carried, strict=True):
+            if not is_subtype(value.type, param.type):
+                raise FormatError(
+                    f"a carried {annotation(param.type)} becomes a {annotation(value.type)}"
+                )
+        for value in (condition, *results):
+            self.block.add_return(value)
+        return self.node.outputs
+
+
+def _while_loop(call: HigherOrderCall) -> list[Value]:
+    body, extra = call.body, call.operands(3)
+    # Without any turn the results are no aliases of what was given.
+    carried = [
+        body.value("aten::clone", value) if value.type == TENSOR else value
+        for value in call.operands(2)
+    ]
+
+    def proceeds(inside: Body, carried: Sequence[Value]) -> Value:
+        results = call.inlined(inside, 0, [*carried, *extra])
+        return inside.truth(_exactly(results, 1, "conditions")[0])
+
+    loop = _Loop(body, body.integer(MAX_TRIP_COUNT), proceeds(body, carried), carried)
+    results = call.inlined(loop.body, 1, [*loop.carried, *extra])
+    return loop.end(proceeds(loop.body, results), results)
+
+
+def _map(call: HigherOrderCall) -> list[Value]:
+    return _stacking(call, [], call.operands(1), call.operands(2))
+
+
+def _scan(call: HigherOrderCall) -> list[Value]:
+    return _stacking(call, call.operands(1), call.operands(2), call.operands(3))
+
+
+def _stacking(
+    call: HigherOrderCall, initial: list[Value], over: list[Value], extra: list[Value]
+) -> list[Value]:
+    """Turns over the first dimension of tensors: what is carried, and the other results stacked."""
+    body = call.body
+    if not over:
+        raise FormatError("it goes over no tensors")
+    always = body.constant(True, BOOL)
+    count = body.value("aten::size", over[0], body.integer(0))
+    kept = len(call.graph(0).outputs) - len(initial)
+    lists = [body.list_of(TENSOR, ()) for _ in range(kept)]
+    loop = _Loop(body, count, always, initial)
+    inside = loop.body
+    first = inside.integer(0)
+    items = [inside.value("aten::select", value, first, loop.counter) for value in over]
+    results = call.inlined(inside, 0, [*loop.carried, *items, *extra])
+    stacked = results[len(initial) :]
+    for list_, value in zip(lists, _exactly(stacked, len(lists), "results"), strict=True):
+        inside.call("aten::append", list_, value)
+    carried = loop.end(inside.constant(True, BOOL), results[: len(initial)])
+    return [*carried, *(body.value("aten::stack", list_, body.integer(0)) for list_ in lists)]
+
+
+def _set_grad_enabled(call: HigherOrderCall) -> list[Value]:
+    name = WITH_GRAD if call.literal(0, "as_bool") else NO_GRAD
+    return _within(call, name, [], 1, call.rest(2))
+
+
+def _autocast(call: HigherOrderCall) -> list[Value]:
+    types: tuple[Type, ...] = (STRING, OptionalType(INT), BOOL, OptionalType(BOOL))
+    given = [
+        argument_value(call.body, call.argument(position), call.values, type_)
+        for position, type_ in enumerate(types)
+    ]
+    return _within(call, AUTOCAST, given, len(types), call.rest(len(types) + 1))
+
+
+def _within(
+    call: HigherOrderCall, name: str, arguments: list[Value], graph: int, given: list[Value]
+) -> list[Value]:
+    """The results of a graph that runs inside a context."""
+    body, class_ = call.body, call.program.context_class(name)
+    manager = body.append("prim::CreateObject", (), class_).output
+    body.call_method(manager, "__init__", arguments)
+    entered = class_.methods["__enter__"].schema.return_type
+    body.append("prim::Enter", [manager], entered)
+    results = call.inlined(body, graph, given)
+    body.append("prim::Exit", [manager])
+    return results
+
+
+def _plain(graph: int, first: int) -> Callable[[HigherOrderCall], list[Value]]:
+    """An operator that only calls its graph, with the arguments from ``first`` on."""
+
+    def inlined(call: HigherOrderCall) -> list[Value]:
+        return call.inlined(call.body, graph, call.rest(first))
+
+    return inlined
+
+
+def _hints_wrapper(call: HigherOrderCall) -> list[Value]:
+    if call.literal(2, "as_string_to_argument"):
+        raise UnsupportedError("it has keyword arguments")
+    return call.inlined(call.body, 0, call.operands(1))
+
+
+HIGHER_ORDER: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = MappingProxyType(
+    {
+        "cond": _cond,
+        "hints_wrapper": _hints_wrapper,
+        "invoke_subgraph": _plain(0, 2),
+        "map_impl": _map,
+        "run_const_graph": _plain(0, 1),
+        "scan": _scan,
+        "strict_mode": _plain(0, 1),
+        "tag_activation_checkpoint": _plain(0, 1),
+        "while_loop": _while_loop,
+        "wrap": _plain(0, 1),
+        "wrap_with_autocast": _autocast,
+        "wrap_with_set_grad_enabled": _set_grad_enabled,
+    }
+)

@@ -1,0 +1,121 @@
+"""Operators by the names that programs give them, and their arguments by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.printer.graph import Value
+from tsarchive.printer.schema import Argument, FunctionSchema
+
+from . import schema
+from .arguments import Values, argument_value, bind, operands
+from .building import Body
+
+__all__ = ["Target", "call_operator", "operator_of"]
+
+# What torch and ExecuTorch put before the name of an operator; "#" marks a registered extension.
+_TARGET: Final = re.compile(
+    r"(?:torch\.ops|executorch\.exir\.dialects\.(?:edge|backend)\._ops)"
+    r"\.(\w+)\.(\w+)(?:\.(\w+))?|#(\w+):(\w+)(?:\.(\w+))?",
+    re.ASCII,
+)
+# These differ from operators that TorchScript code has in the types of results alone.
+_OF_SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "aten::sym_numel": "aten::numel",
+        "aten::sym_size": "aten::size",
+        "aten::sym_storage_offset": "aten::storage_offset",
+        "aten::sym_stride": "aten::stride",
+    }
+)
+# The one element of a tensor, as a number: which type it is of, the output says.
+_ITEMS: Final = frozenset({"aten::item", "aten::_local_scalar_dense"})
+
+
+class Target(NamedTuple):
+    """An operator such as ``aten::add``, and the name of its overload, often ""."""
+
+    kind: str
+    overload: str
+
+
+def operator_of(target: str) -> Target:
+    """The operator that the target of a node names. Raises UnsupportedError for other targets."""
+    match = _TARGET.fullmatch(target)
+    if match is None:
+        raise UnsupportedError(f"the target {target!r} names no operator")
+    namespace, name, overload = match.groups()[:3] if match[1] else match.groups()[3:]
+    kind = f"{namespace}::{name}"
+    return Target(_OF_SYMBOLS.get(kind, kind), "" if overload in (None, "default") else overload)
+
+
+def call_operator(body: Body, node: schema.Node, values: Values) -> None:
+    """Append the operator that a node calls, and name its results.
+
+    Raises FormatError where arguments or results do not fit, UnknownOperatorError for an
+    operator that this process does not have.
+    """
+    kind, overload = operator_of(node.target)
+    if kind in _ITEMS:
+        given = [value for one in node.inputs for value in operands(body, one.arg, values)]
+        if len(given) != 1:
+            raise FormatError(f"{kind} takes one tensor, not {len(given)}")
+        bind(body, node.outputs, given, values)
+        return
+    named = body.operators.overload(kind, overload)
+    positional, keywords = given_arguments(body, named, node.inputs, values)
+    results = body.call_schema(kind, named, positional, keywords)
+    bind(body, node.outputs, results, values)
+
+
+def given_arguments(
+    body: Body,
+    named: FunctionSchema,
+    inputs: Sequence[schema.NamedArgument],
+    values: Mapping[str, Value],
+) -> tuple[list[Value], dict[str, Value]]:
+    """The arguments that a node gives, in the order of the schema; defaults fill gaps."""
+    given = _by_name(named, inputs)
+    by_position = [argument for argument in named.arguments if not argument.kwarg_only]
+    while by_position and by_position[-1].name not in given:
+        by_position.pop()
+    positional = [_given(body, argument, given, values) for argument in by_position]
+    keywords = {
+        argument.name: _given(body, argument, given, values)
+        for argument in named.arguments
+        if argument.kwarg_only and argument.name in given
+    }
+    return positional, keywords
+
+
+def _by_name(
+    named: FunctionSchema, inputs: Sequence[schema.NamedArgument]
+) -> dict[str, schema.Argument]:
+    """Arguments without a name count from the first on."""
+    known = [argument.name for argument in named.arguments]
+    given: dict[str, schema.Argument] = {}
+    for position, input_ in enumerate(inputs):
+        name = input_.name or (known[position] if position < len(known) else "")
+        if name not in known:
+            raise FormatError(f"{named.full_name} has no argument {input_.name or position!r}")
+        if name in given:
+            raise FormatError(f"the argument {name!r} of {named.full_name} is given twice")
+        given[name] = input_.arg
+    return given
+
+
+def _given(
+    body: Body,
+    argument: Argument,
+    given: Mapping[str, schema.Argument],
+    values: Mapping[str, Value],
+) -> Value:
+    if argument.name in given:
+        return argument_value(body, given[argument.name], values, argument.type)
+    if not argument.has_default:
+        raise FormatError(f"the argument {argument.name!r} is missing")
+    return body.default(argument)

@@ -1,0 +1,144 @@
+"""From the graph of a program, as JSON, to nodes of a program graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
+from tsarchive.printer.graph import Block, Value
+from tsarchive.printer.schema import FunctionSchema
+from tsarchive.printer.types import ClassType, Type
+
+from . import schema
+from .arguments import Values, argument_value, bind, define, flat_outputs, operands
+from .building import Body, Operators
+from .contexts import Contexts
+from .higher_order import HIGHER_ORDER, HigherOrderCall
+from .operators import call_operator
+from .scalars import SCALARS, call_scalar
+from .stack_places import NodePlace, Places
+
+__all__ = ["Translation"]
+
+_HIGHER_ORDER: Final = "torch.ops.higher_order."
+# Graphs inside graphs; torch itself writes a few.
+_DEEPEST: Final = 40
+
+
+class Translation:
+    """Translates graphs of the program in ``record``.
+
+    operators: the overloads of an operator kind in the order of selection, none when unknown.
+    """
+
+    def __init__(self, operators: Callable[[str], Sequence[FunctionSchema]], record: str) -> None:
+        self.record = record
+        self._operators = Operators(operators)
+        self._places = Places(record)
+        self._bodies: dict[Block, Body] = {}
+        self._contexts = Contexts(operators)
+        self._depth = 0
+
+    def body(self, block: Block) -> Body:
+        """What appends to a block; constants of one block are shared."""
+        found = self._bodies.get(block)
+        if found is None:
+            found = self._bodies[block] = Body(block, self._operators)
+        return found
+
+    def nodes(self, graph: schema.Graph, block: Block, values: Values) -> None:
+        """Append the nodes of a graph to a block.
+
+        ``values`` gives what names stand for; the results of nodes are added to it. Raises
+        FormatError for a node that breaks a rule, UnknownOperatorError for an operator that is
+        not registered, UnsupportedError for one that cannot be translated.
+        """
+        self._nodes(graph, self.body(block), values)
+
+    def argument(
+        self, block: Block, argument: schema.Argument, values: Values, type_: Type | None
+    ) -> Value:
+        """The value of an argument that should be of ``type_``, where that is known.
+
+        Raises FormatError for names that are not defined, and values that cannot be of the type.
+        """
+        try:
+            return argument_value(self.body(block), argument, values, type_)
+        except ArchiveError as error:
+            error.record = error.record or self.record
+            raise
+
+    def inlined(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
+        """The results of a graph inside the program, whose nodes are appended to ``body``."""
+        values = _named_inputs(graph, given)
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise UnsupportedError("graphs stand in each other too deeply", limit=_DEEPEST)
+        place = body.place
+        self._nodes(graph, body, values)
+        body.place = place
+        self._depth -= 1
+        return [value for output in graph.outputs for value in operands(body, output, values)]
+
+    def context_class(self, qualified_name: str) -> ClassType:
+        """A class of context managers, whose objects nodes make."""
+        return self._contexts.class_of(qualified_name)
+
+    def _nodes(self, graph: schema.Graph, body: Body, values: Values) -> None:
+        for node in graph.nodes:
+            body.place = place = self._places.of(node)
+            with self._located(node, place):
+                self._node(node, body, values)
+
+    def _node(self, node: schema.Node, body: Body, values: Values) -> None:
+        if node.target in SCALARS:
+            call_scalar(body, node, values)
+        elif node.target.startswith(_HIGHER_ORDER):
+            self._higher_order(node, body, values)
+        else:
+            call_operator(body, node, values)
+
+    def _higher_order(self, node: schema.Node, body: Body, values: Values) -> None:
+        call = HIGHER_ORDER.get(node.target.removeprefix(_HIGHER_ORDER))
+        if call is None:
+            raise UnsupportedError(
+                "this operator takes graphs or functions, and nothing here stands for it",
+                hint="Run the program with torch.export.load(file).module()",
+            )
+        results = call(HigherOrderCall(self, body, node, values))
+        bind(body, flat_outputs(node.outputs), results, values)
+
+    @contextmanager
+    def _located(self, node: schema.Node, place: NodePlace) -> Iterator[None]:
+        """Errors name the record and the node; those of graphs inside a node do already."""
+        try:
+            yield
+        except ArchiveError as error:
+            if error.record is None:
+                error.record = self.record
+                where = "" if place.range is None else f" from {place}"
+                error.message = f"node {place.name!r} ({node.target}){where}: {error.message}"
+            raise
+
+
+def _named_inputs(graph: schema.Graph, given: Sequence[Value]) -> Values:
+    if len(given) != len(graph.inputs):
+        raise FormatError(f"a graph takes {len(graph.inputs)} inputs and is given {len(given)}")
+    values: Values = {}
+    for input_, value in zip(graph.inputs, given, strict=True):
+        name = input_name(input_)
+        if name is not None:
+            define(values, name, value)
+    return values
+
+
+def input_name(argument: schema.Argument) -> str | None:
+    """The name that an input of a graph gives to a value; None for a constant."""
+    value = argument.value
+    if isinstance(value, schema.TensorArgument | schema.CustomObjArgument):
+        return value.name
+    if isinstance(value, schema.Tagged) and value.tag in ("as_name", "as_tensor"):
+        return value.value if value.tag == "as_name" else str(value.value.name)
+    return None
