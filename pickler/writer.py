@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Iterator
-from functools import lru_cache
 from typing import Any
 
 from tsarchive.errors import SaveError
 
 from . import opcodes as op
+from .encoding import (
+    MARK,
+    MARKED_TUPLE,
+    get_opcode,
+    global_opcode,
+    int_opcode,
+    put_opcode,
+    str_opcode,
+    tuple_opcodes,
+)
 from .references import count_references
 from .values import (
     Global,
@@ -27,8 +36,6 @@ from .values import (
 )
 
 _COMPLEX = Global("builtins", "complex")
-_MARK = op.MARK.byte
-_TUPLES = (op.EMPTY_TUPLE.byte, op.TUPLE1.byte, op.TUPLE2.byte, op.TUPLE3.byte)
 
 # A container is written by a generator: it yields the values that stand inside it, and goes on
 # once they are written. A stack of generators takes the place of recursion.
@@ -66,7 +73,7 @@ class _Writer:
         while pending:
             for value in pending[-1]:
                 if type(value) is int:
-                    self._out += _int_opcode(value)
+                    self._out += int_opcode(value)
                     continue
                 parts = self._begin(value)
                 if parts is not None:
@@ -98,11 +105,11 @@ class _Writer:
     def _put(self) -> int:
         memo = self._memos
         self._memos += 1
-        self._out += _memo_opcode(op.BINPUT, op.LONG_BINPUT, memo)
+        self._out += put_opcode(memo)
         return memo
 
     def _get(self, memo: int) -> None:
-        self._out += _memo_opcode(op.BINGET, op.LONG_BINGET, memo)
+        self._out += get_opcode(memo)
 
     def _recall(self, value: str | Global) -> bool:
         """Write a reference if the string or global stands in the pickle already."""
@@ -136,12 +143,12 @@ class _Writer:
 
     def _str(self, value: str) -> None:
         if not self._recall(value):
-            self._out += _str_opcode(value)
+            self._out += str_opcode(value)
             self._by_value[value] = self._put()
 
     def _global(self, value: Global) -> None:
         if not self._recall(value):
-            self._out += _global_opcode(value)
+            self._out += global_opcode(value)
             self._by_value[value] = self._put()
 
     # Containers as such: without a memo
@@ -156,26 +163,26 @@ class _Writer:
         raise SaveError(f"Memoised holds a list, dict or tuple, not {type(value).__name__}")
 
     def _bare_list(self, value: list[Value]) -> _Parts:
-        self._out += op.EMPTY_LIST.byte + _MARK
+        self._out += op.EMPTY_LIST.byte + MARK
         yield from value
         self._out += op.APPENDS.byte
 
     def _bare_dict(self, value: dict[Value, Value]) -> _Parts:
-        self._out += op.EMPTY_DICT.byte + _MARK
+        self._out += op.EMPTY_DICT.byte + MARK
         for key, item in value.items():
             yield key
             yield item
         self._out += op.SETITEMS.byte
 
     def _bare_tuple(self, value: tuple[Value, ...]) -> _Parts:
-        opening, closing = _tuple_opcodes(value)
+        opening, closing = _opcodes(value)
         self._out += opening
         yield from value
         self._out += closing
 
     def _arguments(self, value: tuple[Value, ...]) -> _Parts:
         """Arguments of a Reduce: its lists and dicts have no identity of their own."""
-        opening, closing = _tuple_opcodes(value)
+        opening, closing = _opcodes(value)
         self._out += opening
         for item in value:
             if type(item) is list or type(item) is dict:
@@ -191,7 +198,7 @@ class _Writer:
         self._memoise(value)
 
     def _tuple(self, value: tuple[Value, ...]) -> _Parts:
-        opening, closing = _tuple_opcodes(value)
+        opening, closing = _opcodes(value)
         self._out += opening
         yield from value
         self._out += closing
@@ -249,47 +256,5 @@ _CONTAINERS: dict[type, Callable[[_Writer, Any], _Parts]] = {
 }
 
 
-@lru_cache(maxsize=1 << 12)
-def _int_opcode(value: int) -> bytes:
-    if 0 <= value < 1 << 8:
-        return struct.pack("<BB", op.BININT1.code, value)
-    if 0 <= value < 1 << 16:
-        return struct.pack("<BH", op.BININT2.code, value)
-    if -(1 << 31) <= value < 1 << 31:
-        return struct.pack("<Bi", op.BININT.code, value)
-    if -(1 << 63) <= value < 1 << 63:
-        return struct.pack("<BBq", op.LONG1.code, 8, value)
-    raise SaveError(f"an int of {value.bit_length()} bits does not fit in 64 bits")
-
-
-def _str_opcode(value: str) -> bytes:
-    try:
-        text = value.encode()
-    except UnicodeEncodeError as error:
-        raise SaveError(f"the string {value[:40]!r} cannot be written as UTF-8") from error
-    return _str_header(len(text)) + text
-
-
-def _str_header(length: int) -> bytes:
-    if length < 1 << 32:
-        return struct.pack("<BI", op.BINUNICODE.code, length)
-    return struct.pack("<BQ", op.BINUNICODE8.code, length)
-
-
-def _global_opcode(value: Global) -> bytes:
-    if not value.is_well_formed():
-        raise SaveError(f"{value.qualified_name[:80]!r} is not a name that a pickle can hold")
-    return op.GLOBAL.byte + f"{value.module}\n{value.name}\n".encode()
-
-
-def _memo_opcode(short: op.Opcode, long: op.Opcode, memo: int) -> bytes:
-    if memo < 1 << 8:
-        return struct.pack("<BB", short.code, memo)
-    return struct.pack("<BI", long.code, memo)
-
-
-def _tuple_opcodes(value: tuple[Value, ...]) -> tuple[bytes, bytes]:
-    """What stands before and after the items."""
-    if type(value) is MarkedTuple or len(value) >= len(_TUPLES):
-        return _MARK, op.TUPLE.byte
-    return b"", _TUPLES[len(value)]
+def _opcodes(value: tuple[Value, ...]) -> tuple[bytes, bytes]:
+    return MARKED_TUPLE if type(value) is MarkedTuple else tuple_opcodes(len(value))

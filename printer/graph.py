@@ -216,8 +216,22 @@ class Function:
             self._graph = self._define()
         return self._graph
 
+    def drop_graph(self) -> None:
+        """End the graph. Its values and nodes know each other: apart, they go without a search."""
+        if self._graph is not None:
+            _take_apart(self._graph)
+            self._graph = None
+
     def __repr__(self) -> str:
         return f"<Function {self.qualified_name}>"
+
+
+def _take_apart(block: Block) -> None:
+    for node in (block.param_node, *block.nodes, block.return_node):
+        for inner in nested_blocks(node):
+            _take_apart(inner)
+        node.inputs.clear()
+        node.outputs.clear()
 
 
 def is_constant_true(value: Value) -> bool:

@@ -7,7 +7,8 @@ A small graph that follows a path of attributes and items, and runs inside torch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -147,9 +148,20 @@ class Probe:
         graph.registerOutput(result)
         function = self._bindings._create_function_from_graph("probe", graph)
         try:
-            return function(*dict.fromkeys(place.module for place in places))
+            with self._unoptimised():
+                return function(*dict.fromkeys(place.module for place in places))
         except RuntimeError as error:
             raise SaveError(
                 "a value of the module cannot be read from Python",
                 hint="Import the Python classes it uses, or load the file with tsarchive",
             ) from error
+
+    @contextmanager
+    def _unoptimised(self) -> Iterator[None]:
+        """A graph that runs once takes longer to optimise than to run; the thread's own switch."""
+        before = self._bindings._get_graph_executor_optimize()
+        self._bindings._set_graph_executor_optimize(False)
+        try:
+            yield
+        finally:
+            self._bindings._set_graph_executor_optimize(before)

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from .definitions import Definitions
+from .graph import Function
 from .literals import ConstantTable, Literals
 from .names import TypeNames, checked_type_name
 from .ranges import TaggedRange, TaggedText, range_records
-from .types import ClassType, NamedType
+from .types import ClassType, FunctionType, NamedType
 from .versions import Versions
 
 
@@ -64,6 +65,13 @@ class Program:
             for name, file in self._files.items()
         ]
 
+    def close(self) -> None:
+        """End the text and the graphs of all that was printed; nothing else may need them."""
+        self._files.clear()
+        for named in self._printed:
+            for function in _functions_of(named):
+                function.drop_graph()
+
     @property
     def version(self) -> int:
         """The archive version that the printed operators need."""
@@ -98,3 +106,11 @@ class Program:
             file = self._definitions(self._literals, self._reference, self._depend, self._versions)
             self._files[folder] = file
         file.define(named)
+
+
+def _functions_of(named: NamedType) -> Iterable[Function]:
+    if isinstance(named, FunctionType):
+        return (named.function,)
+    if isinstance(named, ClassType) and not named.is_native:
+        return (*named.methods.values(), *named.hooks())
+    return ()

@@ -20,7 +20,8 @@ import tsarchive
 from tsarchive.container import Container, NewRecord, write_container
 from tsarchive.errors import CallError, PickleError, SourceError
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, dumps, loads
-from tsarchive.torchscript.debug import DebugWriter, read_debug_record
+from tsarchive.torchscript.debug import read_debug_record
+from tsarchive.torchscript.debug_writing import DebugWriter
 from tsarchive.torchscript.edits import Edit, EditedText, moved_debug_record
 
 EMPTY = dumps(())

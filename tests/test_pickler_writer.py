@@ -15,8 +15,8 @@ from tsarchive.pickler import (
     PersistentId,
     Reduce,
     dumps,
-    writer,
 )
+from tsarchive.pickler.encoding import _str_header
 
 TAG = Global("torch.jit._pickle", "restore_type_tag")
 INTLIST = Global("torch.jit._pickle", "build_intlist")
@@ -234,8 +234,8 @@ def test_memo_ids_above_255_take_four_bytes():
 
 
 def test_string_header_counts_four_bytes_up_to_4_gib():
-    assert writer._str_header((1 << 32) - 1) == b"X\xff\xff\xff\xff"
-    assert writer._str_header(1 << 32) == b"\x8d\x00\x00\x00\x00\x01\x00\x00\x00"
+    assert _str_header((1 << 32) - 1) == b"X\xff\xff\xff\xff"
+    assert _str_header(1 << 32) == b"\x8d\x00\x00\x00\x00\x01\x00\x00\x00"
 
 
 class Enumeration(int):

@@ -22,7 +22,8 @@ from tsarchive.errors import ScriptError, SourceError
 from tsarchive.printer.ranges import Range, Source, TaggedRange
 from tsarchive.run.classes import Classes
 from tsarchive.run.compiler import source_of
-from tsarchive.torchscript.debug import DebugWriter, read_debug_record
+from tsarchive.torchscript.debug import read_debug_record
+from tsarchive.torchscript.debug_writing import DebugWriter
 
 
 class OwnError(Exception):

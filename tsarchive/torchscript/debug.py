@@ -1,4 +1,4 @@
-"""Debug records, both ways: which user source each byte of a code record came from."""
+"""Reads debug records: which user source each byte of a code record came from."""
 
 from __future__ import annotations
 
@@ -7,60 +7,15 @@ from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.errors import PickleError
-from tsarchive.pickler import Global, MarkedTuple, Memoised, Reduce, Value, dumps, loads
+from tsarchive.pickler import Global, Reduce, loads
 from tsarchive.printer.ranges import Range, Source, TaggedRange
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX
 
-_FORMAT = "FORMAT_WITH_STRING_TABLE"
-_INT_LIST = Global("torch.jit._pickle", "build_intlist")
+FORMAT = "FORMAT_WITH_STRING_TABLE"
+INT_LIST = Global("torch.jit._pickle", "build_intlist")
 # A table of texts can name one long line very often. Real records have two million characters.
 MAX_TEXT = 1 << 26
 _MAX_LINE = (1 << 31) - 1
-_NO_SOURCE: tuple[Value, ...] = (Reduce(_INT_LIST, MarkedTuple(([],))), 0, 0)
-
-
-class DebugWriter:
-    """Writes the debug records of one archive; tags are counted over all of them."""
-
-    def __init__(self) -> None:
-        self._tags: dict[Range | None, int] = {}
-
-    def record(self, ranges: Sequence[TaggedRange]) -> bytes:
-        """The pickle for one code record: (format, texts, ((offset, range, tag), ...))."""
-        texts = _Texts()
-        rows = tuple(self._row(texts, offset, range_) for offset, range_ in ranges)
-        table = tuple(texts.numbers)
-        return dumps((_FORMAT, Memoised(table), Memoised(rows)))
-
-    def _row(self, texts: _Texts, offset: int, range_: Range | None) -> Value:
-        tag = self._tags.setdefault(range_, len(self._tags))
-        source = texts.source(range_.source if range_ else None)
-        begin, end = (range_.begin, range_.end) if range_ else (0, 0)
-        return (offset, (source, begin, end), tag)
-
-
-class _Texts:
-    """The text table of one debug record, and the sources that refer to it."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {"": 0}
-        self._sources: dict[Source | None, Memoised] = {}
-
-    def source(self, source: Source | None) -> Memoised:
-        known = self._sources.get(source)
-        if known is None:
-            known = self._sources[source] = Memoised(self._described(source))
-        return known
-
-    def _described(self, source: Source | None) -> tuple[Value, ...]:
-        if source is None:
-            return _NO_SOURCE
-        lines: Value = [self._number(line) for line in _lines(source.text)]
-        filename = self._number(source.filename) if source.filename is not None else 0
-        return (Reduce(_INT_LIST, MarkedTuple((lines,))), filename, source.first_line)
-
-    def _number(self, text: str) -> int:
-        return self.numbers.setdefault(text, len(self.numbers))
 
 
 def read_debug_record(data: bytes, record: str) -> list[TaggedRange]:
@@ -69,7 +24,7 @@ def read_debug_record(data: bytes, record: str) -> list[TaggedRange]:
     Raises PickleError for a record without a table of texts, as older torch wrote it.
     """
     match loads(data, record=record):
-        case (str(form), tuple(texts), tuple(rows)) if form == _FORMAT:
+        case (str(form), tuple(texts), tuple(rows)) if form == FORMAT:
             reader = _RowReader(texts, record)
             return [reader.row(row) for row in rows]
     raise PickleError(
@@ -85,7 +40,7 @@ def read_any_debug_record(data: bytes, record: str) -> list[TaggedRange]:
     Raises PickleError.
     """
     match loads(data, record=record):
-        case (str(form), tuple(texts), tuple(rows)) if form == _FORMAT:
+        case (str(form), tuple(texts), tuple(rows)) if form == FORMAT:
             reader = _RowReader(texts, record)
         case tuple(rows):
             reader = _OldRowReader((), record)
@@ -148,7 +103,7 @@ class _RowReader:
     def _described(self, source: tuple[Any, ...]) -> Source | None:
         match source:
             case (Reduce(function, (list(lines),)), int(filename), int(first_line)) if (
-                function == _INT_LIST and _is_line(first_line)
+                function == INT_LIST and _is_line(first_line)
             ):
                 if not lines:
                     return None
@@ -197,9 +152,3 @@ def _is_place(number: int) -> bool:
 
 def _is_line(number: int) -> bool:
     return type(number) is int and 0 <= number <= _MAX_LINE
-
-
-def _lines(text: str) -> list[str]:
-    """Lines with their line ends; text that ends in one has a last, empty line."""
-    *ended, last = text.split("\n")
-    return [f"{line}\n" for line in ended] + [last]

@@ -19,7 +19,7 @@ from tsarchive.printer.values import ObjectValue
 from tsarchive.printer.versions import version_record
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX, encoded
 from tsarchive.torchscript.constants import Constants
-from tsarchive.torchscript.debug import DebugWriter
+from tsarchive.torchscript.debug_writing import DebugWriter
 from tsarchive.torchscript.pickling import Pickling
 from tsarchive.torchscript.rereading import CanonicalText
 from tsarchive.torchscript.tensors import storage_bytes
@@ -91,11 +91,15 @@ def storage_records(folder: str, pickling: Pickling) -> Iterator[NewRecord]:
 
 
 def print_code(pickling: Pickling, names: TypeNames, *, debug: bool) -> Code:
-    """Print the classes that ``pickling`` met, and the constants that their code mentions."""
+    """Print the classes that ``pickling`` met, and the constants that their code mentions.
+
+    Their graphs are not there any more afterwards.
+    """
     constants = Constants()
     program = Program(names, constants)
     program.print_classes(pickling.classes)
     records = [*_code_records(program, debug=debug), *_constant_records(constants, names)]
+    program.close()
     return Code(tuple(records), program.version)
 
 

@@ -27,7 +27,8 @@ from tsarchive.torchscript.code_records import (
     encoded,
     format_version,
 )
-from tsarchive.torchscript.debug import DebugWriter, read_debug_record
+from tsarchive.torchscript.debug import read_debug_record
+from tsarchive.torchscript.debug_writing import DebugWriter
 from tsarchive.torchscript.importer import Importer
 from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.tensors import given_device
