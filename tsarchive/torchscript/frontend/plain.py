@@ -98,8 +98,8 @@ _BROADCASTING: Final = ("BroadcastingList", "_size_")
 def _type(levels: int) -> str:
     if not levels:
         return _DOTTED
-    inner = _type(levels - 1)
-    return rf"{_DOTTED}(?:\[{inner}(?:, {inner})*\])?"
+    # Each level stands once in the pattern: said twice, four levels are sixteen to compile.
+    return rf"{_DOTTED}(?:\[(?:{_type(levels - 1)}(?:, (?!\])|(?=\])))+\])?"
 
 
 _START: Final = re.compile(rf"(?:  )?def ({_NAME})\(")
