@@ -14,7 +14,7 @@ import resource
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -88,7 +88,18 @@ def prepared(side: str, settings: Settings, needs_torch: bool = True) -> Reading
         torch.set_grad_enabled(False)
         warm_kernels()
     names = settings.get("modules", ()) if side == OURS else ()
-    return timed(lambda: [importlib.import_module(name) for name in names])
+    return timed(lambda: imported(names))
+
+
+def imported(names: Sequence[str]) -> None:
+    """The collector of garbage is off meanwhile, as it is when tsarchive imports its parts."""
+    if not names:
+        return
+    from tsarchive.garbage import not_collecting
+
+    with not_collecting():
+        for name in names:
+            importlib.import_module(name)
 
 
 def warm_kernels() -> None:
