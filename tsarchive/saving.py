@@ -1,8 +1,9 @@
-"""Saving: a scripted, traced or loaded module as a TorchScript archive."""
+"""Saving: modules as TorchScript archives, exported programs as PT2 archives."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -33,17 +34,19 @@ from tsarchive.torchscript.resaving import canonical_loaded_records, loaded_reco
 
 if TYPE_CHECKING:
     import torch
+    from torch.export import ExportedProgram
 
 _CANONICAL_ROOT = "archive"
 
 
 def save(
-    module: torch.nn.Module | Callable[..., Any],
+    module: torch.nn.Module | Callable[..., Any] | ExportedProgram | dict[str, ExportedProgram],
     f: str | os.PathLike[str] | BinaryIO,
     *,
     extra_files: Mapping[str, str | bytes] | None = None,
     debug: bool = True,
     canonical: bool = False,
+    source_paths: bool = False,
 ) -> None:
     """Write ``module`` as a TorchScript archive that torch.jit and libtorch load.
 
@@ -51,6 +54,11 @@ def save(
     the last is written back with its code as it was read. ``f`` is a path or a binary file
     object. A path is replaced only when the new file is complete. ``extra_files`` are stored
     under `extra/`; ``debug=False`` leaves out where code came from.
+
+    A program of ``torch.export``, or a dict of them by name, is written as a PT2 archive that
+    torch.export loads. What the file says of its nodes is the same in each process: no
+    addresses, no counters, and paths of source files only as Python finds their modules, unless
+    ``source_paths=True`` asks for whole ones.
 
     With ``canonical=True`` the bytes depend on the model and ``extra_files`` alone: not on the
     process, its hash seed, the file name, or places and comments in source files. This form has
@@ -63,7 +71,10 @@ def save(
     that this process lacks; OSError when the file cannot be written.
     """
     files = {name: _bytes(name, content) for name, content in (extra_files or {}).items()}
-    records = module_records(module, files, debug=debug, canonical=canonical)
+    if is_exported(module):
+        records = program_records(module, files, debug and not canonical, source_paths)
+    else:
+        records = module_records(module, files, debug=debug, canonical=canonical)
     write_container(f, records, root=_CANONICAL_ROOT if canonical else None)
 
 
@@ -83,6 +94,25 @@ def module_records(
             "a string of the module is not UTF-8, so torch does not show it to Python",
             hint="Do not cut strings inside a character, or load the file with tsarchive",
         ) from error
+
+
+def is_exported(module: Any) -> bool:
+    """Whether ``module`` is a program of torch.export, or a dict of programs by name."""
+    export = sys.modules.get("torch.export")  # what nobody imported has made no program
+    programs = list(module.values()) if isinstance(module, dict) else [module]
+    return export is not None and all(
+        isinstance(program, export.ExportedProgram) for program in programs or [None]
+    )
+
+
+def program_records(
+    program: Any, files: Mapping[str, bytes], debug: bool, source_paths: bool = False
+) -> list[NewRecord]:
+    """The records of exported programs, as ``save`` writes them."""
+    from tsarchive.pt2.exporter import exported_records
+
+    programs = program if isinstance(program, dict) else {"model": program}
+    return exported_records(programs, files, debug=debug, source_paths=source_paths)
 
 
 def _bytes(name: str, content: str | bytes) -> bytes:

@@ -1,0 +1,118 @@
+"""Programs of torch.export as the records of a PT2 archive, in torch's order.
+
+torch turns its graph into JSON; what that JSON says of this process is taken out of it. Weights
+are written from their memory.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch.export import ExportedProgram
+
+from tsarchive.container import NewRecord
+from tsarchive.errors import SaveError
+
+from .decoding import read_json
+from .encoding import write_json
+from .records import CONSTANTS, EXTRA, MODELS, SAMPLE_INPUTS, WEIGHTS
+from .schema import ExportedProgram as Program
+from .schema import PayloadConfig, PayloadMeta
+from .stable_metadata import make_stable
+from .storing import Storing
+
+__all__ = ["config_record", "end_records", "exported_records"]
+
+_FORMAT, _ARCHIVE_VERSION, _CONTAINER_VERSION = b"pt2", b"0", b"6\n"
+
+
+def exported_records(
+    programs: Mapping[str, ExportedProgram],
+    files: Mapping[str, bytes],
+    *,
+    debug: bool,
+    source_paths: bool,
+) -> list[NewRecord]:
+    """Every record but the serialization id, which the container adds.
+
+    Raises SaveError for a program that torch cannot write, or could not load again.
+    """
+    weights, constants = Storing(WEIGHTS), Storing(CONSTANTS)
+    records: list[NewRecord] = []
+    for name, program in programs.items():
+        _check_name(name)
+        stored = weights.payloads(program.state_dict, "weight_")
+        records += [*_taken(weights), config_record(WEIGHTS, name, stored)]
+        stored = constants.payloads(program.constants, "tensor_")
+        records += [*_taken(constants), config_record(CONSTANTS, name, stored)]
+        text, inputs = _serialized(program)
+        found = read_json(Program, text, f"{MODELS}{name}.json")
+        make_stable(found.graph_module.graph, origins=debug, paths=source_paths)
+        _check_objects(found, stored)
+        records.append(NewRecord(f"{MODELS}{name}.json", write_json(found)))
+        records.append(NewRecord(f"{SAMPLE_INPUTS}{name}.pt", inputs))
+    records += (NewRecord(f"{EXTRA}{name}", data) for name, data in files.items())
+    return [*records, *end_records()]
+
+
+def _taken(storing: Storing) -> Iterator[NewRecord]:
+    """The records of one model, which follow those of the models before."""
+    yield from storing.records
+    storing.records.clear()
+
+
+def config_record(folder: str, model: str, payloads: dict[str, PayloadMeta]) -> NewRecord:
+    kind = "weights" if folder == WEIGHTS else "constants"
+    return NewRecord(f"{folder}{model}_{kind}_config.json", write_json(PayloadConfig(payloads)))
+
+
+def end_records() -> list[NewRecord]:
+    """What says that the file is a PT2 archive."""
+    return [
+        NewRecord("archive_format", _FORMAT),
+        NewRecord("archive_version", _ARCHIVE_VERSION),
+        NewRecord(".data/version", _CONTAINER_VERSION),
+        NewRecord("byteorder", b"little"),
+    ]
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name or "/" in name:
+        raise SaveError(f"{name!r} cannot be the name of a model: it is part of names of records")
+
+
+def _serialized(program: ExportedProgram) -> tuple[bytes, bytes]:
+    """A program as JSON, and its example inputs as torch stores them."""
+    from torch._export.serde.serialize import SerializeError, serialize
+
+    known = inspect.signature(serialize).parameters
+    without = {name: False for name in ("serialize_state_dict", "serialize_constants")}
+    options: Any = {name: value for name, value in without.items() if name in known}
+    try:
+        found = serialize(program, **options)
+    except (SerializeError, AssertionError, NotImplementedError, TypeError) as error:
+        raise SaveError(f"torch cannot write the program: {error}") from error
+    return found.exported_program, found.example_inputs
+
+
+def _check_objects(program: Program, stored: Mapping[str, PayloadMeta]) -> None:
+    """Objects that only the graph names are written by nobody, and torch would not find them."""
+    given = {
+        spec.value.custom_obj_name
+        for spec in program.graph_module.signature.input_specs
+        if spec.tag == "custom_obj"
+    }
+    values = program.graph_module.graph.custom_obj_values
+    inputs = {
+        spec.value.arg.name
+        for spec in program.graph_module.signature.input_specs
+        if spec.tag == "custom_obj"
+    }
+    lost = sorted((given - stored.keys()) | (values.keys() - inputs - stored.keys()))
+    if lost:
+        raise SaveError(
+            f"the object {lost[0]!r} is an argument in the graph, which PT2 archives do not store",
+            hint="Make it an attribute of the module that is exported",
+        )

@@ -1,0 +1,138 @@
+"""Weights and constants as the records of a PT2 archive, grouped as torch groups them.
+
+A record holds a whole storage; tensors of one dtype that share it share the record.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, TypeGuard
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from tsarchive.container import NewRecord
+from tsarchive.errors import SaveError
+from tsarchive.torchscript.tensors import storage_bytes
+
+from .dtypes import SCALAR_TYPES
+from .schema import Device, Layout, PayloadMeta, ScalarType, SymInt, TensorMeta
+
+__all__ = ["Storing", "tensor_meta"]
+
+_PICKLE_PROTOCOL = 2
+_SCALAR_TYPES: dict[torch.dtype, ScalarType] = {
+    getattr(torch, name): number for name, number in SCALAR_TYPES.items() if hasattr(torch, name)
+}
+_LAYOUTS: dict[torch.layout, Layout] = {
+    torch.strided: Layout.STRIDED,
+    torch.sparse_coo: Layout.SPARSE_COO,
+    torch.sparse_csr: Layout.SPARSE_CSR,
+    torch.sparse_csc: Layout.SPARSE_CSC,
+    torch.sparse_bsr: Layout.SPARSE_BSR,
+    torch.sparse_bsc: Layout.SPARSE_BSC,
+    torch._mkldnn: Layout.MKLDNN,  # type: ignore[attr-defined]
+}
+
+
+class Storing:
+    """Collects records of one folder; numbers go on from model to model."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.records: list[NewRecord] = []
+        self._numbers: dict[str, count[int]] = {}
+
+    def payloads(self, values: Mapping[str, Any], prefix: str) -> dict[str, PayloadMeta]:
+        """Where each value of one model is stored, in torch's order; ``prefix`` is for tensors.
+
+        Raises SaveError for a value that is neither a tensor nor an object that torch stores.
+        """
+        tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+        found: dict[str, PayloadMeta] = {}
+        for name, tensor in tensors.items():
+            if _is_subclass(tensor):
+                record = self._add(prefix, _saved(tensor))
+                found[name] = PayloadMeta(record, _is_parameter(tensor), True, tensor_meta(tensor))
+        raw = {name: tensor for name, tensor in tensors.items() if name not in found}
+        for group in _groups(raw):
+            record = self._add(prefix, _whole_storage([raw[name] for name in group]))
+            for name in group:
+                meta = tensor_meta(raw[name])
+                found[name] = PayloadMeta(record, _is_parameter(raw[name]), False, meta)
+        for name, value in values.items():
+            if name not in tensors:
+                found[name] = PayloadMeta(self._add(*_object(name, value)), False, True, None)
+        return found
+
+    def _add(self, prefix: str, data: bytes | memoryview) -> str:
+        number = next(self._numbers.setdefault(prefix, count()))
+        self.records.append(NewRecord(f"{self.folder}{prefix}{number}", data))
+        return f"{prefix}{number}"
+
+
+def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
+    """What the format says of a tensor. Raises SaveError for a dtype that it has no number for."""
+    dtype = _SCALAR_TYPES.get(tensor.dtype)
+    if dtype is None:
+        raise SaveError(f"the format has no number for {tensor.dtype}")
+    is_strided = tensor.layout == torch.strided
+    return TensorMeta(
+        dtype,
+        _numbers(tensor.shape),
+        tensor.requires_grad,
+        Device(tensor.device.type, tensor.device.index),
+        _numbers(tensor.stride() if is_strided else ()),
+        SymInt("as_int", tensor.storage_offset() if is_strided else 0),
+        _LAYOUTS[tensor.layout],
+    )
+
+
+def _numbers(sizes: Any) -> list[SymInt]:
+    return [SymInt("as_int", size) for size in sizes]
+
+
+def _groups(tensors: Mapping[str, torch.Tensor]) -> list[list[str]]:
+    """Names of tensors that share a record; all fake ones of a dtype do."""
+    groups: dict[tuple[int | None, torch.dtype], list[str]] = {}
+    for name, tensor in tensors.items():
+        storage = None if _is_fake(tensor) else tensor.untyped_storage().data_ptr()
+        groups.setdefault((storage, tensor.dtype), []).append(name)
+    return list(groups.values())
+
+
+def _whole_storage(group: list[torch.Tensor]) -> memoryview:
+    """The storage that a group shares; nothing for fake tensors, which have none."""
+    return memoryview(b"") if _is_fake(group[0]) else storage_bytes(group[0])
+
+
+def _object(name: str, value: Any) -> tuple[str, bytes]:
+    """The kind of record for an object, and its content."""
+    if isinstance(value, torch.ScriptObject):
+        return "custom_obj_", torch._C._pickle_save(value)
+    from torch._library.opaque_object import is_opaque_value
+
+    if not is_opaque_value(value):
+        raise SaveError(f"the constant {name!r} is a {type(value).__name__}, which has no record")
+    return "opaque_obj_", pickle.dumps(value, protocol=_PICKLE_PROTOCOL)
+
+
+def _saved(tensor: torch.Tensor) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(tensor, buffer, pickle_protocol=_PICKLE_PROTOCOL)
+    return buffer.getvalue()
+
+
+def _is_parameter(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, torch.nn.Parameter)
+
+
+def _is_fake(tensor: torch.Tensor) -> TypeGuard[FakeTensor]:
+    return isinstance(tensor, FakeTensor)
+
+
+def _is_subclass(tensor: torch.Tensor) -> bool:
+    return not _is_fake(tensor) and type(tensor.data) is not torch.Tensor
