@@ -30,8 +30,10 @@ EDGES = {
     "int": INTS,
     "float": FLOATS,
     "bool": [True, False],
-    "str": ["", "a", "é", "\udcc3"],
+    "str": ["", "a", "ab", "é", "\udcc3"],
     "List[t]": [[], [1], [1, 2, 3]],
+    "List[int]": [[], [1], [7, 0, INT64_MIN]],
+    "List[str]": [[], ["a"], ["", "é", "\udcc3"]],
     "t": [5],
     "Dict[str, t]": [{}, {"a": 1, "é": 2}],
     "Dict[int, t]": [{}, {0: 1, -7: 2}],
@@ -234,3 +236,24 @@ def test_code_with_limits_pays_for_what_it_makes():
     shown = source_of(compiled(text, Limits(bytes=10**6, steps=1000)))
     assert "aten_append_t(" in shown
     assert "getitem < 5" in shown
+
+
+@pytest.mark.parametrize("key", ["aten::len.str", "aten::ord", "aten::__getitem__.str"])
+@pytest.mark.parametrize("value", [["a"], b"a", 1, None, {"a": 1}])
+def test_forms_of_strings_leave_other_values_to_the_native(key, value):
+    """``unchecked_cast`` calls anything a string."""
+    count = len(schema_of(key).arguments)
+    check(TABLES[key], key, (value, 0)[:count])
+
+
+def test_text_methods_do_what_those_of_bytes_do():
+    """torch counts letters of ASCII alone, and sees bytes."""
+    every = [chr(code) for code in range(128)]
+    texts = ["", *every, "".join(every), "Ab cD 1e", "éa", "\udcc3A", " é\t"]
+    for name in ("lower", "upper", "title", "isalpha", "isalnum", "isdigit", "istitle"):
+        of_bytes = getattr(bytes, name)
+        for text in texts:
+            expected = of_bytes(text.encode("utf-8", "surrogateescape"))
+            if isinstance(expected, bytes):
+                expected = expected.decode("utf-8", "surrogateescape")
+            assert NATIVES[f"aten::{name}"](text) == expected, (name, text)

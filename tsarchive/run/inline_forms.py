@@ -44,8 +44,9 @@ SCALARS: Final = frozenset({BOOL, INT, FLOAT, STRING, NONE})
 
 HELPERS: Final[Mapping[str, Any]] = MappingProxyType(
     {
-        "abs": abs, "append": list.append, "divmod": divmod, "float": float, "int": int,
-        "wrap": wrap,
+        "abs": abs, "append": list.append, "chr": chr, "divmod": divmod, "float": float,
+        "int": int, "isascii": str.isascii, "len": len, "list": list, "ord": ord, "str": str,
+        "type": type, "wrap": wrap,
     }
 )  # fmt: skip
 """What forms call, by the name in their braces; ``native`` is the operator itself."""
@@ -71,6 +72,8 @@ class Form(NamedTuple):
         return [name for name in _NAMES if f"{{{name}}}" in self.text]
 
 
+# Text whose bytes are its letters.
+_IS_ASCII: Final = "{type}({0}) is {str} and {isascii}({0})"
 _COMPARISONS: Final = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _ARITHMETIC: Final = {"add": "+", "sub": "-", "mul": "*"}
 _KEYS: Final = ("str", "int", "bool")
@@ -92,6 +95,10 @@ def _rows() -> dict[str, Form]:
     for kind in ("int", "float"):
         rows[f"prim::min.{kind}"] = Form("{0} if {0} < {1} else {1}")
         rows[f"prim::max.{kind}"] = Form("{0} if {0} > {1} else {1}")
+    for kind in ("int", "str"):
+        rows[f"aten::__contains__.{kind}_list"] = Form(
+            "{1} in {0} if {type}({0}) is {list} else {native}({0}, {1})", is_pure=False
+        )
     for key in _KEYS:
         rows[f"aten::__contains__.{key}"] = Form("{1} in {0}")
         rows[f"aten::__getitem__.Dict_{key}"] = Form(
@@ -122,6 +129,17 @@ FORMS: Final[Mapping[str, Form]] = MappingProxyType(
         "aten::divmod.int": Form(
             "{divmod}({0}, {1}) if {1} > 0 else {native}({0}, {1})", is_pure=False
         ),
+        "aten::__getitem__.str": Form(
+            f"{{0}}[{{1}}] if {_IS_ASCII} and 0 <= {{1}} < {{len}}({{0}})"
+            " else {native}({0}, {1})",
+            is_pure=False,
+        ),
+        "aten::chr": Form("{chr}({0}) if 0 <= {0} < 128 else {native}({0})", is_pure=False),
+        "aten::len.str": Form(f"{{len}}({{0}}) if {_IS_ASCII} else {{native}}({{0}})"),
+        "aten::ord": Form(
+            f"{{ord}}({{0}}) if {_IS_ASCII} and {{len}}({{0}}) == 1 else {{native}}({{0}})",
+            is_pure=False,
+        ),
         "aten::__getitem__.t": Form("{0}[{1}]", is_pure=False),
         "aten::select.t": Form("{0}[{1}]", is_pure=False),
     }
@@ -132,6 +150,7 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
     {
         **dict.fromkeys(("aten::len.t", "aten::len.str", "aten::len.Tensor", "aten::dim"), _LENGTH),
         **{f"aten::len.Dict_{key}": _LENGTH for key in _KEYS},
+        "aten::ord": (0, 255),
         "aten::size.int": (0, INT64_MAX),
     }
 )

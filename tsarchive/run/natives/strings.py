@@ -15,24 +15,15 @@ from tsarchive.run.natives.table import N, native
 
 __all__ = ["byte_native"]
 
+# On ASCII text, the methods of str of these names do what those of bytes do.
+_LIKE_STR = (
+    "capitalize", "isalnum", "isalpha", "isdigit", "islower", "istitle", "isupper", "lower",
+    "lstrip", "rstrip", "strip", "swapcase", "title", "upper",
+)  # fmt: skip
 _AS_PYTHON_BYTES: dict[str, Callable[..., Any]] = {
-    "aten::isalnum": bytes.isalnum,
-    "aten::isalpha": bytes.isalpha,
     "aten::isdecimal": bytes.isdigit,
-    "aten::isdigit": bytes.isdigit,
-    "aten::islower": bytes.islower,
     "aten::isnumeric": bytes.isdigit,
     "aten::isspace": bytes.isspace,
-    "aten::istitle": bytes.istitle,
-    "aten::isupper": bytes.isupper,
-    "aten::capitalize": bytes.capitalize,
-    "aten::lower": bytes.lower,
-    "aten::swapcase": bytes.swapcase,
-    "aten::title": bytes.title,
-    "aten::upper": bytes.upper,
-    "aten::lstrip": bytes.lstrip,
-    "aten::rstrip": bytes.rstrip,
-    "aten::strip": bytes.strip,
     "aten::lt.str": operator.lt,
     "aten::le.str": operator.le,
     "aten::gt.str": operator.gt,
@@ -53,6 +44,21 @@ def byte_native(*keys: str) -> Callable[[N], N]:
 for _key, _method in _AS_PYTHON_BYTES.items():
     byte_native(_key)(_method)
 
+
+def _unless_ascii(of_str: Callable[..., Any], of_bytes: Callable[..., Any]) -> Callable[..., Any]:
+    """``of_str`` for ASCII text, ``of_bytes`` for the bytes of other text."""
+    run = on_bytes(of_bytes)
+
+    def call(text: str, *arguments: Any) -> Any:
+        is_ascii = type(text) is str and text.isascii()
+        return of_str(text, *arguments) if is_ascii else run(text, *arguments)
+
+    return call
+
+
+for _name in _LIKE_STR:
+    native(f"aten::{_name}")(_unless_ascii(getattr(str, _name), getattr(bytes, _name)))
+
 native("aten::eq.str")(operator.eq)
 native("aten::ne.str")(operator.ne)
 
@@ -60,7 +66,8 @@ native("aten::ne.str")(operator.ne)
 @native("aten::add.str")
 def concatenate(a: str, b: str) -> str:
     check_bytes(len(a) + len(b))
-    return normalized(a + b)
+    text = a + b
+    return text if text.isascii() else normalized(text)
 
 
 @native("aten::join")

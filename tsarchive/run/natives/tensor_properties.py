@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -56,10 +57,12 @@ _METHODS = (
 def attribute(name: str, class_: type = torch.Tensor) -> Callable[[Any], Any]:
     """The function that gives an attribute of values of a class, and of no other values."""
 
+    read = operator.attrgetter(name)
+
     def get(value: Any) -> Any:
         if not isinstance(value, class_):
             raise wrong_kind(value, class_)
-        return getattr(value, name)
+        return read(value)
 
     return get
 
