@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 # A line of a Python stack: what is recorded for nodes of traced graphs.
 _STACK_FRAME = re.compile(r"(\S.*)\((\d{1,9})\): \S+$")
@@ -82,6 +82,9 @@ def byte_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
+_NOBODY: Final = object()
+
+
 class TaggedText:
     """Text under construction. ``owners`` says from which offset on which node wrote the text.
 
@@ -99,17 +102,21 @@ class TaggedText:
     def write(self, text: str, owner: Any) -> None:
         if not text:
             return
-        if not self.owners or self.owners[-1][1] is not owner:
-            self.owners.append((self.length, owner))
+        owners = self.owners
+        if not owners or owners[-1][1] is not owner:
+            owners.append((self.length, owner))
         self.parts.append(text)
-        self.length += byte_length(text)
+        self.length += len(text) if text.isascii() else byte_length(text)
 
     def append(self, other: TaggedText) -> None:
+        owners, shift = self.owners, self.length
+        last = owners[-1][1] if owners else _NOBODY
         for offset, owner in other.owners:
-            if not self.owners or self.owners[-1][1] is not owner:
-                self.owners.append((self.length + offset, owner))
-        shift = self.length
-        self.marks += [mark._replace(offset=shift + mark.offset) for mark in other.marks]
+            if owner is not last:
+                owners.append((shift + offset, owner))
+                last = owner
+        for mark in other.marks:
+            self.marks.append(Mark(shift + mark.offset, mark.node, mark.literal, mark.is_text))
         self.parts.extend(other.parts)
         self.length += other.length
 

@@ -17,6 +17,7 @@ from .names import NamePool, checked_identifier, to_identifier
 from .ranges import TaggedText
 from .subtyping import unify
 from .types import (
+    TENSOR,
     ClassType,
     EnumType,
     InterfaceType,
@@ -65,7 +66,7 @@ class Statements(Expressions):
         self.open_line()
         for part in parts:
             self.put(part)
-        self.put("\n")
+        self.body.write("\n", self.owner)
 
     def open_line(self) -> None:
         self.put("  " * self.level)
@@ -101,10 +102,9 @@ class Statements(Expressions):
             self.register(part)
 
     def _register_types(self, node: Node) -> None:
-        for value in node.inputs:
-            self.register(value.type)
-        for value in node.outputs:
-            self.register(value.type)
+        for value in (*node.inputs, *node.outputs):
+            if value.type is not TENSOR:
+                self.register(value.type)
         for type_ in node.attributes.get("types", ()):
             self.register(type_)
 
@@ -117,11 +117,13 @@ class Statements(Expressions):
         """Long constants first, then the statements, then the return."""
         constants = constants_in_order(body)
         self.inlined |= inlined_nodes(body)
+        outer = self.owner
         with self.indented():
             for node in constants:
-                with self.at(node):
-                    self._register_types(node)
-                    self._define(node)
+                self.owner = node
+                self._register_types(node)
+                self._define(node)
+            self.owner = outer
             self._print_block(body, has_more=bool(body.returns))
             self._print_node(body.return_node)
 

@@ -54,7 +54,9 @@ class Bench:
         if key not in self._made:
             self.tell(f"making {name} {form}")
             settings = {"name": name, "form": form, "folder": str(self.folder)}
-            self._made[key] = settings | self._probe("make", THEIRS, settings)
+            made = self._probe("make", THEIRS, settings)
+            del made["modules"]  # what makes a network imports is not what a probe of it needs
+            self._made[key] = settings | made
         return self._made[key]
 
     def forget(self, name: str, form: str) -> None:

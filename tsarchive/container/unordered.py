@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from struct import unpack
 
 __all__ = ["bucket_count", "iteration_order", "string_hash", "unordered_map_order"]
 
@@ -56,9 +57,10 @@ def string_hash(data: bytes) -> int:
     """``std::hash<std::string>`` of libstdc++ on a 64 bit machine: MurmurHash64A."""
     value = _SEED ^ (len(data) * _MULTIPLIER & _MASK)
     whole = len(data) & ~7
-    for start in range(0, whole, 8):
-        word = int.from_bytes(data[start : start + 8], "little")
-        value = (value ^ _mix(word * _MULTIPLIER & _MASK)) * _MULTIPLIER & _MASK
+    for word in unpack(f"<{whole >> 3}Q", data[:whole]):
+        mixed = word * _MULTIPLIER & _MASK  # _mix, without calls: names are hashed on each save
+        mixed = (mixed ^ (mixed >> 47)) * _MULTIPLIER & _MASK
+        value = (value ^ mixed) * _MULTIPLIER & _MASK
     if whole != len(data):
         value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
     value = _mix(value)

@@ -36,7 +36,7 @@ from tsarchive.container.layout import (
     LocalHeader,
     Locator64,
 )
-from tsarchive.container.names import alike, name_problem, root_of_path
+from tsarchive.container.names import alike, is_plain, name_problem, root_of_path
 from tsarchive.container.reserving import reserve
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
 from tsarchive.errors import SaveError
@@ -186,11 +186,9 @@ class _Writer:
         self._directory.append(_central_header(member, packed, len(payload), offset, large, far))
 
     def _check_name(self, name: str) -> None:
-        problem = "is empty" if not name else name_problem(name)
-        problem = problem or name_problem(f"{self._root}/{name}")
-        if name.endswith("/"):
-            problem = "is that of a folder"
-        key = alike(name)
+        problem, key = None, name.lower()
+        if not (is_plain(name) and is_plain(f"{self._root}/{name}")):
+            problem, key = self._name_problem(name), alike(name)
         first = self._names.get(key)
         if first is not None:
             taken = f"is the same as {first!r} for some readers, torch's among them"
@@ -199,14 +197,22 @@ class _Writer:
             raise SaveError(f"the record name {name!r} {problem}")
         self._names[key] = name
 
+    def _name_problem(self, name: str) -> str | None:
+        if name.endswith("/"):
+            return "is that of a folder"
+        problem = "is empty" if not name else name_problem(name)
+        return problem or name_problem(f"{self._root}/{name}")
+
     def _write(self, data: bytes | memoryview) -> None:
-        left = memoryview(data)
-        while left:
+        left = data
+        while len(left):
             written = self._stream.write(left)
+            # An unbuffered file may take a part only; other objects may not say.
+            if written is None or written == len(left):
+                break
             if written == 0:
                 raise SaveError("the file object takes no more bytes", offset=self._position)
-            # An unbuffered file may take a part only; other objects may not say.
-            left = left[len(left) if written is None else written :]
+            left = memoryview(left)[written:]
         self._position += len(data)
 
 

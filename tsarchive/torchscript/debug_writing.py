@@ -6,7 +6,7 @@ without becoming values first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tsarchive.pickler import opcodes as op
 from tsarchive.pickler.encoding import (
@@ -33,6 +33,8 @@ class DebugWriter:
 
     def __init__(self) -> None:
         self._tags: dict[Range | None, int] = {}
+        self._lines: dict[str, list[str]] = {}
+        self._strings: dict[str, bytes] = {}
 
     def record(self, ranges: Sequence[TaggedRange]) -> bytes:
         """The pickle for one code record: (format, texts, ((offset, range, tag), ...)).
@@ -40,13 +42,24 @@ class DebugWriter:
         Raises SaveError for a text that UTF-8 cannot encode.
         """
         sources = dict.fromkeys(range_.source if range_ else None for _, range_ in ranges)
-        texts = _Texts()
+        texts = _Texts(self._lines_of)
         described = {source: texts.described(source) for source in sources}
-        pickle = _Pickle()
+        pickle = _Pickle(self._strings)
         pickle.string(FORMAT)
         pickle.tuple(len(texts.numbers), map(pickle.string, texts.numbers))
         pickle.tuple(len(ranges), self._rows(pickle, ranges, described))
         return bytes(pickle.out + _END)
+
+    def _lines_of(self, text: str) -> list[str]:
+        """Lines with their line ends; text that ends in one has a last, empty line.
+
+        Records of one archive have many texts in common.
+        """
+        known = self._lines.get(text)
+        if known is None:
+            *ended, last = text.split("\n")
+            known = self._lines[text] = [*(f"{line}\n" for line in ended), last]
+        return known
 
     def _rows(
         self,
@@ -56,12 +69,12 @@ class DebugWriter:
     ) -> Iterator[None]:
         """Writes a row at each step."""
         tags, out = self._tags, pickle.out
-        known: dict[Source | None, bytes] = {}
+        known: dict[Source | None, int] = {}
         for offset, range_ in ranges:
             source, begin, end = range_ if range_ else (None, 0, 0)
             out += int_opcode(offset)
             if source in known:
-                out += known[source]
+                out += get_opcode(known[source])
             else:
                 known[source] = pickle.source(*described[source])
             out += int_opcode(begin) + int_opcode(end) + _TUPLE3
@@ -75,42 +88,49 @@ _Described = tuple[list[int], int, int]
 class _Texts:
     """The text table of one debug record, and the sources that refer to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines_of: Callable[[str], list[str]]) -> None:
         self.numbers: dict[str, int] = {"": 0}
+        self._lines_of = lines_of
 
     def described(self, source: Source | None) -> _Described:
         """The lines and the file name by their numbers, and the first line."""
         if source is None:
             return [], 0, 0
-        lines = list(map(self._number, _lines(source.text)))
-        filename = self._number(source.filename) if source.filename is not None else 0
+        numbers = self.numbers
+        lines = [numbers.setdefault(line, len(numbers)) for line in self._lines_of(source.text)]
+        name = source.filename
+        filename = numbers.setdefault(name, len(numbers)) if name is not None else 0
         return lines, filename, source.first_line
-
-    def _number(self, text: str) -> int:
-        return self.numbers.setdefault(text, len(self.numbers))
 
 
 class _Pickle:
-    """The bytes of one record, with everything memoised that torch memoises."""
+    """The bytes of one record, with everything memoised that torch memoises.
 
-    def __init__(self) -> None:
+    ``encoded`` keeps the bytes of strings for the other records of the archive.
+    """
+
+    def __init__(self, encoded: dict[str, bytes]) -> None:
         self.out = bytearray(_BEGIN)
-        self._strings: dict[str, bytes] = {}
-        self._int_list = b""
+        self._encoded = encoded
+        self._strings: dict[str, int] = {}
+        self._int_list: int | None = None
         self._memos = 0
 
-    def _put(self) -> bytes:
-        """Memoises what was just written; gives what stands for it from now on."""
+    def _put(self) -> int:
+        """Memoises what was just written; gives the number that it has from now on."""
         self.out += put_opcode(self._memos)
         self._memos += 1
-        return get_opcode(self._memos - 1)
+        return self._memos - 1
 
     def string(self, text: str) -> None:
         if text in self._strings:
-            self.out += self._strings[text]
-        else:
-            self.out += str_opcode(text)
-            self._strings[text] = self._put()
+            self.out += get_opcode(self._strings[text])
+            return
+        encoded = self._encoded.get(text)
+        if encoded is None:
+            encoded = self._encoded[text] = str_opcode(text)
+        self.out += encoded
+        self._strings[text] = self._put()
 
     def tuple(self, length: int, written: Iterable[None]) -> None:
         """A tuple of items that are written at each step of ``written``."""
@@ -121,19 +141,13 @@ class _Pickle:
         self.out += closing
         self._put()
 
-    def source(self, lines: Iterable[int], filename: int, first_line: int) -> bytes:
-        """A source for the first time; gives what stands for it from now on."""
-        if self._int_list:
-            self.out += self._int_list
+    def source(self, lines: Iterable[int], filename: int, first_line: int) -> int:
+        """A source for the first time; gives the number that it has from now on."""
+        if self._int_list is not None:
+            self.out += get_opcode(self._int_list)
         else:
             self.out += global_opcode(INT_LIST)
             self._int_list = self._put()
         self.out += _LIST + b"".join(map(int_opcode, lines)) + _CALL
         self.out += int_opcode(filename) + int_opcode(first_line) + _TUPLE3
         return self._put()
-
-
-def _lines(text: str) -> list[str]:
-    """Lines with their line ends; text that ends in one has a last, empty line."""
-    *ended, last = text.split("\n")
-    return [f"{line}\n" for line in ended] + [last]
