@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tsarchive.container import Container, Record
 from tsarchive.container.closing import Closing
-from tsarchive.errors import FormatError
-from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of, require_torchscript
+from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.kinds import LEGACY_TORCHSCRIPT, PT2, kind_of, require_torchscript
 from tsarchive.pickler import Object, loads
 from tsarchive.printer.types import ClassType
 from tsarchive.torchscript.frontend import CodeImporter
@@ -21,6 +21,7 @@ from tsarchive.torchscript.looking import TorchScriptDoor
 if TYPE_CHECKING:
     from tsarchive.legacy.looking import LegacyDoor
     from tsarchive.needs import Needs
+    from tsarchive.pt2.looking import Pt2Door
 
 
 class Archive(Closing):
@@ -29,8 +30,9 @@ class Archive(Closing):
     Opening reads the directory of the file; everything else is read when it is asked for.
     """
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, model: str | None = None) -> None:
         self._container = container
+        self._model = model
 
     @cached_property
     def kind(self) -> str:
@@ -47,12 +49,39 @@ class Archive(Closing):
         return self._door.format_version
 
     @cached_property
-    def _door(self) -> TorchScriptDoor | LegacyDoor:
-        if self.kind != LEGACY_TORCHSCRIPT:
-            return TorchScriptDoor(self._container)
-        from tsarchive.legacy.looking import LegacyDoor
+    def _door(self) -> TorchScriptDoor | LegacyDoor | Pt2Door:
+        if self.kind == LEGACY_TORCHSCRIPT:
+            from tsarchive.legacy.looking import LegacyDoor
 
-        return LegacyDoor(self._container)
+            return LegacyDoor(self._container)
+        if self.kind == PT2:
+            from tsarchive.pt2.looking import Pt2Door
+
+            return Pt2Door(self._container, self._model)
+        return TorchScriptDoor(self._container)
+
+    @property
+    def exported(self) -> Pt2Door:
+        """What a PT2 archive has beyond other archives: several models, their signatures.
+
+        Raises UnsupportedError for archives of another kind.
+        """
+        door = self._door
+        if self.kind != PT2:
+            raise UnsupportedError(
+                f"only PT2 archives hold exported programs; this one is {self.kind}"
+            )
+        return cast("Pt2Door", door)
+
+    def only(self, model: str) -> Archive:
+        """This archive as if it had one model, whose names then stand without that of the model.
+
+        It shares the file with this archive. Raises MissingRecordError when a PT2 archive has no
+        model of this name, UnsupportedError for archives of another kind.
+        """
+        chosen = Archive(self._container, model)
+        chosen.exported.require_models()
+        return chosen
 
     @property
     def container(self) -> Container:
@@ -70,7 +99,10 @@ class Archive(Closing):
 
     @cached_property
     def code(self) -> Mapping[str, str]:
-        """The text of each code record, read when it is looked at."""
+        """The text of each code record, read when it is looked at.
+
+        Of a PT2 archive, a listing of each program, by the name of its record.
+        """
         return self._door.code
 
     @cached_property
@@ -91,12 +123,12 @@ class Archive(Closing):
         """
         from tsarchive.torchscript.devices import moved_archive
 
-        door = self._door
-        if isinstance(door, TorchScriptDoor):
+        if self.kind == LEGACY_TORCHSCRIPT:
+            door = cast("LegacyDoor", self._door)
+            tensors_on = {tensor.device for tensor in door.model.tensors}
+        else:
             require_torchscript(self.kind, self.records)
             tensors_on = set()
-        else:
-            tensors_on = {tensor.device for tensor in door.model.tensors}
         return Archive(moved_archive(self._container, map_location, tensors_on).container)
 
     @cached_property
@@ -116,8 +148,11 @@ class Archive(Closing):
         :func:`tsarchive.missing` compares them with those of this process. Raises SourceError
         for code that does not parse.
         """
-        from tsarchive.needs import needs_of, needs_of_all
+        from tsarchive.needs import Needs, needs_of, needs_of_all
 
+        if self.kind == PT2:
+            operators, classes = self.exported.needed()
+            return Needs(operators, classes)
         if self.kind == LEGACY_TORCHSCRIPT:
             from tsarchive.legacy.classes import DIALECT
 
@@ -128,6 +163,8 @@ class Archive(Closing):
 
     def tree(self) -> ModuleInfo:
         """The module tree: name, class, methods, parameters and bytes of each module."""
+        if self.kind == PT2:
+            return self.exported.tree()
         return module_tree(self.root, self.class_of)
 
     def class_of(self, value: Object) -> ClassType:

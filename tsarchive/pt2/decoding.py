@@ -22,6 +22,8 @@ Decode = Callable[[Any], Any]
 
 _SPECIAL_FLOATS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 _SHOWN = 60
+# The member of unions that stands for None. Before schema 8 its value was an empty tuple.
+_NOTHING = "as_none"
 
 
 class _Mismatch(Exception):
@@ -163,6 +165,8 @@ def _union(kind: type[Tagged]) -> Decode:
         if type(value) is not dict or len(value) != 1:
             raise _Mismatch(f"is {_shown(value)}, not an object with one field")
         ((tag, content),) = value.items()
+        if tag == _NOTHING and content == []:
+            content = True
         if tag not in kind.members:
             raise _Mismatch(f"is {_shown(tag)}, which is no {kind.__name__}")
         try:

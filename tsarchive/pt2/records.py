@@ -17,8 +17,9 @@ from functools import cached_property
 
 from tsarchive.container import Container
 from tsarchive.errors import MissingRecordError, UnsupportedError
+from tsarchive.strict_json import parse_object
 
-from .decoding import read_json
+from .decoding import decoded, read_json
 from .schema import ExportedProgram, PayloadConfig
 
 FLAT_PROGRAM = "serialized_exported_program.json"
@@ -104,7 +105,11 @@ class Records:
             raise MissingRecordError(
                 f"the archive has no model {model!r}", record=record, hint=f"It has: {names}"
             )
-        found = read_json(ExportedProgram, self.container.read(record), record)
+        values = parse_object(self.container.read(record), record)
+        # torch 2.4 named one verifier, and called it a dialect.
+        if "verifiers" not in values and "dialect" in values:
+            values["verifiers"] = [values["dialect"]]
+        found = decoded(ExportedProgram, values, record)
         if not OLDEST_SCHEMA <= found.schema_version.major <= NEWEST_SCHEMA:
             raise UnsupportedError(
                 f"the program has schema version {found.schema_version.major}; "

@@ -1,0 +1,184 @@
+"""How a program is called and what it gives, as text: arguments nested as the caller nests them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tsarchive.errors import FormatError, UnsupportedError
+
+from .schema import Argument, GraphModule, InputSpec, ModuleCallSignature
+from .shown import argument, is_name, name, one_line, type_of
+from .trees import LEAF, Kind, Tree, read_tree
+
+__all__ = ["Convention", "convention"]
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """Texts that a listing is made of.
+
+    ``parameters`` are those of ``forward`` without self, ``bindings`` take them apart into the
+    inputs of the graph, ``problem`` tells why they are not nested as the caller nests them.
+    """
+
+    parameters: str
+    bindings: tuple[str, ...]
+    result: str
+    returned: str
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    name: str
+    type: str
+
+
+def convention(module: GraphModule, record: str) -> Convention:
+    """The calling convention of a program that was read from ``record``."""
+    inputs = [_input(spec, module) for spec in module.signature.input_specs if _is_given(spec)]
+    outputs = [_Leaf(argument(value), type_of(value, module.graph)) for value in _outputs(module)]
+    try:
+        return _nested(module, inputs, outputs, record)
+    except (FormatError, UnsupportedError) as error:
+        return _flat(inputs, outputs, one_line(error.message))
+
+
+def _nested(
+    module: GraphModule, inputs: list[_Leaf], outputs: list[_Leaf], record: str
+) -> Convention:
+    signature = _call_signature(module)
+    fields = module.treespec_namedtuple_fields
+    takes = read_tree(signature.in_spec, record, fields)
+    gives = read_tree(signature.out_spec, record, fields)
+    if takes.leaves != len(inputs) or gives.leaves != len(outputs):
+        raise FormatError("the specification of arguments or results is of other values")
+    parameters = list(_parameters(takes, signature.forward_arg_names or []))
+    leaves = iter(inputs)
+    texts: list[str] = []
+    bindings: list[str] = []
+    for given, tree in parameters:
+        mine = [next(leaves) for _ in range(tree.leaves)]
+        given = given or _name_of(tree, mine, len(texts))
+        texts.append(f"{name(given)}: {_shown(tree, iter([leaf.type for leaf in mine]))}")
+        steps = _steps(tree, name(given))
+        bindings += [
+            f"{leaf.name} = {step}"
+            for leaf, step in zip(mine, steps, strict=True)
+            if leaf.name not in ("", step)
+        ]
+    positional = len(takes.children[0].children)
+    if positional < len(texts):
+        texts.insert(positional, "*")
+    return Convention(
+        parameters=", ".join(texts),
+        bindings=tuple(bindings),
+        result=_shown(gives, iter([leaf.type for leaf in outputs])),
+        returned=_shown(gives, iter([leaf.name for leaf in outputs])),
+        problem=None,
+    )
+
+
+def _flat(inputs: list[_Leaf], outputs: list[_Leaf], problem: str) -> Convention:
+    tree = Tree(Kind.TUPLE, (LEAF,) * len(outputs))
+    return Convention(
+        parameters=", ".join(f"{leaf.name or '_'}: {leaf.type}" for leaf in inputs),
+        bindings=(),
+        result=_shown(tree, iter([leaf.type for leaf in outputs])),
+        returned=_shown(tree, iter([leaf.name for leaf in outputs])),
+        problem=problem,
+    )
+
+
+def _call_signature(module: GraphModule) -> ModuleCallSignature:
+    for entry in module.module_call_graph:
+        if not entry.fqn and entry.signature is not None:
+            return entry.signature
+    raise FormatError("the program has no signature")
+
+
+# The values of the graph
+
+_TAKEN = ("user_input", "constant_input")
+_GIVEN = ("user_output", "loss_output")
+# What has a name in the graph; other inputs are literals that the caller must give.
+_NAMED = ("as_tensor", "as_sym_int", "as_sym_float", "as_sym_bool", "as_custom_obj")
+
+
+def _is_given(spec: InputSpec) -> bool:
+    """Whether the caller gives an input."""
+    return spec.tag in _TAKEN
+
+
+def _input(spec: InputSpec, module: GraphModule) -> _Leaf:
+    if spec.tag == "constant_input":
+        return _Leaf(name(spec.value.name), f"Literal[{argument(spec.value.value)}]")
+    value: Argument = spec.value.arg
+    if value.tag in _NAMED:
+        return _Leaf(argument(value), type_of(value, module.graph))
+    return _Leaf("", f"Literal[{argument(value)}]")
+
+
+def _outputs(module: GraphModule) -> Iterator[Argument]:
+    for spec in module.signature.output_specs:
+        if spec.tag == "loss_output":
+            yield Argument("as_tensor", spec.value.arg)
+        elif spec.tag == "user_output":
+            yield spec.value.arg
+
+
+# Trees
+
+
+def _name_of(tree: Tree, leaves: list[_Leaf], index: int) -> str:
+    """The name of a parameter that the file does not name, as before torch 2.6."""
+    return (tree.kind is Kind.LEAF and leaves[0].name) or f"args_{index}"
+
+
+def _parameters(takes: Tree, names: list[str]) -> Iterator[tuple[str | None, Tree]]:
+    """The parameters by name: positional ones, then those of the dict of keywords."""
+    match takes.children:
+        case (Tree(kind=Kind.TUPLE) as args, Tree(kind=Kind.DICT) as kwargs):
+            pass
+        case _:
+            raise FormatError("the specification of arguments has another form")
+    for index, child in enumerate(args.children):
+        yield (names[index] if index < len(names) else None), child
+    for key, child in zip(kwargs.keys, kwargs.children, strict=True):
+        yield str(key), child
+
+
+def _steps(tree: Tree, path: str) -> Iterator[str]:
+    """What leads to each leaf, in order."""
+    if tree.kind is Kind.LEAF:
+        yield path
+    for step, child in tree.places():
+        yield from _steps(child, f"{path}{step}")
+
+
+def _shown(tree: Tree, leaves: Iterator[str]) -> str:
+    """A tree with texts for its leaves."""
+    if tree.kind is Kind.LEAF:
+        return next(leaves)
+    parts = [_shown(child, leaves) for child in tree.children]
+    joined = ", ".join(parts)
+    pairs = ", ".join(f"{key!a}: {part}" for key, part in zip(tree.keys, parts, strict=False))
+    match tree.kind:
+        case Kind.TUPLE:
+            return f"({joined},)" if len(parts) == 1 else f"({joined})"
+        case Kind.LIST:
+            return f"[{joined}]"
+        case Kind.DICT:
+            return f"{{{pairs}}}"
+        case Kind.ORDERED_DICT:
+            return f"OrderedDict({{{pairs}}})"
+        case Kind.DEFAULT_DICT:
+            return f"defaultdict({tree.context}, {{{pairs}}})"
+        case Kind.DEQUE:
+            return f"deque([{joined}])"
+    title = (tree.name or "").rpartition(".")[2]
+    title = title if is_name(title) else "object"
+    if tree.fields:
+        joined = ", ".join(f"{f}={part}" for f, part in zip(tree.fields, parts, strict=True))
+    return f"{title}({joined})"

@@ -1,0 +1,235 @@
+"""The program of a model as text to read, from its JSON alone.
+
+It looks like Python and parses as Python, and nobody runs it: graphs in arguments are nested
+functions, what a call gives stands behind it as a comment, sizes are expressions over the symbols
+whose ranges stand at the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from .calling import convention
+from .metadata import Frame, ModulePlace, frames, modules, places
+from .records import Records
+from .schema import (
+    ArgumentKind,
+    ExportedProgram,
+    Graph,
+    GraphModule,
+    NamedArgument,
+    Node,
+    RangeConstraint,
+)
+from .shown import argument, expression, is_name, name, one_line, target, type_of, type_of_tensor
+
+__all__ = ["Listings", "listing", "range_text", "signature"]
+
+_INDENT = "  "
+_NAMELESS = "Program"
+# Ends of ranges that stand for none: torch wrote these before it wrote null.
+_ENDLESS = 1 << 62
+
+
+class Listings(Mapping[str, str]):
+    """The listing of each model by the name of its record, with ``.py`` for ``.json``.
+
+    Each is made when it is looked at. With ``sources``, lines of user source stand as comments
+    before what came of them.
+    """
+
+    def __init__(self, records: Records, models: tuple[str, ...], *, sources: bool) -> None:
+        names = {model: records.program_record(model) for model in models}
+        self._models = {f"{name.removesuffix('.json')}.py": model for model, name in names.items()}
+        self._records = records
+        self._sources = sources
+
+    def __getitem__(self, name: str) -> str:
+        model = self._models[name]
+        record = self._records.program_record(model)
+        return listing(self._records.program(model), record, sources=self._sources)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._models)
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+
+def listing(program: ExportedProgram, record: str, *, sources: bool = False) -> str:
+    """The text of a program that was read from ``record``."""
+    module = program.graph_module
+    called = convention(module, record)
+    body = _Body(sources=sources)
+    body.lines += called.bindings
+    body.lines += _bindings(module)
+    body.nodes(module.graph)
+    body.lines += (*_mutations(module), f"return {called.returned}")
+    problem = called.problem
+    lines = [
+        *_header(program, record),
+        *([f"# arguments are shown taken apart: {problem}"] if problem else []),
+        *(
+            []
+            if called.problem is None
+            else [f"# arguments are shown taken apart: {called.problem}"]
+        ),
+        "",
+        f"class {_class_name(program)}:",
+        f"{_INDENT}def forward({_listed('self', called.parameters)}) -> {called.result}:",
+        *(f"{_INDENT * 2}{line}" for line in body.lines),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _class_name(program: ExportedProgram) -> str:
+    """The last part of the name of the class that was exported, as far as nodes tell it."""
+    qualified = next((p.class_name for p in places(program.graph_module.graph) if not p.path), "")
+    found = qualified.rpartition(".")[2]
+    return found if is_name(found) else _NAMELESS
+
+
+def signature(program: ExportedProgram, record: str) -> str:
+    """``forward(x: float32[s77, 4]) -> float32[s77, 3]``"""
+    called = convention(program.graph_module, record)
+    return f"forward({called.parameters}) -> {called.result}"
+
+
+def _listed(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+# What stands around the graph
+
+
+def _header(program: ExportedProgram, record: str) -> Iterator[str]:
+    version = program.schema_version
+    opset = ", ".join(f"{name} {number}" for name, number in program.opset_version.items())
+    verifiers = ", ".join(program.verifiers) or "no verifier"
+    yield one_line(
+        f"# {record}: schema {version.major}.{version.minor}, torch {program.torch_version}, "
+        f"opset {opset or 'none'}, {verifiers}"
+    )
+    for symbol, constraint in program.range_constraints.items():
+        yield one_line(f"# {expression(symbol)}: {range_text(constraint)}")
+    for guard in program.guards_code:
+        yield one_line(f"# guard: {guard}")
+
+
+def range_text(constraint: RangeConstraint) -> str:
+    """``2 to 64``, ``at least 2``, ``any``."""
+    low, high = constraint.min_val, constraint.max_val
+    low = None if low is not None and low <= -_ENDLESS else low
+    high = None if high is not None and high >= _ENDLESS else high
+    if low is None:
+        return "any" if high is None else f"at most {high}"
+    return f"at least {low}" if high is None else f"{low} to {high}"
+
+
+def _bindings(module: GraphModule) -> Iterator[str]:
+    """How the body gets the weights and constants that the graph takes as inputs."""
+    graph = module.graph
+    for spec in module.signature.input_specs:
+        match spec.tag:
+            case "parameter":
+                held, what = spec.value.parameter_name, "parameter"
+            case "buffer":
+                held = spec.value.buffer_name
+                what = "buffer" if spec.value.persistent else "buffer, not persistent"
+            case "tensor_constant":
+                held, what = spec.value.tensor_constant_name, "constant"
+            case "custom_obj":
+                value, class_ = name(spec.value.arg.name), target(spec.value.arg.class_fqn)
+                yield f"{value} = {_attribute(spec.value.custom_obj_name)}  # {class_}"
+                continue
+            case _:
+                continue
+        meta = graph.tensor_values.get(spec.value.arg.name)
+        shown = "" if meta is None else f" {type_of_tensor(meta)}"
+        yield f"{name(spec.value.arg.name)} = {_attribute(held)}  # {what}{shown}"
+
+
+def _mutations(module: GraphModule) -> Iterator[str]:
+    """What a call changes, and what it gives beside its results."""
+    for spec in module.signature.output_specs:
+        value = spec.value
+        match spec.tag:
+            case "buffer_mutation":
+                yield f"{_attribute(value.buffer_name)}.copy_({name(value.arg.name)})"
+            case "parameter_mutation":
+                yield f"{_attribute(value.parameter_name)}.copy_({name(value.arg.name)})"
+            case "user_input_mutation":
+                yield f"{name(value.user_input_name)}.copy_({name(value.arg.name)})"
+            case "gradient_to_parameter":
+                yield f"{_attribute(value.parameter_name)}.grad = {name(value.arg.name)}"
+            case "gradient_to_user_input":
+                yield f"{name(value.user_input_name)}.grad = {name(value.arg.name)}"
+
+
+def _attribute(path: str) -> str:
+    """``self.layer.weight``; with ``getattr`` where a name is no identifier."""
+    found = "self"
+    for part in path.split("."):
+        found = f"{found}.{part}" if is_name(part) else f"getattr({found}, {part!a})"
+    return found
+
+
+# The graph
+
+
+class _Body:
+    """Collects the lines of a graph. Graphs inside are functions before the node that has them."""
+
+    def __init__(self, *, sources: bool) -> None:
+        self.lines: list[str] = []
+        self._sources = sources
+        self._module: ModulePlace | None = None
+        self._frames: tuple[Frame, ...] = ()
+
+    def nodes(self, graph: Graph) -> None:
+        for node in graph.nodes:
+            self._origin(node)
+            for given in node.inputs:
+                if given.arg.tag == "as_graph":
+                    self._function(given.arg.value.name, given.arg.value.graph)
+            self.lines.append(_statement(node, graph))
+
+    def _function(self, title: str, graph: Graph) -> None:
+        takes = ", ".join(f"{argument(value)}: {type_of(value, graph)}" for value in graph.inputs)
+        inside = _Body(sources=self._sources)
+        inside.nodes(graph)
+        gives = ", ".join(map(argument, graph.outputs))
+        if len(graph.outputs) == 1:
+            gives += "" if graph.is_single_tensor_return else ","
+        inside.lines.append(f"return {gives}".rstrip())
+        self.lines.append(f"def {name(title)}({takes}):")
+        self.lines += (f"{_INDENT}{line}" for line in inside.lines)
+
+    def _origin(self, node: Node) -> None:
+        """Comments that tell where nodes come from, where that is another place than before."""
+        module = next(iter(reversed(modules(node))), None)
+        if module is not None and module != self._module:
+            self._module = module
+            self.lines.append(one_line(f"# {module.path or '(root)'}: {module.class_name}"))
+        if self._sources and (found := frames(node)) and found != self._frames:
+            self._frames = found
+            for frame in found:
+                place = f"# {frame.file}:{frame.line} in {frame.function}"
+                self.lines.append(one_line(f"{place}: {frame.text}" if frame.text else place))
+
+
+def _statement(node: Node, graph: Graph) -> str:
+    call = f"{target(node.target)}({', '.join(map(_given, node.inputs))})"
+    if not node.outputs:
+        return call
+    shown = ", ".join("_" if value.tag == "as_none" else argument(value) for value in node.outputs)
+    types = ", ".join(type_of(value, graph) for value in node.outputs)
+    return f"{shown} = {call}  # {types}"
+
+
+def _given(given: NamedArgument) -> str:
+    """An argument as it is given: by place where the program says so, else by name."""
+    shown = argument(given.arg)
+    if not given.name or given.kind == ArgumentKind.POSITIONAL:
+        return shown
+    return f"{name(given.name)}={shown}"

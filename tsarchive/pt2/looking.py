@@ -1,0 +1,233 @@
+"""What a PT2 archive shows without torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from math import prod
+
+from tsarchive.container import Container
+from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
+from tsarchive.pickler import Object
+from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.torchscript.inspection import ClassOf, ModuleInfo, TensorInfo
+
+from .dtypes import DTYPES
+from .listing import Listings, signature
+from .metadata import nodes_of, places
+from .module_tree import module_tree
+from .payloads import Payload, PickledPayload, StoredView, constants, weights
+from .records import EXECUTORCH, MODELS, Records
+from .schema import ExportedProgram, TensorMeta
+
+__all__ = ["Pt2Door", "operator_name"]
+
+# Operators that are no operators of a library: Python's own, and those that take graphs.
+_PYTHON = ("_operator", "math", "builtins")
+_TORCH_OPERATORS = "torch.ops."
+_EDGE_OPERATORS = "executorch.exir.dialects.edge._ops."
+_EXTENSION = "#"
+_HIGHER_ORDER = "higher_order"
+_NATIVE_CLASSES = "__torch__.torch.classes."
+# The first that is there counts.
+_VERSIONS = ("archive_version", "version")
+_INCOMPLETE = "The file may be incomplete"
+
+
+class Pt2Door:
+    """The parts of an open archive, each read when it is asked for.
+
+    Of several models each name has that of its model before it, unless ``model`` chooses one.
+    """
+
+    def __init__(self, container: Container, model: str | None = None) -> None:
+        """Raises MissingRecordError for a model that the archive does not have."""
+        self.records = Records(container)
+        self._container = container
+        if model is not None and model not in self.records.models:
+            names = ", ".join(self.records.models) or "none"
+            raise MissingRecordError(
+                f"the archive has no model {model!r}",
+                record=self.records.program_record(model),
+                hint=f"It has: {names}",
+            )
+        self.models = self.records.models if model is None else (model,)
+
+    @property
+    def format_version(self) -> int:
+        """The number in archive_version; of files of before torch 2.8 the major version of the
+        schema, which is in their version record."""
+        name = next((name for name in _VERSIONS if name in self._container.records), None)
+        if name is None:
+            raise MissingRecordError(
+                "the archive has no version", record=_VERSIONS[0], hint=_INCOMPLETE
+            )
+        text = self._container.read(name).strip().partition(b".")[0]
+        if not (text.isdigit() and len(text) < 10):
+            raise FormatError(f"the version is {text[:20]!r}, not a number", record=name)
+        return int(text)
+
+    @cached_property
+    def code(self) -> Listings:
+        """A listing of each program."""
+        return Listings(self.records, self.models, sources=False)
+
+    @cached_property
+    def sourced_code(self) -> Listings:
+        """The same with lines of user source."""
+        return Listings(self.records, self.models, sources=True)
+
+    @property
+    def classes(self) -> CodeImporter:
+        raise _no_code()
+
+    @property
+    def root(self) -> Object:
+        raise _no_code()
+
+    def program(self, model: str) -> ExportedProgram:
+        return self.records.program(model)
+
+    def signature(self, model: str) -> str:
+        """``forward(x: float32[s77, 4]) -> float32[s77, 3]``"""
+        return signature(self.program(model), self.records.program_record(model))
+
+    def payloads(self, model: str) -> dict[str, Payload]:
+        """Weights and constants by name. Raises what ``payloads.weights`` raises."""
+        return weights(self.records, model) | constants(self.records, model)
+
+    def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
+        """Every tensor by its dotted name, pickled ones as far as their configuration tells.
+
+        Raises MissingRecordError where there is no program.
+        """
+        self.require_models()
+        for model in self.models:
+            prefix = f"{model}." if len(self.models) > 1 else ""
+            for name, info in self.tensors_of(model):
+                yield f"{prefix}{name}", info
+
+    def tensors_of(self, model: str) -> Iterator[tuple[str, TensorInfo]]:
+        buffers = _buffers(self.program(model))
+        for name, payload in self.payloads(model).items():
+            info = _info(payload, is_buffer=name in buffers)
+            if info is not None:
+                yield name, info
+
+    def tree(self) -> ModuleInfo:
+        """The modules of the model or, where there are several, a root that has them all.
+
+        Raises MissingRecordError where there is no program.
+        """
+        self.require_models()
+        trees = [self._tree(model) for model in self.models]
+        return trees[0] if len(trees) == 1 else ModuleInfo("", "", (), 0, 0, tuple(trees))
+
+    def require_models(self) -> None:
+        """Raise MissingRecordError, saying what the archive has instead, if it has no program."""
+        if self.models:
+            return
+        others = {
+            "machine code of AOTInductor": self.records.compiled,
+            "programs of ExecuTorch": tuple(self.records.under(EXECUTORCH)),
+        }
+        found = " and ".join(what for what, names in others.items() if names)
+        raise MissingRecordError(
+            "the archive has no exported program",
+            record=MODELS,
+            hint=f"It has {found}, which 'tsarchive info' lists" if found else _INCOMPLETE,
+        )
+
+    def _tree(self, model: str) -> ModuleInfo:
+        name = model if len(self.models) > 1 else ""
+        graph = self.program(model).graph_module.graph
+        record = self.records.program_record(model)
+        return module_tree(name, dict(self.tensors_of(model)), places(graph), record)
+
+    def operators(self, model: str) -> Counter[str]:
+        """How many nodes call each operator, by qualified name without overload."""
+        nodes = nodes_of(self.program(model).graph_module.graph)
+        return Counter(operator_name(node.target) for node in nodes)
+
+    def needed(self) -> tuple[Counter[str], tuple[str, ...]]:
+        """The operators of libraries and the torchbind classes that the models need."""
+        operators: Counter[str] = Counter()
+        classes: set[str] = set()
+        for model in self.models:
+            operators += self.operators(model)
+            classes |= set(_native_classes(self.program(model)))
+        own = (f"{_HIGHER_ORDER}::", *(f"{name}." for name in _PYTHON), "torch.")
+        needed = Counter({n: count for n, count in operators.items() if not n.startswith(own)})
+        return needed, tuple(sorted(classes))
+
+
+def operator_name(target: str) -> str:
+    """``aten::linear`` of ``torch.ops.aten.linear.default``; other targets as they are."""
+    if target.startswith(_EXTENSION):
+        namespace, _, name = target.removeprefix(_EXTENSION).partition(":")
+        return f"{namespace}::{name.partition('.')[0]}"
+    for prefix in (_TORCH_OPERATORS, _EDGE_OPERATORS):
+        if target.startswith(prefix):
+            namespace, _, name = target.removeprefix(prefix).partition(".")
+            return f"{namespace}::{name.partition('.')[0]}"
+    return target
+
+
+def _no_code() -> UnsupportedError:
+    return UnsupportedError(
+        "a PT2 archive has no TorchScript classes and no pickled root",
+        hint="'tsarchive code' lists its program, 'tsarchive tree' its modules",
+    )
+
+
+def _buffers(program: ExportedProgram) -> frozenset[str]:
+    specs = program.graph_module.signature.input_specs
+    return frozenset(spec.value.buffer_name for spec in specs if spec.tag == "buffer")
+
+
+def _native_classes(program: ExportedProgram) -> Iterator[str]:
+    """Torchbind classes of the objects that a program is given."""
+    for spec in program.graph_module.signature.input_specs:
+        if spec.tag == "custom_obj" and spec.value.arg.class_fqn.startswith(_NATIVE_CLASSES):
+            yield spec.value.arg.class_fqn.removeprefix(_NATIVE_CLASSES)
+
+
+def _info(payload: Payload, *, is_buffer: bool) -> TensorInfo | None:
+    """None for an object that is no tensor, or whose pickle alone tells what it is."""
+    if isinstance(payload, PickledPayload):
+        if payload.meta is None:
+            return None
+        return _pickled_info(payload, payload.meta, is_buffer=is_buffer)
+    return _dense_info(payload, is_buffer=is_buffer)
+
+
+def _dense_info(view: StoredView, *, is_buffer: bool) -> TensorInfo:
+    return TensorInfo(
+        dtype=DTYPES[view.dtype].dtype,
+        shape=view.shape,
+        strides=view.strides,
+        storage=view.storage.name,
+        nbytes=view.nbytes,
+        is_parameter=view.is_parameter,
+        is_buffer=is_buffer,
+    )
+
+
+def _pickled_info(
+    payload: PickledPayload, meta: TensorMeta, *, is_buffer: bool
+) -> TensorInfo | None:
+    """What the configuration says of a tensor that a pickle holds; None where it says no sizes."""
+    sizes = [*meta.sizes, *meta.strides]
+    if meta.dtype not in DTYPES or any(size.tag != "as_int" for size in sizes):
+        return None
+    dtype, shape = DTYPES[meta.dtype], tuple(size.value for size in meta.sizes)
+    return TensorInfo(
+        dtype=dtype.dtype,
+        shape=shape,
+        strides=tuple(stride.value for stride in meta.strides),
+        storage=payload.record,
+        nbytes=prod(shape) * dtype.itemsize,
+        is_parameter=payload.is_parameter,
+        is_buffer=is_buffer,
+    )

@@ -1,0 +1,97 @@
+"""What nodes tell of their origin: the modules they come from, and lines of user source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .schema import Graph, Node
+
+__all__ = ["Frame", "ModulePlace", "frames", "modules", "nodes_of", "places"]
+
+_FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
+_BRACKETS = {"[": 1, "(": 1, "]": -1, ")": -1}
+# A module that is called again has its number behind its name.
+_CALL_NUMBER = re.compile(r"@\d+\Z")
+
+
+class ModulePlace(NamedTuple):
+    """A module by its dotted name below the root, and its class."""
+
+    path: str
+    class_name: str
+
+
+class Frame(NamedTuple):
+    """A line of Python that was running when a node was recorded."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+
+def modules(node: Node) -> tuple[ModulePlace, ...]:
+    """The modules around a node, from the root on; what is not of the usual form is left out."""
+    text = node.metadata.get("nn_module_stack", "")
+    return tuple(_places(text)) if text else ()
+
+
+def places(graph: Graph) -> Iterator[ModulePlace]:
+    """The modules that the nodes of a graph tell of, each where it first comes."""
+    known: set[str] = set()
+    for node in nodes_of(graph):
+        for place in modules(node):
+            if place.path not in known:
+                known.add(place.path)
+                yield place
+
+
+def _places(text: str) -> Iterator[ModulePlace]:
+    for entry in text.split(";"):
+        parts = tuple(_split(entry))
+        if len(parts) == 3:
+            path = parts[1].removeprefix("L['self']").removeprefix(".")
+            yield ModulePlace(_CALL_NUMBER.sub("", path), parts[2])
+
+
+def _split(entry: str) -> Iterator[str]:
+    """Parts between commas that are in no brackets."""
+    start = depth = 0
+    for place, char in enumerate(entry):
+        depth += _BRACKETS.get(char, 0)
+        if char == "," and not depth:
+            yield entry[start:place]
+            start = place + 1
+    yield entry[start:]
+
+
+def frames(node: Node) -> tuple[Frame, ...]:
+    """The lines of user source that a node comes from, outermost first."""
+    return tuple(_frames(node.metadata.get("stack_trace", "")))
+
+
+def _frames(trace: str) -> Iterator[Frame]:
+    lines = trace.split("\n")
+    for place, line in enumerate(lines):
+        match = _FRAME.fullmatch(line)
+        if match is not None:
+            following = lines[place + 1] if place + 1 < len(lines) else ""
+            text = "" if _FRAME.fullmatch(following) else following.strip()
+            yield Frame(match["file"], int(match["line"][:9]), match["function"], text)
+
+
+def nodes_of(graph: Graph) -> Iterator[Node]:
+    """Every node, those of a graph in an argument before the node that it is given to."""
+    for node in graph.nodes:
+        for inner in graphs_of(node):
+            yield from nodes_of(inner)
+        yield node
+
+
+def graphs_of(node: Node) -> Iterator[Graph]:
+    """The graphs among the arguments of a node."""
+    for argument in node.inputs:
+        if argument.arg.tag == "as_graph":
+            yield argument.arg.value.graph
