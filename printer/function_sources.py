@@ -6,6 +6,7 @@ import ast
 import inspect
 import linecache
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
@@ -40,10 +41,11 @@ class SourceText:
 class _Function:
     """A function of a file, from its first decorator on."""
 
-    def __init__(self, node: ast.FunctionDef, lines: Sequence[str]) -> None:
+    def __init__(self, node: ast.FunctionDef, lines: Sequence[str], lines_before: int) -> None:
+        first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
         self.name = node.name
-        self.first_line = min([node.lineno, *(item.lineno for item in node.decorator_list)])
-        self.last_line = node.end_lineno or node.lineno
+        self.first_line = first + lines_before
+        self.last_line = (node.end_lineno or node.lineno) + lines_before
         self._lines = lines
 
     @cached_property
@@ -65,7 +67,8 @@ class _Function:
 
 def sources_at(file: str, line: int, function: str) -> list[SourceText]:
     """The functions around a line: first those compiled under that name, and inner before outer."""
-    around = [found for found in _functions_of(file) if found.first_line <= line <= found.last_line]
+    functions = _file(file).functions_near(line)
+    around = [found for found in functions if found.first_line <= line <= found.last_line]
     around.reverse()
     around.sort(key=lambda found: not found.is_compiled_as(function))
     return [found.source for found in around]
@@ -74,23 +77,81 @@ def sources_at(file: str, line: int, function: str) -> list[SourceText]:
 # Where statements hold statements, in the order of their fields.
 _BODIES = ("body", "handlers", "orelse", "finalbody", "cases")
 
-_files: dict[str, tuple[list[str], tuple[_Function, ...]]] = {}
+# The beginnings of functions and classes at the left margin; what stands in strings and comments
+# is passed over. `@` in brackets may begin a line, too: what it cuts off does not parse.
+_BEGINNING = re.compile(
+    r"""^(?:(@)|(async|class|def)\b)|\#[^\n]*"""
+    r"""|\"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"{3}"""
+    r"""|'{3}[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'{3}"""
+    r"""|"[^"\\\n]*(?:\\.[^"\\\n]*)*\"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'""",
+    re.DOTALL | re.MULTILINE,
+)
 
 
-def _functions_of(file: str) -> tuple[_Function, ...]:
-    """The functions of a file, outer before inner; none when it cannot be read."""
-    lines = linecache.getlines(file)
-    known = _files.get(file)
-    if known is None or not (known[0] is lines or known[0] == lines):
-        known = _files[file] = (lines, tuple(_functions_in(lines)))
-    return known[1]
+class _File:
+    """A file that is parsed piece by piece: most have many functions, and a model uses few.
+
+    A piece goes from a function or class at the left margin, decorators included, to the next one.
+    """
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self._functions: dict[int, tuple[_Function, ...]] = {}
+
+    def functions_near(self, line: int) -> tuple[_Function, ...]:
+        """The functions of the piece with that line, outer before inner; none if it is no code."""
+        if not 0 < line <= len(self.lines):
+            return ()
+        piece = bisect_right(self._starts, line - 1) - 1
+        known = self._functions.get(piece)
+        if known is None:
+            start, end = self._starts[piece], self._starts[piece + 1]
+            tree = parsed("".join(self.lines[start:end]))
+            if tree is None:
+                tree, start = self._whole, 0
+            known = self._functions[piece] = tuple(_functions_in(tree, self.lines, start))
+        return known
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """How many lines stand before each piece, and in all pieces."""
+        text = "".join(self.lines)
+        starts = [0]
+        position = line = 0
+        is_decorated = False
+        for found in _BEGINNING.finditer(text):
+            if found.lastindex is None:
+                continue
+            line += text.count("\n", position, found.start())
+            position = found.start()
+            if not is_decorated and line:
+                starts.append(line)
+            is_decorated = found.lastindex == 1
+        return [*starts, len(self.lines)]
+
+    @cached_property
+    def _whole(self) -> ast.Module | None:
+        return parsed("".join(self.lines))
 
 
-def _functions_in(lines: list[str]) -> Iterator[_Function]:
-    tree = parsed("".join(lines))
+_files: dict[str, _File] = {}
+
+
+def _file(name: str) -> _File:
+    """A file as it is now; without lines when it cannot be read."""
+    lines = linecache.getlines(name)
+    known = _files.get(name)
+    if known is None or not (known.lines is lines or known.lines == lines):
+        known = _files[name] = _File(lines)
+    return known
+
+
+def _functions_in(
+    tree: ast.Module | None, lines: Sequence[str], lines_before: int
+) -> Iterator[_Function]:
     for node in _statements(tree) if tree is not None else ():
         if isinstance(node, ast.FunctionDef):
-            yield _Function(node, lines)
+            yield _Function(node, lines, lines_before)
 
 
 def _statements(tree: ast.Module) -> list[ast.AST]:
