@@ -8,9 +8,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError
 
@@ -58,8 +57,7 @@ class NoDefault:
 NO_DEFAULT: Final = NoDefault()
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """One argument or result of a schema. ``repeat`` is N of a broadcasting list ``int[N]``."""
 
     name: str
@@ -78,8 +76,7 @@ class Argument:
         return self.kwarg_only and self.is_write
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSchema:
+class FunctionSchema(NamedTuple):
     """Name, overload name, arguments and results."""
 
     name: str
@@ -173,7 +170,7 @@ def _known_arguments(text: str) -> tuple[Argument, ...]:
             kwarg_only = True
             continue
         argument = _known_argument(part, kwarg_only)
-        found.append(argument if argument.name else replace(argument, name=str(len(found))))
+        found.append(argument if argument.name else argument._replace(name=str(len(found))))
     return tuple(found)
 
 

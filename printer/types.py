@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from .graph import Function
@@ -138,8 +138,7 @@ class InterfaceType(Type):
     methods: dict[str, FunctionSchema] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(NamedTuple):
     """One slot of a class; a slot may be flagged parameter or buffer whatever its type is."""
 
     name: str
@@ -148,8 +147,7 @@ class Attribute:
     is_buffer: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ClassConstant:
+class ClassConstant(NamedTuple):
     """``name : Final[type] = value`` of a class."""
 
     name: str

@@ -11,8 +11,7 @@ import keyword
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.printer.graph import (
     MAX_TRIP_COUNT,
@@ -50,8 +49,7 @@ _INDENT: Final = "    "
 _FIRST_CARRIED: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedSource:
+class GeneratedSource(NamedTuple):
     """Python source that defines ``name``, the globals it needs, and the place of each line."""
 
     name: str
@@ -60,8 +58,7 @@ class GeneratedSource:
     places: Sequence[Placed | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """Code that becomes one ``def``; ``texts`` says what values from outside are called in it.
 
     ``end`` is the return node of a graph; code that is only nested too deeply has none.
@@ -71,7 +68,7 @@ class _Part:
     params: Sequence[str]
     nodes: Sequence[Node]
     results: Sequence[Value]
-    texts: Mapping[Value, str] = field(default_factory=dict)
+    texts: Mapping[Value, str]
     end: Node | None = None
 
 

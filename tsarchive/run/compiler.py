@@ -6,7 +6,6 @@ import itertools
 import linecache
 import weakref
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,8 +39,7 @@ class Call(NamedTuple):
         return self.function.original, bound, self.wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """Generated source and what Python made of it; ``code`` defines ``generated.name``."""
 
     generated: GeneratedSource

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final, NoReturn
 
@@ -177,7 +176,7 @@ def _native_method(owner: ClassType, name: str, schema_text: str) -> Function:
     def resolve(other: str) -> Type:
         return owner if other == owner.qualified_name else _type_named(other)
 
-    schema = replace(parse_schema_with(schema_text, resolve), name=name, overload="")
+    schema = parse_schema_with(schema_text, resolve)._replace(name=name, overload="")
     return Function(f"{owner.qualified_name}.{name}", schema, _no_graph)
 
 

@@ -8,7 +8,6 @@ its own along the same attributes; all other globals are the same objects.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -84,9 +83,8 @@ class _Body:
                 function = own.function(call.function.name)
                 namespace[name] = classes.function(function, call.bound, call.wanted)
         places = _MovedPlaces(generated.places, self._kin, kin)
-        return replace(
-            self._source, generated=replace(generated, namespace=namespace, places=places)
-        )
+        moved = generated._replace(namespace=namespace, places=places)
+        return self._source._replace(generated=moved)
 
     def _classes_of(self, owner: ClassType) -> Mapping[ClassType, ClassType] | None:
         """The twin's classes by those of this body; None where two of them stand for one."""

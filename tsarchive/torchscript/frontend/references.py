@@ -41,30 +41,26 @@ class Special(Enum):
     UNINITIALIZED = "uninitialized"
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorNamespace:
+class OperatorNamespace(NamedTuple):
     """``torch`` (aten) or ``ops.<name>``."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorReference:
+class OperatorReference(NamedTuple):
     """An operator by kind, such as ``aten::add``; ``target`` is self in ``x.add(y)``."""
 
     kind: str
     target: Typed | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Builtin:
+class Builtin(NamedTuple):
     """A function known by its bare name, such as ``int`` or ``print``."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Namespace:
+class Namespace(NamedTuple):
     """A prefix of qualified names of the archive."""
 
     qualified_name: str
@@ -72,36 +68,33 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class TypeReference:
+    """A class, enum, interface or named tuple; it equals no reference of another kind."""
+
     type: ClassType | EnumType | InterfaceType | TupleType
 
 
-@dataclass(frozen=True, slots=True)
-class Constructor:
+class Constructor(NamedTuple):
     """``C.__new__``."""
 
     type: ClassType
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionReference:
+class FunctionReference(NamedTuple):
     function: Function
 
 
-@dataclass(frozen=True, slots=True)
-class MethodReference:
+class MethodReference(NamedTuple):
     target: Typed
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToList:
+class ToList(NamedTuple):
     """``x.tolist``: its result type comes from the annotation around the call."""
 
     target: Typed
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(NamedTuple):
     """The results of an operator with none or several; they make a tuple where one is needed."""
 
     values: Sequence[Value]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tsarchive.errors import SourceError
@@ -103,7 +103,7 @@ class Twins:
         owner = function.kin.owner
         if self_.type is owner:
             return known
-        return replace(known, arguments=(replace(self_, type=owner), *others))
+        return known._replace(arguments=(self_._replace(type=owner), *others))
 
     def names_no_module(self, text: str) -> bool:
         """Whether a method names no class of modules, and so means the same in all twins."""
