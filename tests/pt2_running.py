@@ -1,28 +1,34 @@
-"""A graph of an exported program as one function of flat inputs, and what torch makes of it."""
+"""The graph of an exported program as a module of flat inputs, and what torch makes of it."""
 
 from __future__ import annotations
 
+import copy
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
+from torch.utils._pytree import tree_leaves
 
+import tsarchive
 from tsarchive.container import Container
-from tsarchive.printer.graph import Block, Function
+from tsarchive.policy import FOR_STRANGERS, Guard
+from tsarchive.printer.graph import Block, Function, nested_blocks
 from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import TupleType
+from tsarchive.printer.types import BOOL, Attribute, ClassType, TupleType
 from tsarchive.pt2 import schema
 from tsarchive.pt2.arguments import define, type_of_argument
+from tsarchive.pt2.decoding import decoded
 from tsarchive.pt2.program import Translation, input_name
 from tsarchive.pt2.records import USUAL_NAME, Records
-from tsarchive.run.classes import Classes
+from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
 from tsarchive.run.operators import operator_schemas
 
 RECORD = "models/model.json"
 
 
-def saved_program(exported: torch.export.ExportedProgram) -> schema.ExportedProgram:
+def saved_program(exported: ExportedProgram) -> schema.ExportedProgram:
     """What torch writes of a program, read back."""
     file = io.BytesIO()
     torch.export.save(exported, file)
@@ -30,11 +36,13 @@ def saved_program(exported: torch.export.ExportedProgram) -> schema.ExportedProg
     return Records(Container.open(file)).program(USUAL_NAME)
 
 
-def function_of(graph: schema.Graph) -> Function:
-    """A function of all inputs of a graph, that gives a tuple of all its outputs."""
+def class_of(graph: schema.Graph) -> ClassType:
+    """A module class whose ``forward`` takes all inputs of a graph and gives a tuple."""
+    class_ = ClassType("__torch__.Program", is_module=True)
     block = Block()
+    block.add_param(class_, "self")
     values: dict[str, Any] = {}
-    parameters = []
+    parameters = [Argument("self", class_)]
     for position, given in enumerate(graph.inputs):
         name = input_name(given) or f"constant_{position}"
         parameters.append(Argument(name, type_of_argument(given)))
@@ -43,32 +51,99 @@ def function_of(graph: schema.Graph) -> Function:
     translation.nodes(graph, block, values)
     results = [translation.argument(block, output, values, None) for output in graph.outputs]
     type_ = TupleType(tuple(result.type for result in results))
-    packed = block.append("prim::TupleConstruct", results)
-    block.add_return(packed.add_output(type_))
+    block.add_return(block.append("prim::TupleConstruct", results).add_output(type_))
     made = FunctionSchema("forward", "", tuple(parameters), (Argument("", type_),))
-    return Function("__torch__.forward", made, lambda: block)
+    method = Function(f"{class_.qualified_name}.forward", made, lambda: block)
+    class_.attributes["training"] = Attribute("training", BOOL)
+    class_.methods["forward"] = method
+    return class_
 
 
-def flat_inputs(exported: torch.export.ExportedProgram, args: tuple[Any, ...]) -> list[Any]:
+def module_of(graph: schema.Graph, guard: Guard = FOR_STRANGERS) -> Any:
+    """A module that runs the graph."""
+    class_ = class_of(graph)
+    module = new_object(Classes(None, guard).python_class(class_))
+    set_slot(module, class_.attributes["training"], False)
+    link_lists(module)
+    return module
+
+
+def graph_of(
+    inputs: Mapping[str, Any],
+    nodes: Sequence[tuple[str, Sequence[Any], Sequence[Any]]],
+    outputs: Sequence[Any],
+) -> schema.Graph:
+    """A graph, from arguments as JSON has them.
+
+    A node is its target, its inputs, which may be pairs of a name and an argument, and outputs.
+    """
+
+    def node(target: str, given: Sequence[Any], results: Sequence[Any]) -> dict[str, Any]:
+        pairs = [one if isinstance(one, tuple) else ("", one) for one in given]
+        inputs = [{"name": name, "arg": argument} for name, argument in pairs]
+        return {"target": target, "inputs": inputs, "outputs": results, "metadata": {}}
+
+    values = {"tensor_values": {}, "sym_int_values": {}, "sym_bool_values": {}}
+    found = {
+        "inputs": [argument(tag, name) for name, tag in inputs.items()],
+        "nodes": [node(*row) for row in nodes],
+        "outputs": list(outputs),
+        **values,
+    }
+    return decoded(schema.Graph, found, RECORD)
+
+
+def argument(tag: str, name: str) -> dict[str, Any]:
+    """A named value as an argument."""
+    return {tag: {"as_name": name} if tag.startswith("as_sym") else {"name": name}}
+
+
+def flat_inputs(exported: ExportedProgram, args: tuple[Any, ...]) -> list[Any]:
     """What the graph of a program is given: its state, then what the user gives."""
-    users = iter(torch.utils._pytree.tree_leaves(args))
+    users = iter(tree_leaves(args))
     state = {**exported.constants, **exported.state_dict}
     return [
-        next(users) if spec.target is None else state[spec.target]
+        next(users) if spec.target is None else copy.deepcopy(state[spec.target])
         for spec in exported.graph_signature.input_specs
     ]
 
 
-def run(exported: torch.export.ExportedProgram, args: tuple[Any, ...]) -> list[Any]:
-    """The outputs that the user sees, from the runner."""
-    function = function_of(saved_program(exported).graph_module.graph)
-    outputs = Classes().call(function, *flat_inputs(exported, args))
+def run(exported: ExportedProgram, call: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
+    """What ``call``, which stands for the graph of a program, gives to the user."""
+    outputs = call(*flat_inputs(exported, copy.deepcopy(args)))
     specs = exported.graph_signature.output_specs
     kind = torch.export.graph_signature.OutputKind.USER_OUTPUT
     return [output for output, spec in zip(outputs, specs, strict=True) if spec.kind == kind]
 
 
-def forms(module: torch.nn.Module, args: tuple[Any, ...], **options: Any) -> Iterator[Any]:
+def expected(exported: ExportedProgram, args: tuple[Any, ...]) -> list[Any]:
+    """What torch gives for the same."""
+    copied = copy.deepcopy(exported.module())
+    found: list[Any] = tree_leaves(copied(*copy.deepcopy(args)))
+    return found
+
+
+def saved(module: Any) -> bytes:
+    """A TorchScript archive of the module: its graph, printed."""
+    file = io.BytesIO()
+    tsarchive.save(module, file, canonical=True)
+    return file.getvalue()
+
+
+def operators(block: Block) -> list[str]:
+    """The overloads of a graph and of the blocks in it, in order."""
+    found = []
+    for node in block.nodes:
+        if node.schema is not None:
+            found.append(node.schema.full_name)
+        for inner in nested_blocks(node):
+            found += operators(inner)
+    return found
+
+
+def forms(
+    module: torch.nn.Module, args: tuple[Any, ...], **options: Any
+) -> Iterator[ExportedProgram]:
     """The program that torch exports, and the same with its operators decomposed."""
     plain = torch.export.export(module, args, **options)
     yield plain

@@ -44,6 +44,7 @@ from tsarchive.torchscript.frontend.upgraders import Candidate
 
 __all__ = ["Body", "Operators"]
 
+_NO_VALUE: Final = Value(Node(CONSTANT), NONE)
 Constants = dict[Hashable, Value]
 
 
@@ -79,6 +80,12 @@ class Operators:
         if found is None:
             found = self._chosen[key] = self._select(kind, named, call)
         return found
+
+    def takes(self, kind: str, types: Sequence[Type]) -> bool:
+        """Whether an overload takes arguments of these types, without conversions."""
+        call = Call([Typed(_NO_VALUE, type_) for type_ in types], {})
+        found = (call.match(schema, convert=False) for schema in self.find(kind))
+        return any(isinstance(match, Match) for match in found)
 
     def _select(
         self, kind: str, named: FunctionSchema | None, call: Call
@@ -198,10 +205,7 @@ class Body:
         given = [typed(value) for value in arguments]
         call = Call(given, {name: typed(value) for name, value in keywords.items()})
         schema, match = self.operators.choose(kind, named, call)
-        inputs = [
-            self._realised(input_, call.values, argument.type)
-            for input_, argument in zip(match.inputs, schema.arguments, strict=True)
-        ]
+        inputs = [self._realised(input_, call.values) for input_ in match.inputs]
         return self.append(kind, inputs, *match.returns, schema=schema).outputs
 
     def call_method(self, target: Value, name: str, arguments: Sequence[Value]) -> Value:
@@ -213,25 +217,19 @@ class Body:
         match = call.match(method.schema, convert=True)
         if isinstance(match, Mismatch):
             raise FormatError(f"{name} does not take these arguments: {match}")
-        inputs = [
-            self._realised(input_, call.values, argument.type)
-            for input_, argument in zip(match.inputs, method.schema.arguments, strict=True)
-        ]
+        inputs = [self._realised(input_, call.values) for input_ in match.inputs]
         type_ = method.schema.return_type
         return self.append("prim::CallMethod", inputs, type_, name=name).output
 
-    def _realised(self, input_: Input, given: Sequence[Typed], wanted: Type) -> Value:
+    def _realised(self, input_: Input, given: Sequence[Typed]) -> Value:
         if isinstance(input_.source, Default):
             return self.default(input_.source.argument)
         if isinstance(input_.source, tuple):
             assert input_.element is not None
             element = input_.element
-            items = [self._realised(inner, given, element) for inner in input_.source]
+            items = [self._realised(inner, given) for inner in input_.source]
             return self.list_of(element, items)
         value = given[input_.source].value
-        if value.type == BOOL and value.node.is_constant and wanted in _NUMBERS:
-            # `full([2], True)` is a tensor of bools, and `full([2], 1)` is not.
-            return value
         for step in input_.steps:
             value = self._converted(value, step)
         return value
@@ -248,12 +246,22 @@ class Body:
     def _converted(self, value: Value, step: Step) -> Value:
         if step.kind == "repeat":
             return self.list_of(value.type, [value] * step.times)
+        folded = self._folded(value, step.type)
+        if folded is not None:
+            return folded
         schema = next(
             schema
             for schema in self.operators.find(step.kind)
             if len(schema.arguments) == 1 and is_subtype(value.type, schema.arguments[0].type)
         )
         return self.append(step.kind, [value], step.type, schema=schema).output
+
+    def _folded(self, value: Value, type_: Type) -> Value | None:
+        """A constant bool or number as one of ``type_``; None for what has to be converted."""
+        content = value.node.attributes["value"] if value.node.is_constant else None
+        if not isinstance(content, bool | int) or type_ not in _PYTHON:
+            return None
+        return self.constant(_PYTHON[type_](content), type_)
 
     def truth(self, value: Value) -> Value:
         """A value as a condition. Raises FormatError for one that cannot be."""
@@ -271,7 +279,7 @@ class Body:
             raise FormatError(
                 f"a value of type {annotation(value.type)} stands where {annotation(type_)} does"
             )
-        return self.value(_CASTS[type_], value)
+        return self._folded(value, type_) or self.value(_CASTS[type_], value)
 
     def raise_unless(self, condition: Value, message: str) -> None:
         """Stop the program with an error where ``condition`` is false."""
@@ -282,5 +290,4 @@ class Body:
 
 
 _CASTS: Final[Mapping[Type, str]] = {INT: "aten::Int", FLOAT: "aten::Float", BOOL: "aten::Bool"}
-
-_NUMBERS: Final = (NUMBER, OptionalType(NUMBER))
+_PYTHON: Final[Mapping[Type, Callable[[Any], Any]]] = {INT: int, FLOAT: float, BOOL: bool}

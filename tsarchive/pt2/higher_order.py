@@ -25,7 +25,7 @@ from .arguments import argument_value, operands
 from .building import Body
 from .contexts import AUTOCAST, NO_GRAD, WITH_GRAD
 
-__all__ = ["HIGHER_ORDER", "HigherOrderCall", "Program"]
+__all__ = ["GRAPH_CALLS", "HigherOrderCall", "Program"]
 
 
 class Program(Protocol):
@@ -61,6 +61,16 @@ class HigherOrderCall(NamedTuple):
     def graph(self, position: int) -> schema.Graph:
         found: schema.GraphArgument = self.literal(position, "as_graph")
         return found.graph
+
+    def keywords(self) -> dict[str, schema.Argument]:
+        """The arguments that are given by name. Raises FormatError for one that is twice."""
+        found: dict[str, schema.Argument] = {}
+        for given in self.node.inputs:
+            if given.name in found:
+                raise FormatError(f"its argument {given.name!r} is given twice")
+            if given.name:
+                found[given.name] = given.arg
+        return found
 
     def operands(self, position: int) -> list[Value]:
         """The values of one argument, which often is a list."""
@@ -230,7 +240,7 @@ def _hints_wrapper(call: HigherOrderCall) -> list[Value]:
     return call.inlined(call.body, 0, call.operands(1))
 
 
-HIGHER_ORDER: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = MappingProxyType(
+GRAPH_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = MappingProxyType(
     {
         "cond": _cond,
         "hints_wrapper": _hints_wrapper,

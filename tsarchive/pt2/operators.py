@@ -8,12 +8,14 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.printer.graph import Value
+from tsarchive.printer.graph import Value, must_be_none
 from tsarchive.printer.schema import Argument, FunctionSchema
+from tsarchive.printer.types import BOOL, INT, NUMBER, TENSOR
 
 from . import schema
-from .arguments import Values, argument_value, bind, operands
+from .arguments import DTYPE_NUMBERS, Values, argument_value, bind, operands
 from .building import Body
+from .schema import ScalarType
 
 __all__ = ["Target", "call_operator", "operator_of"]
 
@@ -35,6 +37,10 @@ _OF_SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
 # The one element of a tensor, as a number: which type it is of, the output says.
 _ITEMS: Final = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
+# These make tensors of the type of a number, unless they are told another.
+_MAKING_TENSORS: Final = frozenset({"aten::full", "aten::scalar_tensor"})
+_BOOL: Final = DTYPE_NUMBERS[ScalarType.BOOL]
+
 
 class Target(NamedTuple):
     """An operator such as ``aten::add``, and the name of its overload, often ""."""
@@ -47,8 +53,13 @@ def operator_of(target: str) -> Target:
     """The operator that the target of a node names. Raises UnsupportedError for other targets."""
     match = _TARGET.fullmatch(target)
     if match is None:
-        raise UnsupportedError(f"the target {target!r} names no operator")
+        raise UnsupportedError(
+            f"the target {target!r} names no operator",
+            hint="Export the model again, and save what run_decompositions() gives",
+        )
     namespace, name, overload = match.groups()[:3] if match[1] else match.groups()[3:]
+    if namespace == "higher_order":
+        raise UnsupportedError(f"nothing here stands for the operator {target}")
     kind = f"{namespace}::{name}"
     return Target(_OF_SYMBOLS.get(kind, kind), "" if overload in (None, "default") else overload)
 
@@ -68,8 +79,40 @@ def call_operator(body: Body, node: schema.Node, values: Values) -> None:
         return
     named = body.operators.overload(kind, overload)
     positional, keywords = given_arguments(body, named, node.inputs, values)
-    results = body.call_schema(kind, named, positional, keywords)
+    results = call_with(body, named, positional, keywords)
     bind(body, node.outputs, results, values)
+
+
+def call_with(
+    body: Body, named: FunctionSchema, positional: list[Value], keywords: dict[str, Value]
+) -> list[Value]:
+    """The results of an operator.
+
+    Numbers are no bools in TorchScript code, but in programs they may be: `full([2], True)` is a
+    tensor of bools there, and `full([2], 1)` is not.
+    """
+    kind = named.name
+    types = [value.type for value in positional]
+    bools = [
+        position
+        for position, value in enumerate(positional)
+        if value.type == BOOL and named.arguments[position].type in (NUMBER, TENSOR)
+    ]
+    if bools and kind in _MAKING_TENSORS:
+        if must_be_none(keywords.setdefault("dtype", body.none())):
+            keywords["dtype"] = body.integer(_BOOL)
+    elif bools:
+        for position in bools:
+            types[position] = TENSOR
+        if body.operators.takes(kind, types):
+            for position in bools:
+                positional[position] = _tensor_of(body, positional[position])
+    return body.call_schema(kind, named, positional, keywords)
+
+
+def _tensor_of(body: Body, value: Value) -> Value:
+    number = body.as_type(value, INT)
+    return body.value("aten::scalar_tensor", number, dtype=body.integer(_BOOL))
 
 
 def given_arguments(
@@ -77,19 +120,30 @@ def given_arguments(
     named: FunctionSchema,
     inputs: Sequence[schema.NamedArgument],
     values: Mapping[str, Value],
+    made: Mapping[str, Value] = MappingProxyType({}),
 ) -> tuple[list[Value], dict[str, Value]]:
-    """The arguments that a node gives, in the order of the schema; defaults fill gaps."""
+    """The arguments that a node gives, in the order of the schema; defaults fill gaps.
+
+    What is ``made`` for some arguments stands for them.
+    """
     given = _by_name(named, inputs)
+    present = {**given, **made}
+
+    def value_of(argument: Argument) -> Value:
+        found = made.get(argument.name)
+        return _given(body, argument, given, values) if found is None else found
+
     by_position = [argument for argument in named.arguments if not argument.kwarg_only]
-    while by_position and by_position[-1].name not in given:
+    while by_position and by_position[-1].name not in present:
         by_position.pop()
-    positional = [_given(body, argument, given, values) for argument in by_position]
-    keywords = {
-        argument.name: _given(body, argument, given, values)
-        for argument in named.arguments
-        if argument.kwarg_only and argument.name in given
-    }
-    return positional, keywords
+    return (
+        [value_of(argument) for argument in by_position],
+        {
+            argument.name: value_of(argument)
+            for argument in named.arguments
+            if argument.kwarg_only and argument.name in present
+        },
+    )
 
 
 def _by_name(

@@ -15,14 +15,16 @@ from . import schema
 from .arguments import Values, argument_value, bind, define, flat_outputs, operands
 from .building import Body, Operators
 from .contexts import Contexts
-from .higher_order import HIGHER_ORDER, HigherOrderCall
+from .higher_order import GRAPH_CALLS, HigherOrderCall
+from .operator_calls import OPERATOR_CALLS
 from .operators import call_operator
 from .scalars import SCALARS, call_scalar
 from .stack_places import NodePlace, Places
 
 __all__ = ["Translation"]
 
-_HIGHER_ORDER: Final = "torch.ops.higher_order."
+_HIGHER_ORDER: Final = {**GRAPH_CALLS, **OPERATOR_CALLS}
+_PREFIX: Final = "torch.ops.higher_order."
 # Graphs inside graphs; torch itself writes a few.
 _DEEPEST: Final = 40
 
@@ -95,16 +97,16 @@ class Translation:
     def _node(self, node: schema.Node, body: Body, values: Values) -> None:
         if node.target in SCALARS:
             call_scalar(body, node, values)
-        elif node.target.startswith(_HIGHER_ORDER):
+        elif node.target.startswith(_PREFIX):
             self._higher_order(node, body, values)
         else:
             call_operator(body, node, values)
 
     def _higher_order(self, node: schema.Node, body: Body, values: Values) -> None:
-        call = HIGHER_ORDER.get(node.target.removeprefix(_HIGHER_ORDER))
+        call = _HIGHER_ORDER.get(node.target.removeprefix(_PREFIX))
         if call is None:
             raise UnsupportedError(
-                "this operator takes graphs or functions, and nothing here stands for it",
+                "nothing here stands for this operator of higher order",
                 hint="Run the program with torch.export.load(file).module()",
             )
         results = call(HigherOrderCall(self, body, node, values))

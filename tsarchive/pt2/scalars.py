@@ -35,6 +35,25 @@ def _operator(kind: str) -> Scalar:
     return call
 
 
+def _division(kind: str) -> Scalar:
+    """TorchScript code gets inf or nan where floats are divided by zero; Python stops."""
+
+    def call(body: Body, given: Sequence[Value], wanted: Type) -> Value:
+        divisor = given[1]
+        if not (divisor.node.is_constant and divisor.node.attributes["value"]):
+            is_usable = body.value("aten::ne", divisor, body.integer(0))
+            body.raise_unless(is_usable, "division by zero")
+        return body.value(kind, *given)
+
+    return call
+
+
+def _square_root(body: Body, given: Sequence[Value], wanted: Type) -> Value:
+    is_usable = body.value("aten::ge", given[0], body.integer(0))
+    body.raise_unless(is_usable, "the square root of a negative number")
+    return body.value("aten::sqrt", *given)
+
+
 def _cast(type_: Type) -> Scalar:
     def call(body: Body, given: Sequence[Value], wanted: Type) -> Value:
         return body.as_type(given[0], type_)
@@ -113,33 +132,19 @@ _OPERATORS: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "_operator.add": (2, "aten::add"),
         "_operator.and_": (2, "aten::__and__"),
         "_operator.eq": (2, "aten::eq"),
-        "_operator.floordiv": (2, "aten::floordiv"),
         "_operator.ge": (2, "aten::ge"),
         "_operator.gt": (2, "aten::gt"),
         "_operator.le": (2, "aten::le"),
         "_operator.lshift": (2, "aten::__lshift__"),
         "_operator.lt": (2, "aten::lt"),
-        "_operator.mod": (2, "aten::remainder"),
         "_operator.mul": (2, "aten::mul"),
         "_operator.ne": (2, "aten::ne"),
         "_operator.neg": (1, "aten::neg"),
         "_operator.or_": (2, "aten::__or__"),
         "_operator.rshift": (2, "aten::__rshift__"),
         "_operator.sub": (2, "aten::sub"),
-        "_operator.truediv": (2, "aten::div"),
         "math.ceil": (1, "aten::ceil"),
         "math.floor": (1, "aten::floor"),
-        "torch._sym_acos": (1, "aten::acos"),
-        "torch._sym_asin": (1, "aten::asin"),
-        "torch._sym_atan": (1, "aten::atan"),
-        "torch._sym_cos": (1, "aten::cos"),
-        "torch._sym_cosh": (1, "aten::cosh"),
-        "torch._sym_log2": (1, "aten::log2"),
-        "torch._sym_sin": (1, "aten::sin"),
-        "torch._sym_sinh": (1, "aten::sinh"),
-        "torch._sym_sqrt": (1, "aten::sqrt"),
-        "torch._sym_tan": (1, "aten::tan"),
-        "torch._sym_tanh": (1, "aten::tanh"),
         "torch.sym_max": (2, "prim::max"),
         "torch.sym_min": (2, "prim::min"),
         "torch.sym_not": (1, "aten::__not__"),
@@ -148,13 +153,17 @@ _OPERATORS: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
 SCALARS: Final[Mapping[str, tuple[int | None, Scalar]]] = MappingProxyType(
     {
         **{target: (count, _operator(kind)) for target, (count, kind) in _OPERATORS.items()},
+        "_operator.floordiv": (2, _division("aten::floordiv")),
+        "_operator.mod": (2, _division("aten::remainder")),
         "_operator.pos": (1, _same),
         "_operator.pow": (2, _power),
+        "_operator.truediv": (2, _division("aten::div")),
         "math.trunc": (1, _cast(INT)),
         "torch.sym_float": (1, _cast(FLOAT)),
         "torch.sym_int": (1, _cast(INT)),
         "torch.sym_ite": (3, _chosen),
-        "torch.sym_sqrt": (1, _operator("aten::sqrt")),
+        "torch._sym_sqrt": (1, _square_root),
+        "torch.sym_sqrt": (1, _square_root),
         "torch.sym_sum": (None, _sum),
     }
 )

@@ -155,6 +155,9 @@ class Call:
         for convert in (True,) if len(candidates) == 1 else (False, True):
             mismatches.clear()
             for candidate in candidates:
+                if candidate.schema.full_name in BLOCKED:
+                    mismatches.append(Mismatch("this overload is not available to scripts"))
+                    continue
                 found = self.match(candidate.schema, convert=convert)
                 if isinstance(found, Match):
                     return candidate, found
@@ -162,8 +165,6 @@ class Call:
         return mismatches
 
     def match(self, schema: FunctionSchema, *, convert: bool) -> Match | Mismatch:
-        if schema.full_name in BLOCKED:
-            return Mismatch("this overload is not available to scripts")
         return _Matcher(self, schema, convert).run()
 
 
