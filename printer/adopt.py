@@ -30,7 +30,7 @@ from .places import PlaceReader
 from .probe import FIRST_SAME, Attr, Place, Probe
 from .schema import NO_DEFAULT, Argument, FunctionSchema
 from .sharing import Sharing
-from .type_kinds import BUILDERS
+from .type_kinds import BUILDERS, SINGLE
 from .types import (
     ANY,
     BOOL,
@@ -80,8 +80,9 @@ class Adopter:
 
     def type(self, type_: Any) -> Type:
         kind = type_.kind()
-        if kind == "TensorType":
-            return TENSOR
+        single = SINGLE.get(kind)
+        if single is not None:
+            return single
         build = BUILDERS.get(kind)
         if build is not None:
             return build(*map(self.type, type_.containedTypes()))

@@ -66,7 +66,7 @@ class GraphCopy:
         read = _ATTRIBUTES.get(kind)
         if read is not None:
             ours.attributes.update(read(self, theirs, ours))
-        elif lost := set(theirs.attributeNames()) - _NOT_WRITTEN:
+        elif (names := theirs.attributeNames()) and (lost := set(names) - _NOT_WRITTEN):
             ours.attributes["lost"] = sorted(lost)
 
     def _schema(self, node: Any) -> FunctionSchema | None:

@@ -143,10 +143,10 @@ def range_records(
 ) -> list[TaggedRange]:
     """One record wherever the range changes, as torch's printer makes them."""
     found: list[TaggedRange] = []
-    last: Range | None = None
+    last: object = _NOBODY
     for offset, owner in owners:
         range_ = None if owner is None else range_of(owner)
-        if not found or (range_ is not last and range_ != last):
+        if range_ is not last and range_ != last:
             found.append(TaggedRange(offset, range_))
             last = range_
     return found

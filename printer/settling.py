@@ -26,8 +26,9 @@ class _Place(NamedTuple):
 
 def settled_ranges(files: Sequence[TaggedText]) -> list[list[TaggedRange]]:
     """The range records of each file, as torch's third save of the same program has them."""
-    records = [range_records(body.owners, lambda node: node.range) for body in files]
     places = _places(files)
+    first = {node: node.range for body in files for _, node in body.owners if node is not None}
+    records = [range_records(body.owners, first.get) for body in files]
     for _ in range(_ROUNDS):
         records = _after_round(files, records, places)
     return records
@@ -45,8 +46,8 @@ def _after_round(
     records: Sequence[Sequence[TaggedRange]],
     places: Mapping[Node, _Place],
 ) -> list[list[TaggedRange]]:
-    loaded = [_Loaded(rows) for rows in records]
-    ranges = {node: loaded[place.file].at(place.offset) for node, place in places.items()}
+    loaded = [_Loaded(rows).at for rows in records]
+    ranges = {node: loaded[file](offset) for node, (file, offset) in places.items()}
     return [range_records(body.owners, ranges.get) for body in files]
 
 

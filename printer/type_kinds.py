@@ -1,11 +1,25 @@
-"""Types made of other types: torch's word for each kind, and what makes ours of its parts."""
+"""Types by torch's word for their kind: what makes ours of its parts, and those without parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from .types import NONE, NUMBER, DictType, HandleType, ListType, OptionalType, Type, UnionType
+from .types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    DictType,
+    HandleType,
+    ListType,
+    OptionalType,
+    Type,
+    UnionType,
+)
 
 BUILDERS: dict[str, Callable[..., Type]] = {
     "OptionalType": OptionalType,
@@ -15,6 +29,15 @@ BUILDERS: dict[str, Callable[..., Type]] = {
     "FutureType": partial(HandleType, "Future"),
     "AwaitType": partial(HandleType, "Await"),
     "RRefType": partial(HandleType, "RRef"),
-    "NumberType": lambda *_: NUMBER,
-    "NoneType": lambda *_: NONE,
+}
+
+# Types without parts, which torch has one of each.
+SINGLE: dict[str, Type] = {
+    "BoolType": BOOL,
+    "FloatType": FLOAT,
+    "IntType": INT,
+    "NoneType": NONE,
+    "NumberType": NUMBER,
+    "StringType": STRING,
+    "TensorType": TENSOR,
 }
