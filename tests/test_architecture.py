@@ -59,7 +59,8 @@ MAY_IMPORT = {
     },
     "tsarchive.reviving": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",
-        "tsarchive.policy", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.policy", "tsarchive.printer", "tsarchive.pt2", "tsarchive.run",
+        "tsarchive.torchscript",
     },
     "tsarchive.loading": {
         "tsarchive.container", "tsarchive.policy", "tsarchive.reviving", "tsarchive.run",

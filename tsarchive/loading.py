@@ -23,12 +23,18 @@ def load(
     map_location: str | torch.device | None = None,
     policy: Policy | None = None,
     limits: Limits | None = None,
+    model: str | None = None,
 ) -> ArchiveModule:
-    """Load a TorchScript archive from a path or a binary file object.
+    """Load a TorchScript or PT2 archive from a path or a binary file object.
 
     The result is an ``nn.Module``: parameters, buffers, submodules and methods of the archive.
     Tensors are views of the mapped file, private to this process; what is never touched is
     never read. Methods are compiled when they are first called.
+
+    Of a PT2 archive, ``model`` says which of its programs is meant; by default the only one, or
+    the one of that name. Arguments must have the structure, and sizes the program allows, that
+    it was exported with. It has one graph, for training or for evaluation as it was exported:
+    ``train()`` and ``eval()`` set the flag ``training`` and change nothing else.
 
     ``map_location`` is the device for all tensors; by default each goes to the device it was
     saved from. Unlike torch.jit, it is also the device for what the code makes: devices that
@@ -51,7 +57,7 @@ def load(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
     )
     with not_collecting():
-        importer = importer_of(Container.open(f), given_device(map_location), guard)
+        importer = importer_of(Container.open(f), given_device(map_location), guard, model)
         metering = importer.classes.metering
         if metering is None:
             return importer.load()

@@ -10,20 +10,22 @@ import io
 import threading
 import uuid
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from tsarchive.container import Container
-from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of
+from tsarchive.errors import CallError
+from tsarchive.kinds import LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT, kind_of
 from tsarchive.policy import Guard
 from tsarchive.printer.types import Type
 from tsarchive.run.classes import Classes
-from tsarchive.torchscript.importer import Importer
+from tsarchive.torchscript.importer import Importer, NamedTypes
 
 if TYPE_CHECKING:
-    from tsarchive.legacy.importer import LegacyImporter
+    from tsarchive.container import NewRecord
+    from tsarchive.run.classes import ArchiveModule
 
 _FINGERPRINT = ".data/serialization_id"
 _ROOT_OBJECT = "data.pkl"
@@ -33,42 +35,72 @@ _living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary
 _lock = threading.RLock()
 
 
+class AnyImporter(Protocol):
+    """What loads an archive of some kind."""
+
+    container: Container
+    classes: Classes
+
+    @property
+    def code(self) -> NamedTypes: ...
+
+    def load(self) -> ArchiveModule: ...
+
+
 def importer_of(
-    container: Container, device: torch.device | None, guard: Guard
-) -> Importer | LegacyImporter:
-    """What loads an archive of any age."""
-    return _importer(container, device, guard, uuid.uuid4().hex)
+    container: Container, device: torch.device | None, guard: Guard, model: str | None = None
+) -> AnyImporter:
+    """What loads an archive; ``model`` is one of those in a PT2 archive.
+
+    Raises CallError for the name of a model where an archive has one alone.
+    """
+    return _importer(container, device, guard, uuid.uuid4().hex, model)
 
 
 def _importer(
-    container: Container, device: torch.device | None, guard: Guard, key: str
-) -> Importer | LegacyImporter:
-    made: Importer | LegacyImporter
-    if _is_legacy(container):
-        from tsarchive.legacy.importer import LegacyImporter
-
-        made = LegacyImporter(container, device, guard)
-    else:
-        made = Importer(container, device, guard)
-    made.classes.origin = _Origin(made, device, key)
+    container: Container, device: torch.device | None, guard: Guard, key: str, model: str | None
+) -> AnyImporter:
+    made = _made(container, device, guard, model)
+    made.classes.origin = _Origin(made, device, key, model)
     with _lock:
         _living[key] = made.classes
     return made
 
 
-def _is_legacy(container: Container) -> bool:
-    return kind_of(container.records) == LEGACY_TORCHSCRIPT
+def _made(
+    container: Container, device: torch.device | None, guard: Guard, model: str | None
+) -> AnyImporter:
+    kind = kind_of(container.records)
+    if kind == PT2:
+        from tsarchive.pt2.importer import Pt2Importer
+
+        return Pt2Importer(container, device, guard, model)
+    if model is not None:
+        raise CallError(
+            f"the archive has no models by name: it is of the kind {kind!r}",
+            hint="Leave out the argument model",
+        )
+    if kind == LEGACY_TORCHSCRIPT:
+        from tsarchive.legacy.importer import LegacyImporter
+
+        return LegacyImporter(container, device, guard)
+    return Importer(container, device, guard)
 
 
 class _Origin:
     """The archive that classes came from; ``key`` is the same in all processes."""
 
     def __init__(
-        self, importer: Importer | LegacyImporter, device: torch.device | None, key: str
+        self,
+        importer: AnyImporter,
+        device: torch.device | None,
+        key: str,
+        model: str | None,
     ) -> None:
         self._importer = importer
         self._device = device
         self._key = key
+        self._model = model
 
     def find(self, qualified_name: str) -> Type | None:
         return self._importer.code.find(qualified_name)
@@ -76,36 +108,54 @@ class _Origin:
     def reduce(self) -> tuple[Callable[..., Classes], tuple[Any, ...]]:
         # Code and constants of the others are already for the device.
         container = self._importer.container
-        keeps_device = self._device is not None and _is_legacy(container)
+        keeps_device = self._device is not None and kind_of(container.records) != TORCHSCRIPT
         device = str(self._device) if keeps_device else None
         guard = self._importer.classes.guard
-        return _revived, (self._key, device, guard, _without_tensors(container))
+        return _revived, (self._key, device, guard, _without_tensors(container), self._model)
 
 
 def _without_tensors(container: Container) -> bytes:
-    """The archive with an empty root object; one of before torch 1.3 as it is."""
-    from tsarchive.container import NewRecord, write_container
+    """The archive with what makes its classes alone; one of before torch 1.3 as it is."""
+    from tsarchive.container import NewRecord
     from tsarchive.pickler import dumps
-    from tsarchive.torchscript.resaving import as_read
 
     names = [name for name in container.records if name != _FINGERPRINT]
+    kind = kind_of(container.records)
     roots: list[NewRecord] = []
-    if not _is_legacy(container):
+    if kind == PT2:
+        names = [name for name in names if _makes_classes(name)]
+    elif kind != LEGACY_TORCHSCRIPT:
         names = [name for name in names if name != _ROOT_OBJECT and not name.startswith(_TENSORS)]
         roots = [NewRecord(_ROOT_OBJECT, dumps(None))]
+    return _written(container, roots, names)
+
+
+def _makes_classes(name: str) -> bool:
+    """Whether a record of a PT2 archive is a program, or tells what the archive is."""
+    from tsarchive.pt2.records import FLAT_PROGRAM, MODELS
+
+    return name in (FLAT_PROGRAM, "archive_format") or name.startswith(MODELS)
+
+
+def _written(container: Container, roots: Iterable[NewRecord], names: list[str]) -> bytes:
+    from tsarchive.container import write_container
+    from tsarchive.torchscript.resaving import as_read
+
     written = io.BytesIO()
     write_container(written, [*roots, *as_read(container, names)])
     return written.getvalue()
 
 
-def _revived(key: str, device: str | None, guard: Guard, archive: bytes) -> Classes:
+def _revived(
+    key: str, device: str | None, guard: Guard, archive: bytes, model: str | None = None
+) -> Classes:
     with _lock:
         found = _living.get(key)
         if found is not None:
             return found
         place = None if device is None else torch.device(device)
         container = Container.open(io.BytesIO(archive))
-        importer = _importer(container, place, guard, key)
-        if _is_legacy(container):
+        importer = _importer(container, place, guard, key, model)
+        if kind_of(container.records) == LEGACY_TORCHSCRIPT:
             importer.load()  # its classes are made of what its modules hold
         return importer.classes

@@ -37,6 +37,8 @@ __all__ = [
     "PublicMethod",
     "PublicOverloads",
     "Signature",
+    "as_it_is",
+    "public_by",
     "public_function",
     "public_method",
     "seen_by_callers",
@@ -162,11 +164,31 @@ def public_method(function: Function, raw: Callable[..., Any], classes: Classes)
 def _public(
     function: Function, raw: Callable[..., Any], traced: TracedFunction, *, is_method: bool
 ) -> Any:
-    metering = traced.classes.metering
     signature = Signature(function.name, function.schema, traced.classes, is_method=is_method)
-    finish = _export_of(function.schema)
-    own = int(is_method)  # self needs no conversion
-    run = raw if metering is None else metering.public(raw, is_copied=finish is export)
+    return _converting(function, raw, traced, signature, _export_of(function.schema))
+
+
+def public_by(
+    function: Function,
+    classes: Classes,
+    signature: Signature,
+    finish: Callable[[Any], Any],
+) -> Any:
+    """A method whose arguments ``signature`` binds and converts, and ``finish`` its result."""
+    traced = TracedFunction(function, classes)
+    return _converting(function, classes.function(function), traced, signature, finish)
+
+
+def _converting(
+    function: Function,
+    raw: Callable[..., Any],
+    traced: TracedFunction,
+    signature: Signature,
+    finish: Callable[[Any], Any],
+) -> Any:
+    metering = traced.classes.metering
+    own = int(signature.is_method)  # self needs no conversion
+    run = raw if metering is None else metering.public(raw, is_copied=finish is not as_it_is)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         given = (*arguments[:own], *signature.bind(arguments[own:], keywords))
@@ -297,10 +319,11 @@ class PublicOverloads(PublicMethod):
 
 
 def _export_of(schema: FunctionSchema) -> Callable[[Any], Any]:
-    return export if changes_on_export(schema.return_type) else _as_it_is
+    return export if changes_on_export(schema.return_type) else as_it_is
 
 
-def _as_it_is(value: Any) -> Any:
+def as_it_is(value: Any) -> Any:
+    """A result that callers in Python get as code gives it."""
     return value
 
 

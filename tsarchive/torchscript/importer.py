@@ -33,7 +33,6 @@ from tsarchive.run.classes import (
 )
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugRecords
-from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
 from tsarchive.torchscript.frontend.libraries import what_registers
 from tsarchive.torchscript.runnable import runnable_code
@@ -132,12 +131,23 @@ def _supported_version(container: Container) -> int:
     return version
 
 
+class NamedTypes(Protocol):
+    """Types by their qualified names."""
+
+    def find(self, qualified_name: str) -> Type | None: ...
+
+
 class ClassSource(Protocol):
     """Where the classes of pickled objects come from."""
 
-    code: CodeImporter
-    classes: Classes
-    moved: MovedArchive | None
+    @property
+    def code(self) -> NamedTypes: ...
+
+    @property
+    def classes(self) -> Classes: ...
+
+    @property
+    def moved(self) -> MovedArchive | None: ...
 
 
 class Unpickling:

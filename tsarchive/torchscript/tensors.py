@@ -214,10 +214,10 @@ class TensorReader:
                 case DenseTensor():
                     return self._dense(described)
                 case QuantizedTensor():
-                    with _without_warnings():
+                    with without_warnings():
                         return self._quantized(described, part)
                 case SparseTensor():
-                    with _without_warnings():
+                    with without_warnings():
                         return self._sparse(described, part)
                 case Wrapped(tensor, requires_grad):
                     made: torch.Tensor = part(tensor)
@@ -261,7 +261,7 @@ class TensorReader:
             tensor = tensor_over(self._content(stored), stored.elements, dtype)
         else:
             tensor = torch.empty(0, dtype=dtype, device="cpu")
-        return tensor if target.type == "cpu" else _moved(tensor, target, self._name)
+        return tensor if target.type == "cpu" else moved(tensor, target, self._name)
 
     def _content(self, stored: StoredStorage) -> Any:
         """The record of a storage; one of another size is not inflated to find that out."""
@@ -276,7 +276,7 @@ class TensorReader:
     def _dense(self, described: DenseTensor) -> torch.Tensor:
         view = described.view
         dtype = self._dtype(view.storage)
-        with _without_warnings() if dtype in _WARNED_OF else _NOTHING:
+        with without_warnings() if dtype in _WARNED_OF else _NOTHING:
             tensor = self._view(view, dtype)
         if described.flags:
             torch._utils.set_tensor_metadata(  # type: ignore[no-untyped-call]
@@ -332,7 +332,7 @@ _filters = threading.RLock()
 
 
 @contextmanager
-def _without_warnings() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
     """What torch says of dtypes and layouts would else be an error under strict filters."""
     with _filters, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -357,7 +357,8 @@ def tensor_over(data: Any, elements: int, dtype: torch.dtype) -> torch.Tensor:
     return tensor
 
 
-def _moved(tensor: torch.Tensor, device: torch.device, record: str) -> torch.Tensor:
+def moved(tensor: torch.Tensor, device: torch.device, record: str) -> torch.Tensor:
+    """A tensor over the whole of its storage, on another device. Raises UnsupportedError."""
     if not _has_module(device.type):
         raise _lacking(device, why_unusable(device), record)
     try:
@@ -413,7 +414,7 @@ def parse_device(text: str) -> torch.device | None:
     if not is_device(text):
         return None
     try:
-        with _without_warnings():
+        with without_warnings():
             return torch.device(text)
     except RuntimeError:
         return None

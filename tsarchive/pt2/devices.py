@@ -1,0 +1,71 @@
+"""A program as it would be if it had been exported on another device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from tsarchive.torchscript.devices import DeviceMap
+from tsarchive.torchscript.stored_values import is_device
+
+from .payloads import device_name
+from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, Node
+
+__all__ = ["moved_program"]
+
+_HOST, _NOWHERE = "cpu", "meta"
+
+
+def moved_program(
+    program: ExportedProgram, target: str, tensors_on: Iterable[str]
+) -> ExportedProgram:
+    """The program with the devices that its nodes name moved to ``target``.
+
+    ``tensors_on`` are the devices of its tensors. Where nothing is on another device than the
+    CPU, that is merely where the program was exported, and moves as well.
+    """
+    graph = program.graph_module.graph
+    named = {*tensors_on, *(device_name(device) for device in _devices(graph))}
+    on_others = any(name.partition(":")[0] not in (_HOST, _NOWHERE) for name in named)
+    kind = target.partition(":")[0]
+    devices = DeviceMap(target, keeps_cpu=on_others and kind not in (_HOST, _NOWHERE))
+    moved = replace(program.graph_module, graph=_moved_graph(graph, devices))
+    return replace(program, graph_module=moved)
+
+
+def _devices(graph: Graph) -> Iterator[Device]:
+    for node in graph.nodes:
+        for input_ in node.inputs:
+            if input_.arg.tag == "as_device":
+                yield input_.arg.value
+            elif input_.arg.tag == "as_graph":
+                yield from _devices(input_.arg.value.graph)
+
+
+def _moved_graph(graph: Graph, devices: DeviceMap) -> Graph:
+    return replace(graph, nodes=[_moved_node(node, devices) for node in graph.nodes])
+
+
+def _moved_node(node: Node, devices: DeviceMap) -> Node:
+    if not any(input_.arg.tag in ("as_device", "as_graph") for input_ in node.inputs):
+        return node
+    return replace(node, inputs=[_moved_input(input_, devices) for input_ in node.inputs])
+
+
+def _moved_input(input_: NamedArgument, devices: DeviceMap) -> NamedArgument:
+    value = input_.arg.value
+    if input_.arg.tag == "as_device":
+        moved = _moved_device(value, devices)
+        return replace(input_, arg=Argument("as_device", moved))
+    if input_.arg.tag == "as_graph":
+        inner = replace(value, graph=_moved_graph(value.graph, devices))
+        return replace(input_, arg=Argument("as_graph", inner))
+    return input_
+
+
+def _moved_device(device: Device, devices: DeviceMap) -> Device:
+    name = device_name(device)
+    if not is_device(name):
+        return device
+    kind, _, index = devices.moved(name).partition(":")
+    return Device(kind, int(index) if index else None)

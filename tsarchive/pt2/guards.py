@@ -1,0 +1,299 @@
+"""What a program demands of its arguments, as nodes that raise where they are not so.
+
+The checks are those that torch makes before it runs an exported program: sizes that are fixed,
+sizes that depend on each other, ranges, constants, and conditions that the program holds as text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from tsarchive.errors import FormatError
+from tsarchive.printer.graph import Value
+from tsarchive.printer.types import INT, NONE, STRING, TENSOR
+
+from .building import Body
+from .guard_texts import Guard, Source, read_guard
+from .lowering import lowered
+from .schema import ExportedProgram, RangeConstraint, SymInt, TensorMeta
+from .signature import Input, Parameter
+from .symbols import Expression, Number, Operation, Symbol, canonical, free_symbols, parse
+from .trees import Kind, Tree
+
+__all__ = ["Checks"]
+
+# torch lets a size be 0 or 1 whatever its range says, unless that begins above 2.
+_GREATEST_UNCHECKED_MINIMUM = 2
+
+
+class Checks:
+    """Appends the checks of one program to the graph of its ``forward``.
+
+    ``leaves`` are the arguments in the order in which they are flattened.
+    """
+
+    def __init__(
+        self,
+        body: Body,
+        program: ExportedProgram,
+        inputs: Sequence[Input],
+        leaves: Sequence[Value],
+        record: str,
+    ) -> None:
+        self._body = body
+        self._program = program
+        self._record = record
+        self._inputs = inputs
+        self._leaves = {one.place: leaf for one, leaf in zip(inputs, leaves, strict=True)}
+        self._sources: dict[str, Value] = {}
+        self._symbols: dict[str, Value] = {}
+        # Where each symbol was first found, for messages.
+        self._places: dict[str, str] = {}
+        self._ranges = {
+            canonical(parse(text, record)): constraint
+            for text, constraint in program.range_constraints.items()
+        }
+
+    def append(self, parameters: Sequence[Parameter]) -> None:
+        """All checks.
+
+        Raises FormatError for expressions that break a rule, UnsupportedError for those that
+        cannot be checked.
+        """
+        sizes: list[tuple[Source, Expression]] = []
+        for input_ in self._inputs:
+            leaf = self._leaves[input_.place]
+            if input_.name is None:
+                self._check_constant(input_, leaf)
+            elif input_.type == TENSOR:
+                sizes += self._check_tensor(input_, leaf)
+            elif input_.type == INT:
+                sizes += self._number(input_)
+        self._check_sizes(sizes)
+        places = dict(_places(parameters, self._inputs))
+        for text in self._program.guards_code:
+            self._check_guard(read_guard(text, self._record), places)
+
+    # Single arguments
+
+    def _check_constant(self, input_: Input, leaf: Value) -> None:
+        if input_.type == NONE:
+            return  # there is no other value of that type
+        body, value = self._body, input_.constant
+        if isinstance(value, float) and math.isnan(value):
+            fits = body.value("aten::isnan", leaf)
+        else:
+            fits = body.value("aten::eq", leaf, body.constant(value, input_.type))
+        self._require(fits, f"{input_.place} must be {value!r}, but is {{}}", leaf)
+
+    def _check_tensor(self, input_: Input, leaf: Value) -> Iterator[tuple[Source, Expression]]:
+        """Check number of dimensions and fixed sizes; give the sizes that are not fixed."""
+        meta = self._meta(input_)
+        sizes = [self._size(size) for size in meta.sizes]
+        fixed = [size.value for size in sizes if isinstance(size, Number)]
+        if len(fixed) == len(sizes):
+            self._check_whole_size(input_, leaf, fixed)
+            return
+        body, rank = self._body, len(sizes)
+        held = body.value("aten::dim", leaf)
+        message = f"{input_.place} must have {rank} dimensions, but has {{}}"
+        self._require(body.value("aten::eq", held, body.integer(rank)), message, held)
+        for index, size in enumerate(sizes):
+            source = Source(input_.place, "size", index)
+            if isinstance(size, Number):
+                self._check_equal(source, self._value(source), body.integer(int(size.value)))
+            else:
+                yield source, size
+
+    def _meta(self, input_: Input) -> TensorMeta:
+        found = self._program.graph_module.graph.tensor_values.get(input_.name or "")
+        if found is None:
+            raise FormatError(
+                f"nothing says what the tensor {input_.name!r} is", record=self._record
+            )
+        return found
+
+    def _check_whole_size(self, input_: Input, leaf: Value, sizes: Sequence[Any]) -> None:
+        body = self._body
+        held = body.value("aten::size", leaf)
+        wanted = body.list_of(INT, [body.integer(size) for size in sizes])
+        message = f"{input_.place} must have the size {list(sizes)}, but has {{}}"
+        self._require(body.value("aten::eq", held, wanted), message, held)
+
+    def _number(self, input_: Input) -> Iterator[tuple[Source, Expression]]:
+        symbol = self._program.graph_module.graph.sym_int_values.get(input_.name or "")
+        if symbol is not None:
+            yield Source(input_.place), self._size(symbol)
+
+    def _size(self, size: SymInt) -> Expression:
+        if size.tag == "as_int":
+            return Number(size.value)
+        return canonical(parse(size.value.expr_str, self._record))
+
+    # Sizes that depend on symbols
+
+    def _check_sizes(self, sizes: Sequence[tuple[Source, Expression]]) -> None:
+        """Symbols have the value where they stand alone first, then where they can be solved for;
+        everything else must be equal to what follows from them."""
+        rest = [pair for pair in sizes if not self._bind(*pair)]
+        unsolved = [pair for pair in rest if not self._solve(*pair)]
+        for source, size in unsolved:
+            if isinstance(size, Number):
+                self._check_equal(source, self._value(source), lowered(self._body, size, {}))
+            elif free_symbols(size) <= self._symbols.keys():
+                self._check_expression(source, size)
+        for source, size in sizes:
+            constraint = self._ranges.get(size)
+            if constraint is not None:
+                self._check_range(source, constraint)
+
+    def _bind(self, source: Source, size: Expression) -> bool:
+        if not isinstance(size, Symbol) or size.name in self._symbols:
+            return False
+        self._symbols[size.name] = self._value(source)
+        self._places[size.name] = str(source)
+        return True
+
+    def _solve(self, source: Source, size: Expression) -> bool:
+        """Bind the one symbol of a linear expression that has no value yet."""
+        linear = _linear(size)
+        if linear is None or linear[0] in self._symbols:
+            return False
+        name, factor, offset = linear
+        body, given = self._body, self._value(source)
+        scaled = body.value(
+            "aten::mul",
+            body.value("aten::sub", given, body.integer(offset)),
+            body.integer(factor.denominator),
+        )
+        numerator = body.integer(factor.numerator)
+        if factor.numerator != 1:
+            rest = body.value("aten::remainder", scaled, numerator)
+            message = f"{source} must be {size} for some integer {name}, but is {{}}"
+            self._require(body.value("aten::eq", rest, body.integer(0)), message, given)
+        self._symbols[name] = body.value("aten::floordiv", scaled, numerator)
+        self._places[name] = f"what makes {size} of {source}"
+        return True
+
+    def _check_expression(self, source: Source, size: Expression) -> None:
+        wanted = lowered(self._body, size, self._symbols)
+        names = ", ".join(f"{name} is {self._places[name]}" for name in sorted(free_symbols(size)))
+        self._check_equal(source, self._value(source), wanted, f" ({size}, where {names})")
+
+    def _check_equal(self, source: Source, held: Value, wanted: Value, why: str = "") -> None:
+        fits = self._body.value("aten::eq", held, wanted)
+        self._require(fits, f"{source} must be {{}}{_plain(why)}, but is {{}}", wanted, held)
+
+    def _check_range(self, source: Source, constraint: RangeConstraint) -> None:
+        body, held = self._body, self._value(source)
+        least, most = constraint.min_val, constraint.max_val
+        if least is not None and least > _GREATEST_UNCHECKED_MINIMUM:
+            fits = body.value("aten::ge", held, lowered(body, Number(least), {}))
+            self._require(fits, f"{source} must be {least} at least, but is {{}}", held)
+        if most is not None:
+            fits = body.value("aten::le", held, lowered(body, Number(most), {}))
+            self._require(fits, f"{source} must be {most} at most, but is {{}}", held)
+
+    # Conditions given as text
+
+    def _check_guard(self, guard: Guard, places: Mapping[str, int]) -> None:
+        values = {}
+        for name, source in guard.sources.items():
+            position = places.get(source.place)
+            if position is None:
+                raise FormatError(
+                    f"a guard names {source.place!r}, which is no argument", record=self._record
+                )
+            place = self._inputs[position].place
+            values[name] = self._value(Source(place, source.method, source.index))
+        condition = self._body.truth(lowered(self._body, guard.condition, values))
+        self._require(condition, f"the arguments must be such that {_plain(guard.text)}")
+
+    # Values and errors
+
+    def _value(self, source: Source) -> Value:
+        found = self._sources.get(str(source))
+        if found is None:
+            found = self._sources[str(source)] = self._made(source)
+        return found
+
+    def _made(self, source: Source) -> Value:
+        body = self._body
+        leaf = self._leaves[source.place]
+        if source.method is None:
+            return leaf
+        if leaf.type != TENSOR:
+            raise FormatError(f"{source.place} is no tensor", record=self._record)
+        kind = f"aten::{source.method}"
+        if source.index is None:
+            return body.value(kind, leaf)
+        return body.value(kind, leaf, body.integer(source.index))
+
+    def _require(self, fits: Value, message: str, *shown: Value) -> None:
+        """Raise where ``fits`` is false; values take the places of ``{}`` in the message."""
+        check = self._body.append("prim::If", [fits])
+        check.add_block()
+        failing = self._body.inside(check.add_block())
+        text = failing.string(message)
+        if shown:
+            schema = next(s for s in failing.operators.find("aten::format") if s.is_vararg)
+            text = failing.append("aten::format", [text, *shown], STRING, schema=schema).output
+        failing.call("prim::RaiseException", text)
+
+
+def _plain(text: str) -> str:
+    """Text for a message, where braces are places for values."""
+    return text.replace("{", "(").replace("}", ")")
+
+
+def _linear(size: Expression) -> tuple[str, Fraction, int] | None:
+    """``(s, a, b)`` for an expression ``a*s + b``; None for others."""
+    terms = _parts("Add", size)
+    offset = sum(int(term.value) for term in terms if isinstance(term, Number))
+    others = [term for term in terms if not isinstance(term, Number)]
+    if len(others) != 1:
+        return None
+    factor = Fraction(1)
+    names = []
+    for part in _parts("Mul", others[0]):
+        if isinstance(part, Number) and isinstance(part.value, int | Fraction):
+            factor *= part.value
+        elif isinstance(part, Symbol):
+            names.append(part.name)
+        else:
+            return None
+    if len(names) != 1 or not factor:
+        return None
+    return names[0], factor, offset
+
+
+def _parts(function: str, expression: Expression) -> Sequence[Expression]:
+    if isinstance(expression, Operation) and expression.function == function:
+        return expression.arguments
+    return (expression,)
+
+
+def _places(parameters: Sequence[Parameter], inputs: Sequence[Input]) -> Iterator[tuple[str, int]]:
+    """Every text that names a leaf of the arguments, with its position."""
+    position = 0
+    for index in range(len(inputs)):
+        yield f"flat_args[{index}]", index
+    for parameter in parameters:
+        base, _, number = parameter.name.rpartition("_")
+        names = [parameter.name]
+        if base and number.isdecimal():  # of an argument such as *xs
+            names.append(f"{base}[{number}]")
+        for name in names:
+            yield from _leaf_places(name, parameter.tree, position)
+        position += parameter.tree.leaves
+
+
+def _leaf_places(place: str, tree: Tree, position: int) -> Iterator[tuple[str, int]]:
+    if tree.kind is Kind.LEAF:
+        yield place, position
+    for step, child in tree.places():
+        yield from _leaf_places(place + step, child, position)
+        position += child.leaves

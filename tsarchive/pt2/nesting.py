@@ -1,0 +1,249 @@
+"""Nested values between Python callers and code: converters made for one tree each.
+
+Code knows lists, dicts and tuples. Callers give and get the containers that the user's module
+had: named tuples, deques, ordered and default dicts, and objects of classes that are registered
+with torch's pytrees in this process. Nothing is imported because a file names it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
+from tsarchive.run.classes import Classes
+from tsarchive.strict_json import parse_text
+
+from .structure import TypedTree
+from .trees import MAPPINGS, Kind, Tree
+
+__all__ = ["given", "result"]
+
+Convert = Callable[[Any], Any]
+
+_CLASSES: Mapping[Kind, tuple[type, ...]] = MappingProxyType(
+    {
+        # torch takes the second ones for what they are derived from.
+        Kind.TUPLE: (tuple, torch.Size),
+        Kind.LIST: (list, torch.fx.immutable_collections.immutable_list),
+        Kind.DICT: (dict, torch.fx.immutable_collections.immutable_dict),
+        Kind.ORDERED_DICT: (OrderedDict,),
+        Kind.DEFAULT_DICT: (defaultdict,),
+        Kind.DEQUE: (deque,),
+    }
+)
+_FACTORIES: Mapping[str | None, Any] = MappingProxyType(
+    {
+        None: None, "list": list, "dict": dict, "tuple": tuple, "set": set, "int": int,
+        "float": float, "bool": bool, "str": str,
+    }
+)  # fmt: skip
+_SCALARS: Mapping[Type, tuple[type, ...]] = MappingProxyType(
+    {
+        TENSOR: (torch.Tensor,),
+        INT: (int, torch.SymInt),
+        FLOAT: (float, int, torch.SymFloat, torch.SymInt),
+        BOOL: (bool, torch.SymBool),
+        STRING: (str,),
+        NONE: (type(None),),
+    }
+)
+
+
+def given(typed: TypedTree, place: str, classes: Classes) -> Convert:
+    """What makes an argument into a value that code takes; ``place`` is how errors call it.
+
+    It raises CallError for values of another structure or type.
+    """
+    tree = typed.tree
+    if tree.kind is Kind.LEAF:
+        return _leaf(typed.type, place)
+    inner = [
+        given(child, place + step, classes)
+        for (step, _), child in zip(tree.places(), typed.children, strict=True)
+    ]
+    items = _items_of(tree, place)
+    if tree.kind in MAPPINGS:
+        return _dict_of(items, tree.keys, inner)
+    if tree.kind in (Kind.LIST, Kind.DEQUE):
+        return lambda value: _converted(inner, items(value))
+    if tree.kind is Kind.NAMED_TUPLE:
+        make = classes.python_class(typed.type)
+        return lambda value: make(*_converted(inner, items(value)))
+    return lambda value: tuple(_converted(inner, items(value)))
+
+
+def _converted(converters: list[Convert], items: Any) -> list[Any]:
+    return [convert(item) for convert, item in zip(converters, items, strict=True)]
+
+
+def _dict_of(items: Convert, keys: tuple[Any, ...], inner: list[Convert]) -> Convert:
+    return lambda value: dict(zip(keys, _converted(inner, items(value)), strict=True))
+
+
+def _leaf(type_: Type, place: str) -> Convert:
+    allowed = _SCALARS.get(type_, (torch.ScriptObject,))
+    refused: tuple[type, ...] = (bool,) if type_ in (INT, FLOAT) else ()
+    is_float = type_ == FLOAT
+    wanted = annotation(type_)
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, allowed) or isinstance(value, refused):
+            raise CallError(f"forward() expects {wanted} for {place}, not {_kind(value)}")
+        return float(value) if is_float and type(value) is int else value
+
+    return convert
+
+
+def _kind(value: Any) -> str:
+    return str(type(value).__name__)
+
+
+def _items_of(tree: Tree, place: str) -> Convert:
+    """What gives the items of a container, in the order of the tree."""
+    if tree.kind is Kind.REGISTERED:
+        return lambda value: _flattened(tree, value, place)
+    if tree.kind is Kind.NAMED_TUPLE:
+        return _fields_of(tree, place)
+    return _values_of(tree, place) if tree.kind in MAPPINGS else _sequence_of(tree, place)
+
+
+def _sequence_of(tree: Tree, place: str) -> Convert:
+    classes, count, what = _CLASSES[tree.kind], len(tree.children), tree.kind.value
+    is_deque, most = tree.kind is Kind.DEQUE, tree.context
+
+    def items(value: Any) -> Any:
+        if type(value) not in classes:
+            raise CallError(f"forward() expects {what} for {place}, not {_kind(value)}")
+        if len(value) != count:
+            raise CallError(f"forward() expects {count} items in {place}, not {len(value)}")
+        if is_deque and value.maxlen != most:
+            raise CallError(f"forward() expects a deque of maxlen {most} for {place}")
+        return value
+
+    return items
+
+
+def _values_of(tree: Tree, place: str) -> Convert:
+    classes, keys, what = _CLASSES[tree.kind], tree.keys, tree.kind.value
+    is_default, factory = tree.kind is Kind.DEFAULT_DICT, _FACTORIES[tree.context]
+
+    def items(value: Any) -> Any:
+        if type(value) not in classes:
+            raise CallError(f"forward() expects {what} for {place}, not {_kind(value)}")
+        if len(value) != len(keys) or not all(key in value for key in keys):
+            raise CallError(
+                f"forward() expects the keys {list(keys)} in {place}, not {list(value)}"
+            )
+        if is_default and value.default_factory is not factory:
+            raise CallError(f"forward() expects a defaultdict of {factory} for {place}")
+        return [value[key] for key in keys]
+
+    return items
+
+
+def _fields_of(tree: Tree, place: str) -> Convert:
+    """The class that is registered under the name, or any with the same fields."""
+    registered, fields, count = _registered(tree.name), tree.fields, len(tree.children)
+
+    def items(value: Any) -> Any:
+        is_one = isinstance(value, tuple) and len(value) == count
+        if is_one and (type(value) is registered or getattr(value, "_fields", ()) == fields):
+            return value
+        raise CallError(
+            f"forward() expects a named tuple {tree.name} with the fields {', '.join(fields)} "
+            f"for {place}, not {_kind(value)}"
+        )
+
+    return items
+
+
+# Classes that this process has registered with torch's pytrees
+
+
+def _registered(name: str | None) -> type | None:
+    found = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name or "")
+    return found if isinstance(found, type) else None
+
+
+def _required(tree: Tree) -> type:
+    found = _registered(tree.name)
+    if found is None:
+        raise UnsupportedError(
+            f"the program takes or gives objects of {tree.name}, which is not registered",
+            hint="Import what registers it with torch.utils._pytree under that name first",
+        )
+    return found
+
+
+def _flattened(tree: Tree, value: Any, place: str) -> Any:
+    class_ = _required(tree)
+    if type(value) is not class_:
+        raise CallError(f"forward() expects {tree.name} for {place}, not {_kind(value)}")
+    children, context = pytree.SUPPORTED_NODES[class_].flatten_fn(value)
+    if context != _context(tree, class_) or len(children) != len(tree.children):
+        raise CallError(
+            f"forward() expects {tree.name} for {place} of the form that it had when the program "
+            "was exported"
+        )
+    return children
+
+
+def _context(tree: Tree, class_: type) -> Any:
+    """What the class itself makes of the text, which is JSON unless it says otherwise."""
+    read = pytree.SUPPORTED_SERIALIZED_TYPES[class_].from_dumpable_context
+    if read is not None:
+        return read(tree.context)
+    return parse_text(str(tree.context), "", f"the context of {tree.name}")
+
+
+# Results
+
+
+def result(typed: TypedTree) -> Convert | None:
+    """What makes a result of code into what the user's module gave; None where it is that."""
+    tree = typed.tree
+    if tree.kind is Kind.LEAF:
+        return None
+    inner = [result(child) or _same for child in typed.children]
+    if tree.kind in MAPPINGS:
+        return _mapping(tree, inner)
+    match tree.kind:
+        case Kind.LIST:
+            return lambda value: _converted(inner, value)
+        case Kind.DEQUE:
+            return lambda value: deque(_converted(inner, value), maxlen=tree.context)
+        case Kind.NAMED_TUPLE:
+            return lambda value: (_registered(tree.name) or type(value))(*_converted(inner, value))
+        case Kind.REGISTERED:
+            return lambda value: _unflattened(tree, _converted(inner, value))
+    return lambda value: tuple(_converted(inner, value))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _mapping(tree: Tree, inner: list[Convert]) -> Convert:
+    keys, factory = tree.keys, _FACTORIES[tree.context]
+
+    def pairs(value: Any) -> Any:
+        return zip(keys, _converted(inner, value.values()), strict=True)
+
+    match tree.kind:
+        case Kind.ORDERED_DICT:
+            return lambda value: OrderedDict(pairs(value))
+        case Kind.DEFAULT_DICT:
+            return lambda value: defaultdict(factory, pairs(value))
+    return lambda value: dict(pairs(value))
+
+
+def _unflattened(tree: Tree, items: list[Any]) -> Any:
+    class_ = _required(tree)
+    return pytree.SUPPORTED_NODES[class_].unflatten_fn(items, _context(tree, class_))

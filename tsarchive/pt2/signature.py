@@ -1,0 +1,330 @@
+"""The calling convention of a program: its arguments, its state, its results.
+
+Inputs of the graph are arguments of the user in the order in which they are flattened, between
+parameters, buffers and constants; results stand between new values of what the program changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NoReturn
+
+from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
+from tsarchive.printer.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    STRING,
+    TENSOR,
+    Type,
+)
+
+from .arguments import type_of_argument
+from .schema import (
+    Argument,
+    CustomObjArgument,
+    GraphModule,
+    GraphSignature,
+    InputSpec,
+    ModuleCallSignature,
+    OutputSpec,
+)
+from .structure import NamedTuples, TypedTree, typed_tree
+from .trees import LEAF, Kind, Tree, read_tree
+
+__all__ = ["Input", "Mutation", "Parameter", "Signature", "State", "StateKind", "read_signature"]
+
+ClassOf = Callable[[str], Type]
+
+_CONSTANT_TYPES = {
+    "as_none": NONE, "as_int": INT, "as_float": FLOAT, "as_bool": BOOL, "as_string": STRING,
+}  # fmt: skip
+_SYMBOL_TYPES = {"as_sym_int": INT, "as_sym_float": FLOAT, "as_sym_bool": BOOL}
+
+
+class StateKind(Enum):
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    CONSTANT = "tensor constant"
+    OBJECT = "custom object"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """An input of the graph that the module holds under the dotted name ``target``."""
+
+    name: str
+    target: str
+    kind: StateKind
+    is_persistent: bool = True
+    class_fqn: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A leaf of the arguments: the value ``name`` of the graph, or a constant that it must be.
+
+    ``place`` leads to it, such as ``x['key'][0]``.
+    """
+
+    place: str
+    type: Type
+    name: str | None
+    constant: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument of ``forward``."""
+
+    name: str
+    tree: Tree
+    is_keyword: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """The value ``name`` is copied into what the input ``target`` of the graph stands for."""
+
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """``results`` are the leaves of ``out_tree``, by what they are in the graph.
+
+    A program that computes gradients gives a tuple of its result and them.
+    """
+
+    parameters: tuple[Parameter, ...]
+    inputs: tuple[Input, ...]
+    states: tuple[State, ...]
+    tokens: tuple[str, ...]
+    mutations: tuple[Mutation, ...]
+    results: tuple[Argument, ...]
+    result_types: tuple[Type, ...]
+    out_tree: Tree
+
+    def typed_parameters(self, named: NamedTuples) -> tuple[TypedTree, ...]:
+        """The trees of the arguments with their types."""
+        types = iter([input_.type for input_ in self.inputs])
+        return tuple([typed_tree(one.tree, types, named) for one in self.parameters])
+
+    def typed_result(self, named: NamedTuples) -> TypedTree:
+        """The tree of the result with its types."""
+        return typed_tree(self.out_tree, iter(self.result_types), named)
+
+
+def read_signature(module: GraphModule, record: str, class_of: ClassOf) -> Signature:
+    """The calling convention of a program. ``class_of`` gives a class bound from C++ by its name.
+
+    Raises FormatError where parts of it contradict each other, and what ``class_of`` raises.
+    """
+    try:
+        return _Reader(module, record, class_of).signature()
+    except ArchiveError as error:
+        error.record = error.record or record
+        raise
+
+
+class _Reader:
+    def __init__(self, module: GraphModule, record: str, class_of: ClassOf) -> None:
+        self._module = module
+        self._record = record
+        self._class_of = class_of
+        self._specs: GraphSignature = module.signature
+
+    def signature(self) -> Signature:
+        call = self._call()
+        in_tree = self._tree(call.in_spec)
+        parameters = tuple(_parameters(in_tree, call.forward_arg_names, self._names(in_tree)))
+        places = [place for one in parameters for place in _places(one.name, one.tree)]
+        out_tree = self._tree(call.out_spec)
+        results, gradients, mutations = self._outputs()
+        if len(results) != out_tree.leaves:
+            _fail(f"there are {len(results)} results for {out_tree.leaves} places")
+        if gradients:
+            results = (*results, *gradients)
+            out_tree = Tree(Kind.TUPLE, (out_tree, *[LEAF] * len(gradients)))
+        return Signature(
+            parameters=parameters,
+            inputs=tuple(self._inputs(places)),
+            states=tuple(_states(self._specs.input_specs)),
+            tokens=tuple(s.value.arg.name for s in self._specs.input_specs if s.tag == "token"),
+            mutations=mutations,
+            results=results,
+            result_types=tuple(map(self._result_type, results)),
+            out_tree=out_tree,
+        )
+
+    def _call(self) -> ModuleCallSignature:
+        for entry in self._module.module_call_graph:
+            if entry.fqn == "" and entry.signature is not None:
+                return entry.signature
+        raise FormatError("the calling convention of the program is missing")
+
+    def _tree(self, text: str) -> Tree:
+        if not text:  # torch 2.4 writes none for a result that is None
+            return LEAF
+        return read_tree(text, self._record, self._module.treespec_namedtuple_fields)
+
+    def _user_inputs(self) -> list[InputSpec]:
+        wanted = ("user_input", "constant_input")
+        return [spec for spec in self._specs.input_specs if spec.tag in wanted]
+
+    def _names(self, tree: Tree) -> list[str | None]:
+        """The names of the inputs of the graph that are arguments themselves."""
+        leaves = iter(self._user_inputs())
+        names: list[str | None] = []
+        for argument in _arguments(tree)[0]:
+            found = [next(leaves, None) for _ in range(argument.leaves)]
+            first = found[0] if argument is LEAF else None
+            names.append(None if first is None else _input_name(first))
+        return names
+
+    def _inputs(self, places: Sequence[str]) -> Iterator[Input]:
+        specs = self._user_inputs()
+        if len(specs) != len(places):
+            _fail(f"there are {len(specs)} inputs for {len(places)} arguments")
+        for spec, place in zip(specs, places, strict=True):
+            yield self._input(spec, place)
+
+    def _input(self, spec: InputSpec, place: str) -> Input:
+        if spec.tag == "constant_input":
+            constant = spec.value.value
+            return Input(
+                place, _CONSTANT_TYPES[constant.tag], None, _constant(constant.tag, constant)
+            )
+        argument = spec.value.arg
+        if argument.tag == "as_tensor":
+            return Input(place, TENSOR, argument.value.name)
+        if argument.tag == "as_custom_obj":
+            return Input(place, self._class_of(argument.value.class_fqn), argument.value.name)
+        if _is_symbol(argument):
+            return Input(place, _SYMBOL_TYPES[argument.tag], argument.value.value)
+        if argument.tag in _SYMBOL_TYPES:
+            return Input(place, _SYMBOL_TYPES[argument.tag], None, argument.value.value)
+        if argument.tag in _CONSTANT_TYPES:
+            return Input(
+                place, _CONSTANT_TYPES[argument.tag], None, _constant(argument.tag, argument)
+            )
+        raise UnsupportedError(f"the argument {place} is given as {argument.tag}")
+
+    def _outputs(
+        self,
+    ) -> tuple[tuple[Argument, ...], tuple[Argument, ...], tuple[Mutation, ...]]:
+        """Results, gradients and mutations."""
+        names = {(s.kind, s.target): s.name for s in _states(self._specs.input_specs)}
+        results: list[Argument] = []
+        gradients: list[Argument] = []
+        mutations: list[Mutation] = []
+        for spec in self._specs.output_specs:
+            value = spec.value
+            if spec.tag == "buffer_mutation":
+                target = names.get((StateKind.BUFFER, value.buffer_name))
+                mutations.append(_mutation(spec, target, value.buffer_name))
+            elif spec.tag == "parameter_mutation":
+                target = names.get((StateKind.PARAMETER, value.parameter_name))
+                mutations.append(_mutation(spec, target, value.parameter_name))
+            elif spec.tag == "user_input_mutation":
+                mutations.append(Mutation(value.arg.name, value.user_input_name))
+            elif spec.tag == "user_output":
+                results.append(value.arg)
+            elif spec.tag == "loss_output":
+                results.append(Argument("as_tensor", value.arg))
+            elif spec.tag != "token":
+                gradients.append(Argument("as_tensor", value.arg))
+        return tuple(results), tuple(gradients), tuple(mutations)
+
+    def _result_type(self, argument: Argument) -> Type:
+        if argument.tag == "as_none":
+            return NONE
+        if isinstance(argument.value, CustomObjArgument):
+            return self._class_of(argument.value.class_fqn)
+        return type_of_argument(argument)
+
+
+def _fail(message: str) -> NoReturn:
+    raise FormatError(f"the signature of the program: {message}")
+
+
+def _mutation(spec: OutputSpec, target: str | None, name: str) -> Mutation:
+    if target is None:
+        _fail(f"{name!r} is changed, and no input")
+    return Mutation(spec.value.arg.name, target)
+
+
+def _arguments(tree: Tree) -> tuple[tuple[Tree, ...], Tree]:
+    """The trees of positional arguments, and that of the keywords."""
+    match tree.children:
+        case (positional, keywords) if (
+            tree.kind is Kind.TUPLE
+            and positional.kind is Kind.TUPLE
+            and keywords.kind is Kind.DICT
+            and all(isinstance(key, str) for key in keywords.keys)
+        ):
+            return positional.children, keywords
+    _fail("the arguments are not a tuple of positional ones and a dict of keywords")
+
+
+def _parameters(
+    tree: Tree, given: Sequence[str] | None, graph_names: Sequence[str | None]
+) -> Iterator[Parameter]:
+    """The arguments by name; torch before 2.7 did not write those of positional ones."""
+    positional, keywords = _arguments(tree)
+    count = len(positional) + len(keywords.children)
+    if given and len(given) != count:
+        _fail(f"{len(given)} names are given for {count} arguments")
+    taken = {str(key) for key in keywords.keys}
+    for position, (argument, graph_name) in enumerate(zip(positional, graph_names, strict=True)):
+        name = given[position] if given else graph_name or f"arg_{position}"
+        if name in taken:
+            _fail(f"two arguments are called {name!r}")
+        taken.add(name)
+        yield Parameter(name, argument, is_keyword=False)
+    for key, argument in zip(keywords.keys, keywords.children, strict=True):
+        yield Parameter(str(key), argument, is_keyword=True)
+
+
+def _places(place: str, tree: Tree) -> Iterator[str]:
+    if tree.kind is Kind.LEAF:
+        yield place
+    for step, child in tree.places():
+        yield from _places(place + step, child)
+
+
+def _input_name(spec: InputSpec) -> str | None:
+    if spec.tag == "constant_input":
+        return str(spec.value.name)
+    value = spec.value.arg.value
+    return getattr(value, "name", None) or (value.value if _is_symbol(spec.value.arg) else None)
+
+
+def _is_symbol(argument: Argument) -> bool:
+    return argument.tag in _SYMBOL_TYPES and argument.value.tag == "as_name"
+
+
+def _constant(tag: str, tagged: Any) -> Any:
+    return None if tag == "as_none" else tagged.value
+
+
+def _states(specs: Sequence[InputSpec]) -> Iterator[State]:
+    for spec in specs:
+        value = spec.value
+        if spec.tag == "parameter":
+            yield State(value.arg.name, value.parameter_name, StateKind.PARAMETER)
+        elif spec.tag == "buffer":
+            yield State(value.arg.name, value.buffer_name, StateKind.BUFFER, value.persistent)
+        elif spec.tag == "tensor_constant":
+            yield State(value.arg.name, value.tensor_constant_name, StateKind.CONSTANT)
+        elif spec.tag == "custom_obj":
+            yield State(
+                value.arg.name,
+                value.custom_obj_name,
+                StateKind.OBJECT,
+                class_fqn=value.arg.class_fqn,
+            )

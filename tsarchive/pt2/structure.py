@@ -1,0 +1,171 @@
+"""Nested arguments and results as types and nodes of a program graph.
+
+Trees become the types that TorchScript has for them. A list or dict whose items are of several
+types holds ``Any``; a deque is a list, every mapping a dict, a registered object a tuple of what
+it is flattened to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.printer.graph import Value
+from tsarchive.printer.names import MANGLE_PREFIX, to_identifier
+from tsarchive.printer.types import (
+    ANY,
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    STRING,
+    TENSOR,
+    DictType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+)
+
+from .building import Body
+from .trees import MAPPINGS, Key, Kind, Tree
+
+__all__ = ["NamedTuples", "TypedTree", "built", "taken", "typed_tree"]
+
+_KEY_TYPES = {str: STRING, int: INT, float: FLOAT, bool: BOOL}
+_LISTS = frozenset({Kind.LIST, Kind.DEQUE})
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTree:
+    """A tree with the type of each of its nodes."""
+
+    tree: Tree
+    type: Type
+    children: tuple[TypedTree, ...] = ()
+
+
+class NamedTuples:
+    """The types of named tuples of one program: one for each name and types of fields."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, tuple[str, ...], tuple[Type, ...]], TupleType] = {}
+        self._taken: set[str] = set()
+
+    def type_of(self, tree: Tree, elements: tuple[Type, ...]) -> TupleType:
+        name = ".".join(map(to_identifier, (tree.name or "").split(".")))
+        key = name, tree.fields, elements
+        found = self._known.get(key)
+        if found is None:
+            fields = tree.fields or tuple(f"field_{i}" for i in range(len(elements)))
+            found = self._known[key] = TupleType(elements, self._new_name(name), fields)
+        return found
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The qualified names that are taken."""
+        return frozenset(self._taken)
+
+    def find(self, qualified_name: str) -> TupleType | None:
+        """The type of that name; None when there is none."""
+        for type_ in self._known.values():
+            if type_.qualified_name == qualified_name:
+                return type_
+        return None
+
+    def _new_name(self, name: str) -> str:
+        qualifier, _, own = f"__torch__.{name}".rpartition(".")
+        found, number = f"{qualifier}.{own}", 0
+        while found in self._taken:
+            found = f"{qualifier}.{MANGLE_PREFIX}{number}.{own}"
+            number += 1
+        self._taken.add(found)
+        return found
+
+
+def typed_tree(tree: Tree, leaves: Iterator[Type], named: NamedTuples) -> TypedTree:
+    """The tree with types; ``leaves`` are those of its leaves, in their order.
+
+    Raises UnsupportedError for a dict that TorchScript has no type for.
+    """
+    if tree.kind is Kind.LEAF:
+        return TypedTree(tree, next(leaves))
+    children = tuple([typed_tree(child, leaves, named) for child in tree.children])
+    types = tuple([child.type for child in children])
+    return TypedTree(tree, _type_of(tree, types, named), children)
+
+
+def _type_of(tree: Tree, types: tuple[Type, ...], named: NamedTuples) -> Type:
+    if tree.kind in _LISTS:
+        return ListType(common_type(types))
+    if tree.kind in MAPPINGS:
+        return DictType(_key_type(tree.keys), common_type(types))
+    if tree.kind is Kind.NAMED_TUPLE:
+        return named.type_of(tree, types)
+    return TupleType(types)
+
+
+def _key_type(keys: Sequence[Key]) -> Type:
+    kinds = {type(key) for key in keys} or {str}
+    found = _KEY_TYPES.get(kinds.pop())
+    if kinds or found is None:
+        raise UnsupportedError("a dict among arguments or results has keys of several types")
+    return found
+
+
+def common_type(types: Iterable[Type]) -> Type:
+    """The type of the items of a list or dict."""
+    found = dict.fromkeys(types)
+    has_none = NONE in found
+    found.pop(NONE, None)
+    if len(found) > 1:
+        return ANY
+    type_ = next(iter(found), TENSOR)
+    if has_none and type_ != ANY and not isinstance(type_, OptionalType):
+        return OptionalType(type_)
+    return type_
+
+
+def taken(body: Body, value: Value, typed: TypedTree) -> Iterator[Value]:
+    """The leaves of a value, in their order; nodes that take it apart are appended."""
+    if value.type != typed.type and typed.type != NONE:
+        value = body.append("prim::unchecked_cast", [value], typed.type).output
+    if typed.tree.kind is Kind.LEAF:
+        yield value
+        return
+    for part, child in zip(_parts(body, value, typed), typed.children, strict=True):
+        yield from taken(body, part, child)
+
+
+def _parts(body: Body, value: Value, typed: TypedTree) -> Sequence[Value]:
+    if not typed.children:
+        return ()
+    if typed.tree.kind in _LISTS:
+        return body.unpacked(value, len(typed.children))
+    if isinstance(typed.type, DictType):
+        return [_item(body, value, key, typed.type) for key in typed.tree.keys]
+    types = [child.type for child in typed.children]
+    return body.append("prim::TupleUnpack", [value], *types).outputs
+
+
+def _item(body: Body, value: Value, key: Key, type_: DictType) -> Value:
+    return body.value("aten::__getitem__", value, body.constant(key, type_.key))
+
+
+def built(body: Body, typed: TypedTree, leaves: Iterator[Value]) -> Value:
+    """A value with these leaves. Raises FormatError for one that is not of the type declared."""
+    if typed.tree.kind is Kind.LEAF:
+        return next(leaves)
+    parts = [built(body, child, leaves) for child in typed.children]
+    if isinstance(typed.type, ListType):
+        return body.list_of(typed.type.element, parts)
+    if isinstance(typed.type, DictType):
+        key_type = typed.type.key
+        keys = [body.constant(key, key_type) for key in typed.tree.keys]
+        pairs = [value for pair in zip(keys, parts, strict=True) for value in pair]
+        return body.append("prim::DictConstruct", pairs, typed.type).output
+    for part, child in zip(parts, typed.children, strict=True):
+        if part.type != child.type:
+            raise FormatError("a result is not of the type that its place says")
+    return body.append("prim::TupleConstruct", parts, typed.type).output
