@@ -13,7 +13,7 @@ from tsarchive.cli.records import GROUPS, group_of
 
 KEYS = {
     "file", "bytes", "kind", "format_version", "root", "byte_order", "serialization_id",
-    "compression", "groups", "program", "tensors",
+    "compression", "groups", "program", "exported", "tensors",
 }  # fmt: skip
 PROGRAM_KEYS = {
     "main_class", "has_traced_inputs", "modules", "classes", "methods", "functions",
@@ -210,6 +210,19 @@ def test_a_file_that_is_no_torchscript_needs_nothing_that_is_known(tmp_path):
         ("version", "other"),
         (".data/serialization_id", "other"),
         ("traced_inputs.pkl", "other"),
+        ("models/model.json", "code"),
+        ("serialized_exported_program.json", "code"),
+        ("data/weights/weight_12", "tensors"),
+        ("data/weights/model.pt", "tensors"),
+        ("data/constants/tensor_0", "tensors"),
+        ("data/constants/custom_obj_0", "objects"),
+        ("data/weights/model_weights_config.json", "objects"),
+        ("serialized_state_dict.pt", "tensors"),
+        ("data/sample_inputs/model.pt", "inputs"),
+        ("serialized_example_inputs.pt", "inputs"),
+        ("data/aotinductor/model/a.so", "machine code"),
+        ("extra_files/a.txt", "extra"),
+        ("archive_format", "other"),
     ],
 )
 def test_groups_of_records(name, group):

@@ -30,9 +30,9 @@ class Archive(Closing):
     Opening reads the directory of the file; everything else is read when it is asked for.
     """
 
-    def __init__(self, container: Container, model: str | None = None) -> None:
+    def __init__(self, container: Container, exported: Pt2Door | None = None) -> None:
         self._container = container
-        self._model = model
+        self._exported = exported
 
     @cached_property
     def kind(self) -> str:
@@ -56,8 +56,9 @@ class Archive(Closing):
             return LegacyDoor(self._container)
         if self.kind == PT2:
             from tsarchive.pt2.looking import Pt2Door
+            from tsarchive.pt2.records import Records
 
-            return Pt2Door(self._container, self._model)
+            return self._exported or Pt2Door(Records(self._container))
         return TorchScriptDoor(self._container)
 
     @property
@@ -79,9 +80,7 @@ class Archive(Closing):
         It shares the file with this archive. Raises MissingRecordError when a PT2 archive has no
         model of this name, UnsupportedError for archives of another kind.
         """
-        chosen = Archive(self._container, model)
-        chosen.exported.require_models()
-        return chosen
+        return Archive(self._container, self.exported.only(model))
 
     @property
     def container(self) -> Container:

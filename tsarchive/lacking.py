@@ -37,8 +37,8 @@ def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
     operators when it is imported, so the answer may change. Operators count by name: an
     overload may still be missing where nothing is.
 
-    Raises ArchiveError for a file that is not TorchScript or whose code does not parse, OSError
-    when it cannot be read.
+    Raises ArchiveError for a file that is neither TorchScript nor a PT2 archive or whose code does
+    not parse, OSError when it cannot be read.
     """
     if isinstance(source, Archive):
         return _missing(source)

@@ -12,10 +12,12 @@ import click
 from tsarchive.archive import Archive
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.definitions import Definition, all_definitions, matching
+from tsarchive.cli.models import chosen as chosen_model
+from tsarchive.cli.models import model_option
 from tsarchive.cli.output import console, print_json, show, table
 from tsarchive.cli.terminal import has_styles
 from tsarchive.cli.text import visible
-from tsarchive.kinds import require_torchscript
+from tsarchive.kinds import PT2, require_torchscript
 
 _CANDIDATES_SHOWN = 10
 
@@ -25,9 +27,18 @@ _CANDIDATES_SHOWN = 10
 @click.argument("name", required=False)
 @click.option("--list", "only_list", is_flag=True, help="List the names in place of the source.")
 @click.option("--map-location", metavar="DEVICE", help="As it is run when loaded to DEVICE.")
+@click.option("--sources", is_flag=True, help="With lines of user source, for PT2 archives.")
+@model_option
 @json_option
 def command(
-    file: str, name: str | None, *, only_list: bool, map_location: str | None, as_json: bool
+    file: str,
+    name: str | None,
+    *,
+    only_list: bool,
+    map_location: str | None,
+    sources: bool,
+    model: str | None,
+    as_json: bool,
 ) -> None:
     """Show the source in a file, or a part of it.
 
@@ -36,6 +47,10 @@ def command(
     it is in the archive. With --map-location the devices that code names are changed, as
     loading with that map_location does. Does not import torch.
 
+    A PT2 archive holds its programs as JSON; they are shown as a listing that reads like Python,
+    with types and shapes. With --sources, the lines of user source that a part comes from stand
+    before it.
+
     \b
     Examples:
       tsarchive code model.pt
@@ -43,11 +58,15 @@ def command(
       tsarchive code model.pt __torch__.models.Net.forward
       tsarchive code model.pt Net.forward
       tsarchive code traced_on_gpu.pt --map-location cpu
+      tsarchive code model.pt2 --sources
     """
     import tsarchive
 
-    with tsarchive.open(file) as archive:
-        candidates = _candidates(archive if map_location is None else archive.moved(map_location))
+    with tsarchive.open(file) as opened:
+        archive = chosen_model(opened, model)
+        if map_location is not None:
+            archive = archive.moved(map_location)
+        candidates = _candidates(archive, sources=sources)
     if name is not None:
         chosen = [_one(name, candidates)]
     else:
@@ -60,10 +79,12 @@ def command(
         _show_source(chosen)
 
 
-def _candidates(archive: Archive) -> list[Definition]:
-    if not archive.code:
+def _candidates(archive: Archive, *, sources: bool) -> list[Definition]:
+    if archive.kind == PT2:
+        archive.exported.require_models()
+    elif not archive.code:
         require_torchscript(archive.kind, archive.records)
-    return list(all_definitions(archive.code))
+    return list(all_definitions(archive.exported.sourced_code if sources else archive.code))
 
 
 def _one(name: str, candidates: list[Definition]) -> Definition:

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import tsarchive
 from tsarchive.archive import Archive
@@ -15,10 +16,13 @@ from tsarchive.cli.records import GROUPS, TENSORS, group_of, method_name
 from tsarchive.cli.signatures import signatures
 from tsarchive.container import Record
 from tsarchive.errors import MissingRecordError
-from tsarchive.kinds import LEGACY_TORCHSCRIPT, TORCHSCRIPT
+from tsarchive.kinds import LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT
 from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
 from tsarchive.torchscript.frontend.libraries import what_registers
 from tsarchive.torchscript.pickled import objects_of, storages_of
+
+if TYPE_CHECKING:
+    from tsarchive.cli.exported_facts import ExportedFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ class TensorFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything; ``program`` and ``tensors`` are None unless ``kind`` is torchscript."""
+    """Everything. ``program`` is None unless ``kind`` is torchscript, ``exported`` unless it is
+    pt2, ``tensors`` unless it is one of both and has a program."""
 
     file: str
     bytes: int
@@ -79,6 +84,7 @@ class Facts:
     compression: Mapping[str, int]
     groups: Mapping[str, GroupFacts]
     program: ProgramFacts | None
+    exported: ExportedFacts | None
     tensors: TensorFacts | None
 
 
@@ -98,7 +104,8 @@ def facts_of_file(file: str) -> Facts:
             compression=dict(Counter(method_name(record.method) for record in records)),
             groups=_groups(records),
             program=_program(archive) if is_torchscript else None,
-            tensors=_tensors(archive) if is_torchscript else None,
+            exported=_exported(archive) if archive.kind == PT2 else None,
+            tensors=_tensors(archive) if is_torchscript or _has_models(archive) else None,
         )
 
 
@@ -149,15 +156,30 @@ def _program(archive: Archive) -> ProgramFacts:
         signatures=tuple(signatures(main_class)),
         native_classes=archive.needs.classes,
         operators=archive.needs.operators,
-        needs={name: _advice(name) for name in archive.needs.foreign},
+        needs={name: advice(name) for name in archive.needs.foreign},
     )
 
 
-def _advice(name: str) -> str:
+def _has_models(archive: Archive) -> bool:
+    return archive.kind == PT2 and bool(archive.exported.models)
+
+
+def _exported(archive: Archive) -> ExportedFacts:
+    from tsarchive.cli.exported_facts import exported_facts
+
+    return exported_facts(archive)
+
+
+def advice(name: str) -> str:
+    """What to do about an operator or torchbind class that does not come with torch."""
     return what_registers(name if "::" in name else f"{NATIVE_PREFIX}{name}")
 
 
 def _tensors(archive: Archive) -> TensorFacts:
+    if archive.kind == PT2:
+        from tsarchive.cli.exported_facts import exported_tensors
+
+        return exported_tensors(archive)
     infos = archive.tensors.values()
     parameters = [info for info in infos if info.is_parameter]
     storages = storages_of(archive.root)

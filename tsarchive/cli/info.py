@@ -17,6 +17,7 @@ from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
     from tsarchive import Missing
+    from tsarchive.cli.exported_facts import ExportedFacts
     from tsarchive.cli.facts import Facts, ProgramFacts, TensorFacts
 
 # The document given by --json has every operator.
@@ -104,6 +105,8 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "serialization id", facts.serialization_id or "not recorded"
     if facts.program is not None:
         yield from _program_lines(facts.program)
+    if facts.exported is not None:
+        yield from _exported_lines(facts.exported)
     if facts.tensors is not None:
         yield from _tensor_lines(facts.tensors)
 
@@ -122,6 +125,16 @@ def _program_lines(program: ProgramFacts) -> Iterator[tuple[str, str]]:
         yield "torchbind classes", ", ".join(program.native_classes)
     yield "operators", _counts(program.operators, _OPERATORS_SHOWN)
     yield from _named("needs", program.needs, "nothing beyond torch")
+
+
+def _exported_lines(exported: ExportedFacts) -> Iterator[tuple[str, str]]:
+    from tsarchive.cli.exported_text import exported_lines
+
+    yield from exported_lines(exported)
+    for model in exported.models:
+        suffix = f" of {model.name}" if len(exported.models) > 1 else ""
+        yield f"operators{suffix}", _counts(model.operators, _OPERATORS_SHOWN)
+        yield from _named(f"needs{suffix}", model.needs, "nothing beyond torch")
 
 
 def _tensor_lines(tensors: TensorFacts) -> Iterator[tuple[str, str]]:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import re
 
 TENSORS = "tensors"
+# Of PT2 archives.
+_PROGRAMS = r"models/.*\.json\Z|serialized_exported_program\.json\Z"
+_WEIGHTS = (
+    r"data/(weights/(weight_\d+\Z|.*\.pt\Z)|constants/(tensor_\d+\Z|.*\.pt\Z))"
+    r"|serialized_(state_dict|constants)\.pt\Z"
+)
+_PAYLOADS = r"data/(weights|constants)/"
 # The first row that fits counts.
 _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (group, re.compile(pattern))
     for group, pattern in (
-        ("extra", r"extra/"),
+        ("extra", r"extra(_files)?/"),
+        ("machine code", r"data/(aotinductor|executorch)/"),
+        ("inputs", r"data/sample_inputs/|serialized_example_inputs\.pt\Z"),
         ("debug", r".*\.debug_pkl\Z|debug/|mobile_debug_handles\.pkl\Z|callstack_debug_map\.pkl\Z"),
-        ("code", r"(.*/)?code/|libs/|bytecode\.pkl\Z"),
+        ("code", rf"(.*/)?code/|libs/|bytecode\.pkl\Z|{_PROGRAMS}"),
         ("constants", r"constants(/|\.pkl\Z)"),
-        (TENSORS, r"data/\d+\Z|tensors/"),
-        ("objects", r"data\.pkl\Z|attributes\.pkl\Z|model\.json\Z"),
+        (TENSORS, rf"data/\d+\Z|tensors/|{_WEIGHTS}"),
+        ("objects", rf"data\.pkl\Z|attributes\.pkl\Z|model\.json\Z|{_PAYLOADS}"),
         ("other", r""),
     )
 )

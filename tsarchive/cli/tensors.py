@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tsarchive.cli.command import Command, file_argument, json_option
+from tsarchive.cli.models import chosen, model_option
 from tsarchive.cli.output import print_json, say, show, table
 from tsarchive.cli.text import plural, shape, size, visible
 
@@ -32,8 +33,11 @@ _ORDERS: dict[str, Callable[[Named], Any]] = {
     help="By bytes, largest first, or by name.",
 )
 @click.option("--match", metavar="GLOB", help="Only names that fit, such as 'layer1.*.weight'.")
+@model_option
 @json_option
-def command(file: str, *, sort: str | None, match: str | None, as_json: bool) -> None:
+def command(
+    file: str, *, sort: str | None, match: str | None, model: str | None, as_json: bool
+) -> None:
     """List the tensors in a file.
 
     Name, dtype, shape, bytes, record, and whether it is a parameter, a buffer or a plain
@@ -47,7 +51,7 @@ def command(file: str, *, sort: str | None, match: str | None, as_json: bool) ->
     import tsarchive
 
     with tsarchive.open(file) as archive:
-        found = list(archive.tensors.items())
+        found = list(chosen(archive, model).tensors.items())
     if match is not None:
         found = [named for named in found if fnmatchcase(named[0], match)]
     if sort is not None:

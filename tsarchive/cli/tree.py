@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tsarchive.cli.command import Command, file_argument, json_option
+from tsarchive.cli.models import chosen, model_option
 from tsarchive.cli.output import print_json, show
 from tsarchive.cli.signatures import signatures
 from tsarchive.cli.terminal import drawn, styled
 from tsarchive.cli.text import plural, size, visible
+from tsarchive.kinds import PT2
 from tsarchive.printer.types import ClassType
 
 if TYPE_CHECKING:
     from tsarchive import ModuleInfo
+    from tsarchive.archive import Archive
+    from tsarchive.pt2.looking import Pt2Door
     from tsarchive.torchscript.frontend import CodeImporter
 
 
@@ -26,12 +30,14 @@ if TYPE_CHECKING:
     "--depth", type=click.IntRange(min=0), metavar="N", help="Show N levels below the root."
 )
 @click.option("--signatures", "typed", is_flag=True, help="Show what methods take and give.")
+@model_option
 @json_option
-def command(file: str, *, depth: int | None, typed: bool, as_json: bool) -> None:
+def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_json: bool) -> None:
     """Show the modules of a file as a tree.
 
     Each with its class, its size and its methods. Sizes count the module and everything below
-    it; a module that is used in two places appears, and counts, twice. Does not import torch.
+    it; a module that is used in two places appears, and counts, twice. Modules of a PT2 archive are
+    those that its weights and nodes name. Does not import torch.
 
     \b
     Examples:
@@ -41,14 +47,29 @@ def command(file: str, *, depth: int | None, typed: bool, as_json: bool) -> None
     """
     import tsarchive
 
-    with tsarchive.open(file) as archive:
+    with tsarchive.open(file) as opened:
+        archive = chosen(opened, model)
         root = archive.tree()
         if typed:
-            root = _with_signatures(root, archive.classes)
+            root = _typed(root, archive)
     if as_json:
         print_json({"file": file, "root": document(root, depth)})
     else:
         show(_lines(root, depth))
+
+
+def _typed(root: ModuleInfo, archive: Archive) -> ModuleInfo:
+    if archive.kind == PT2:
+        return _with_exported_signatures(root, archive.exported)
+    return _with_signatures(root, archive.classes)
+
+
+def _with_exported_signatures(root: ModuleInfo, door: Pt2Door) -> ModuleInfo:
+    """The tree of a PT2 archive, where the root of each model has a method."""
+    if len(door.models) == 1:
+        return replace(root, methods=(door.signature(door.models[0]),))
+    typed = (replace(child, methods=(door.signature(child.name),)) for child in root.children)
+    return replace(root, children=tuple(typed))
 
 
 def _with_signatures(module: ModuleInfo, classes: CodeImporter) -> ModuleInfo:
@@ -114,4 +135,4 @@ def _label(module: ModuleInfo) -> str:
         parts.append(f"{plural(parameters, 'parameter')}, {size(nbytes)}")
     if module.methods:
         parts.append(styled(visible(", ".join(module.methods)), "dim"))
-    return "  ".join(parts)
+    return "  ".join(filter(None, parts))

@@ -54,20 +54,14 @@ def _nested(
     gives = read_tree(signature.out_spec, record, fields)
     if takes.leaves != len(inputs) or gives.leaves != len(outputs):
         raise FormatError("the specification of arguments or results is of other values")
-    parameters = list(_parameters(takes, signature.forward_arg_names or []))
-    leaves = iter(inputs)
     texts: list[str] = []
     bindings: list[str] = []
-    for given, tree in parameters:
+    leaves = iter(inputs)
+    for given, tree in _parameters(takes, signature.forward_arg_names or []):
         mine = [next(leaves) for _ in range(tree.leaves)]
-        given = given or _name_of(tree, mine, len(texts))
-        texts.append(f"{name(given)}: {_shown(tree, iter([leaf.type for leaf in mine]))}")
-        steps = _steps(tree, name(given))
-        bindings += [
-            f"{leaf.name} = {step}"
-            for leaf, step in zip(mine, steps, strict=True)
-            if leaf.name not in ("", step)
-        ]
+        title = name(given or _name_of(tree, mine, len(texts)))
+        texts.append(f"{title}: {_shown(tree, iter([leaf.type for leaf in mine]))}")
+        bindings += _bindings(tree, title, mine)
     positional = len(takes.children[0].children)
     if positional < len(texts):
         texts.insert(positional, "*")
@@ -78,6 +72,13 @@ def _nested(
         returned=_shown(gives, iter([leaf.name for leaf in outputs])),
         problem=None,
     )
+
+
+def _bindings(tree: Tree, title: str, leaves: list[_Leaf]) -> Iterator[str]:
+    """How a parameter is taken apart, where the graph has other names for what is in it."""
+    for leaf, step in zip(leaves, _steps(tree, title), strict=True):
+        if leaf.name not in ("", step):
+            yield f"{leaf.name} = {step}"
 
 
 def _flat(inputs: list[_Leaf], outputs: list[_Leaf], problem: str) -> Convention:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
+from copy import copy
 from math import prod
 
-from tsarchive.container import Container
 from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
 from tsarchive.pickler import Object
 from tsarchive.torchscript.frontend import CodeImporter
@@ -38,21 +37,27 @@ _INCOMPLETE = "The file may be incomplete"
 class Pt2Door:
     """The parts of an open archive, each read when it is asked for.
 
-    Of several models each name has that of its model before it, unless ``model`` chooses one.
+    Of several models each name has that of its model before it.
     """
 
-    def __init__(self, container: Container, model: str | None = None) -> None:
-        """Raises MissingRecordError for a model that the archive does not have."""
-        self.records = Records(container)
-        self._container = container
-        if model is not None and model not in self.records.models:
-            names = ", ".join(self.records.models) or "none"
+    def __init__(self, records: Records) -> None:
+        self.records = records
+        self.models = records.models
+        self._container = records.container
+        self._payloads: dict[str, dict[str, Payload]] = {}
+
+    def only(self, model: str) -> Pt2Door:
+        """The same with one model. Raises MissingRecordError when there is none of this name."""
+        if model not in self.models:
+            names = ", ".join(self.models) or "none"
             raise MissingRecordError(
                 f"the archive has no model {model!r}",
                 record=self.records.program_record(model),
                 hint=f"It has: {names}",
             )
-        self.models = self.records.models if model is None else (model,)
+        chosen = copy(self)
+        chosen.models = (model,)
+        return chosen
 
     @property
     def format_version(self) -> int:
@@ -68,12 +73,12 @@ class Pt2Door:
             raise FormatError(f"the version is {text[:20]!r}, not a number", record=name)
         return int(text)
 
-    @cached_property
+    @property
     def code(self) -> Listings:
         """A listing of each program."""
         return Listings(self.records, self.models, sources=False)
 
-    @cached_property
+    @property
     def sourced_code(self) -> Listings:
         """The same with lines of user source."""
         return Listings(self.records, self.models, sources=True)
@@ -95,7 +100,11 @@ class Pt2Door:
 
     def payloads(self, model: str) -> dict[str, Payload]:
         """Weights and constants by name. Raises what ``payloads.weights`` raises."""
-        return weights(self.records, model) | constants(self.records, model)
+        found = self._payloads.get(model)
+        if found is None:
+            found = weights(self.records, model) | constants(self.records, model)
+            self._payloads[model] = found
+        return found
 
     def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
         """Every tensor by its dotted name, pickled ones as far as their configuration tells.
@@ -145,20 +154,20 @@ class Pt2Door:
         record = self.records.program_record(model)
         return module_tree(name, dict(self.tensors_of(model)), places(graph), record)
 
-    def operators(self, model: str) -> Counter[str]:
+    def operators(self, model: str) -> dict[str, int]:
         """How many nodes call each operator, by qualified name without overload."""
         nodes = nodes_of(self.program(model).graph_module.graph)
-        return Counter(operator_name(node.target) for node in nodes)
+        return dict(Counter(operator_name(node.target) for node in nodes))
 
-    def needed(self) -> tuple[Counter[str], tuple[str, ...]]:
+    def needed(self) -> tuple[dict[str, int], tuple[str, ...]]:
         """The operators of libraries and the torchbind classes that the models need."""
         operators: Counter[str] = Counter()
         classes: set[str] = set()
         for model in self.models:
-            operators += self.operators(model)
+            operators.update(self.operators(model))
             classes |= set(_native_classes(self.program(model)))
         own = (f"{_HIGHER_ORDER}::", *(f"{name}." for name in _PYTHON), "torch.")
-        needed = Counter({n: count for n, count in operators.items() if not n.startswith(own)})
+        needed = {name: n for name, n in operators.items() if not name.startswith(own)}
         return needed, tuple(sorted(classes))
 
 

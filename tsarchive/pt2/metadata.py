@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .schema import Graph, Node
 
-__all__ = ["Frame", "ModulePlace", "frames", "modules", "nodes_of", "places"]
+__all__ = ["Frame", "ModulePlace", "frames", "graphs_in", "modules", "nodes_of", "places"]
 
 _FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
 _BRACKETS = {"[": 1, "(": 1, "]": -1, ")": -1}
@@ -88,6 +88,14 @@ def nodes_of(graph: Graph) -> Iterator[Node]:
         for inner in graphs_of(node):
             yield from nodes_of(inner)
         yield node
+
+
+def graphs_in(graph: Graph) -> Iterator[Graph]:
+    """A graph and all that are in arguments of its nodes."""
+    yield graph
+    for node in graph.nodes:
+        for inner in graphs_of(node):
+            yield from graphs_in(inner)
 
 
 def graphs_of(node: Node) -> Iterator[Graph]:

@@ -1,0 +1,168 @@
+"""What ``tsarchive info`` reports of a PT2 archive, without torch and without unpickling."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tsarchive.archive import Archive
+from tsarchive.cli.facts import TensorFacts, advice
+from tsarchive.errors import PickleError
+from tsarchive.pt2.compiled import Compiled, compiled
+from tsarchive.pt2.listing import range_text
+from tsarchive.pt2.looking import Pt2Door
+from tsarchive.pt2.metadata import graphs_in
+from tsarchive.pt2.payloads import PickledPayload, StoredView
+from tsarchive.pt2.records import EXECUTORCH, EXTRA, FLAT_EXTRA
+from tsarchive.pt2.samples import sample_inputs
+from tsarchive.pt2.shown import expression
+from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFacts:
+    """A weight or constant that only a pickle describes. ``class_name`` is None where the
+    restricted reader cannot tell."""
+
+    name: str
+    kind: str
+    class_name: str | None
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """An exported program. ``operators`` counts nodes; ``needs`` are what does not come with
+    torch, each with what to do. ``sample_inputs`` are types, None where there are no inputs;
+    ``sample_inputs_problem`` tells why they cannot be described."""
+
+    name: str
+    main_class: str
+    schema_version: str
+    torch_version: str
+    opset: Mapping[str, int]
+    verifiers: tuple[str, ...]
+    signature: str
+    modules: int
+    nodes: int
+    graphs: int
+    operators: Mapping[str, int]
+    needs: Mapping[str, str]
+    parameters: int
+    buffers: int
+    constants: int
+    ranges: Mapping[str, str]
+    guards: tuple[str, ...]
+    objects: tuple[ObjectFacts, ...]
+    sample_inputs: str | None
+    sample_inputs_problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFacts:
+    """``compiled`` is machine code, which is never loaded; ``executorch`` and ``extra`` are files
+    with their bytes."""
+
+    layout: str
+    models: tuple[ModelFacts, ...]
+    compiled: tuple[Compiled, ...]
+    executorch: Mapping[str, int]
+    extra: Mapping[str, int]
+
+
+def exported_facts(archive: Archive) -> ExportedFacts:
+    """Everything but tensors. Raises ArchiveError where the archive breaks a rule."""
+    door = archive.exported
+    records = door.records
+    return ExportedFacts(
+        layout=records.layout.value,
+        models=tuple(_model(archive.only(name), name) for name in door.models),
+        compiled=tuple(compiled(records, name) for name in records.compiled),
+        executorch=_files(archive, EXECUTORCH),
+        extra={**_files(archive, EXTRA), **_files(archive, FLAT_EXTRA)},
+    )
+
+
+def exported_tensors(archive: Archive) -> TensorFacts:
+    """The tensors of all models. ``bytes`` are those of storages."""
+    door = archive.exported
+    views = [view for name in door.models for view in door.payloads(name).values()]
+    dense = [view for view in views if isinstance(view, StoredView)]
+    storages = {view.storage: view.device for view in dense}
+    infos = list(archive.tensors.values()) if door.models else []
+    parameters = [info for info in infos if info.is_parameter]
+    return TensorFacts(
+        count=len(infos),
+        parameters=len(parameters),
+        parameter_elements=sum(math.prod(info.shape) for info in parameters),
+        bytes=sum(storage.nbytes for storage in storages),
+        dtypes=dict(Counter(info.dtype for info in infos)),
+        devices=dict(Counter(storages.values())),
+    )
+
+
+def _files(archive: Archive, folder: str) -> dict[str, int]:
+    return {
+        name.removeprefix(folder): record.size
+        for name, record in archive.records.items()
+        if name.startswith(folder)
+    }
+
+
+def _model(archive: Archive, name: str) -> ModelFacts:
+    """The facts of the one model that the archive shows."""
+    door, needs, tree = archive.exported, archive.needs, archive.tree()
+    program = door.program(name)
+    infos = archive.tensors.values()
+    version = program.schema_version
+    inputs, problem = _inputs(door, name)
+    return ModelFacts(
+        name=name,
+        main_class=tree.qualified_class,
+        schema_version=f"{version.major}.{version.minor}",
+        torch_version=program.torch_version,
+        opset=program.opset_version,
+        verifiers=tuple(program.verifiers),
+        signature=door.signature(name),
+        modules=_count(tree),
+        nodes=sum(len(graph.nodes) for graph in graphs_in(program.graph_module.graph)),
+        graphs=sum(1 for _ in graphs_in(program.graph_module.graph)),
+        operators=door.operators(name),
+        needs={needed: advice(needed) for needed in needs.foreign},
+        parameters=sum(info.is_parameter for info in infos),
+        buffers=sum(info.is_buffer for info in infos),
+        constants=sum(not _is_weight(info) for info in infos),
+        ranges={
+            expression(symbol): range_text(constraint)
+            for symbol, constraint in program.range_constraints.items()
+        },
+        guards=tuple(program.guards_code),
+        objects=tuple(_objects(door, name)),
+        sample_inputs=inputs,
+        sample_inputs_problem=problem,
+    )
+
+
+def _count(module: ModuleInfo) -> int:
+    return 1 + sum(map(_count, module.children))
+
+
+def _is_weight(info: TensorInfo) -> bool:
+    return info.is_parameter or info.is_buffer
+
+
+def _objects(door: Pt2Door, model: str) -> list[ObjectFacts]:
+    return [
+        ObjectFacts(name, payload.kind.value, payload.class_name, payload.record)
+        for name, payload in door.payloads(model).items()
+        if isinstance(payload, PickledPayload)
+    ]
+
+
+def _inputs(door: Pt2Door, model: str) -> tuple[str | None, str | None]:
+    try:
+        return sample_inputs(door.records, model), None
+    except PickleError as error:
+        return None, error.message
