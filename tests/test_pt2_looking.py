@@ -376,6 +376,58 @@ def test_none_is_an_empty_tuple_or_a_truth_value(tmp_path, value):
         archive.tree()
 
 
+def inside(graph, depth: int) -> None:
+    """Graphs in arguments of nodes of graphs in arguments."""
+    empty = {**graph, "nodes": []}
+    node, inner = graph["nodes"][1], empty
+    for _ in range(depth):
+        given = {"name": "", "arg": {"as_graph": {"name": "g", "graph": inner}}, "kind": 1}
+        inner = {**empty, "nodes": [{**node, "inputs": [given]}]}
+    graph["nodes"] += inner["nodes"]
+
+
+def arguments_inside(graph, depth: int) -> None:
+    value = {"as_int": 1}
+    for _ in range(depth):
+        value = {"as_string_to_argument": {"k": value}}
+    graph["nodes"][1]["inputs"].append({"name": "z", "arg": value, "kind": 1})
+
+
+@pytest.mark.parametrize(
+    ("nest", "depth", "is_shown"),
+    [
+        (inside, 1, True),
+        (inside, 30, True),
+        (inside, 60, False),
+        (inside, 110, False),
+        (arguments_inside, 1, True),
+        (arguments_inside, 110, True),
+        (arguments_inside, 400, False),
+    ],
+)
+def test_deep_nesting_is_shown_or_refused(tmp_path, nest, depth, is_shown):
+    """Never an error of Python: what is refused breaks a limit of the format's reader."""
+    path = changed(
+        fixture("linear"),
+        MODEL,
+        lambda program: nest(program["graph_module"]["graph"], depth),
+        tmp_path / "a.pt2",
+    )
+    refused = []
+    with tsarchive.open(path) as archive:
+        for look in (
+            archive.tree,
+            lambda: archive.needs,
+            lambda: archive.code[next(iter(archive.code))],
+            lambda: archive.exported.sourced_code[next(iter(archive.code))],
+        ):
+            try:
+                look()
+            except FormatError as error:
+                refused.append(error.limit)
+    assert refused == ([] if is_shown else [256] * 4)
+
+
 def test_a_pt2_archive_has_no_torchscript_classes():
     with tsarchive.open(fixture("linear")) as archive:
         for look in ("classes", "root"):

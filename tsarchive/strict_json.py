@@ -14,14 +14,15 @@ _BRACKET = re.compile(r"[\[\]{}]")
 MAX_DEPTH = 900
 
 
-def parse_object(text: bytes, record: str) -> dict[str, Any]:
+def parse_object(text: bytes, record: str, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     """The JSON object that a record holds.
 
-    Raises FormatError for what is not JSON, no object, nested too deeply, or has a field twice.
+    Raises FormatError for what is not JSON, no object, nested more deeply than
+    ``max_depth``, or has a field twice.
     """
     try:
         # As text: given bytes, json guesses the encoding, and imports what it guesses.
-        values = _parsed(text.decode(), record)
+        values = _parsed(text.decode(), record, max_depth)
     except (ValueError, RecursionError) as error:
         if isinstance(error, FormatError):
             raise
@@ -44,18 +45,18 @@ def parse_text(text: str, record: str, what: str) -> Any:
         raise FormatError(f"{what} is not JSON: {error}", record=record) from None
 
 
-def _parsed(text: str, record: str) -> Any:
-    _check_depth(text, record)
+def _parsed(text: str, record: str, max_depth: int = MAX_DEPTH) -> Any:
+    _check_depth(text, record, max_depth)
     return json.loads(text, object_pairs_hook=_unique)
 
 
-def _check_depth(text: str, record: str) -> None:
+def _check_depth(text: str, record: str, max_depth: int) -> None:
     depth = 0
     for match in _BRACKET.finditer(text):
         depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
-        if depth > MAX_DEPTH:
+        if depth > max_depth:
             message = "the record is nested too deeply"
-            raise FormatError(message, record=record, limit=MAX_DEPTH)
+            raise FormatError(message, record=record, limit=max_depth)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

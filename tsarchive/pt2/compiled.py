@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tsarchive.errors import FormatError
 from tsarchive.strict_json import parse_object
 
-from .records import AOTINDUCTOR, Records
+from .records import AOTINDUCTOR, WEIGHTS, Records
 
-__all__ = ["Compiled", "compiled"]
+__all__ = ["Compiled", "compiled", "weight_records"]
 
 _METADATA = "_metadata.json"
 _WEIGHTS = "weights_config.json"
@@ -43,5 +44,24 @@ def compiled(records: Records, model: str) -> Compiled:
     return Compiled(model, files, metadata, weights)
 
 
+def weight_records(records: Records, record: str) -> frozenset[str]:
+    """The records that a JSON record beside compiled code names as weights: files of torch.save.
+
+    Raises FormatError for what is not JSON, or describes weights in another way.
+    """
+    values = parse_object(records.container.read(record), record)
+    if not record.endswith(f"/{_WEIGHTS}"):
+        return frozenset()
+    found = set()
+    for name, described in values.items():
+        match described:
+            case [str(file), *_]:
+                found.add(f"{WEIGHTS}{file}")
+            case _:
+                raise FormatError(f"the weight {name[:100]!r} has no file", record=record)
+    return frozenset(found)
+
+
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)
+    """A string or number as it is; of anything else what it is."""
+    return str(value) if isinstance(value, str | int | float) else type(value).__name__

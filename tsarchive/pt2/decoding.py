@@ -15,7 +15,10 @@ from tsarchive.strict_json import parse_object
 
 from .schema import Tagged
 
-__all__ = ["decoded", "read_json"]
+__all__ = ["decoded", "parsed", "read_json"]
+
+# Levels of lists and objects. Graphs inside graphs take seven each, and few models have two.
+MAX_DEPTH = 256
 
 Schema = TypeVar("Schema")
 Decode = Callable[[Any], Any]
@@ -43,7 +46,12 @@ def read_json(schema: type[Schema], data: bytes, record: str) -> Schema:
 
     Raises FormatError, naming the field, where the record breaks a rule.
     """
-    return decoded(schema, parse_object(data, record), record)
+    return decoded(schema, parsed(data, record), record)
+
+
+def parsed(data: bytes, record: str) -> dict[str, Any]:
+    """The JSON of a record, nested no more deeply than what reads it recurses."""
+    return parse_object(data, record, MAX_DEPTH)
 
 
 def decoded(schema: type[Schema], value: Any, record: str) -> Schema:

@@ -17,9 +17,8 @@ from functools import cached_property
 
 from tsarchive.container import Container
 from tsarchive.errors import MissingRecordError, UnsupportedError
-from tsarchive.strict_json import parse_object
 
-from .decoding import decoded, read_json
+from .decoding import decoded, parsed, read_json
 from .schema import ExportedProgram, PayloadConfig
 
 FLAT_PROGRAM = "serialized_exported_program.json"
@@ -105,7 +104,7 @@ class Records:
             raise MissingRecordError(
                 f"the archive has no model {model!r}", record=record, hint=f"It has: {names}"
             )
-        values = parse_object(self.container.read(record), record)
+        values = parsed(self.container.read(record), record)
         # torch 2.4 named one verifier, and called it a dialect.
         if "verifiers" not in values and "dialect" in values:
             values["verifiers"] = [values["dialect"]]
