@@ -43,8 +43,8 @@ def kind_of(names: Collection[str]) -> str:
 _WHAT_TO_DO = {
     LEGACY_TORCHSCRIPT: "It is TorchScript of before torch 1.3: tsarchive.load reads it, and "
     "tsarchive.save writes it in the form of today",
-    PT2: "It is a PT2 archive of torch.export: 'tsarchive info', 'tree', 'code' and 'tensors' "
-    "look into it",
+    PT2: "It is a PT2 archive of torch.export: tsarchive.load reads it, and 'tsarchive code' "
+    "lists its program",
     TORCH_SAVE: "It is meant for tensors, without code: load it with "
     "torch.load(weights_only=True), after 'tsarchive audit' when it comes from others",
     TORCH_PACKAGE: "It is a torch.package archive: torch.package.PackageImporter runs the Python "
