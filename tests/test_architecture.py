@@ -73,8 +73,8 @@ MAY_IMPORT = {
         "tsarchive.torchscript",
     },
     "tsarchive.saving": {
-        "tsarchive.container", "tsarchive.printer", "tsarchive.pt2", "tsarchive.run",
-        "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.kinds", "tsarchive.printer", "tsarchive.pt2",
+        "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.other_processes": {"tsarchive.policy"},
     "tsarchive.jitter": {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import SaveError, SourceError
 from tsarchive.garbage import not_collecting
+from tsarchive.kinds import PT2, kind_of
 from tsarchive.printer.adopt import (
     adopt_module,
     adopt_placeholder,
@@ -58,7 +59,8 @@ def save(
     A program of ``torch.export``, or a dict of them by name, is written as a PT2 archive that
     torch.export loads. What the file says of its nodes is the same in each process: no
     addresses, no counters, and paths of source files only as Python finds their modules, unless
-    ``source_paths=True`` asks for whole ones.
+    ``source_paths=True`` asks for whole ones. A module that was loaded from a PT2 archive is
+    written back as one, each record as it was read unless its data changed.
 
     With ``canonical=True`` the bytes depend on the model and ``extra_files`` alone: not on the
     process, its hash seed, the file name, or places and comments in source files. This form has
@@ -125,6 +127,8 @@ def _bytes(name: str, content: str | bytes) -> bytes:
 
 def _usual_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> list[NewRecord]:
     if isinstance(module, ArchiveModule):
+        if _is_program(module):
+            return _resaved_program(module, files, debug=debug, keeps_extras=True)
         return loaded_records(module, files, debug=debug)
     if is_script_module(module):
         extras = Extras(extra_file_records(files), traced_input_records(adopt_traced(module)))
@@ -140,12 +144,27 @@ def _usual_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> l
 def _canonical_records(module: Any, files: Mapping[str, bytes]) -> list[NewRecord]:
     extras = extra_file_records(dict(sorted(files.items())))
     if isinstance(module, ArchiveModule):
+        if _is_program(module):
+            ordered = dict(sorted(files.items()))
+            return _resaved_program(module, ordered, debug=False, keeps_extras=False)
         return canonical_loaded_records(module, extras)
     if is_script_module(module):
         return _records_read_back(adopt_module(module), extras)
     if is_script_function(module):
         return _records_read_back(adopt_placeholder(module), extras)
     raise _no_code(module)
+
+
+def _is_program(module: ArchiveModule) -> bool:
+    return kind_of(module.tsarchive_classes.container.records) == PT2
+
+
+def _resaved_program(
+    module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool, keeps_extras: bool
+) -> list[NewRecord]:
+    from tsarchive.pt2.resaving import resaved_records
+
+    return resaved_records(module, files, debug=debug, keeps_extras=keeps_extras)
 
 
 def _records_read_back(root: ObjectValue, extras: tuple[NewRecord, ...]) -> list[NewRecord]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import fields, is_dataclass
+from enum import IntEnum
 from typing import Any
 
 from .schema import Tagged
@@ -20,6 +21,8 @@ def write_json(value: Any) -> bytes:
 def json_of(value: Any) -> Any:
     """The JSON value for an instance of a class of the schema, or for what its fields hold."""
     match value:
+        case IntEnum():
+            return int(value)
         case Tagged():
             return {value.tag: json_of(value.value)}
         case list():

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from itertools import count
+from types import MappingProxyType
 from typing import Any, TypeGuard
 
 import torch
@@ -39,39 +40,59 @@ _LAYOUTS: dict[torch.layout, Layout] = {
 
 
 class Storing:
-    """Collects records of one folder; numbers go on from model to model."""
+    """Collects records of one folder; numbers go on from model to model.
 
-    def __init__(self, folder: str) -> None:
+    ``taken`` are names of records there that are not to be used.
+    """
+
+    def __init__(self, folder: str, taken: Container[str] = ()) -> None:
         self.folder = folder
         self.records: list[NewRecord] = []
-        self._numbers: dict[str, count[int]] = {}
+        self._taken = taken
+        self._numbers: dict[str, Iterator[int]] = {}
+        self._used: set[str] = set()
 
-    def payloads(self, values: Mapping[str, Any], prefix: str) -> dict[str, PayloadMeta]:
+    def payloads(
+        self,
+        values: Mapping[str, Any],
+        prefix: str,
+        known: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, PayloadMeta]:
         """Where each value of one model is stored, in torch's order; ``prefix`` is for tensors.
 
+        ``known`` are names of records that values were stored in before, and get again.
         Raises SaveError for a value that is neither a tensor nor an object that torch stores.
         """
         tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
         found: dict[str, PayloadMeta] = {}
         for name, tensor in tensors.items():
             if _is_subclass(tensor):
-                record = self._add(prefix, _saved(tensor))
+                record = self._add(prefix, _saved(tensor), known.get(name))
                 found[name] = PayloadMeta(record, _is_parameter(tensor), True, tensor_meta(tensor))
         raw = {name: tensor for name, tensor in tensors.items() if name not in found}
         for group in _groups(raw):
-            record = self._add(prefix, _whole_storage([raw[name] for name in group]))
+            before = (known[name] for name in group if name in known)
+            again = next((record for record in before if record not in self._used), None)
+            record = self._add(prefix, _whole_storage([raw[name] for name in group]), again)
             for name in group:
                 meta = tensor_meta(raw[name])
                 found[name] = PayloadMeta(record, _is_parameter(raw[name]), False, meta)
         for name, value in values.items():
             if name not in tensors:
-                found[name] = PayloadMeta(self._add(*_object(name, value)), False, True, None)
+                record = self._add(*_object(name, value), known.get(name))
+                found[name] = PayloadMeta(record, False, True, None)
         return found
 
-    def _add(self, prefix: str, data: bytes | memoryview) -> str:
-        number = next(self._numbers.setdefault(prefix, count()))
-        self.records.append(NewRecord(f"{self.folder}{prefix}{number}", data))
-        return f"{prefix}{number}"
+    def _add(self, prefix: str, data: bytes | memoryview, name: str | None) -> str:
+        name = name or self._free_name(prefix)
+        self._used.add(name)
+        self.records.append(NewRecord(f"{self.folder}{name}", data))
+        return name
+
+    def _free_name(self, prefix: str) -> str:
+        numbers = self._numbers.setdefault(prefix, count())
+        names = (f"{prefix}{number}" for number in numbers)
+        return next(name for name in names if name not in self._taken)
 
 
 def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
