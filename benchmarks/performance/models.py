@@ -18,7 +18,7 @@ from tsarchive.models import decoder, resnet
 
 MIB = 2**20
 Arguments = tuple[Any, ...]
-SCRIPTED, TRACED = "scripted", "traced"
+SCRIPTED, TRACED, EXPORTED = "scripted", "traced", "exported"
 TORCHVISION = (
     "densenet121", "efficientnet_b0", "googlenet", "mnasnet0_5", "mobilenet_v3_small",
     "regnet_y_400mf", "shufflenet_v2_x0_5", "squeezenet1_1",
@@ -29,7 +29,7 @@ TORCHVISION = (
 class Network:
     """A network that is made anew each time, with the same weights.
 
-    forms: whether it is measured scripted, traced or both.
+    forms: whether it is measured scripted, traced or exported, or in several forms.
     """
 
     build: Callable[[], nn.Module]
@@ -42,6 +42,10 @@ class Network:
         if form == SCRIPTED:
             return torch.jit.script(module)
         return torch.jit.trace(module, self.arguments(), check_trace=False)
+
+    def program(self) -> torch.export.ExportedProgram:
+        torch.manual_seed(0)
+        return torch.export.export(self.build().eval(), self.arguments())
 
 
 def image() -> Arguments:
@@ -129,6 +133,19 @@ class Unrolled(nn.Module):
         return x
 
 
+class Layered(nn.Module):
+    """As many operators as it is told, each with a weight of its own."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(nn.Parameter(torch.ones(4)) for _ in range(layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for weight in self.weights:
+            x = x * weight
+        return x
+
+
 def many_modules(count: int) -> nn.Module:
     return nn.Sequential(*(nn.Linear(2, 2) for _ in range(count)))
 
@@ -141,6 +158,10 @@ def unrolled(operators: int) -> Network:
     return Network(lambda: Unrolled(operators), lambda: (torch.ones(4),), (TRACED,))
 
 
+def layered(layers: int) -> Network:
+    return Network(lambda: Layered(layers), lambda: (torch.ones(4),), (EXPORTED,))
+
+
 def submodules(count: int) -> Network:
     return Network(lambda: many_modules(count), lambda: (torch.ones(1, 2),))
 
@@ -149,6 +170,7 @@ FAMILIES: dict[str, Callable[[int], Network]] = {
     "weights": weights,
     "unrolled": unrolled,
     "submodules": submodules,
+    "layered": layered,
 }
 
 
@@ -163,8 +185,11 @@ def network(name: str) -> Network:
 def make(name: str, form: str, folder: Path) -> dict[str, Any]:
     """Writes the archive and the arguments of one network; tells paths and sizes."""
     made = network(name)
-    path = folder / f"{name.replace(':', '-')}.{form}.pt"
-    torch.jit.save(made.live(form), path)
+    path = folder / f"{name.replace(':', '-')}.{form}.{'pt2' if form == EXPORTED else 'pt'}"
+    if form == EXPORTED:
+        torch.export.save(made.program(), path)
+    else:
+        torch.jit.save(made.live(form), path)
     arguments = path.with_suffix(".arguments")
     torch.save(made.arguments(), arguments)
     return {"path": str(path), "arguments": str(arguments), **sizes(path)}
@@ -175,6 +200,10 @@ def sizes(path: Path) -> dict[str, int]:
     with zipfile.ZipFile(path) as archive:
         infos = archive.infolist()
     return {
-        "code": sum(info.file_size for info in infos if info.filename.endswith(".py")),
+        "code": sum(info.file_size for info in infos if is_code(info.filename)),
         "weights": sum(info.file_size for info in infos if "/data/" in info.filename),
     }
+
+
+def is_code(record: str) -> bool:
+    return record.endswith(".py") or "/models/" in record

@@ -43,6 +43,8 @@ def loaded(side: str, source: Any) -> Any:
         return tsarchive.load(source)
     import torch
 
+    if isinstance(source, str) and source.endswith(".pt2"):
+        return torch.export.load(source)
     return torch.jit.load(source)
 
 
@@ -142,6 +144,22 @@ def calls(side: str, settings: Settings) -> Found:
         repeated(lambda: module(*arguments), settings["warm"])
         found["later"] = middle(repeated(lambda: module(*arguments), settings["calls"]))
     return found
+
+
+@probe
+def exported(side: str, settings: Settings) -> Found:
+    """Load of a program of torch.export, and its first call, for which torch makes a module."""
+    imports = prepared(side, settings)
+    if side != OURS:
+        importlib.import_module("torch.export.pt2_archive._package")
+    arguments = arguments_of(settings)
+    with gauged() as load:
+        found = loaded(side, settings["path"])
+    with gauged() as first:
+        module = found if side == OURS else found.module()
+        module(*arguments)
+    both = {key: load[key] + first[key] for key in ("wall", "cpu", "anonymous")}
+    return {"imports": imports, "load": load, "load and first": both}
 
 
 @probe

@@ -54,15 +54,19 @@ class Sizes:
     calls: int = 60
     again: int = 5
     processes: int = 5
+    operators: int = 600
     is_quick: bool = False
     patterns: tuple[str, ...] = ("*",)
 
     def named(self, figure: str) -> str:
         sizes = {"large": self.large, "saved": self.saved}
-        return figure.format(**{name: f"{size // MIB} MiB" for name, size in sizes.items()})
+        texts = {name: f"{size // MIB} MiB" for name, size in sizes.items()}
+        return figure.format(**texts, operators=self.operators)
 
 
-QUICK = Sizes(64 * MIB, 32 * MIB, warm=3, calls=3, again=1, processes=1, is_quick=True)
+QUICK = Sizes(
+    64 * MIB, 32 * MIB, warm=3, calls=3, again=1, processes=1, operators=20, is_quick=True
+)
 Subjects = Callable[[Bench, Sizes], list[Pair]]
 
 
@@ -125,6 +129,14 @@ def large(_: Bench, sizes: Sizes) -> list[Pair]:
 
 def to_save(_: Bench, sizes: Sizes) -> list[Pair]:
     return [(f"weights:{sizes.saved}", "scripted")]
+
+
+def large_program(_: Bench, sizes: Sizes) -> list[Pair]:
+    return [(f"weights:{sizes.large}", "exported")]
+
+
+def long_program(_: Bench, sizes: Sizes) -> list[Pair]:
+    return [(f"layered:{sizes.operators}", "exported")]
 
 
 def one(_: Bench, sizes: Sizes) -> list[Pair]:
@@ -244,6 +256,28 @@ ROWS: tuple[Row, ...] = (
         ),
         others=(PICKLED, SAFE),
         settings=("again",),
+    ),
+    Row(
+        "exported-large",
+        "`load` of a PT2 archive of {large}",
+        "exported",
+        large_program,
+        (
+            ratio("load", 1 / 50, "≤ 0.02"),
+            value("load", "anonymous", 30 * MIB, "≤ 30 MiB", "memory"),
+        ),
+        peer="torch.export",
+    ),
+    Row(
+        "exported-graph",
+        "`load` of a PT2 archive of {operators} operators and weights",
+        "exported",
+        long_program,
+        (
+            ratio("load", 1 / 4, "≤ 0.25"),
+            ratio("load and first", 1 / 4, "≤ 0.25", "and first call"),
+        ),
+        peer="torch.export",
     ),
     Row(
         "info",
