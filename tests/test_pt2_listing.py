@@ -288,3 +288,23 @@ def test_special_values_of_arguments():
     }
     for text, value in rows.items():
         assert argument(decoded(Argument, value, "test")) == text
+
+
+def literals(program) -> None:
+    """Literals where the format allows them beside values."""
+    module = program["graph_module"]
+    graph = module["graph"]
+    given = {"as_sym_int": {"as_int": 3}}
+    inner = {**graph, "nodes": [], "inputs": [given, {"as_float": 1.5}], "outputs": [given]}
+    call = {"as_graph": {"name": "inner", "graph": inner}}
+    node = {**graph["nodes"][1], "inputs": [{"name": "", "arg": call, "kind": 1}]}
+    optional = {"as_optional_tensor": {"as_tensor": {"name": "some"}}}
+    sizes = {"as_sym_ints": [{"as_name": "s"}, {"as_int": 3}]}
+    graph["nodes"].append({**node, "outputs": [{"as_int": 2}, {"as_none": True}, optional, sizes]})
+
+
+def test_literals_in_the_place_of_values(tmp_path):
+    text = text_of(changed(fixture("linear"), MODEL, literals, tmp_path / "a.pt2"))
+    ast.parse(text)
+    assert "    def inner(_: Literal[3], _: Literal[1.5]):\n      return 3,\n" in text
+    assert "    _, _, some, [s, _] = torch.ops.aten.relu.default(inner)  # int, None, ?" in text

@@ -137,7 +137,11 @@ class Archive(Closing):
 
     @cached_property
     def tensors(self) -> Mapping[str, TensorInfo]:
-        """Every tensor that a module attribute holds, by its fully qualified name."""
+        """Every tensor that a module attribute holds, by its fully qualified name.
+
+        Of a PT2 archive with several models, names begin with that of the model; storages in a
+        record that is a file of ``torch.save`` have a name behind that of the record.
+        """
         return MappingProxyType(dict(self._door.tensors(self.class_of)))
 
     @cached_property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tsarchive.errors import FormatError, UnsupportedError
 
 from .schema import Argument, GraphModule, InputSpec, ModuleCallSignature
-from .shown import argument, is_name, name, one_line, type_of
+from .shown import argument, is_name, is_named, name, one_line, type_of
 from .trees import LEAF, Kind, Tree, read_tree
 
 __all__ = ["Convention", "convention"]
@@ -103,8 +103,6 @@ def _call_signature(module: GraphModule) -> ModuleCallSignature:
 
 _TAKEN = ("user_input", "constant_input")
 _GIVEN = ("user_output", "loss_output")
-# What has a name in the graph; other inputs are literals that the caller must give.
-_NAMED = ("as_tensor", "as_sym_int", "as_sym_float", "as_sym_bool", "as_custom_obj")
 
 
 def _is_given(spec: InputSpec) -> bool:
@@ -116,7 +114,7 @@ def _input(spec: InputSpec, module: GraphModule) -> _Leaf:
     if spec.tag == "constant_input":
         return _Leaf(name(spec.value.name), f"Literal[{argument(spec.value.value)}]")
     value: Argument = spec.value.arg
-    if value.tag in _NAMED:
+    if is_named(value):
         return _Leaf(argument(value), type_of(value, module.graph))
     return _Leaf("", f"Literal[{argument(value)}]")
 

@@ -8,20 +8,34 @@ whose ranges stand at the top.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from .calling import convention
 from .metadata import Frame, ModulePlace, frames, modules, places
 from .records import Records
 from .schema import (
     ArgumentKind,
+    CustomObjArgument,
     ExportedProgram,
     Graph,
     GraphModule,
     NamedArgument,
     Node,
     RangeConstraint,
+    Tagged,
+    TensorArgument,
 )
-from .shown import argument, expression, is_name, name, one_line, target, type_of, type_of_tensor
+from .shown import (
+    argument,
+    expression,
+    is_name,
+    name,
+    one_line,
+    parameter,
+    target,
+    type_of,
+    type_of_tensor,
+)
 
 __all__ = ["Listings", "listing", "range_text", "signature"]
 
@@ -195,7 +209,7 @@ class _Body:
             self.lines.append(_statement(node, graph))
 
     def _function(self, title: str, graph: Graph) -> None:
-        takes = ", ".join(f"{argument(value)}: {type_of(value, graph)}" for value in graph.inputs)
+        takes = ", ".join(parameter(value, graph) for value in graph.inputs)
         inside = _Body(sources=self._sources)
         inside.nodes(graph)
         gives = ", ".join(map(argument, graph.outputs))
@@ -222,9 +236,21 @@ def _statement(node: Node, graph: Graph) -> str:
     call = f"{target(node.target)}({', '.join(map(_given, node.inputs))})"
     if not node.outputs:
         return call
-    shown = ", ".join("_" if value.tag == "as_none" else argument(value) for value in node.outputs)
+    shown = ", ".join(map(_assigned, node.outputs))
     types = ", ".join(type_of(value, graph) for value in node.outputs)
     return f"{shown} = {call}  # {types}"
+
+
+def _assigned(value: Any) -> str:
+    """The name of what a node gives, or its names; what is a literal has none."""
+    match value:
+        case list():
+            return f"[{', '.join(map(_assigned, value))}]"
+        case Tagged("as_name", str(found)) | TensorArgument(found) | CustomObjArgument(found):
+            return name(found)
+        case Tagged():
+            return _assigned(value.value)
+    return "_"
 
 
 def _given(given: NamedArgument) -> str:

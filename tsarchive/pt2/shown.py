@@ -28,7 +28,8 @@ from .schema import (
 from .symbols import parse
 
 __all__ = [
-    "argument", "expression", "is_name", "name", "one_line", "target", "type_of", "type_of_tensor",
+    "argument", "expression", "is_name", "is_named", "name", "one_line", "parameter", "target",
+    "type_of", "type_of_tensor",
 ]  # fmt: skip
 
 UNKNOWN = "?"
@@ -139,6 +140,20 @@ def argument(value: Argument) -> str:
     """A literal, or the names of values."""
     show = _ARGUMENTS.get(value.tag)
     return _literal(value.value) if show is None else show(value.value)
+
+
+def is_named(value: Argument) -> bool:
+    """Whether an argument is a value of the graph, which has a name, or a literal."""
+    if isinstance(value.value, Tagged):
+        return value.value.tag in ("as_name", "as_tensor")
+    return value.tag in ("as_tensor", "as_custom_obj")
+
+
+def parameter(value: Argument, graph: Graph) -> str:
+    """An input of a graph: ``x: float32[2]``, ``_: Literal[3]``."""
+    if is_named(value):
+        return f"{argument(value)}: {type_of(value, graph)}"
+    return f"_: Literal[{argument(value)}]"
 
 
 def _literal(value: Any) -> str:
