@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from conftest import CORPUS
+from conftest import CORPUS, ROOT
 from torch.func import functional_call
 
 import tsarchive
@@ -32,11 +32,17 @@ from tsarchive.errors import (
 )
 
 GENERATED = CORPUS / "generated"
+OLDER = ROOT / "fixtures" / "pt2"
 
 
 class P(NamedTuple):
     a: object
     b: object
+
+
+class Fields(NamedTuple):
+    first: object
+    second: object
 
 
 if "corpus.P" not in pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE:
@@ -175,6 +181,32 @@ def sharing(module):
         if tensor.untyped_storage().nbytes():
             groups.setdefault(tensor.untyped_storage().data_ptr(), set()).add(name)
     return sorted(map(sorted, groups.values()))
+
+
+@pytest.mark.parametrize("path", sorted(OLDER.glob("*-2.*.pt2")), ids=lambda path: path.stem)
+def test_layouts_of_older_versions(path):
+    """The same module in the layout of an older torch, with the state that it had when saved."""
+    newer = tsarchive.load(path.with_name(f"{path.stem.partition('-')[0]}.pt2"))
+    module = tsarchive.load(path)
+    assert module.state_dict().keys() == newer.state_dict().keys()
+    assert sharing(module) == sharing(newer)
+    assert dict(module.named_buffers()).keys() == dict(newer.named_buffers()).keys()
+    newer.load_state_dict(module.state_dict())
+    for name, buffer in newer.named_buffers():
+        buffer.data.copy_(module.get_buffer(name))
+    for args, kwargs in older_cases(path):
+        given = copy.deepcopy((args, kwargs))
+        found, wanted = module(*args, **kwargs), newer(*given[0], **given[1])
+        for one, other in zip(leaves((found, args)), leaves((wanted, given[0])), strict=True):
+            assert_same(one, other)
+
+
+def older_cases(path):
+    """Arguments with their structure, but for named tuples, which are plain ones there."""
+    beside = path.with_name(f"{path.stem.partition('-')[0]}.io.pt")
+    for case in torch.load(beside)["model"]:
+        args = [Fields(*one) if type(one) is tuple else one for one in case["args"]]
+        yield args, case["kwargs"]
 
 
 @pytest.mark.parametrize("stem", REFUSED_AT_LOAD)

@@ -153,8 +153,10 @@ def _fields_of(tree: Tree, place: str) -> Convert:
     registered, fields, count = _registered(tree.name), tree.fields, len(tree.children)
 
     def items(value: Any) -> Any:
-        is_one = isinstance(value, tuple) and len(value) == count
-        if is_one and (type(value) is registered or getattr(value, "_fields", ()) == fields):
+        own = getattr(value, "_fields", None)
+        is_one = isinstance(value, tuple) and len(value) == count and own is not None
+        # Older programs do not tell the fields.
+        if is_one and (type(value) is registered or not fields or own == fields):
             return value
         raise CallError(
             f"forward() expects a named tuple {tree.name} with the fields {', '.join(fields)} "

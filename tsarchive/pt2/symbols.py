@@ -389,7 +389,11 @@ def canonical(expression: Expression) -> Expression:
         if len(arguments) == 1:
             return arguments[0]
     if function in _COMMUTATIVE:
-        arguments = tuple(sorted(arguments, key=str))
+        # As people write: 2*s0 + 1.
+        last = function == "Add"
+        arguments = tuple(
+            sorted(arguments, key=lambda one: (isinstance(one, Number) is last, str(one)))
+        )
     return Operation(function, arguments)
 
 
