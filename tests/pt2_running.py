@@ -11,8 +11,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
-import tsarchive
-from tsarchive.container import Container
+from tsarchive.container import Container, write_container
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.graph import Block, Function, nested_blocks
 from tsarchive.printer.schema import Argument, FunctionSchema
@@ -24,6 +23,7 @@ from tsarchive.pt2.program import Translation, input_name
 from tsarchive.pt2.records import USUAL_NAME, Records
 from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
 from tsarchive.run.operators import operator_schemas
+from tsarchive.torchscript.resaving import canonical_loaded_records
 
 RECORD = "models/model.json"
 
@@ -126,19 +126,21 @@ def expected(exported: ExportedProgram, args: tuple[Any, ...]) -> list[Any]:
 def saved(module: Any) -> bytes:
     """A TorchScript archive of the module: its graph, printed."""
     file = io.BytesIO()
-    tsarchive.save(module, file, canonical=True)
+    write_container(file, canonical_loaded_records(module, ()), root="program")
     return file.getvalue()
 
 
-def operators(block: Block) -> list[str]:
-    """The overloads of a graph and of the blocks in it, in order."""
-    found = []
+def operators(module: Any) -> list[str]:
+    """The overloads in the code of a module, in order."""
+    return list(_overloads(type(module).tsarchive_class.methods["forward"].graph))
+
+
+def _overloads(block: Block) -> Iterator[str]:
     for node in block.nodes:
         if node.schema is not None:
-            found.append(node.schema.full_name)
+            yield node.schema.full_name
         for inner in nested_blocks(node):
-            found += operators(inner)
-    return found
+            yield from _overloads(inner)
 
 
 def forms(
@@ -148,3 +150,18 @@ def forms(
     plain = torch.export.export(module, args, **options)
     yield plain
     yield plain.run_decompositions()
+
+
+def close(found: list[Any], wanted: list[Any]) -> bool:
+    """Whether two lists of results are the same: types exactly, floats up to rounding."""
+    return len(found) == len(wanted) and all(map(_is_close, found, wanted))
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    if not isinstance(one, torch.Tensor):
+        return type(one) is type(other) and bool(one == other)
+    if (one.dtype, one.shape, one.stride()) != (other.dtype, other.shape, other.stride()):
+        return False
+    if not (one.is_floating_point() or one.is_complex()):
+        return torch.equal(one, other)
+    return torch.allclose(one, other, rtol=1e-6, atol=1e-7, equal_nan=True)

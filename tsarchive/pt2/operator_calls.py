@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.printer.graph import Value
@@ -20,7 +20,28 @@ from .operators import call_with, given_arguments, operator_of
 __all__ = ["OPERATOR_CALLS"]
 
 # What torch calls the arguments of the view that an argument is of its base.
-_VIEW_PARTS: Final = ("base_index", "alias", "slice_dim", "slice_start", "slice_end")
+_VIEW_PARTS: Final = (
+    "base_index", "alias", "slice_dim", "slice_start", "slice_end", "size", "stride",
+    "storage_offset",
+)  # fmt: skip
+
+
+class _Base(NamedTuple):
+    """A tensor of which arguments are views, and the copy that is written to."""
+
+    copied: Value
+    original: Value
+
+    def strided(self, body: Body, size: Value, stride: Value, offset: Value) -> Value:
+        """The view of the copy that lies as one with this offset lies in the original's memory."""
+        strides = [body.value("aten::stride", tensor) for tensor in self]
+        body.raise_unless(
+            body.value("aten::eq", *strides), "a tensor with gaps between its elements is written"
+        )
+        start = body.value("aten::storage_offset", self.original)
+        return body.value(
+            "aten::as_strided", self.copied, size, stride, body.value("aten::sub", offset, start)
+        )
 
 
 def _with_effects(call: HigherOrderCall) -> list[Value]:
@@ -56,10 +77,8 @@ def _copied(body: Body, value: Value) -> Value:
 def _on_bases(call: HigherOrderCall) -> list[Value]:
     """The same, for arguments that are views of tensors: those are copied, and are results."""
     given = call.keywords()
-    bases = [
-        _copied(call.body, base)
-        for base in operands(call.body, _taken(given, "_all_bases"), call.values)
-    ]
+    originals = operands(call.body, _taken(given, "_all_bases"), call.values)
+    bases = [_Base(_copied(call.body, base), base) for base in originals]
 
     def made(argument: Argument) -> Value:
         prefix = f"_{argument.name}"
@@ -71,7 +90,7 @@ def _on_bases(call: HigherOrderCall) -> list[Value]:
         views = [_view(call, given, f"{prefix}_{index}", bases) for index in range(length)]
         return call.body.list_of(_listed(argument) or TENSOR, views)
 
-    return [*_on_copies(call, given, made), *bases]
+    return [*_on_copies(call, given, made), *(base.copied for base in bases)]
 
 
 def _listed(argument: Argument) -> Any:
@@ -94,27 +113,28 @@ def _on_copies(
 
 
 def _view(
-    call: HigherOrderCall, given: dict[str, schema.Argument], prefix: str, bases: list[Value]
+    call: HigherOrderCall, given: dict[str, schema.Argument], prefix: str, bases: list[_Base]
 ) -> Value:
     """The view that an argument is of one of the bases."""
     parts = {
         part: given.pop(f"{prefix}_{part}") for part in _VIEW_PARTS if f"{prefix}_{part}" in given
     }
-    if f"{prefix}_storage_offset" in given:
-        raise UnsupportedError("it writes to a tensor that has memory in common with another")
     index = _number(_taken(parts, "base_index"))
     if index is None:
         return call.body.none()
     if index not in range(len(bases)):
         raise FormatError(f"it has {len(bases)} bases, and none of number {index}")
     base = bases[index]
-    if "slice_dim" not in parts:
-        return base
-    bounds = [
-        argument_value(call.body, _taken(parts, f"slice_{part}"), call.values, None)
-        for part in ("dim", "start", "end")
-    ]
-    return call.body.value("aten::slice", base, *bounds)
+
+    def part(name: str) -> Value:
+        return argument_value(call.body, _taken(parts, name), call.values, None)
+
+    if "storage_offset" in parts:
+        return base.strided(call.body, *map(part, ("size", "stride", "storage_offset")))
+    if "slice_dim" in parts:
+        bounds = map(part, ("slice_dim", "slice_start", "slice_end"))
+        return call.body.value("aten::slice", base.copied, *bounds)
+    return base.copied
 
 
 def _taken(given: dict[str, schema.Argument], name: str) -> schema.Argument:

@@ -10,11 +10,12 @@ from typing import Final, NamedTuple
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.printer.graph import Value, must_be_none
 from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import BOOL, INT, NUMBER, TENSOR
+from tsarchive.printer.types import BOOL, INT, NUMBER, TENSOR, ListType
 
 from . import schema
 from .arguments import DTYPE_NUMBERS, Values, argument_value, bind, operands
 from .building import Body
+from .public_forms import PUBLIC_FORMS
 from .schema import ScalarType
 
 __all__ = ["Target", "call_operator", "operator_of"]
@@ -37,8 +38,6 @@ _OF_SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
 # The one element of a tensor, as a number: which type it is of, the output says.
 _ITEMS: Final = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
-# These make tensors of the type of a number, unless they are told another.
-_MAKING_TENSORS: Final = frozenset({"aten::full", "aten::scalar_tensor"})
 _BOOL: Final = DTYPE_NUMBERS[ScalarType.BOOL]
 
 
@@ -91,6 +90,9 @@ def call_with(
     Numbers are no bools in TorchScript code, but in programs they may be: `full([2], True)` is a
     tensor of bools there, and `full([2], 1)` is not.
     """
+    form = PUBLIC_FORMS.get(named.full_name)
+    if form is not None:
+        return form(body, _all_arguments(body, named, positional, keywords))
     kind = named.name
     types = [value.type for value in positional]
     bools = [
@@ -98,7 +100,7 @@ def call_with(
         for position, value in enumerate(positional)
         if value.type == BOOL and named.arguments[position].type in (NUMBER, TENSOR)
     ]
-    if bools and kind in _MAKING_TENSORS:
+    if bools and kind == "aten::full":
         if must_be_none(keywords.setdefault("dtype", body.none())):
             keywords["dtype"] = body.integer(_BOOL)
     elif bools:
@@ -107,7 +109,37 @@ def call_with(
         if body.operators.takes(kind, types):
             for position in bools:
                 positional[position] = _tensor_of(body, positional[position])
-    return body.call_schema(kind, named, positional, keywords)
+    results = body.call_schema(kind, named, positional, keywords)
+    for argument, value in zip(named.arguments, positional, strict=False):
+        if argument.is_write and value.type == ListType(TENSOR):
+            _note_writes(body, value)
+    return results
+
+
+def _all_arguments(
+    body: Body,
+    named: FunctionSchema,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+) -> dict[str, Value]:
+    names = [argument.name for argument in named.arguments]
+    given = {**dict(zip(names, positional, strict=False)), **keywords}
+    for argument in named.arguments:
+        if argument.name not in given:
+            if not argument.has_default:
+                raise FormatError(f"the argument {argument.name!r} is missing")
+            given[argument.name] = body.default(argument)
+    return {name: given[name] for name in names}
+
+
+def _note_writes(body: Body, tensors: Value) -> None:
+    """Write each tensor of a list once more, with what it holds.
+
+    In TorchScript code an operator that writes to the tensors of a list counts as one that
+    writes to the list alone; it would be left out where nothing asks for the list again.
+    """
+    for tensor in body.unpacked(tensors, len(tensors.node.inputs)):
+        body.call("aten::squeeze_", tensor, body.list_of(INT, ()), overload="dims")
 
 
 def _tensor_of(body: Body, value: Value) -> Value:
