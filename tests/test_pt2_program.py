@@ -230,6 +230,12 @@ def test_graphs_do_what_torch_does(name):
         assert close(run(exported, torch.jit.load(io.BytesIO(data)), (x,)), wanted)
 
 
+def test_what_text_cannot_say_is_not_printed():
+    _, found = programs("bits of memory")
+    with pytest.raises(tsarchive.SaveError, match="the overload dtype, which code cannot say"):
+        saved(module_of(saved_program(next(found)).graph_module.graph))
+
+
 # Without what is left out, their text means these, which do the same.
 SAME = {"aten::std", "aten::std_mean", "aten::var", "aten::var_mean", "aten::arange.start"}
 

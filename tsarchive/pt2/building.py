@@ -7,7 +7,7 @@ its text means. Nothing here knows the format that a graph comes from.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnknownOperatorError
 from tsarchive.printer.graph import CONSTANT, Block, Node, Placed, Value
@@ -31,6 +31,7 @@ from tsarchive.printer.types import (
 from tsarchive.torchscript.frontend.environment import constant_key
 from tsarchive.torchscript.frontend.libraries import what_registers
 from tsarchive.torchscript.frontend.matching import (
+    BLOCKED,
     Call,
     Default,
     Input,
@@ -48,12 +49,20 @@ _NO_VALUE: Final = Value(Node(CONSTANT), NONE)
 Constants = dict[Hashable, Value]
 
 
+class Choice(NamedTuple):
+    """An overload, and how it takes the arguments; ``reads_back`` if text can mean it."""
+
+    schema: FunctionSchema
+    match: Match
+    reads_back: bool = True
+
+
 class Operators:
     """The overloads of operators, and which of them a call means."""
 
     def __init__(self, find: Callable[[str], Sequence[FunctionSchema]]) -> None:
         self.find = find
-        self._chosen: dict[Hashable, tuple[FunctionSchema, Match]] = {}
+        self._chosen: dict[Hashable, Choice] = {}
 
     def overload(self, kind: str, name: str) -> FunctionSchema:
         """One overload by its name. Raises UnknownOperatorError."""
@@ -67,9 +76,7 @@ class Operators:
             hint=None if schemas else what_registers(kind),
         )
 
-    def choose(self, kind: str, named: FunctionSchema | None, call: Call) -> tuple[
-        FunctionSchema, Match
-    ]:  # fmt: skip
+    def choose(self, kind: str, named: FunctionSchema | None, call: Call) -> Choice:
         """The overload that takes the arguments: the ``named`` one if it does.
 
         Raises FormatError where none does, UnknownOperatorError where there is none.
@@ -87,13 +94,11 @@ class Operators:
         found = (call.match(schema, convert=False) for schema in self.find(kind))
         return any(isinstance(match, Match) for match in found)
 
-    def _select(
-        self, kind: str, named: FunctionSchema | None, call: Call
-    ) -> tuple[FunctionSchema, Match]:
+    def _select(self, kind: str, named: FunctionSchema | None, call: Call) -> Choice:
         if named is not None:
             match = call.match(named, convert=False)
             if isinstance(match, Match):
-                return named, match
+                return Choice(named, match, self._reads_back(kind, named, call))
         candidates = [Candidate(schema) for schema in self.find(kind)]
         if not candidates:
             raise UnknownOperatorError(
@@ -103,7 +108,18 @@ class Operators:
         found = call.select(candidates)
         if isinstance(found, list):
             raise _no_overload(kind, candidates, found, call)
-        return found[0].schema, found[1]
+        return Choice(found[0].schema, found[1])
+
+    def _reads_back(self, kind: str, named: FunctionSchema, call: Call) -> bool:
+        """Whether text of the call means the overload, too.
+
+        Where text of torch's own operators means another, defaults are left out, and both do the
+        same; but for those that scripts cannot reach.
+        """
+        if kind.startswith("aten::"):
+            return named.full_name not in BLOCKED
+        found = call.select([Candidate(schema) for schema in self.find(kind)])
+        return not isinstance(found, list) and found[0].schema is named
 
 
 def _no_overload(
@@ -204,9 +220,12 @@ class Body:
     ) -> list[Value]:
         given = [typed(value) for value in arguments]
         call = Call(given, {name: typed(value) for name, value in keywords.items()})
-        schema, match = self.operators.choose(kind, named, call)
+        schema, match, reads_back = self.operators.choose(kind, named, call)
         inputs = [self._realised(input_, call.values) for input_ in match.inputs]
-        return self.append(kind, inputs, *match.returns, schema=schema).outputs
+        node = self.append(kind, inputs, *match.returns, schema=schema)
+        if not reads_back:
+            node.attributes["lost"] = (f"the overload {schema.overload}",)
+        return node.outputs
 
     def call_method(self, target: Value, name: str, arguments: Sequence[Value]) -> Value:
         """The result of a method. Raises FormatError where it does not take the arguments."""
