@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 
 import pytest
 import torch
@@ -296,3 +297,25 @@ def test_a_file_that_was_cut_is_noticed_inside_as_well(tmp_path):
         file.truncate(4096)
     with pytest.raises(FormatError, match="when it was opened"):
         view.storage.data()
+
+
+@pytest.mark.parametrize("name", ["linear", "linear-2.8", "linear-2.4"])
+def test_archives_that_were_packed_again_hold_the_same(tmp_path, name):
+    """Compressed records are inflated, those inside of others as well."""
+    path = tmp_path / "a.pt2"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for record, data in records_in(fixture(name)).items():
+            archive.writestr(record, data)
+    ours = payloads.tensors(Records(Container.open(path)), "model")
+    same = payloads.tensors(Records(Container.open(fixture(name))), "model")
+    assert ours.keys() == same.keys()
+    assert all(torch.equal(as_torch(ours[key]), as_torch(same[key])) for key in ours)
+
+
+def test_views_live_on_when_the_archive_is_closed():
+    container = Container.open(fixture("linear-2.8"))
+    data = payloads.tensors(Records(container), "model")["layer.bias"].storage.data()
+    before = bytes(data)
+    container.close()
+    assert bytes(data) == before
+    assert len(before) == 12

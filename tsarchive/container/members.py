@@ -54,7 +54,9 @@ def _root(entries: Sequence[Entry]) -> str:
     # torch asks for records without regard to letter case.
     names = {entry.name.lower() for entry in entries}
     at_top = any(name in names for name in _TOP_RECORDS)
-    below = any(f"{root.lower()}/{name}" in names for name in _TOP_RECORDS)
+    below = {name for name in _TOP_RECORDS if f"{root.lower()}/{name}" in names}
+    if root == "models" and "archive_format" in names:
+        below.discard("model.json")  # a model of this name in a PT2 archive
     return "" if at_top and not below else root
 
 
