@@ -74,6 +74,37 @@ def _lstm(given: Given) -> None:
     _layers(given, hx, per_layer)
     _input(given, hx[0])
     _gates(given["params"], per_layer, 4 * hx[1].size(-1), skips_last=is_projected)
+    _batches(given, hx)
+    _widths(given, hx, per_layer)
+
+
+def _batches(given: Given, hx: Sequence[Tensor]) -> None:
+    """Kernels of oneDNN write to states as many rows as the input has batches."""
+    batches: int = hx[0].size(1)
+    if "batch_sizes" not in given and given["input"].dim() == _SEQUENCE:
+        batches = given["input"].size(0 if given["batch_first"] else 1)
+    for state in hx:
+        fits = state.size(1) == batches
+        require(fits, f"a state of sizes {list(state.size())} for {batches} batches")
+
+
+def _widths(given: Given, hx: Sequence[Tensor], per_layer: int) -> None:
+    """Kernels of oneDNN read weights as wide as what they multiply."""
+    directions = 2 if given["bidirectional"] else 1
+    data: Tensor = given["data"] if "batch_sizes" in given else given["input"]
+    params: Sequence[Tensor] = given["params"]
+    hidden: int = hx[0].size(-1)
+    for first in range(0, len(params), per_layer):
+        is_lowest = first < directions * per_layer
+        _width(params[first], data.size(-1) if is_lowest else directions * hidden)
+        _width(params[first + 1], hidden)
+        for bias in params[first + 2 : first + 4] if given["has_biases"] else ():
+            require(bias.dim() == 1, f"a bias of sizes {list(bias.size())}")
+
+
+def _width(weight: Tensor, columns: int) -> None:
+    fits = weight.dim() == _MATRIX and weight.size(1) == columns
+    require(fits, f"a weight of sizes {list(weight.size())} for {columns} columns")
 
 
 def _rnn(gates: int) -> Check:
