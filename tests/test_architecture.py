@@ -54,8 +54,8 @@ MAY_IMPORT = {
     },
     "tsarchive.auditing": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.needs",
-        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.torchscript",
-        "tsarchive.verifying",
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.pt2",
+        "tsarchive.torchscript", "tsarchive.verifying",
     },
     "tsarchive.reviving": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",
@@ -83,7 +83,8 @@ MAY_IMPORT = {
     },
     "tsarchive.verifying": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy",
-        "tsarchive.needs", "tsarchive.pickler", "tsarchive.printer", "tsarchive.torchscript",
+        "tsarchive.needs", "tsarchive.pickler", "tsarchive.printer", "tsarchive.pt2",
+        "tsarchive.torchscript",
     },
     "tsarchive.testing": {
         "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler", "tsarchive.saving",
@@ -106,7 +107,7 @@ WITHOUT_TORCH = (
     "tsarchive.pt2.saved", "tsarchive.pt2.looking", "tsarchive.pt2.listing",
     "tsarchive.pt2.calling", "tsarchive.pt2.shown", "tsarchive.pt2.metadata",
     "tsarchive.pt2.module_tree", "tsarchive.pt2.samples", "tsarchive.pt2.compiled",
-    "tsarchive.pt2.symbols", "tsarchive.pt2.trees",
+    "tsarchive.pt2.symbols", "tsarchive.pt2.trees", "tsarchive.pt2.guard_texts",
     "tsarchive.needs", "tsarchive.torchscript.devices", "tsarchive.torchscript.device_places",
     "tsarchive.torchscript.device_strings", "tsarchive.torchscript.edits",
     "tsarchive.torchscript.pickled", "tsarchive.torchscript.program_text",

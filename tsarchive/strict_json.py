@@ -46,11 +46,12 @@ def parse_text(text: str, record: str, what: str) -> Any:
 
 
 def _parsed(text: str, record: str, max_depth: int = MAX_DEPTH) -> Any:
-    _check_depth(text, record, max_depth)
+    check_depth(text, record, max_depth)
     return json.loads(text, object_pairs_hook=_unique)
 
 
-def _check_depth(text: str, record: str, max_depth: int) -> None:
+def check_depth(text: str, record: str, max_depth: int = MAX_DEPTH) -> None:
+    """Raise FormatError for JSON of more levels, which would exhaust the stack of a parser."""
     depth = 0
     for match in _BRACKET.finditer(text):
         depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)

@@ -10,11 +10,21 @@ from typing import BinaryIO, Final
 
 from tsarchive.auditing.bytecode import BYTECODE
 from tsarchive.auditing.collecting import Collected
+from tsarchive.auditing.exported import Exported
 from tsarchive.auditing.pickles import Surroundings
 from tsarchive.auditing.program import Program
 from tsarchive.auditing.programs import audit_program
-from tsarchive.auditing.record_kinds import CODE, NATIVE, OTHER, PYTHON, TENSORS, group_of
+from tsarchive.auditing.record_kinds import (
+    CODE,
+    EXECUTORCH,
+    NATIVE,
+    OTHER,
+    PYTHON,
+    TENSORS,
+    group_of,
+)
 from tsarchive.auditing.salvage import DEFLATED, LOCAL_HEADER, inflated, salvage
+from tsarchive.auditing.values import Payload
 from tsarchive.container import Container, Record
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
@@ -27,6 +37,7 @@ __all__ = ["audit_zip"]
 
 # Longer records are looked into up to here.
 _LONGEST: Final = 1 << 28
+_OF_EXECUTORCH: Final = "ExecuTorch"
 _USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
 _UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
 _VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
@@ -82,12 +93,15 @@ class _Archive:
         self.depth = depth
         self.kind = kind_of(container.records)
         self.groups = {name: group_of(self.kind, name) for name in container.records}
+        self.unpickled: set[str] = set()
 
     def audit(self) -> str:
         code = dict(self._code())
         program = Program(code)
         modules = self._package_modules() if self.kind == TORCH_PACKAGE else None
         around = Surroundings(program.classes, modules)
+        exported = Exported(self.groups, self._content) if self.kind == PT2 else None
+        self.unpickled = exported.unpickled if exported is not None else self.unpickled
         kept = {}
         for name, record in self.container.records.items():
             self.found.count(self.groups[name], record.size, record.stored_size)
@@ -98,6 +112,8 @@ class _Archive:
                 kept[name] = data
         if code:
             audit_program(self.kind, program, code, kept, self.found)
+        if exported is not None:
+            exported.add_to(self.found)
         self._as_a_whole()
         return self.kind
 
@@ -125,6 +141,9 @@ class _Archive:
             self._unread(record, f"it cannot be read: {error.message}")
         return self._as_stored(record)
 
+    def _content(self, name: str) -> bytes:
+        return self._read(self.container.records[name])
+
     def _as_stored(self, record: Record) -> bytes:
         """The first bytes of a record that is too long or damaged."""
         try:
@@ -143,14 +162,16 @@ class _Archive:
             self._inner(name, data)
         else:
             self._single(name, data, around)
-        if name.endswith(".json") and _USES_PICKLE.search(data):
+        if self.kind != PT2 and name.endswith(".json") and _USES_PICKLE.search(data):
             self._uses_pickle(name)
+        if self.groups[name] == EXECUTORCH:
+            self.found.payloads.append(Payload(name, _OF_EXECUTORCH, len(data)))
         if self.groups[name] == OTHER and self.kind != UNKNOWN:
             message = f"an archive of kind {self.kind} has no such record"
             self.found.find("record-unknown", Severity.INFO, Nature.UNUSUAL, message, name)
 
     def _single(self, name: str, data: bytes, around: Surroundings) -> None:
-        self.found.look_at(data, name, around)
+        self.found.look_at(data, name, around, is_unpickled=name in self.unpickled)
         if data.startswith(LOCAL_HEADER):
             message = "an archive in an archive in an archive is not opened"
             self.found.find("record-nested", Severity.WARNING, Nature.UNUSUAL, message, name)
@@ -186,7 +207,8 @@ class _Archive:
             )  # fmt: skip
 
     def _native(self, name: str | None, kind: str) -> None:
-        is_expected = self.kind == PT2 and name is not None and self.groups[name] == NATIVE
+        group = None if name is None else self.groups[name]
+        is_expected = self.kind == PT2 and group in (NATIVE, EXECUTORCH)
         severity = Severity.WARNING if is_expected or self.kind == UNKNOWN else Severity.ERROR
         nature = Nature.ABILITY if is_expected else Nature.HOSTILE
         message = f"it is native code or a program ({kind})"

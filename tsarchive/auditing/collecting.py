@@ -63,9 +63,18 @@ class Collected:
         found.bytes += size
         found.stored_bytes += stored_size
 
-    def look_at(self, data: bytes, record: str | None, around: Surroundings) -> PickleAudit:
-        """Look for pickles and for programs in bytes of any kind."""
+    def look_at(
+        self,
+        data: bytes,
+        record: str | None,
+        around: Surroundings,
+        *,
+        is_unpickled: bool = False,
+    ) -> PickleAudit:
+        """Look for pickles and for programs in bytes of any kind. ``is_unpickled`` tells of bytes
+        that a reader takes for a pickle, however they begin."""
         named = begins_pickle(data) if record is None else record.endswith(_PICKLE_NAMES)
+        named = named or is_unpickled
         audit = audit_pickles(data, record, around, self.budgets, is_named_pickle=named)
         self.findings.add(audit.findings)
         self.pickled_names += audit.names

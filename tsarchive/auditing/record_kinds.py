@@ -13,7 +13,7 @@ from tsarchive.kinds import (
     TORCHSCRIPT,
 )
 
-__all__ = ["CODE", "NATIVE", "OTHER", "PICKLES", "TENSORS", "group_of"]
+__all__ = ["CODE", "EXECUTORCH", "NATIVE", "OTHER", "PICKLES", "TENSORS", "group_of"]
 
 CODE: Final = "code"
 PICKLES: Final = "pickles"
@@ -23,6 +23,7 @@ NOTES: Final = "notes"
 EXTRA: Final = "extra files"
 PYTHON: Final = "Python source"
 NATIVE: Final = "native code"
+EXECUTORCH: Final = "programs of ExecuTorch"
 OTHER: Final = "other"
 
 _NOTES = (r"(\.data/)?version|byteorder|\.data/serialization_id|\.format_version"
@@ -47,8 +48,10 @@ _TABLE: Final = {
     PT2: (
         (r"code/.*\.py", CODE),
         (r"models/.*\.json|.*/?(data_)?(weights|constants)?[\w.]*config\.json", NOTES),
-        (r"data/aotinductor/.*\.(cpp|json|h|txt)|serialized_[\w.]*\.json|executorch/.*", NOTES),
-        (r"data/aotinductor/.*\.(so|o|a|cubin|spv|metallib)", NATIVE),
+        (r"data/aotinductor/.*\.(cpp|json|h|txt)|serialized_[\w.]*\.json", NOTES),
+        (r"data/aotinductor/.*\.(so|dll|pyd|dylib|o|a|cubin|fatbin|ptx|hsaco|spv|metallib)",
+         NATIVE),
+        (r"data/executorch/.*", EXECUTORCH),
         (r"data/(weights|constants|sample_inputs)/.*|serialized_[\w.]*\.pt", TENSORS),
         (r"extra/.*|extra_files/.*", EXTRA),
     ),

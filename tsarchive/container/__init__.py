@@ -7,7 +7,7 @@ from tsarchive.late import late_member
 
 if TYPE_CHECKING:
     from tsarchive.container.changed import ChangedContainer
-    from tsarchive.container.surveying import ContainerSurvey, survey
+    from tsarchive.container.surveying import ContainerSurvey, survey, survey_inside
     from tsarchive.container.unordered import unordered_map_order
     from tsarchive.container.writer import NewRecord, Packed, write_container
 
@@ -19,6 +19,7 @@ __all__ = [
     "Packed",
     "Record",
     "survey",
+    "survey_inside",
     "unordered_map_order",
     "write_container",
 ]
@@ -28,6 +29,7 @@ _HOMES = {
     "ChangedContainer": "tsarchive.container.changed",
     "ContainerSurvey": "tsarchive.container.surveying",
     "survey": "tsarchive.container.surveying",
+    "survey_inside": "tsarchive.container.surveying",
     "unordered_map_order": "tsarchive.container.unordered",
     "NewRecord": "tsarchive.container.writer",
     "Packed": "tsarchive.container.writer",

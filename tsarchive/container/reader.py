@@ -123,9 +123,13 @@ class Container(Closing):
         Nothing of a stored record is copied. What is opened lives on when this container is
         closed. Raises what ``view`` and ``open`` raise; records that errors name are those inside.
         """
+        return self._of_source(self.part(name))
+
+    def part(self, name: str) -> Source:
+        """The data of a record as a file of its own. Raises what ``view`` raises."""
         data = self.view(name)
         assert self._source is not None
-        return self._of_source(PartOfSource(data, self._source))
+        return PartOfSource(data, self._source)
 
     def size(self, name: str) -> int | None:
         """The bytes of a record's data; None when there is no such record."""

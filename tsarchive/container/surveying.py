@@ -20,7 +20,7 @@ from tsarchive.container.source import FileChanged, Source, open_source
 from tsarchive.container.unusual import report_gap, report_unusual
 from tsarchive.findings import Finding
 
-__all__ = ["ContainerSurvey", "survey"]
+__all__ = ["ContainerSurvey", "survey", "survey_inside"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,18 @@ def survey(source: str | os.PathLike[str] | BinaryIO) -> ContainerSurvey:
         opened = open_source(source, faults)
     except Stopped:
         return ContainerSurvey(faults.findings(), None)
+    return _surveyed(opened, faults)
+
+
+def survey_inside(container: Container, name: str) -> ContainerSurvey:
+    """The same of the container that a record is; records of findings are those inside.
+
+    Raises ArchiveError where the record cannot be read.
+    """
+    return _surveyed(container.part(name), Collected())
+
+
+def _surveyed(opened: Source, faults: Collected) -> ContainerSurvey:
     try:
         container = _survey(opened, faults)
     except BaseException:

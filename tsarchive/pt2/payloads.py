@@ -24,8 +24,8 @@ from .saved import Saved
 from .schema import Device, Layout, PayloadMeta, ScalarType, SymInt, TensorMeta
 
 __all__ = [
-    "Kind", "Payload", "PickledPayload", "Storage", "StoredView", "constants", "objects",
-    "tensors", "weights",
+    "Configured", "Kind", "Payload", "PickledPayload", "Storage", "StoredView", "constants",
+    "objects", "saved_payload", "tensors", "weights",
 ]  # fmt: skip
 
 _CUSTOM_OBJECT = "custom_obj_"
@@ -148,13 +148,13 @@ def _payloads(
 
 
 def _configured(records: Records, folder: str, config: str) -> Iterator[tuple[str, Payload]]:
-    reader = _Configured(records.container, folder, config)
+    reader = Configured(records.container, folder, config)
     for name, meta in records.payload_config(config).config.items():
         yield name, reader.payload(name, meta)
 
 
-class _Configured:
-    """Checks what the configuration ``record`` says of records in ``folder``."""
+class Configured:
+    """Checks what the configuration ``record`` says of records in ``folder``, one at a time."""
 
     def __init__(self, container: Container, folder: str, record: str) -> None:
         self.container = container
@@ -163,6 +163,7 @@ class _Configured:
         self.dtypes: dict[str, ScalarType] = {}
 
     def payload(self, name: str, meta: PayloadMeta) -> Payload:
+        """Raises what ``weights`` raises."""
         path = f"{self.folder}{meta.path_name}"
         size = self.container.size(path)
         if size is None:
@@ -282,11 +283,14 @@ def _saved(saved: Saved) -> Iterator[tuple[str, Payload]]:
     for name, value in saved.root.items():
         if not isinstance(name, str):
             raise FormatError("a name is not a string", record=saved.record)
-        view = _view_of(saved, value)
-        yield name, _pickled(saved, value) if view is None else view
+        yield name, saved_payload(saved, value)
 
 
-def _pickled(saved: Saved, value: Value) -> PickledPayload:
+def saved_payload(saved: Saved, value: Value) -> Payload:
+    """A value of such a dict. Raises TensorError and MissingRecordError."""
+    view = _view_of(saved, value)
+    if view is not None:
+        return view
     kind = Kind.TENSOR if _is_tensor(value) else Kind.CUSTOM_OBJECT
     return PickledPayload(saved.record, kind, _class_name(value), False, None)
 

@@ -23,7 +23,10 @@ from .nesting import is_deeper_than
 from .pickle_names import PickleNames, names_in_pickle
 from .report import fault
 
-__all__ = ["Pickle", "debug_findings", "is_debug", "is_pickle", "read_pickle", "use_findings"]
+__all__ = [
+    "Pickle", "debug_findings", "is_debug", "is_foreign", "is_pickle", "read_pickle",
+    "use_findings",
+]  # fmt: skip
 
 _PICKLES = re.compile(
     r"""(data|constants|traced_inputs|bytecode|mobile_debug_handles|callstack_debug_map)\.pkl
@@ -100,12 +103,12 @@ def read_pickle(container: Container, record: str) -> Pickle | list[Finding]:
         return Pickle(record, loads(data, record=record), named)
     except PickleError as error:
         names = named.names.items()
-        foreign = [_foreign(record, name, at) for name, at in names if _is_foreign(name)]
+        foreign = [_foreign(record, name, at) for name, at in names if is_foreign(name)]
         nature = Nature.BROKEN if error.limit is None else Nature.HOSTILE
         return [fault(error, "pickle-malformed", nature, record), *foreign]
 
 
-def _is_foreign(name: str | None) -> bool:
+def is_foreign(name: str | None) -> bool:
     """Whether no TorchScript pickle has this name, whatever its code defines."""
     if name is None:
         return True
@@ -135,7 +138,7 @@ def use_findings(pickle: Pickle, code: CodeImporter | None) -> Iterator[Finding]
         yield _too_deep(pickle.record)
     check = _Uses(pickle, code)
     for name, offset in pickle.named.names.items():
-        if not _is_foreign(name) or check.is_defined(name):
+        if not is_foreign(name) or check.is_defined(name):
             continue
         if name is not None and name in check.subclasses:
             message = f"a tensor is of the subclass {name[:_LONGEST_SHOWN]!r}, which loading drops"
@@ -256,7 +259,7 @@ class _Uses:
         if name in _FUNCTIONS or name in _VALUES:
             message = f"an object is made of {name}, which is no class"
             return self._wrong("pickle-target", message, name, Nature.HOSTILE)
-        if _is_foreign(name):
+        if is_foreign(name):
             return _foreign(self.pickle.record, name, self.pickle.named.names.get(name))
         message = f"{name[:_LONGEST_SHOWN]} is not defined by the archive's code"
         return self._wrong("pickle-class", message, name, hint=_INCOMPLETE)

@@ -13,7 +13,10 @@ from tsarchive.torchscript.code_records import DEBUG_SUFFIX, format_version
 
 from .report import fault
 
-__all__ = ["NEWEST_VERSION", "OLDEST_VERSION", "has_incomplete_name", "record_findings"]
+__all__ = [
+    "NEWEST_VERSION", "OLDEST_VERSION", "byte_order_findings", "has_incomplete_name",
+    "record_findings", "unknown_record",
+]  # fmt: skip
 
 # The versions of archives that torch has written since 1.0.
 OLDEST_VERSION, NEWEST_VERSION = 1, 10
@@ -51,7 +54,7 @@ def record_findings(container: Container, kind: str) -> Iterator[Finding]:
     """What is wrong with the set of records of a TorchScript archive of one of its two kinds."""
     yield from _unknown(container, kind)
     yield from _version(container)
-    yield from _byte_order(container)
+    yield from byte_order_findings(container)
     if kind == TORCHSCRIPT:
         yield from _undocumented(container)
     yield from _notes(container)
@@ -60,15 +63,20 @@ def record_findings(container: Container, kind: str) -> Iterator[Finding]:
 def _unknown(container: Container, kind: str) -> Iterator[Finding]:
     for name in container.records:
         if not _NAMES[kind].fullmatch(name):
-            by_desktop = _OF_DESKTOPS.search(name) is not None
-            yield Finding(
-                "record-unknown",
-                Severity.INFO if by_desktop else Severity.WARNING,
-                Nature.UNUSUAL,
-                "the format has no such record: nothing reads it",
-                name,
-                hint="See what it is before you pass the file on",
-            )
+            yield unknown_record(name)
+
+
+def unknown_record(name: str) -> Finding:
+    """The finding of a record that the format does not have."""
+    by_desktop = _OF_DESKTOPS.search(name) is not None
+    return Finding(
+        "record-unknown",
+        Severity.INFO if by_desktop else Severity.WARNING,
+        Nature.UNUSUAL,
+        "the format has no such record: nothing reads it",
+        name,
+        hint="See what it is before you pass the file on",
+    )
 
 
 def _version(container: Container) -> Iterator[Finding]:
@@ -96,7 +104,8 @@ def _version(container: Container) -> Iterator[Finding]:
         )
 
 
-def _byte_order(container: Container) -> Iterator[Finding]:
+def byte_order_findings(container: Container) -> Iterator[Finding]:
+    """What is wrong with the record that names the byte order."""
     if "byteorder" not in container.records:
         return
     try:
