@@ -35,6 +35,14 @@ _OF_SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
         "aten::sym_stride": "aten::stride",
     }
 )
+# Nodes of these kinds are the structure of TorchScript code, and no operators to call.
+_STRUCTURE: Final = frozenset(
+    {
+        "prim::EnumName", "prim::EnumValue", "prim::ModuleContainerIndex", "prim::TupleIndex",
+        "prim::TupleUnpack", "prim::Uninitialized", "prim::unchecked_cast",
+        "prim::unchecked_unwrap_optional",
+    }
+)  # fmt: skip
 # The one element of a tensor, as a number: which type it is of, the output says.
 _ITEMS: Final = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
@@ -57,7 +65,7 @@ def operator_of(target: str) -> Target:
             hint="Export the model again, and save what run_decompositions() gives",
         )
     namespace, name, overload = match.groups()[:3] if match[1] else match.groups()[3:]
-    if namespace == "higher_order":
+    if namespace == "higher_order" or f"{namespace}::{name}" in _STRUCTURE:
         raise UnsupportedError(f"nothing here stands for the operator {target}")
     kind = f"{namespace}::{name}"
     return Target(_OF_SYMBOLS.get(kind, kind), "" if overload in (None, "default") else overload)

@@ -6,12 +6,13 @@ refuse them. The public operators check, and then do the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.printer.graph import Value
-from tsarchive.printer.types import BOOL, NONE
+from tsarchive.printer.types import BOOL, INT, NONE
 
 from .building import Body
 
@@ -76,12 +77,66 @@ def _attention(body: Body, given: Given) -> list[Value]:
     return [result, body.none()]
 
 
+def _embedding_bag(body: Body, given: Given) -> list[Value]:
+    """A negative index of padding means none to the step; the operator counts from the end."""
+    padding = given["padding_idx"]
+    if _literal(padding) < 0:
+        padding = body.none()
+    values = {**given, "padding_idx": padding}.values()
+    return body.call("aten::embedding_bag", *values, overload="padding_idx")
+
+
+def _real_transform(body: Body, given: Given) -> list[Value]:
+    if not _literal(given["onesided"]):
+        return _transform(body, given, "aten::fft_fftn", _FORWARD_NORMS)
+    return _transform(body, given, "aten::fft_rfftn", _FORWARD_NORMS)
+
+
+def _complex_transform(body: Body, given: Given) -> list[Value]:
+    if _literal(given["forward"]):
+        return _transform(body, given, "aten::fft_fftn", _FORWARD_NORMS)
+    return _transform(body, given, "aten::fft_ifftn", _INVERSE_NORMS)
+
+
+def _transform_to_real(body: Body, given: Given) -> list[Value]:
+    """The inverse transform of half a spectrum: the size of the last dimension is given."""
+    *dims, _ = given["dim"].node.inputs or [given["last_dim_size"]]
+    sizes = [body.value("aten::size", given["self"], dim) for dim in dims]
+    shape = body.list_of(INT, [*sizes, given["last_dim_size"]])
+    return _transform(body, given, "aten::fft_irfftn", _INVERSE_NORMS, shape)
+
+
+def _transform(
+    body: Body, given: Given, kind: str, norms: Sequence[str], shape: Value | None = None
+) -> list[Value]:
+    number = _literal(given["normalization"])
+    if number not in range(len(norms)):
+        raise FormatError(f"a Fourier transform has no normalization {number}")
+    norm = body.string(norms[number])
+    return body.call(kind, given["self"], shape or body.none(), given["dim"], norm, overload="")
+
+
+def _literal(value: Value) -> Any:
+    """The content of an argument that programs give as a literal. Raises UnsupportedError."""
+    if not value.node.is_constant:
+        raise UnsupportedError("an argument is no literal")
+    return value.node.attributes["value"]
+
+
+# What the numbers 0, 1 and 2 mean: no factor, one over the root of the size, one over the size.
+_FORWARD_NORMS: Final = ("backward", "ortho", "forward")
+_INVERSE_NORMS: Final = ("forward", "ortho", "backward")
+
 PUBLIC_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = MappingProxyType(
     {
         "aten::_adaptive_avg_pool2d": _same("aten::adaptive_avg_pool2d"),
         "aten::_adaptive_avg_pool3d": _same("aten::adaptive_avg_pool3d"),
         "aten::_cdist_forward": _same("aten::cdist"),
-        "aten::_embedding_bag": _same("aten::embedding_bag", "padding_idx"),
+        "aten::_embedding_bag": _embedding_bag,
+        "aten::_embedding_bag_forward_only": _embedding_bag,
+        "aten::_fft_c2c": _complex_transform,
+        "aten::_fft_c2r": _transform_to_real,
+        "aten::_fft_r2c": _real_transform,
         "aten::_native_batch_norm_legit": _call(
             "aten::native_batch_norm", "", *_FIRST, *_STATISTICS, _TRAINING, *_LAST
         ),
