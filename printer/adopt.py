@@ -437,16 +437,15 @@ def adopt_placeholder(function: Any) -> ObjectValue:
     graph = Adopter()._graph(function.graph, function.name)
     class_ = ClassType("__torch__.PlaceholderModule", is_module=True)
     class_.attributes["training"] = Attribute("training", BOOL)
-    self_value = Value(graph.param_node, class_, "self")
-    graph.params.insert(0, self_value)
+    graph.params.insert(0, Value(graph.param_node, class_, "self"))
     arguments = tuple(
         Argument(value.name or f"argument_{position}", value.type)
         for position, value in enumerate(graph.params)
     )
     results = (Argument("", graph.returns[0].type),)
     schema = FunctionSchema("forward", "", arguments, results)
-    name = f"{class_.qualified_name}.forward"
-    class_.methods["forward"] = Function(name, schema, lambda: graph)
+    forward = Function(f"{class_.qualified_name}.forward", schema, lambda: graph)
+    class_.methods["forward"] = forward
     return ObjectValue(class_, {"training": True})
 
 
