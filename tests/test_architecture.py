@@ -78,8 +78,9 @@ MAY_IMPORT = {
     },
     "tsarchive.other_processes": {"tsarchive.policy"},
     "tsarchive.jitter": {
-        "tsarchive.container", "tsarchive.loading", "tsarchive.other_processes",
-        "tsarchive.policy", "tsarchive.run", "tsarchive.saving", "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.kinds", "tsarchive.loading",
+        "tsarchive.other_processes", "tsarchive.policy", "tsarchive.pt2", "tsarchive.run",
+        "tsarchive.saving", "tsarchive.torchscript",
     },
     "tsarchive.verifying": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy",
@@ -108,6 +109,7 @@ WITHOUT_TORCH = (
     "tsarchive.pt2.calling", "tsarchive.pt2.shown", "tsarchive.pt2.metadata",
     "tsarchive.pt2.module_tree", "tsarchive.pt2.samples", "tsarchive.pt2.compiled",
     "tsarchive.pt2.symbols", "tsarchive.pt2.trees", "tsarchive.pt2.guard_texts",
+    "tsarchive.pt2.encoding", "tsarchive.pt2.reencoding",
     "tsarchive.needs", "tsarchive.torchscript.devices", "tsarchive.torchscript.device_places",
     "tsarchive.torchscript.device_strings", "tsarchive.torchscript.edits",
     "tsarchive.torchscript.pickled", "tsarchive.torchscript.program_text",

@@ -6,13 +6,20 @@ No reader of these formats is asked here: opening, loading and looking run nothi
 from __future__ import annotations
 
 import io
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import CodeType
 
 import pytest
+import torch
+from pt2_support import fixture, records_in
 from test_audit_pickles import CALL, audited, rules_of, zip_of
 
 import tsarchive
+from fixtures.hostile_samples.exported import SAMPLES
+from fixtures.hostile_samples.exported_archive import archive, saved
 
 PROGRAM = {"archive_format": b"pt2", "archive_version": b"0", "models/model.json": b"{}"}
 NATIVE = b"\x7fELF" + bytes(100)
@@ -95,3 +102,118 @@ def test_flatbuffers_are_known_by_their_magic_and_their_offsets_are_not_followed
     assert audited(data).kind == kind
     refused(data)
     assert audited(b"\xff\xff\xff\xff" + magic[:2] + b"xx" + rest).kind == "unknown"
+
+
+# PT2 archives: each way in which a file makes torch run something, at each door of ours
+
+FORBIDDEN = frozenset(
+    {
+        "pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork",
+        "subprocess.Popen", "ctypes.dlopen", "socket.connect", "urllib.Request",
+    }
+)  # fmt: skip
+# What the payloads name; the code that runs has none of it.
+NAMED = frozenset({"__import__", "getcwd", "antigravity", "__subclasses__"})
+
+
+def old(record: str) -> bytes:
+    """A file of torch 2.4 with a pickle that calls."""
+    return zip_of({**records_in(fixture("linear-2.4")), record: saved(CALL)})
+
+
+CLASSES: dict[str, tuple[Callable[[], bytes], str]] = {
+    "expr_str evaluated by sympy": (SAMPLES["expression-import"].make, "code-expression"),
+    "expr_str with text in text": (SAMPLES["expression-string"].make, "code-expression"),
+    "expr_str of a payload": (SAMPLES["expression-in-payload"].make, "code-expression"),
+    "range_constraints evaluated": (SAMPLES["range-key"].make, "code-expression"),
+    "guards_code run at a call": (SAMPLES["guard-call"].make, "code-guard"),
+    "guards_code with a line of its own": (SAMPLES["guard-comment"].make, "code-guard"),
+    "guards_code that walks to builtins": (SAMPLES["guard-member"].make, "code-guard"),
+    "sample inputs unpickled": (SAMPLES["inputs-call"].make, "record-unpickled"),
+    "sample inputs without a zip": (SAMPLES["inputs-raw-pickle"].make, "record-unpickled"),
+    "weights by use_pickle": (SAMPLES["weight-pickled"].make, "record-use-pickle"),
+    "weights by a hidden use_pickle": (SAMPLES["weight-escaped-flag"].make, "record-use-pickle"),
+    "opaque objects": (SAMPLES["opaque-object"].make, "record-use-pickle"),
+    "custom objects": (SAMPLES["custom-object"].make, "record-use-pickle"),
+    "state of an old layout": (lambda: old("serialized_state_dict.pt"), "record-unpickled"),
+    "constants of an old layout": (lambda: old("serialized_constants.pt"), "record-unpickled"),
+    "inputs of an old layout": (
+        lambda: old("serialized_example_inputs.pt"), "record-unpickled",
+    ),
+    "default factories imported": (SAMPLES["tree-import"].make, "program-import"),
+    "targets looked up in modules": (SAMPLES["target-os-system"].make, "program-target"),
+    "targets of Python's operator": (SAMPLES["target-attrgetter"].make, "program-target"),
+    "operators on files": (SAMPLES["target-from-file"].make, "operator-files"),
+    "libraries of AOTInductor": (SAMPLES["native-library"].make, "record-native"),
+}  # fmt: skip
+
+
+def _look(data: bytes) -> None:
+    with tsarchive.open(io.BytesIO(data)) as opened:
+        for part in (
+            lambda: list(opened.code.values()),
+            lambda: opened.tensors,
+            opened.tree,
+            lambda: opened.needs,
+            lambda: opened.exported.signature("model"),
+        ):
+            _tried(part)
+
+
+def _load(data: bytes) -> None:
+    _tried(lambda: tsarchive.load(io.BytesIO(data))(torch.ones(8)))
+
+
+def _tried(action: Callable[[], object]) -> None:
+    """It gives a result or refuses."""
+    with suppress(tsarchive.ArchiveError):
+        action()
+
+
+DOORS: dict[str, Callable[[bytes], object]] = {
+    "open": _look,
+    "verify": lambda data: tsarchive.verify(io.BytesIO(data)),
+    "audit": lambda data: tsarchive.audit(io.BytesIO(data)),
+    "load": _load,
+}
+
+
+@pytest.fixture
+def ran() -> Iterator[list[str]]:
+    """What happened since the test began that no reader may do."""
+    seen: list[str] = []
+    is_on = True
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if not is_on:
+            return
+        if event in FORBIDDEN or (event == "import" and arguments[0] in NAMED):
+            seen.append(f"{event} {arguments}")
+        elif event == "exec" and isinstance(arguments[0], CodeType):
+            seen.extend(NAMED.intersection(arguments[0].co_names))
+
+    sys.addaudithook(hook)
+    yield seen
+    is_on = False
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", CLASSES)
+def test_nothing_of_a_pt2_archive_runs(name, door, ran, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make, _ = CLASSES[name]
+    DOORS[door](make())
+    assert ran == []
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_audit_tells_each_class_by_a_rule(name):
+    make, rule = CLASSES[name]
+    assert rule in rules_of(audited(make()))
+    assert rule not in rules_of(audited(archive()))
+
+
+def test_the_hook_sees_what_it_is_for(ran):
+    exec(compile("__import__('os').getcwd", "<payload>", "eval"))
+    assert ran

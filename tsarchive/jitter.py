@@ -15,6 +15,7 @@ from tsarchive.container import Container, write_container
 from tsarchive.container.layout import DEFLATED
 from tsarchive.container.writer import deflated
 from tsarchive.errors import ArchiveError
+from tsarchive.kinds import PT2, kind_of
 from tsarchive.policy import Guard, Policy
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ class Unprinted:
 @dataclass(frozen=True, slots=True)
 class GraphReport:
     """The code of the first save, and what is printed from nothing but its graphs.
+
+    Of PT2 archives, ``code`` are programs and configurations of the file that was read whose JSON
+    is otherwise when it is decoded and encoded again: other versions of torch have other fields.
 
     ``code`` are code records that print otherwise: an older torch wrote them, or they are of a
     first save that torch changes, too, when it saves again. ``records`` are those that change
@@ -177,8 +181,6 @@ def _check_file(
 def _check_module(
     module: torch.nn.Module, terms: _Terms, read: Container | None = None
 ) -> JitterReport:
-    from tsarchive.run.classes import ArchiveModule
-
     root = (read.root or None) if read is not None else None
     first = _saved(module, root)
     twice = _comparison(first, _saved(module, root))
@@ -189,10 +191,21 @@ def _check_module(
             len(first),
             loaded.records,
             None if read is None else _compare_with_read(read, one),
-            _check_graphs(one, terms, is_own=not isinstance(module, ArchiveModule) or _is_own(one)),
+            _check_forms(module, read, one, terms),
             twice,
             _compare_processes(module, first, terms) if terms.canonical else None,
         )
+
+
+def _check_forms(
+    module: torch.nn.Module, read: Container | None, saved: Container, terms: _Terms
+) -> GraphReport:
+    from tsarchive.run.classes import ArchiveModule
+
+    if kind_of(saved.records) == PT2:
+        return _check_programs(saved if read is None else read)
+    is_own = not isinstance(module, ArchiveModule) or _is_own(saved)
+    return _check_graphs(saved, terms, is_own=is_own)
 
 
 def _saved(module: torch.nn.Module, root: str | None) -> bytes:
@@ -266,6 +279,16 @@ def _check_graphs(container: Container, terms: _Terms, *, is_own: bool) -> Graph
         return GraphReport(unprinted=unread, is_own=is_own)
     changed = tuple(_changes({name: container.read(name) for name in debug}, debug))
     return GraphReport(debug=changed, is_own=is_own)
+
+
+def _check_programs(container: Container) -> GraphReport:
+    """Of a PT2 archive: its JSON, decoded and encoded again."""
+    from tsarchive.pt2.reencoding import encoded_again, json_records
+
+    texts = json_records(container)
+    once = encoded_again(container, texts)
+    code = tuple(_changes(texts, once))
+    return GraphReport(code, tuple(_changes(once, encoded_again(container, once))))
 
 
 def _is_own(container: Container) -> bool:

@@ -1,0 +1,38 @@
+"""JSON records decoded and encoded again: what the schema here does not keep would be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tsarchive.container import Container
+
+from .decoding import read_json
+from .encoding import write_json
+from .records import CONSTANTS, WEIGHTS, Records
+from .schema import ExportedProgram, PayloadConfig
+
+__all__ = ["encoded_again", "json_records"]
+
+
+def json_records(container: Container) -> dict[str, bytes]:
+    """The programs of an archive, and the configurations of their payloads."""
+    return {name: container.read(name) for name, _ in _schemas(container)}
+
+
+def encoded_again(container: Container, texts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The same records decoded and encoded; raises FormatError where one breaks a rule."""
+    found = _schemas(container)
+    return {name: write_json(read_json(schema, texts[name], name)) for name, schema in found}
+
+
+def _schemas(container: Container) -> Iterator[tuple[str, type[Any]]]:
+    records = Records(container)
+    for model in records.models:
+        yield records.program_record(model), ExportedProgram
+        for name in (
+            f"{WEIGHTS}{model}_weights_config.json",
+            f"{CONSTANTS}{model}_constants_config.json",
+        ):
+            if records.has(name):
+                yield name, PayloadConfig
