@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, is_dataclass
 from importlib import import_module
 from pkgutil import walk_packages
 from random import Random
@@ -14,8 +15,11 @@ import torch_free
 from pools import POOL
 
 import tsarchive
+from tsarchive.pt2 import schema
+from tsarchive.pt2.decoding import decoded
 from tsarchive.testing.mutated_archive import mutate_archive
 from tsarchive.testing.mutated_bytes import mutate_bytes
+from tsarchive.testing.mutated_json import mutate_json
 from tsarchive.testing.mutated_pickle import mutate_pickle
 from tsarchive.testing.mutated_source import mutate_code
 
@@ -49,6 +53,10 @@ _OF_PICKLES = (
 )  # fmt: skip
 _OF_CODE = (
     (doors.compile_all, 35), (torch_free.verify, 3), (torch_free.audit, 3), (doors.load_moved, 5),
+)  # fmt: skip
+_OF_EXPORTED = (
+    (torch_free.look_at_exported, 300), (torch_free.verify, 300), (torch_free.audit, 100),
+    (doors.load, 200), (doors.run_exported, 95), (doors.load_moved, 5),
 )  # fmt: skip
 _CHANCE_OF_BLIND_CHANGE = 0.05
 # What inputs may make Python import: decompressors, and a codec that pickletools uses.
@@ -96,6 +104,19 @@ def running(random: Random) -> Input:
     return Input(made.data, doors.run, (whole,))
 
 
+def pt2(random: Random) -> Input:
+    """PT2 archives, changed in their JSON, in their pickles, or as a whole."""
+    seed = random.choice(POOL.exported_records)
+    if random.random() < 0.1:
+        data = whole = mutate_archive(seed.archive, random, donors=POOL.exported)
+    else:
+        is_archive = seed.record.endswith(".pt")
+        data = mutate_archive(seed.data, random) if is_archive else mutate_json(seed.data, random)
+        whole = doors.replaced(seed.archive, seed.record, data)
+    doors_, shares = zip(*_OF_EXPORTED, strict=True)
+    return Input(data, random.choices(doors_, shares)[0], (whole,))
+
+
 def _placed(
     archive: bytes,
     record: str,
@@ -117,6 +138,7 @@ LAYERS: dict[str, Layer] = {
     "pickle": pickle,
     "code": code,
     "running": running,
+    "pt2": pt2,
 }
 _PICKLES = [seed.data for seed in POOL.pickles]
 _TEXTS = [seed.text for seed in POOL.code]
@@ -135,6 +157,18 @@ def warm_up() -> None:
     for data in POOL.archives[::_WARMING]:
         for door in every:
             Input(data, door, (data,)).run()
+    _know_the_schema()
+    for data in POOL.exported:
+        for door, _ in _OF_EXPORTED:
+            Input(data, door, (data,)).run()
+
+
+def _know_the_schema() -> None:
+    """What reads each class of the schema is made from annotations, which Python compiles."""
+    for kind in vars(schema).values():
+        if is_dataclass(kind):
+            with suppress(tsarchive.ArchiveError):
+                decoded(kind, None, "")
 
 
 def _modules() -> Iterator[str]:

@@ -19,7 +19,7 @@ LARGEST_RECORD = 2500
 
 @dataclass(frozen=True)
 class PickleSeed:
-    """A pickle record and the archive that it stands in."""
+    """A record, most often a pickle, and the archive that it stands in."""
 
     archive: bytes
     record: str
@@ -65,6 +65,22 @@ class Pool:
             for data, name, content in self._records()
             if name.startswith("code/") and name.endswith(".py")
         ]
+
+    @cached_property
+    def exported(self) -> list[bytes]:
+        """PT2 archives of every layout."""
+        return [path.read_bytes() for path in sorted((FIXTURES / "pt2").glob("*.pt2"))]
+
+    @cached_property
+    def exported_records(self) -> list[PickleSeed]:
+        """Their programs, configurations and pickled records."""
+        seeds = []
+        for data in self.exported:
+            with tsarchive.open(io.BytesIO(data)) as archive:
+                for name in archive.records:
+                    if name.endswith((".json", ".pt")):
+                        seeds.append(PickleSeed(data, name, archive.read(name)))
+        return seeds
 
     def _records(self) -> Iterator[tuple[bytes, str, bytes]]:
         for data in self.archives:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from functools import cache
 
 import tsarchive
@@ -10,6 +11,8 @@ from tsarchive.archive import Archive
 from tsarchive.container import ChangedContainer, Container
 from tsarchive.pickler import Object, loads
 from tsarchive.printer.types import ClassType
+from tsarchive.pt2.compiled import compiled
+from tsarchive.pt2.samples import sample_inputs
 from tsarchive.torchscript.debug import read_any_debug_record
 from tsarchive.torchscript.inspection import module_tree, named_tensors
 
@@ -33,6 +36,27 @@ def look(archive: Archive) -> None:
     assert archive.tensors is not None
     archive.tree()
     assert archive.needs is not None
+
+
+def look_at_exported(data: bytes) -> None:
+    """The same, and what the commands show of PT2 archives."""
+    archive = tsarchive.open(io.BytesIO(data))
+    for part in (lambda: look(archive), lambda: list(archive.code.values())):
+        _tried(part)
+    door = archive.exported
+    for model in door.models:
+        _tried(lambda model=model: door.signature(model))
+        _tried(lambda model=model: sample_inputs(door.records, model))
+    for model in door.records.compiled:
+        _tried(lambda model=model: compiled(door.records, model))
+
+
+def _tried(look_at: Callable[[], object]) -> None:
+    """Each part is shown where the others are refused."""
+    try:
+        look_at()
+    except tsarchive.ArchiveError as error:
+        str(error)
 
 
 def verify(data: bytes) -> None:

@@ -13,7 +13,7 @@ from .assertions import assert_no_jitter
 from .program import Program
 
 if TYPE_CHECKING:
-    from .mutations import mutated_archives, mutated_code, mutated_pickles
+    from .mutations import mutated_archives, mutated_code, mutated_json, mutated_pickles
     from .strategies import programs, traceable_programs
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "assert_no_jitter",
     "mutated_archives",
     "mutated_code",
+    "mutated_json",
     "mutated_pickles",
     "programs",
     "traceable_programs",
@@ -29,6 +30,7 @@ __all__ = [
 _HOMES = {
     "mutated_archives": "mutations",
     "mutated_code": "mutations",
+    "mutated_json": "mutations",
     "mutated_pickles": "mutations",
     "programs": "strategies",
     "traceable_programs": "strategies",

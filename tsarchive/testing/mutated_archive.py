@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from .mutated_bytes import mutate_bytes
+from .mutated_json import mutate_json
 from .mutated_pickle import mutate_pickle
 from .mutated_source import mutate_code
 from .mutated_zip import mutate_zip
@@ -29,4 +30,6 @@ def mutate_record(name: str, content: bytes, random: Random) -> bytes:
     if name.endswith(".py"):
         # Text that mutation makes may hold lone surrogates, which no file can.
         return mutate_code(content.decode(), random).encode("utf-8", "replace")
+    if name.endswith(".json"):
+        return mutate_json(content, random)
     return mutate_bytes(content, random)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 from .mutated_archive import mutate_archive
+from .mutated_json import mutate_json
 from .mutated_pickle import mutate_pickle
 from .mutated_source import mutate_code
 from .seeds import small_archive, small_code, small_pickle
@@ -54,6 +55,14 @@ def mutated_code(seeds: Sequence[str] | None = None) -> st.SearchStrategy[str]:
         st.sampled_from(pool),
         _randoms(),
     )
+
+
+def mutated_json(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
+    """JSON records with a few changes to values, fields, tags and depth.
+
+    ``seeds`` are records of PT2 archives: programs, and configurations of payloads.
+    """
+    return st.builds(mutate_json, st.sampled_from(tuple(seeds)), _randoms())
 
 
 def _randoms() -> st.SearchStrategy[Random]:
