@@ -78,9 +78,10 @@ def sources_at(file: str, line: int, function: str) -> list[SourceText]:
 _BODIES = ("body", "handlers", "orelse", "finalbody", "cases")
 
 # The beginnings of functions and classes at the left margin; what stands in strings and comments
-# is passed over. `@` in brackets may begin a line, too: what it cuts off does not parse.
+# is passed over, and what goes on with the line before. `@` in brackets may begin a line, too: what
+# it cuts off does not parse.
 _BEGINNING = re.compile(
-    r"""^(?:(@)|(async|class|def)\b)|\#[^\n]*"""
+    r"""^(?:(@)|(async|class|def)\b)|\#[^\n]*|\\\n[@acd]?"""
     r"""|\"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"{3}"""
     r"""|'{3}[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'{3}"""
     r"""|"[^"\\\n]*(?:\\.[^"\\\n]*)*\"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'""",

@@ -37,6 +37,14 @@ def f():"
         return (1
 @ self)
 
+def product(x):
+    return x \\
+@ x
+
+async \\
+def continued():
+    return 1
+
 async def waits():
     def below():
         return 1
