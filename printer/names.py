@@ -84,6 +84,12 @@ def to_identifier(name: str) -> str:
     return prefix + _NOT_IN_IDENTIFIER.sub("_", shown)
 
 
+def to_type_name(name: str) -> str:
+    """``name`` with each of its dotted parts an identifier that is no keyword."""
+    parts = [to_identifier(part) for part in name.split(".")]
+    return ".".join([part if is_identifier(part) else f"{part}_" for part in parts])
+
+
 def base_name(debug_name: str) -> str | None:
     """The name of a value without the suffix that made it unique in its graph.
 

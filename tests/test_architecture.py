@@ -76,6 +76,10 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.printer", "tsarchive.pt2",
         "tsarchive.run", "tsarchive.torchscript",
     },
+    "tsarchive.converting": {
+        "tsarchive.container", "tsarchive.exporting", "tsarchive.kinds", "tsarchive.loading",
+        "tsarchive.policy", "tsarchive.pt2", "tsarchive.run", "tsarchive.saving",
+    },
     "tsarchive.other_processes": {"tsarchive.policy"},
     "tsarchive.jitter": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.loading",

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 from collections import Counter
 from random import Random
 
 import pytest
 import torch
-from conftest import ARCHIVES, records_of
+from conftest import ARCHIVES, ROOT, records_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tsarchive
 from tsarchive.pickler import loads
-from tsarchive.testing import mutated_archives, mutated_code, mutated_pickles
+from tsarchive.pt2.decoding import read_json
+from tsarchive.pt2.schema import ExportedProgram
+from tsarchive.testing import mutated_archives, mutated_code, mutated_pickles, mutated_programs
 from tsarchive.testing.mutated_archive import mutate_archive, mutate_record
 from tsarchive.testing.mutated_bytes import BOUNDARIES, boundary, mutate_bytes
+from tsarchive.testing.mutated_json import mutate_json
 from tsarchive.testing.mutated_pickle import mutate_pickle, split_opcodes
 from tsarchive.testing.mutated_source import mutate_code
 from tsarchive.testing.mutated_zip import mutate_zip
@@ -145,6 +149,39 @@ def test_drawn_code_is_read_or_refused(text):
     data = replaced("code/__torch__.py", text.encode("utf-8", "replace"))
     assert outcome(lambda: tsarchive.open(io.BytesIO(data)).tree())
     assert outcome(lambda: tsarchive.open(io.BytesIO(data)).needs)
+
+
+PROGRAM = (ROOT / "fixtures" / "pt2" / "linear.pt2").read_bytes()
+
+
+def program() -> bytes:
+    with tsarchive.open(io.BytesIO(PROGRAM)) as archive:
+        return archive.read("models/model.json")
+
+
+@given(mutated_programs([program(), b'{"config": {}}', b"no JSON"]))
+@SETTINGS
+def test_drawn_json_is_decoded_or_refused(data):
+    assert decoding(data)
+
+
+def test_much_of_mutated_json_is_json_and_little_is_as_it_was():
+    made = [mutate_json(program(), Random(number)) for number in range(200)]
+    assert sum(data == program() for data in made) < 20
+    assert sum(map(is_json, made)) > 150
+    assert sum(decoding(data) == "sound" for data in made) > 20
+
+
+def decoding(data: bytes) -> str:
+    return outcome(lambda: read_json(ExportedProgram, data, "models/model.json"))
+
+
+def is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True
 
 
 def replaced(record: str, content: bytes) -> bytes:

@@ -27,8 +27,8 @@ def test_no_input_violates_the_property(tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     told = json.loads((tmp_path / "counts.json").read_text())
     assert told["violations"] == {}
-    assert INPUTS - 4 <= told["inputs"] <= INPUTS
-    assert set(told["counts"]) == {"container", "pickle", "code", "running"}
+    assert INPUTS - 5 <= told["inputs"] <= INPUTS
+    assert set(told["counts"]) == {"container", "pickle", "code", "running", "pt2"}
     state = json.loads((tmp_path / "state.json").read_text())
     state["counts"] = {"pickle": {"read_pickle: sound": 7}}
     (tmp_path / "state.json").write_text(json.dumps(state))

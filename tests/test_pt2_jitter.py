@@ -6,7 +6,8 @@ import io
 import json
 
 import pytest
-from pt2_support import NAMES, changed, fixture
+from cli_support import run
+from pt2_support import NAMES, changed, fixture, records_in, write
 
 import tsarchive
 from tsarchive.testing import assert_no_jitter
@@ -51,8 +52,6 @@ def test_the_text_of_json_counts(tmp_path):
     def spaced(record: bytes) -> bytes:
         return json.dumps(json.loads(record), indent=1).encode()
 
-    from pt2_support import records_in, write
-
     records = records_in(fixture("linear"))
     path = write(tmp_path / "linear.pt2", {**records, MODEL: spaced(records[MODEL])})
     (difference,) = tsarchive.check_jitter(path).graph.code
@@ -68,3 +67,10 @@ def test_the_assertion_takes_pt2_archives():
     assert_no_jitter(fixture("nested"))
     assert_no_jitter(tsarchive.load(fixture("nested")))
     assert_no_jitter(io.BytesIO(fixture("mutating").read_bytes()))
+
+
+def test_the_command_finds_pt2_archives_below_a_folder():
+    result = run("jitter", "--all", str(fixture("linear").parent))
+    assert "linear.pt2: stable" in result.stdout
+    assert "15 archives: 1 unusable, 14 stable, 0 changed" in result.stdout
+    assert result.exit_code == 2  # two_models, which needs the name of one

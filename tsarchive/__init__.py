@@ -27,6 +27,7 @@ from tsarchive.late import late_member
 if TYPE_CHECKING:
     from tsarchive.archive import Archive, open
     from tsarchive.auditing import AuditReport, audit
+    from tsarchive.converting import Conversion, convert
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.exporting import to_exported_program
     from tsarchive.findings import Finding, Nature, Severity
@@ -54,6 +55,7 @@ __all__ = [
     "ArchiveError",
     "AuditReport",
     "CallError",
+    "Conversion",
     "DecompileReport",
     "Finding",
     "FormatError",
@@ -85,6 +87,7 @@ __all__ = [
     "WrittenFile",
     "audit",
     "check_jitter",
+    "convert",
     "decompile",
     "load",
     "missing",
@@ -99,6 +102,8 @@ _HOMES = {
     "open": "tsarchive.archive",
     "AuditReport": "tsarchive.auditing",
     "audit": "tsarchive.auditing",
+    "Conversion": "tsarchive.converting",
+    "convert": "tsarchive.converting",
     "DecompileReport": "tsarchive.decompiler",
     "WrittenFile": "tsarchive.decompiler",
     "decompile": "tsarchive.decompiler",

@@ -1,4 +1,4 @@
-"""Finding the TorchScript archives below a folder."""
+"""Finding the archives below a folder."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tsarchive.errors import ArchiveError
+from tsarchive.kinds import PT2, TORCHSCRIPT
 
 # The first record of an archive of torch, as its zip header names it.
 _FIRST_RECORD = re.compile(
-    rb"PK\x03\x04.{26}[^/]+/(?:data/|data\.pkl|code/|constants|extra/|version|byteorder|\.)",
+    rb"PK\x03\x04.{26}[^/]+/(?:data/|models/|data\.pkl|code/|constants|extra/|version|byteorder|\.)",
     re.DOTALL,
 )
 _HEAD_BYTES = 512
@@ -30,12 +31,12 @@ def files_below(folder: str) -> Iterator[str]:
 
 
 def may_be_torchscript(path: str) -> bool:
-    """Whether a file is a TorchScript archive, or begins like one and cannot be opened."""
+    """Whether a file is a TorchScript or PT2 archive, or begins like one and cannot be opened."""
     import tsarchive
 
     try:
         with tsarchive.open(path) as archive:
-            return archive.kind == "torchscript"
+            return archive.kind in (TORCHSCRIPT, PT2)
     except ArchiveError:
         with Path(path).open("rb") as file:
             return _FIRST_RECORD.match(file.read(_HEAD_BYTES)) is not None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tsarchive.errors import FormatError
-from tsarchive.printer.names import MANGLE_PREFIX, to_identifier
+from tsarchive.printer.names import MANGLE_PREFIX, to_identifier, to_type_name
 from tsarchive.printer.types import BOOL, TENSOR, Attribute, ClassType, Type
 from tsarchive.torchscript.stored_values import MAX_DEPTH
 
@@ -111,7 +111,7 @@ class _Classes:
 
     def _class(self, path: str, attributes: tuple[Attribute, ...]) -> ClassType:
         given = self._class_names.get(path, _UNKNOWN if path else _ROOT)
-        name = given if _CLASS_NAME.fullmatch(given) else to_identifier(given)
+        name = to_type_name(given if _CLASS_NAME.fullmatch(given) else to_identifier(given))
         key = name, attributes
         found = self._known.get(key) if path else None
         if found is None:

@@ -39,7 +39,7 @@ from .stable_metadata import make_stable
 from .storing import Storing
 from .tensors import Tensors
 
-__all__ = ["resaved_records"]
+__all__ = ["forward_of", "resaved_records"]
 
 _NEWEST = SchemaVersion(8, 20)
 _FINGERPRINT = ".data/serialization_id"
@@ -57,7 +57,7 @@ def resaved_records(
     Other models of the archive are written as they are. Raises SaveError for a part of a
     program, and for a tensor that is not what the program was exported with.
     """
-    forward = _forward_of(module)
+    forward = forward_of(module)
     records = Records(module.tsarchive_classes.container)
     model = next(name for name in records.models if records.program_record(name) == forward.record)
     saving = _Saving(records, model, forward, debug)
@@ -67,7 +67,8 @@ def resaved_records(
     return list(written(state, [*extras, *new_extras(files)]))
 
 
-def _forward_of(module: ArchiveModule) -> Forward:
+def forward_of(module: ArchiveModule) -> Forward:
+    """The program of a module. Raises SaveError for a part of one."""
     method = vars(type(module)).get("forward")
     if not isinstance(method, ForwardMethod):
         raise SaveError(

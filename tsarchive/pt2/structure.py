@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.printer.graph import Value
-from tsarchive.printer.names import MANGLE_PREFIX, to_identifier
+from tsarchive.printer.names import MANGLE_PREFIX, to_type_name
 from tsarchive.printer.types import (
     ANY,
     BOOL,
@@ -54,7 +54,7 @@ class NamedTuples:
         self._taken: set[str] = set()
 
     def type_of(self, tree: Tree, elements: tuple[Type, ...]) -> TupleType:
-        name = ".".join(map(to_identifier, (tree.name or "").split(".")))
+        name = to_type_name(tree.name or "")
         key = name, tree.fields, elements
         found = self._known.get(key)
         if found is None:

@@ -13,7 +13,7 @@ from .assertions import assert_no_jitter
 from .program import Program
 
 if TYPE_CHECKING:
-    from .mutations import mutated_archives, mutated_code, mutated_json, mutated_pickles
+    from .mutations import mutated_archives, mutated_code, mutated_pickles, mutated_programs
     from .strategies import programs, traceable_programs
 
 __all__ = [
@@ -21,8 +21,8 @@ __all__ = [
     "assert_no_jitter",
     "mutated_archives",
     "mutated_code",
-    "mutated_json",
     "mutated_pickles",
+    "mutated_programs",
     "programs",
     "traceable_programs",
 ]
@@ -30,8 +30,8 @@ __all__ = [
 _HOMES = {
     "mutated_archives": "mutations",
     "mutated_code": "mutations",
-    "mutated_json": "mutations",
     "mutated_pickles": "mutations",
+    "mutated_programs": "mutations",
     "programs": "strategies",
     "traceable_programs": "strategies",
 }

@@ -57,7 +57,7 @@ def mutated_code(seeds: Sequence[str] | None = None) -> st.SearchStrategy[str]:
     )
 
 
-def mutated_json(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
+def mutated_programs(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
     """JSON records with a few changes to values, fields, tags and depth.
 
     ``seeds`` are records of PT2 archives: programs, and configurations of payloads.

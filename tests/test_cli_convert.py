@@ -1,0 +1,82 @@
+"""``tsarchive convert``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from cli_support import SEQUENTIAL, document, error, process, run
+
+KEYS = {"source", "source_kind", "destination", "kind", "nbytes"}
+
+
+@pytest.fixture
+def exported(tmp_path):
+    path = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(torch.nn.Linear(3, 2), (torch.ones(4, 3),)), path)
+    return path
+
+
+def test_pt2_to_torchscript(exported, tmp_path):
+    out = tmp_path / "net.pt"
+    found = document("convert", exported, out)
+    assert found.keys() == KEYS
+    assert (found["source_kind"], found["kind"]) == ("pt2", "torchscript")
+    assert found["nbytes"] == out.stat().st_size
+    x = torch.randn(4, 3)
+    assert torch.equal(torch.jit.load(out)(x), torch.export.load(exported).module()(x))
+
+
+def test_torchscript_to_pt2(tmp_path):
+    out = tmp_path / "net.pt2"
+    found = document("convert", SEQUENTIAL, out, "--random", "2x3", "--dynamic", "x:0")
+    assert (found["source_kind"], found["kind"]) == ("torchscript", "pt2")
+    x = torch.randn(5, 3)
+    assert torch.equal(torch.export.load(out).module()(x), torch.jit.load(SEQUENTIAL)(x))
+
+
+def test_inputs_by_name(tmp_path):
+    out = tmp_path / "net.pt2"
+    document("convert", "--random", "x=2x3", "--dynamic", "x:0", SEQUENTIAL, out)
+    assert torch.export.load(out).module()(x=torch.ones(7, 3)).shape == (7, 2)
+
+
+def test_text_says_what_was_made(exported, tmp_path):
+    shown = run("convert", exported, tmp_path / "net.ts").stdout
+    size = (tmp_path / "net.ts").stat().st_size
+    end = f"is now {tmp_path / 'net.ts'} (TorchScript, {size:,} bytes)\n"
+    assert shown == f"{exported} (PT2) {end}"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("net.onnx",), "does not say what to write"),
+        (("net.pt2",), "example arguments"),
+        (("net.pt", "--random", "2x3"), "takes no arguments"),
+        (("net.pt2", "--random", "2x4"), "cannot"),
+        (("net.pt2", "--random", "2x3", "--dynamic", "y:0"), "the arguments given are: x"),
+        (("net.pt2", "--random", "2x3", "--dynamic", "x"), "is no NAME:DIM"),
+        (("net.pt", "--model", "one"), "no models by name"),
+        ((), "Missing argument 'DESTINATION'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_errors_write_nothing(options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in error("convert", SEQUENTIAL, *options)["message"]
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_models_and_devices(exported, tmp_path):
+    out = tmp_path / "net.pt"
+    document("convert", exported, out, "--model", "model", "--map-location", "meta")
+    assert torch.jit.load(out).weight.is_meta
+    assert "no model 'other'" in error("convert", exported, out, "--model", "other")["message"]
+
+
+def test_a_process(exported, tmp_path):
+    done = process("-m", "tsarchive", "convert", exported, "net.pt", "--json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["destination"] == "net.pt"

@@ -1,0 +1,425 @@
+"""Archives of one format as archives of another: torch runs both, with equal results."""
+
+from __future__ import annotations
+
+import copy
+import io
+import warnings
+from collections.abc import Mapping
+
+import pytest
+import test_pt2_load as corpus_files
+import torch
+from comparing import equal
+from conftest import ARCHIVES, records_of, torch_saved
+from convert_rows import OPEN, ROWS, Module, Registered
+from networks import build, each_network
+from test_exporting import tensor_cases
+from torch.utils._pytree import tree_leaves
+
+import tsarchive
+from tsarchive import Policy
+
+
+def plain(value):
+    """With the containers that TorchScript has."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    return [*map(plain, value)] if hasattr(value, "append") else value
+
+
+def close(one, two):
+    """Equal types and structures; tensors up to rounding, with equal strides."""
+    if isinstance(two, torch.Tensor):
+        torch.testing.assert_close(one, two, equal_nan=True, rtol=1e-5, atol=1e-6)
+        return one.stride() == two.stride()
+    if isinstance(two, dict):
+        return one.keys() == two.keys() and all(close(one[key], two[key]) for key in two)
+    if isinstance(two, list | tuple):
+        return type(one) is type(two) and len(one) == len(two) and all(map(close, one, two))
+    return equal(one, two)
+
+
+def called(module, args, kwargs):
+    """What a module gives, and what its arguments are then."""
+    given = copy.deepcopy((args, kwargs))
+    torch.manual_seed(1)
+    found = plain(module(*given[0], **given[1]))
+    return found, plain(given)
+
+
+def assert_same_calls(modules, expected, calls):
+    """Calls in their order: each may change the state of a module."""
+    for args, kwargs in calls:
+        wanted = called(expected, args, kwargs)
+        for module in modules:
+            assert close(called(module, args, kwargs), wanted)
+
+
+def names(module, kind):
+    return {name for name, _ in getattr(module, kind)(remove_duplicate=False)}
+
+
+def written(program, path):
+    """The program in the two archives: its own, and what it is converted to."""
+    torch.export.save(program, path)
+    tsarchive.convert(path, path.with_suffix(".pt"))
+    return path.with_suffix(".pt")
+
+
+def scripts(path):
+    """A TorchScript archive as torch loads it, and as we do."""
+    return torch.jit.load(path), tsarchive.load(path, policy=Policy.trusted())
+
+
+def assert_no_jitter(path):
+    report = tsarchive.check_jitter(path)
+    assert report.stable
+    assert report.as_read.same_file
+    assert report.graph.code == report.graph.records == report.graph.unprinted == ()
+
+
+FORMS = {"plain": lambda program: program, "decomposed": lambda p: p.run_decompositions()}
+# torch makes Python code of a program that it calls, and of one that it decomposes; names that
+# are no identifiers end in syntax errors there.
+NOT_CALLED_BY_TORCH = {"odd names"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.filterwarnings("ignore")
+def test_a_program_becomes_torchscript(name, form, tmp_path):
+    row, is_called = ROWS[name], name not in NOT_CALLED_BY_TORCH
+    if form != "plain" and not is_called:
+        pytest.skip("torch does not decompose it")
+    program = FORMS[form](row.exported())
+    path = written(program, tmp_path / "net.pt2")
+    expected, (theirs, mine) = program.module() if is_called else row.module(), scripts(path)
+    for kind in ("named_parameters", "named_buffers"):
+        wanted = names(expected, kind)
+        assert names(theirs, kind) == names(mine, kind) == wanted
+    calls = [(row.args, row.kwargs)] * 3 + [(args, {}) for args in row.more]
+    assert_same_calls((theirs, mine), expected, calls)
+    for module in (theirs, mine):
+        found = {**module.state_dict()}
+        assert all(close(found[key], value) for key, value in expected.state_dict().items())
+    assert_no_jitter(path)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_wrong_arguments_are_refused_as_by_the_program(tmp_path):
+    row = ROWS["open size"]
+    theirs, mine = scripts(written(row.exported(), tmp_path / "net.pt2"))
+    for wrong in (torch.ones(4, 5), torch.ones(4)):
+        for module in (theirs, mine):
+            with pytest.raises(Exception, match=r"x.*must"):
+                module(wrong)
+
+
+class Flags(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.linear(x).relu()
+
+
+def test_frozen_and_optimised_forms_run(tmp_path):
+    program = torch.export.export(Flags().eval(), (torch.ones(1, 2),))
+    theirs, _ = scripts(written(program, tmp_path / "net.pt2"))
+    x = torch.randn(1, 2)
+    wanted = program.module()(x)
+    frozen = torch.jit.freeze(theirs.eval())
+    for module in (frozen, torch.jit.optimize_for_inference(frozen)):
+        for _ in range(3):
+            assert close(module(x).detach(), wanted.detach())
+
+
+@pytest.mark.parametrize("name", ["state", "recurrent", "gradients", "autocast"])
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_flow_where_they_do(name, tmp_path):
+    row = ROWS[name]
+    program = row.exported()
+    modules = (program.module(), *scripts(written(program, tmp_path / "net.pt2")))
+    found = [
+        [tensor.requires_grad for tensor in tree_leaves(called(module, row.args, {})[0])]
+        for module in modules
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+def test_tied_weights_stay_tied(tmp_path):
+    theirs, mine = scripts(written(ROWS["tied"].exported(), tmp_path / "net.pt2"))
+    for module in (theirs, mine):
+        pointers = {module.a.weight.data_ptr(), module.b.weight.data_ptr()}
+        assert len(pointers) == 1
+        assert module.part.data_ptr() == module.a.weight[1:].data_ptr()
+
+
+def test_extra_files_are_kept(tmp_path):
+    program = torch.export.export(Flags(), (torch.ones(1, 2),))
+    torch.export.save(program, tmp_path / "a.pt2", extra_files={"notes/one.txt": "ä"})
+    tsarchive.convert(tmp_path / "a.pt2", tmp_path / "a.pt")
+    found = {"notes/one.txt": ""}
+    torch.jit.load(tmp_path / "a.pt", _extra_files=found)
+    assert found == {"notes/one.txt": "ä".encode()}
+    tsarchive.convert(tmp_path / "a.pt", tmp_path / "b.pt2", args=(torch.ones(1, 2),))
+    found = {"notes/one.txt": ""}
+    torch.export.load(tmp_path / "b.pt2", extra_files=found)
+    assert found == {"notes/one.txt": "ä"}
+
+
+# Files of the corpus
+
+
+@pytest.mark.parametrize("path", corpus_files.RUNNING, ids=lambda path: path.stem)
+def test_files_of_the_corpus(path, tmp_path):
+    out = tmp_path / "out.pt"
+    tsarchive.convert(path, out)
+    modules = scripts(out)
+    if path.stem not in corpus_files.NOT_BY_TORCH:
+        calls = [(args, kwargs) for args, kwargs, _ in corpus_files.cases(path)]
+        assert_same_calls(modules, corpus_files.by_torch(path), calls)
+    assert_no_jitter(out)
+
+
+@pytest.mark.parametrize("path", corpus_files.RUNNING, ids=lambda path: path.stem)
+def test_files_of_the_corpus_in_the_layout_of_today(path, tmp_path):
+    out = tmp_path / "out.pt2"
+    tsarchive.convert(path, out)
+    assert "archive_format" in records_of(out.read_bytes())
+    if path.stem not in corpus_files.NOT_BY_TORCH:
+        calls = [(args, kwargs) for args, kwargs, _ in corpus_files.cases(path)]
+        modules = (corpus_files.by_torch(out), tsarchive.load(out))
+        assert_same_calls(modules, corpus_files.by_torch(path), calls)
+
+
+# What TorchScript cannot hold
+
+
+def by(call):
+    class Network(Module):
+        forward = call
+
+    return Network()
+
+
+REFUSED = {
+    "a mixed list in a mixed list": ([torch.ones(2), [torch.ones(2), 3]], r"x\[1\] is a list"),
+    "a mixed dict in a mixed list": ([1, {"a": torch.ones(2), "b": 3}], r"x\[1\] is a dict"),
+    "an empty list in a mixed list": ([torch.ones(2), []], r"x\[1\] is a list that has no items"),
+    "an empty dict in a tuple there": ([1, (torch.ones(2), {})], r"x\[1\]\[1\] is a dict"),
+    "an object": (Registered(torch.ones(2)), "x is an object of converting.Registered"),
+    "an object in a tuple": ((1, Registered(torch.ones(2))), r"x\[1\] is an object"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_arguments_that_have_no_form(name, tmp_path):
+    value, message = REFUSED[name]
+    program = torch.export.export(by(lambda self, x: torch.ones(2)), (value,))
+    with pytest.raises(tsarchive.UnsupportedError, match=f"no form in TorchScript: .*{message}"):
+        written(program, tmp_path / "net.pt2")
+    assert not (tmp_path / "net.pt").exists()
+
+
+def test_results_that_have_no_form(tmp_path):
+    program = torch.export.export(by(lambda self, x: [Registered(x)]), (torch.ones(2),))
+    with pytest.raises(tsarchive.UnsupportedError, match=r"the result\[0\] is an object"):
+        written(program, tmp_path / "net.pt2")
+
+
+def test_operators_that_python_alone_has(tmp_path):
+    from torch._decomp import decomposition_table
+
+    program = torch.export.export(by(lambda self, x: x.exp()), (torch.ones(2),))
+    program = program.run_decompositions(decomposition_table)
+    with pytest.raises(tsarchive.UnsupportedError, match=r"prims::exp is written in Python"):
+        written(program, tmp_path / "net.pt2")
+
+
+def test_operators_that_nobody_registered(tmp_path):
+    path = corpus_files.GENERATED / "pt2_customop.pt2"
+    if not path.exists():
+        pytest.skip("the corpus is not beside the repository")
+    with pytest.raises(tsarchive.UnknownOperatorError, match="corpus::scale_add"):
+        tsarchive.convert(path, tmp_path / "out.pt")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_operators_of_this_process_are_called_by_name(tmp_path):
+    @torch.library.custom_op("convertingtests::own", mutates_args=())
+    def own(x: torch.Tensor, by: float) -> torch.Tensor:
+        return x * by
+
+    own.register_fake(lambda x, by: torch.empty_like(x))
+    program = torch.export.export(
+        by(lambda self, x: torch.ops.convertingtests.own(x, 3.0)), (torch.ones(2),)
+    )
+    theirs, mine = scripts(written(program, tmp_path / "net.pt2"))
+    assert theirs(torch.ones(2)).tolist() == mine(torch.ones(2)).tolist() == [3, 3]
+
+
+# TorchScript to PT2, and back
+
+
+@each_network
+@pytest.mark.filterwarnings("ignore")
+def test_networks_there_and_back(name, kind, tmp_path):
+    module, inputs = build(name, kind)
+    path = tmp_path / "net.pt"
+    path.write_bytes(torch_saved(module))
+    done = tsarchive.convert(path, tmp_path / "net.pt2", args=inputs)
+    assert (done.source_kind, done.kind) == ("torchscript", "pt2")
+    assert done.nbytes == (tmp_path / "net.pt2").stat().st_size
+    assert sorted(torch.export.load(tmp_path / "net.pt2").state_dict) == sorted(module.state_dict())
+    tsarchive.convert(tmp_path / "net.pt2", tmp_path / "back.pt")
+    modules = (torch.export.load(tmp_path / "net.pt2").module(), *scripts(tmp_path / "back.pt"))
+    expected = tsarchive.load(path)(*inputs)
+    for one in modules:
+        torch.testing.assert_close(one(*inputs), expected)
+    assert_no_jitter(tmp_path / "back.pt")
+
+
+def test_fixture_modules_there_and_back(tmp_path):
+    """Modules that torch.export takes give equal results on the way there and back."""
+    done, refused = 0, {}
+    for case in list(tensor_cases())[1::4]:
+        module, inputs, path = case.build(), case.inputs[0], tmp_path / "case.pt"
+        path.write_bytes(torch_saved(module))
+        torch.manual_seed(1)
+        expected = module(*copy.deepcopy(inputs))
+        if not inputs:
+            continue
+        try:
+            tsarchive.convert(path, tmp_path / "case.pt2", args=inputs)
+        except (tsarchive.ArchiveError, SyntaxError, ValueError) as error:
+            refused[case.name] = str(error)
+            continue
+        try:
+            tsarchive.convert(tmp_path / "case.pt2", path)
+        except tsarchive.UnknownClassError as error:  # of a generator of random numbers
+            refused[case.name] = str(error)
+            continue
+        for one in scripts(path):
+            torch.manual_seed(1)
+            found = one(*copy.deepcopy(inputs))
+            assert close(plain(found), plain(expected))
+        done += 1
+    assert done > 3 * len(refused), refused
+
+
+def test_open_sizes_there_and_back(tmp_path):
+    path = tmp_path / "net.pt"
+    path.write_bytes(torch_saved(torch.jit.script(Flags())))
+    x = torch.ones(3, 2)
+    tsarchive.convert(path, tmp_path / "net.pt2", args=(x,), dynamic_shapes=({0: OPEN},))
+    tsarchive.convert(tmp_path / "net.pt2", tmp_path / "back.pt")
+    again = tmp_path / "again.pt2"
+    tsarchive.convert(tmp_path / "back.pt", again, kwargs={"x": x}, dynamic_shapes={"x": {0: OPEN}})
+    for module in (*scripts(tmp_path / "back.pt"), torch.export.load(again).module()):
+        assert module(x=torch.ones(5, 2)).shape == (5, 2)
+        with pytest.raises(Exception, match="x"):
+            module(x=torch.ones(5, 3))
+
+
+# What all conversions share
+
+
+def test_torchscript_to_torchscript_keeps_the_code(tmp_path):
+    done = tsarchive.convert(ARCHIVES / "sequential.pt", tmp_path / "out.pth")
+    assert (done.source_kind, done.kind) == ("torchscript", "torchscript")
+    found, wanted = (
+        {name: data for name, data in records_of(path.read_bytes()).items() if "code/" in name}
+        for path in (tmp_path / "out.pth", ARCHIVES / "sequential.pt")
+    )
+    assert found == wanted
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model", "model.pt2.zip", "pt2"])
+def test_other_names_say_nothing(name, tmp_path):
+    with pytest.raises(tsarchive.CallError, match=r"end in \.pt2, .* in \.pt, \.pth or \.ts"):
+        tsarchive.convert(ARCHIVES / "sequential.pt", tmp_path / name)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_arguments_are_for_tracing(tmp_path):
+    source = ARCHIVES / "sequential.pt"
+    with pytest.raises(tsarchive.CallError, match="example arguments"):
+        tsarchive.convert(source, tmp_path / "out.pt2")
+    for given in ({"args": ()}, {"kwargs": {}}, {"dynamic_shapes": {}}):
+        with pytest.raises(tsarchive.CallError, match="takes no arguments"):
+            tsarchive.convert(source, tmp_path / "out.pt", **given)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("name", ["old.pt", "old.pt2"])
+def test_a_failure_leaves_the_old_file(name, tmp_path):
+    old = tmp_path / name
+    old.write_bytes(b"old")
+    program = torch.export.export(by(lambda self, x: torch.ones(2)), (Registered(torch.ones(2)),))
+    torch.export.save(program, tmp_path / "source.pt2")
+    source = tmp_path / "source.pt2" if name.endswith(".pt") else ARCHIVES / "sequential.pt"
+    with pytest.raises(tsarchive.ArchiveError):
+        tsarchive.convert(source, old)
+    assert old.read_bytes() == b"old"
+
+
+def test_an_archive_may_replace_itself(tmp_path):
+    path = tmp_path / "net.pt"
+    path.write_bytes((ARCHIVES / "sequential.pt").read_bytes())
+    tsarchive.convert(path, path)
+    assert_no_jitter(path)
+
+
+@pytest.fixture
+def two_models():
+    from torch.export.pt2_archive._package import package_pt2
+
+    programs = {
+        name: torch.export.export(by(lambda self, x, n=n: x + n), (torch.zeros(2),))
+        for n, name in enumerate(("one", "two"))
+    }
+    file = io.BytesIO()
+    package_pt2(file, exported_programs=programs)
+    return file.getvalue()
+
+
+def test_models_by_name(two_models, tmp_path):
+    source = tmp_path / "two.pt2"
+    source.write_bytes(two_models)
+    with pytest.raises(tsarchive.CallError, match="2 models"):
+        tsarchive.convert(source, tmp_path / "out.pt")
+    tsarchive.convert(source, tmp_path / "out.pt", model="two")
+    assert torch.jit.load(tmp_path / "out.pt")(torch.zeros(2)).tolist() == [1, 1]
+
+
+def test_devices_move(tmp_path):
+    program = torch.export.export(by(lambda self, x: x + torch.ones(2)), (torch.zeros(2),))
+    torch.export.save(program, tmp_path / "net.pt2")
+    tsarchive.convert(tmp_path / "net.pt2", tmp_path / "net.pt", map_location="meta")
+    assert torch.jit.load(tmp_path / "net.pt")(torch.ones(2, device="meta")).is_meta
+
+
+def test_steps_are_told(tmp_path):
+    steps = []
+    tsarchive.convert(ARCHIVES / "sequential.pt", tmp_path / "out.pt", step=steps.append)
+    assert steps == [f"loading {ARCHIVES / 'sequential.pt'}", f"writing {tmp_path / 'out.pt'}"]
+
+
+def test_names_that_are_keywords(tmp_path):
+    """Names of classes come from files."""
+
+    class Network(torch.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    Network.__name__ = Network.__qualname__ = "while"
+    program = torch.export.export(Network(), (torch.ones(2),))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs, mine = scripts(written(program, tmp_path / "net.pt2"))
+    assert theirs(torch.ones(2)).tolist() == mine(torch.ones(2)).tolist() == [2, 2]

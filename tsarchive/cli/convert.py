@@ -1,0 +1,130 @@
+"""``tsarchive convert``: an archive of one format as one of another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tsarchive.cli.command import json_option
+from tsarchive.cli.imports import import_option
+from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
+from tsarchive.cli.output import print_json, say
+from tsarchive.cli.policies import chosen_policy, policy_options
+from tsarchive.cli.progress import progress
+from tsarchive.cli.text import visible
+
+if TYPE_CHECKING:
+    from tsarchive.converting import Conversion
+
+_STEPS = 2
+_SIZE = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<dimension>\d+)", re.ASCII)
+_SHOWN = {
+    "torchscript": "TorchScript",
+    "torchscript-legacy": "TorchScript of before torch 1.3",
+    "pt2": "PT2",
+}
+
+
+@click.command(cls=InputsCommand)
+@click.argument("arguments", nargs=-1, metavar="SOURCE DESTINATION [INPUTS]...")
+@input_options
+@click.option(
+    "--dynamic",
+    "sizes",
+    multiple=True,
+    metavar="NAME:DIM",
+    help="Leave a size open: the argument, and which of its dimensions.",
+)
+@click.option("--model", metavar="NAME", help="Which model of a PT2 archive.")
+@click.option("--map-location", metavar="DEVICE", help="Convert for another device.")
+@import_option
+@policy_options
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    arguments: tuple[str, ...],
+    *,
+    seed: int,
+    sizes: tuple[str, ...],
+    model: str | None,
+    map_location: str | None,
+    imports: tuple[str, ...],
+    allow: tuple[str, ...],
+    trust: bool,
+    as_json: bool,
+) -> None:
+    """Write the model of one archive as another.
+
+    The name of DESTINATION says which kind it is: .pt2 for torch.export, .pt, .pth or .ts for
+    TorchScript, which torch.jit and libtorch load. From TorchScript to PT2, torch.export traces
+    one call: INPUTS, --arg and --random are its arguments, as for 'tsarchive run'. Sizes are
+    those of this call unless --dynamic leaves them open.
+
+    \b
+    Examples:
+      tsarchive convert model.pt2 model.pt
+      tsarchive convert model.pt model.pt2 --random 2x3x224x224 --dynamic x:0
+      tsarchive convert old.pt2 new.pt2
+    """
+    source, rest = split_file(arguments)
+    destination, rest = split_file(tuple(rest))
+    if source is None or destination is None:
+        missing = "'SOURCE'" if source is None else "'DESTINATION'"
+        raise click.MissingParameter(param_hint=missing, param_type="argument")
+    ctx.params["file"] = source
+    import tsarchive
+
+    inputs = gather(rest, seed) if rest else None
+    with progress(_STEPS) as step:
+        done = tsarchive.convert(
+            source,
+            destination,
+            args=None if inputs is None else inputs.args,
+            kwargs=None if inputs is None else inputs.kwargs,
+            dynamic_shapes=_dynamic_shapes(source, inputs or Inputs(), sizes) if sizes else None,
+            model=model,
+            policy=chosen_policy(allow, trust=trust),
+            map_location=map_location,
+            step=step,
+        )
+    if as_json:
+        print_json(asdict(done))
+    else:
+        _show(done)
+
+
+def _show(done: Conversion) -> None:
+    kinds = _SHOWN[done.source_kind], _SHOWN[done.kind]
+    source, destination = visible(done.source), visible(done.destination)
+    say(f"{source} ({kinds[0]}) is now {destination} ({kinds[1]}, {done.nbytes:,} bytes)")
+
+
+def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
+    """The sizes of each given argument that stay open, as torch.export takes them."""
+    from torch.export import Dim
+
+    shapes: dict[str, Any] = dict.fromkeys([*_names(source)[: len(inputs.args)], *inputs.kwargs])
+    for size in sizes:
+        match = _SIZE.fullmatch(size)
+        if match is None or match["name"] not in shapes:
+            raise click.BadParameter(
+                f"{size!r} is no NAME:DIM; the arguments given are: {', '.join(shapes) or 'none'}",
+                param_hint="--dynamic",
+            )
+        name = match["name"]
+        shapes[name] = {**(shapes[name] or {}), int(match["dimension"]): Dim.DYNAMIC}
+    return shapes
+
+
+def _names(source: str) -> list[str]:
+    """The names of the arguments of ``forward``."""
+    import tsarchive
+
+    with tsarchive.open(source) as archive:
+        forward = archive.class_of(archive.root).methods.get("forward")
+    return [] if forward is None else [one.name for one in forward.schema.arguments[1:]]

@@ -1,0 +1,111 @@
+"""A loaded program as the records of a TorchScript archive, or why it has no such form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+from tsarchive.container import Container, NewRecord
+from tsarchive.errors import UnsupportedError
+from tsarchive.printer.graph import Block, nested_blocks
+from tsarchive.printer.types import ANY, DictType, ListType, Type
+from tsarchive.run.classes import ArchiveModule
+from tsarchive.torchscript.exporter import extra_files
+from tsarchive.torchscript.resaving import canonical_loaded_records
+
+from .forward import Forward
+from .records import EXTRA, FLAT_EXTRA
+from .resaving import forward_of
+from .structure import TypedTree
+from .trees import Kind
+
+__all__ = ["scripted_records"]
+
+# torch implements these in Python; a process without it, such as one of libtorch, has none.
+_IN_PYTHON: Final = "prims::"
+
+
+def scripted_records(module: ArchiveModule) -> list[NewRecord]:
+    """Every record but the serialization id, in the canonical form; extra files are kept.
+
+    Raises UnsupportedError for arguments and results that TorchScript has no values for, or
+    values whose type torch.jit does not find out, and for operators written in Python; SaveError
+    for a part of a program.
+    """
+    forward = forward_of(module)
+    for parameter, typed in zip(forward.signature.parameters, forward.parameters, strict=True):
+        _require_values(forward, typed, f"the argument {parameter.name}")
+        _require_known_types(forward, typed, f"the argument {parameter.name}", is_item=False)
+    _require_values(forward, forward.result, "the result")
+    _require_operators(forward)
+    files = _extra_files(module.tsarchive_classes.container)
+    return canonical_loaded_records(module, extra_files(files))
+
+
+def _extra_files(container: Container) -> dict[str, bytes]:
+    return {
+        name.removeprefix(folder): container.read(name)
+        for folder in (FLAT_EXTRA, EXTRA)
+        for name in container.records
+        if name.startswith(folder)
+    }
+
+
+def _require_values(forward: Forward, typed: TypedTree, place: str) -> None:
+    """Refuse objects of classes that torch's pytrees know and TorchScript does not."""
+    if typed.tree.kind is Kind.REGISTERED:
+        _refuse(forward, f"{place} is an object of {typed.tree.name}, which has no type there")
+    for step, child in _items(typed, place):
+        _require_values(forward, child, step)
+
+
+def _require_known_types(forward: Forward, typed: TypedTree, place: str, *, is_item: bool) -> None:
+    """Refuse lists and dicts of no one type among items of several types.
+
+    Such items are of the type Any; torch.jit finds out which type an item has, and gives up
+    where it is a container without items, or with items of several types.
+    """
+    items = _type_of_items(typed.type)
+    if is_item and items is not None and (items == ANY or not typed.children):
+        has = "items of several types" if typed.children else "no items"
+        among = "and is itself among items of several types"
+        _refuse(forward, f"{place} is {typed.tree.kind.value} that has {has}, {among}")
+    for step, child in _items(typed, place):
+        _require_known_types(forward, child, step, is_item=is_item or items == ANY)
+
+
+def _type_of_items(type_: Type) -> Type | None:
+    if isinstance(type_, ListType):
+        return type_.element
+    return type_.value if isinstance(type_, DictType) else None
+
+
+def _items(typed: TypedTree, place: str) -> Iterator[tuple[str, TypedTree]]:
+    for (step, _), child in zip(typed.tree.places(), typed.children, strict=True):
+        yield place + step, child
+
+
+def _refuse(forward: Forward, message: str) -> NoReturn:
+    raise UnsupportedError(
+        f"the program has no form in TorchScript: {message}",
+        record=forward.record,
+        hint="Export a forward that takes and gives tuples in its place",
+    )
+
+
+def _require_operators(forward: Forward) -> None:
+    for name in _operators(forward.module.type.methods["forward"].graph):
+        if name.startswith(_IN_PYTHON):
+            raise UnsupportedError(
+                f"the program has no form in TorchScript: {name} is written in Python",
+                record=forward.record,
+                hint="Export it again without decompositions, or with those of torch's default",
+            )
+
+
+def _operators(block: Block) -> Iterator[str]:
+    for node in block.nodes:
+        if node.schema is not None:
+            yield node.schema.full_name
+        for inner in nested_blocks(node):
+            yield from _operators(inner)
