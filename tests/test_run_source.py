@@ -43,7 +43,7 @@ def test_it_reads_like_python():
     text = source_of(module.tsarchive_classes.function(forward).compile())
     assert text.splitlines() == [
         "def forward(self, x, n):",
-        "    layer = self._modules['layer']",
+        "    layer = self.__dict__['_modules']['layer']",
         "    forward_1 = (Linear_forward if is_plain(layer, Linear) else call_module)"
         "(layer, (x, x := None)[0])",
         "    y = aten_relu(forward_1); del forward_1",

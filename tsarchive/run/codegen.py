@@ -124,11 +124,24 @@ class _Writer(Expressions):
             self._place = None
             self.line(f"def {part.name}({', '.join(part.params)}):")
             with self._indented():
+                self._name_members(part)
                 if part.end is not None:
                     self._spend(part.nodes)
                 given = part.texts if part.end is not None else ()
                 self._nodes(part.nodes, part.end, given)
                 self.line(f"return {', '.join(map(self.whole, part.results))}".rstrip())
+
+    def _name_members(self, part: _Part) -> None:
+        """Name the dictionary of a module, where its method reads several of its slots."""
+        self.own_members = ""
+        module = self.own_module()
+        if module is None or part.end is not self.function.graph.return_node:
+            return
+        reads = [node for node, _ in module.uses if node in self._live_nodes]
+        if sum(map(self.reads_members, reads)) > 1:
+            members = self.members(module)
+            self.own_members = self.names.unique("members")
+            self.line(f"{self.own_members} = {members}")
 
     def line(self, text: str) -> None:
         self.lines.append(_INDENT * self.level + text)
@@ -360,7 +373,7 @@ class _Writer(Expressions):
         self.line(targets + text)
 
     def _set_attr(self, node: Node) -> None:
-        kind, key = self._slot(node)
+        kind, key = self.slot(node)
         target, value = self.receiver(node.inputs[0]), self.use(node.inputs[1])
         check = _TABLE_CHECKS.get(kind)
         if check is not None:

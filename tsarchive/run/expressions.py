@@ -32,7 +32,7 @@ from tsarchive.printer.values import EnumMember, TableConstant
 from .arguments import all_arguments
 from .enumerations import enumerations, is_number_of, number_check
 from .held_numbers import DIVIDED
-from .inlining import Inlining
+from .members import Members
 from .modules import call_module, is_forward, is_plain
 from .natives import UPGRADERS
 from .natives.tensors import to_list
@@ -40,16 +40,7 @@ from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_
 from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
 from .passes import SCALAR_FORMS, Wanted, as_number, called_function, known_result, wanted_of_call
-from .receivers import checked, is_certain, method_of, read_slot
-from .slots import (
-    SlotKind,
-    find_buffer,
-    find_list,
-    find_parameter,
-    holds_list,
-    slot_key,
-    slot_kind,
-)
+from .receivers import method_of
 from .support import DynamicCall, NativeCall
 from .typecheck import predicate, typed_dict, typed_list
 
@@ -64,7 +55,6 @@ Bound = tuple[tuple[int, Any], ...]
 # These look at the static element type of a list that may be empty.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
-_FINDERS = {SlotKind.PARAMETER: find_parameter, SlotKind.BUFFER: find_buffer}
 _TOLIST_ELEMENTS: dict[Type, int] = {INT: 0, FLOAT: 1, BOOL: 2, COMPLEX: 3}
 _NAME_OF_KIND = {
     "prim::Param": "argument",
@@ -81,12 +71,11 @@ _NAME_OF_KIND = {
 }
 
 
-class Expressions(Inlining):
+class Expressions(Members):
     """Texts of the values of one function and of what its source refers to."""
 
     def __init__(self, function: Function, classes: Classes, bound: Bound) -> None:
-        super().__init__(classes)
-        self.function = function
+        super().__init__(function, classes)
         self.unchanged: set[Node] = set()
         self.on_numbers: set[Node] = set()
         self.known: dict[Value, Any] = {
@@ -103,22 +92,6 @@ class Expressions(Inlining):
 
     def uses(self, values: Iterable[Value]) -> str:
         return ", ".join(map(self.use, values))
-
-    def receiver(self, value: Value) -> str:
-        """Like ``use``, for a value of which a member is named: it must be of its class."""
-        text = self.use(value)
-        class_ = self._class_to_check(value)
-        if class_ is None:
-            return text
-        check = self.globals.name("checked", checked)
-        return f"({text} if {text}.__class__ is {class_} else {check}({text}, {class_}))"
-
-    def _class_to_check(self, value: Value) -> str | None:
-        """The name of the class that a value must be seen to be of; None where it is certain."""
-        type_ = value.type
-        if not isinstance(type_, ClassType) or type_.is_native or is_certain(value, self.function):
-            return None
-        return self.class_name(type_)
 
     def use_if_live(self, value: Value) -> str:
         """An item of a result of which the caller wants other items only is None."""
@@ -167,10 +140,6 @@ class Expressions(Inlining):
         owner, _, name = function.qualified_name.rpartition(".")
         compiled = self.classes.function(function, bound, wanted)
         return self.globals.name(f"{owner.rpartition('.')[2]}_{name}", compiled)
-
-    def class_name(self, type_: Type) -> str:
-        class_ = self.classes.python_class(type_)
-        return self.globals.name(class_.__name__, class_)
 
     def _bound(self, arguments: Iterable[Value]) -> Bound:
         return tuple(
@@ -229,33 +198,6 @@ class Expressions(Inlining):
             return f"{self.globals.name('unset_object', unset_object)}({name})"
         return f"{name}.__new__({name})"
 
-    def _get_attr(self, node: Node) -> str:
-        text, own = self.use(node.input), self._own_slot(node)
-        class_ = self._class_to_check(node.input)
-        if class_ is None:
-            return own
-        read = self.globals.name("read_slot", read_slot)
-        other = f"{read}({text}, {class_}, {node.name!a})"
-        return f"({own} if {text}.__class__ is {class_} else {other})"
-
-    def _own_slot(self, node: Node) -> str:
-        """A slot of an object that is of its class."""
-        kind, key = self._slot(node)
-        text, owner = self.use(node.input), node.input.type
-        assert isinstance(owner, ClassType)
-        is_list = holds_list(owner, owner.attributes[node.name])
-        find = find_list if is_list else _FINDERS.get(kind)
-        if find is None:
-            return f"{text}.{kind.value}[{key!a}]"
-        return f"{self.globals.name(find.__name__, find)}({text}, {key!a})"
-
-    def _slot(self, node: Node) -> tuple[SlotKind, str]:
-        """The table and the key of the slot that a GetAttr or SetAttr names."""
-        owner = node.inputs[0].type
-        assert isinstance(owner, ClassType)
-        kind = slot_kind(owner, owner.attributes[node.name])
-        return kind, slot_key(owner, node.name) if kind is SlotKind.PLAIN else node.name
-
     def _call_function(self, node: Node) -> str:
         callee, *arguments = node.inputs
         assert isinstance(callee.type, FunctionType)
@@ -279,12 +221,12 @@ class Expressions(Inlining):
 
     def _checked_method(self, name: str, node: Node) -> str:
         """``name``, a method, where the object that is called is of its class."""
-        class_ = self._class_to_check(node.input)
+        class_ = self.class_to_check(node.input)
         if class_ is None:
             return name
         text, find = self.use(node.input), self.globals.name("method_of", method_of)
         other = f"{find}({text}, {class_}, {node.name!a}, {name})"
-        return f"({name} if {text}.__class__ is {class_} else {other})"
+        return f"({name} if {self.is_of(text, class_)} else {other})"
 
     def method_name(self, node: Node, name: str) -> str:
         """The function that a method of the input of ``node`` is called by."""
@@ -473,7 +415,7 @@ _BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {
     "prim::ListConstruct": Expressions._list,
     "prim::DictConstruct": Expressions._dict,
     "prim::CreateObject": Expressions._create_object,
-    "prim::GetAttr": Expressions._get_attr,
+    "prim::GetAttr": Expressions.get_attr,
     "prim::CallFunction": Expressions._call_function,
     "prim::CallMethod": Expressions._call_method,
     "prim::ModuleContainerIndex": Expressions._container_item,

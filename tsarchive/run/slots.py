@@ -251,7 +251,7 @@ def _present(module: torch.nn.Module, name: str, tensor: torch.Tensor) -> Any:
 
 
 def _owner(target: Any) -> ClassType:
-    owner = type_of_class(type(target))
+    owner = type_of_class(target.__class__)  # that of the object behind a weak reference
     assert isinstance(owner, ClassType)
     return owner
 
