@@ -46,11 +46,16 @@ MAY_IMPORT = {
         "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.container",
         "tsarchive.run", "tsarchive.torchscript",
     },
+    "tsarchive.executorch": {
+        "tsarchive.container", "tsarchive.kinds", "tsarchive.policy", "tsarchive.printer",
+        "tsarchive.torchscript",
+    },
     "tsarchive.needs": {"tsarchive.torchscript"},
     "tsarchive.lacking": {"tsarchive.archive", "tsarchive.run", "tsarchive.torchscript"},
     "tsarchive.archive": {
-        "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.needs",
-        "tsarchive.pickler", "tsarchive.printer", "tsarchive.pt2", "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds", "tsarchive.legacy",
+        "tsarchive.needs", "tsarchive.pickler", "tsarchive.printer", "tsarchive.pt2",
+        "tsarchive.torchscript",
     },
     "tsarchive.auditing": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.needs",
@@ -100,6 +105,7 @@ MAY_IMPORT = {
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.kinds",
     "tsarchive.policy", "tsarchive.archive", "tsarchive.auditing", "tsarchive.jitter",
+    "tsarchive.executorch",
     "tsarchive.container", "tsarchive.pickler", "tsarchive.printer",
     "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection",
     "tsarchive.torchscript.storages", "tsarchive.torchscript.stored_tensors",

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tsarchive.container import Container, Record
 from tsarchive.container.closing import Closing
+from tsarchive.container.source import open_source
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.kinds import LEGACY_TORCHSCRIPT, PT2, kind_of, require_torchscript
+from tsarchive.kinds import (
+    HEAD_BYTES,
+    LEGACY_TORCHSCRIPT,
+    PT2,
+    executorch_kind,
+    kind_of,
+    require_torchscript,
+)
 from tsarchive.pickler import Object, loads
 from tsarchive.printer.types import ClassType
 from tsarchive.torchscript.frontend import CodeImporter
@@ -19,6 +27,8 @@ from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo, module_tree
 from tsarchive.torchscript.looking import TorchScriptDoor
 
 if TYPE_CHECKING:
+    from tsarchive.executorch.looking import ExecutorchDoor
+    from tsarchive.executorch.regions import Regions
     from tsarchive.legacy.looking import LegacyDoor
     from tsarchive.needs import Needs
     from tsarchive.pt2.looking import Pt2Door
@@ -30,23 +40,25 @@ class Archive(Closing):
     Opening reads the directory of the file; everything else is read when it is asked for.
     """
 
-    def __init__(self, container: Container, exported: Pt2Door | None = None) -> None:
-        self._container = container
+    def __init__(self, container: Container | Regions, exported: Pt2Door | None = None) -> None:
+        self._opened = container
         self._exported = exported
 
     @cached_property
     def kind(self) -> str:
         """``torchscript``, ``torchscript-legacy``, ``pt2``, ``torch.save``, ``torch.package``
-        or ``zip``, by the records present."""
-        return kind_of(self.records)
+        or ``zip``, by the records present; ``pte``, ``ptd`` or ``bpte`` for files of ExecuTorch.
+        """
+        return kind_of(self.records) if isinstance(self._opened, Container) else self._opened.kind
 
     @cached_property
     def format_version(self) -> int:
-        """The number in the version record, or ``protoVersion`` of a model.json.
+        """The number in the version record, ``protoVersion`` of a model.json, or the version of
+        the schema that a file of ExecuTorch tells.
 
         Raises MissingRecordError when there is none, FormatError when it is not a number.
         """
-        return self._door.format_version
+        return self._door.format_version if self._is_zip else self.executorch.format_version
 
     @cached_property
     def _door(self) -> TorchScriptDoor | LegacyDoor | Pt2Door:
@@ -82,27 +94,53 @@ class Archive(Closing):
         """
         return Archive(self._container, self.exported.only(model))
 
+    @cached_property
+    def executorch(self) -> ExecutorchDoor:
+        """What files of ExecuTorch have beyond other archives: programs, segments, data by name.
+
+        Raises UnsupportedError for archives of another kind.
+        """
+        if isinstance(self._opened, Container):
+            raise UnsupportedError(f"this archive is {self.kind}, not a file of ExecuTorch")
+        from tsarchive.executorch.looking import ExecutorchDoor
+
+        return ExecutorchDoor(self._opened)
+
     @property
     def container(self) -> Container:
-        """The zip container, for access to stored bytes."""
+        """The zip container, for access to stored bytes.
+
+        Raises UnsupportedError for files of ExecuTorch, which have none.
+        """
         return self._container
+
+    @property
+    def _container(self) -> Container:
+        if isinstance(self._opened, Container):
+            return self._opened
+        raise UnsupportedError(f"a {self.kind} file is no zip archive, and has no such thing")
+
+    @property
+    def _is_zip(self) -> bool:
+        return isinstance(self._opened, Container)
 
     @property
     def records(self) -> Mapping[str, Record]:
         """Records by name without the root folder, in the order of the file."""
-        return self._container.records
+        return self._opened.records
 
     def read(self, name: str) -> bytes:
-        """The data of one record; its CRC is checked."""
-        return self._container.read(name)
+        """The data of one record; its CRC is checked where it has one."""
+        return self._opened.read(name)
 
     @cached_property
     def code(self) -> Mapping[str, str]:
         """The text of each code record, read when it is looked at.
 
-        Of a PT2 archive, a listing of each program, by the name of its record.
+        Of a PT2 archive, a listing of each program, by the name of its record; of a program of
+        ExecuTorch, of each method by its name.
         """
-        return self._door.code
+        return self._door.code if self._is_zip else self.executorch.code
 
     @cached_property
     def classes(self) -> CodeImporter:
@@ -140,8 +178,11 @@ class Archive(Closing):
         """Every tensor that a module attribute holds, by its fully qualified name.
 
         Of a PT2 archive with several models, names begin with that of the model; storages in a
-        record that is a file of ``torch.save`` have a name behind that of the record.
+        record that is a file of ``torch.save`` have a name behind that of the record. Of a program
+        of ExecuTorch, those that begin with data, ``forward.3`` where they have no name.
         """
+        if not self._is_zip:
+            return MappingProxyType(dict(self.executorch.tensors()))
         return MappingProxyType(dict(self._door.tensors(self.class_of)))
 
     @cached_property
@@ -153,6 +194,8 @@ class Archive(Closing):
         """
         from tsarchive.needs import Needs, needs_of, needs_of_all
 
+        if not self._is_zip:
+            return Needs(self.executorch.needed(), ())
         if self.kind == PT2:
             operators, classes = self.exported.needed()
             return Needs(operators, classes)
@@ -165,7 +208,12 @@ class Archive(Closing):
         return needs_of(self.code, (root, constants))
 
     def tree(self) -> ModuleInfo:
-        """The module tree: name, class, methods, parameters and bytes of each module."""
+        """The module tree: name, class, methods, parameters and bytes of each module.
+
+        Of a program of ExecuTorch, its methods, and what each calls.
+        """
+        if not self._is_zip:
+            return self.executorch.tree()
         if self.kind == PT2:
             return self.exported.tree()
         return module_tree(self.root, self.class_of)
@@ -182,12 +230,19 @@ class Archive(Closing):
 
     def close(self) -> None:
         """Let go of the file."""
-        self._container.close()
+        self._opened.close()
 
 
 def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the public interface
     """Open an archive (a path or a binary file object) for looking at; torch is not imported.
 
-    Raises FormatError when the file is not a sound zip archive, OSError when it cannot be read.
+    Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
+    OSError when it cannot be read.
     """
-    return Archive(Container.open(source))
+    opened = open_source(source)
+    kind = executorch_kind(bytes(memoryview(opened.data)[:HEAD_BYTES]))
+    if kind is None:
+        return Archive(Container.of_source(opened))
+    from tsarchive.executorch.regions import opened_regions
+
+    return Archive(opened_regions(opened, kind))

@@ -12,6 +12,16 @@ PT2 = "pt2"
 TORCH_SAVE = "torch.save"
 TORCH_PACKAGE = "torch.package"
 UNKNOWN = "zip"
+# Files of ExecuTorch, which are no zip archives: programs, data, programs with calls.
+PTE = "pte"
+PTD = "ptd"
+BPTE = "bpte"
+EXECUTORCH = (PTE, PTD, BPTE)
+
+_MAGIC = slice(4, 8)
+HEAD_BYTES = 8
+"""How much of a file ``executorch_kind`` looks at."""
+_EXECUTORCH_MAGIC = {b"ET": PTE, b"FT": PTD, b"BP": BPTE}
 
 
 def _has_prefix(prefix: str) -> Callable[[Collection[str]], bool]:
@@ -40,7 +50,18 @@ def kind_of(names: Collection[str]) -> str:
     return next((kind for kind, fits in _RULES if fits(names)), UNKNOWN)
 
 
+def executorch_kind(head: bytes) -> str | None:
+    """Which file of ExecuTorch begins so, of whatever version; None for others."""
+    magic = head[_MAGIC]
+    is_magic = len(magic) == 4 and magic[2:].isdigit()
+    return _EXECUTORCH_MAGIC.get(magic[:2]) if is_magic else None
+
+
+_TO_BE_LOOKED_AT = "'tsarchive info', 'code', 'tensors', 'tree' and 'verify' show what it holds"
 _WHAT_TO_DO = {
+    PTE: f"It is a program of ExecuTorch: {_TO_BE_LOOKED_AT}",
+    PTD: f"It is a data file of ExecuTorch: {_TO_BE_LOOKED_AT}",
+    BPTE: f"It is a bundled program of ExecuTorch: {_TO_BE_LOOKED_AT}",
     LEGACY_TORCHSCRIPT: "It is TorchScript of before torch 1.3: tsarchive.load reads it, and "
     "tsarchive.save writes it in the form of today",
     PT2: "It is a PT2 archive of torch.export: tsarchive.load reads it, and 'tsarchive code' "

@@ -26,14 +26,14 @@ class Record:
 
     ``name`` is without the root folder, ``size`` that of the data, ``stored_size`` what it
     takes up in the file, ``method`` the zip compression method (0 stored, 8 deflated, ...) and
-    ``crc`` the CRC-32 of the data.
+    ``crc`` the CRC-32 of the data, None in formats that have none.
     """
 
     name: str
     size: int
     stored_size: int
     method: int
-    crc: int
+    crc: int | None
     _locate: Callable[[str], int] = field(repr=False, compare=False)
 
     @property
@@ -105,10 +105,11 @@ class Container(Closing):
         ``caps.py`` has room for. Raises UnsupportedError for encrypted records and for archives
         in several volumes, and OSError when the file cannot be read.
         """
-        return cls._of_source(open_source(source))
+        return cls.of_source(open_source(source))
 
     @classmethod
-    def _of_source(cls, opened: Source) -> Container:
+    def of_source(cls, opened: Source) -> Container:
+        """The container in these bytes, which are let go of when it cannot be opened."""
         try:
             with memoryview(opened.data) as buffer:
                 members = read_members(buffer, STRICT)
@@ -123,7 +124,7 @@ class Container(Closing):
         Nothing of a stored record is copied. What is opened lives on when this container is
         closed. Raises what ``view`` and ``open`` raise; records that errors name are those inside.
         """
-        return self._of_source(self.part(name))
+        return self.of_source(self.part(name))
 
     def part(self, name: str) -> Source:
         """The data of a record as a file of its own. Raises what ``view`` raises."""

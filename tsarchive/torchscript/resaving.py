@@ -124,6 +124,7 @@ def as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
         if name.startswith("constants/") and record.method == STORED:
             yield NewRecord(name, container.payload(name))
             continue
+        assert record.crc is not None, "zip archives have one for each record"
         packed = Packed(record.method, record.crc, record.size, container.payload(name))
         yield NewRecord(name, b"", packed=packed)
 

@@ -1,0 +1,1 @@
+"""Programs and data of ExecuTorch: .pte, .ptd and .bpte files, read without torch."""

@@ -1,0 +1,148 @@
+"""A bundled program (.bpte): a whole program with calls and the results that they should have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from tsarchive.errors import FormatError
+
+from .flatbuffer import Buffer, Table
+from .program import Program
+from .scalar_types import dtype_name
+from .schema_bundled import BUNDLED_PROGRAM
+from .values import byte_count, derived_strides
+
+__all__ = ["BundledProgram", "BundledTensor", "BundledValue", "Case", "Suite"]
+
+RECORD = "bundle"
+PROGRAM_PREFIX = "program/"
+SUITES = "test_suites/"
+
+
+@dataclass(frozen=True, slots=True)
+class BundledTensor:
+    """A tensor with its bytes, which lie in the file from ``start`` on."""
+
+    scalar_type: int
+    sizes: tuple[int, ...]
+    dim_order: tuple[int, ...]
+    data: memoryview
+    start: int
+
+    @property
+    def dtype(self) -> str:
+        """torch's name without ``torch.``."""
+        return dtype_name(self.scalar_type)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return derived_strides(self.sizes, self.dim_order)
+
+    @property
+    def nbytes(self) -> int:
+        return byte_count(self.scalar_type, self.sizes)
+
+
+BundledValue: TypeAlias = BundledTensor | int | bool | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Arguments of one call, and its results."""
+
+    inputs: tuple[BundledValue, ...]
+    expected_outputs: tuple[BundledValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The calls of one method."""
+
+    method: str
+    cases: tuple[Case, ...]
+
+
+class BundledProgram:
+    """A bundled program in the bytes of a file. The root is read at once, the rest when asked for.
+
+    All that reads raises FormatError and LimitError where the file breaks a rule.
+    """
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self._root = self.root()
+
+    def root(self) -> Table:
+        """The root table, with nothing of it read."""
+        return Buffer(self.data, BUNDLED_PROGRAM, RECORD).root()
+
+    @property
+    def version(self) -> int:
+        """Of the schema: 0 in every file written so far."""
+        found: int = self._root.scalar("version")
+        return found
+
+    @cached_property
+    def program_data(self) -> memoryview:
+        """The bytes of the program: a whole .pte file. Raises FormatError when there is none."""
+        found = self._root.data("program")
+        if found is None:
+            raise FormatError("the bundle has no program", record=RECORD)
+        return found
+
+    @cached_property
+    def program_start(self) -> int:
+        """Where these begin in the file."""
+        return self._root.data_start("program")
+
+    @cached_property
+    def program(self) -> Program:
+        return Program(self.program_data, PROGRAM_PREFIX, self.program_start)
+
+    @cached_property
+    def test_suites(self) -> tuple[Suite, ...]:
+        return tuple(map(_suite, self._root.tables("method_test_suites") or ()))
+
+    def tensors(self) -> Iterator[tuple[str, BundledTensor]]:
+        """The tensors of all calls: ``test_suites/forward/0/inputs/1``."""
+        for suite in self.test_suites:
+            for number, case in enumerate(suite.cases):
+                folder = f"{SUITES}{suite.method}/{number}"
+                yield from _tensors(f"{folder}/inputs", case.inputs)
+                yield from _tensors(f"{folder}/expected_outputs", case.expected_outputs)
+
+
+def _tensors(folder: str, values: tuple[BundledValue, ...]) -> Iterator[tuple[str, BundledTensor]]:
+    for index, value in enumerate(values):
+        if isinstance(value, BundledTensor):
+            yield f"{folder}/{index}", value
+
+
+def _suite(table: Table) -> Suite:
+    cases = tuple(map(_case, table.tables("test_cases") or ()))
+    return Suite(table.text("method_name") or "", cases)
+
+
+def _case(table: Table) -> Case:
+    return Case(_values(table, "inputs"), _values(table, "expected_outputs"))
+
+
+def _values(table: Table, field: str) -> tuple[BundledValue, ...]:
+    return tuple(_value(inner.member("val")) for inner in table.tables(field) or ())
+
+
+def _value(table: Table | None) -> BundledValue:
+    if table is None:
+        return None
+    if table.name == "Tensor":
+        data = table.data("data")
+        return BundledTensor(
+            table.scalar("scalar_type"), table.numbers("sizes") or (),
+            table.numbers("dim_order") or (), memoryview(b"") if data is None else data,
+            table.data_start("data"),
+        )  # fmt: skip
+    found: int | bool | float = table.scalar(f"{table.name.lower()}_val")
+    return found

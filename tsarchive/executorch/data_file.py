@@ -1,0 +1,152 @@
+"""A data file (.ptd): tensors and other bytes by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tsarchive.errors import FormatError, LimitError, MissingRecordError
+
+from .flatbuffer import Buffer, Table
+from .header import Header, read_data_header
+from .scalar_types import dtype_name
+from .schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
+from .segments import Segment, named_data, part_of, segments_of
+from .values import byte_count, derived_strides
+
+__all__ = ["DataFile", "Entry", "Layout"]
+
+RECORD = "tables"
+_FIELDS_07 = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the bytes of an entry are as a tensor."""
+
+    scalar_type: int
+    sizes: tuple[int, ...]
+    dim_order: tuple[int, ...]
+
+    @property
+    def dtype(self) -> str:
+        """torch's name without ``torch.``."""
+        return dtype_name(self.scalar_type)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return derived_strides(self.sizes, self.dim_order)
+
+    @property
+    def nbytes(self) -> int:
+        return byte_count(self.scalar_type, self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name. ``layout`` is None for bytes that are no tensor, which take the whole segment."""
+
+    key: str
+    segment: int
+    offset: int
+    layout: Layout | None
+
+
+class DataFile:
+    """A data file in its bytes. Header and root are read at once, the rest when asked for.
+
+    All that reads raises FormatError and LimitError where the file breaks a rule.
+    """
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self.header: Header = read_data_header(data)
+        self.is_of_06 = self._is_of_06()
+        self._root = self.root()
+
+    def root(self) -> Table:
+        """The root table, with nothing of it read."""
+        schema = FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR
+        return Buffer(self.data[: self.header.tables_size], schema, RECORD).root()
+
+    @property
+    def version(self) -> int:
+        """Of the schema: 0 in every file written so far, that of ExecuTorch 0.6 included."""
+        found: int = self._root.scalar("version")
+        return found
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether segments and names are both there, as the runtime expects without asking."""
+        return self._root.has("segments") and self._root.has("named_data")
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """All of them lie in the file."""
+        return segments_of(self._root, self.header, len(self.data))
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """In the order of the file, which the runtime looks through from the first."""
+        return tuple(self._entries_of_06() if self.is_of_06 else self._entries())
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Entry]:
+        """The first entry of each name."""
+        return {entry.key: entry for entry in reversed(self.entries)}
+
+    def read(self, key: str) -> memoryview:
+        """The bytes of an entry, not copied.
+
+        Raises MissingRecordError when there is none of this name.
+        """
+        entry = self.by_key.get(key)
+        if entry is None:
+            raise MissingRecordError(f"the data file has no {key!r}", record=RECORD)
+        return self.data_of(entry)
+
+    def data_of(self, entry: Entry) -> memoryview:
+        """The same of an entry. Raises FormatError when its segment has too few bytes."""
+        if not 0 <= entry.segment < len(self.segments):
+            message = f"{entry.key!r} names segment {entry.segment}, which is not there"
+            raise FormatError(message, record=RECORD, limit=len(self.segments))
+        start, size = self.segments[entry.segment]
+        found = self.data[start : start + size]
+        if entry.layout is None:
+            return found
+        return part_of(found, entry.offset, entry.layout.nbytes, f"segments/{entry.segment}")
+
+    def _is_of_06(self) -> bool:
+        """Whether it is of 0.6, where a number stands in the place of the vector of segments.
+
+        Later tables have three fields; should they grow, their segments are still a vector.
+        """
+        root = Buffer(self.data[: self.header.tables_size], FLAT_TENSOR, RECORD).root()
+        if not any(root.is_set(place) for place in range(_FIELDS_07, root.places)):
+            return False
+        try:
+            return root.tables("segments") is None
+        except (FormatError, LimitError):
+            return True
+
+    def _entries(self) -> Iterator[Entry]:
+        for table in self._root.tables("named_data") or ():
+            layout = table.table("tensor_layout")
+            yield Entry(
+                table.text("key") or "", table.scalar("segment_index"), 0,
+                None if layout is None else _layout(layout),
+            )  # fmt: skip
+
+    def _entries_of_06(self) -> Iterator[Entry]:
+        for table in self._root.tables("tensors") or ():
+            yield Entry(
+                table.text("fully_qualified_name") or "", table.scalar("segment_index"),
+                table.scalar("offset"), _layout(table),
+            )  # fmt: skip
+        yield from (Entry(key, segment, 0, None) for key, segment in named_data(self._root))
+
+
+def _layout(table: Table) -> Layout:
+    sizes, order = table.numbers("sizes") or (), table.numbers("dim_order") or ()
+    return Layout(table.scalar("scalar_type"), sizes, order)

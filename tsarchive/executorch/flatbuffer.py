@@ -1,0 +1,301 @@
+"""Reading FlatBuffers in place: every offset is checked against the buffer before it is followed.
+
+Offsets are Python's integers, so that none overflows. Fields that the schema does not know are
+passed over, as the format demands of its readers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Final
+
+from tsarchive.errors import FormatError, LimitError
+
+from .schema import SCALARS, TEXT, Schema, Slot
+
+__all__ = ["Buffer", "Table", "check_all"]
+
+# Those of the verifier of FlatBuffers itself.
+MAX_TABLES: Final = 1_000_000
+MAX_DEPTH: Final = 64
+# Writers let hardly anything be shared. What is reached in many ways would be read as often.
+_READ_PER_BYTE: Final = 4
+_READ_ALWAYS: Final = 1 << 16
+
+_SCALARS: Final = {name: struct.Struct(f"<{letter}") for name, letter in SCALARS.items()}
+_U16: Final = struct.Struct("<H")
+_U32: Final = struct.Struct("<I")
+_I32: Final = struct.Struct("<i")
+_ROOT_BYTES: Final = 8
+_IDENTIFIER: Final = slice(4, 8)
+
+
+class Buffer:
+    """The bytes of one buffer, and how much of them may yet be read.
+
+    ``record`` and ``start`` are the record that the bytes are in and the place of their first in
+    the file, for errors.
+    """
+
+    __slots__ = ("_bytes_left", "_tables_left", "data", "record", "schema", "size", "start")
+
+    def __init__(
+        self, data: memoryview, schema: Schema, record: str | None = None, start: int = 0
+    ) -> None:
+        self.data = data
+        self.schema = schema
+        self.record = record
+        self.start = start
+        self.size = len(data)
+        self._bytes_left = self.size * _READ_PER_BYTE + _READ_ALWAYS
+        self._tables_left = MAX_TABLES
+
+    def root(self) -> Table:
+        """The root table. Raises FormatError when the identifier is another or it is nowhere."""
+        name = self.schema.root
+        if self.size < _ROOT_BYTES:
+            raise self.error(0, f"{name}: a buffer has more bytes", self.size)
+        identifier = bytes(self.data[_IDENTIFIER])
+        if identifier != self.schema.identifier:
+            raise self.error(4, f"the identifier is {identifier!r}, not {self.schema.identifier!r}")
+        (position,) = _U32.unpack_from(self.data)
+        if position < _ROOT_BYTES:
+            raise self.error(0, f"{name}: the offset of the root points into the head", position)
+        return Table(self, name, position, None)
+
+    def error(self, position: int, message: str, limit: int | None = None) -> FormatError:
+        """An error about a place of the buffer."""
+        return FormatError(message, record=self.record, offset=self.start + position, limit=limit)
+
+    def count_table(self) -> None:
+        self._tables_left -= 1
+        if self._tables_left < 0:
+            raise LimitError("there are too many tables", record=self.record, limit=MAX_TABLES)
+
+    def count_bytes(self, size: int) -> None:
+        self._bytes_left -= size
+        if self._bytes_left < 0:
+            raise LimitError("more is shared in the buffer than any writer lets be shared",
+                             record=self.record, limit=self.size * _READ_PER_BYTE)  # fmt: skip
+
+
+class Table:
+    """One table. Its vtable is checked at once, each field when it is asked for.
+
+    All methods raise FormatError where the buffer breaks a rule of the format, LimitError where
+    reading all of it would take more than the size of the buffer justifies.
+    """
+
+    __slots__ = ("_depth", "_from", "_slots", "_vtable", "_vtable_size", "buffer", "name",
+                 "position")  # fmt: skip
+
+    def __init__(
+        self, buffer: Buffer, name: str, position: int,
+        parent: Table | None, field: str = "", index: int | None = None,
+    ) -> None:  # fmt: skip
+        self.buffer = buffer
+        self.name = name
+        self.position = position
+        self._from = (parent, field, index)
+        self._slots = buffer.schema.slots[name]
+        self._depth: int = 1 if parent is None else parent._depth + 1
+        buffer.count_table()
+        if self._depth > MAX_DEPTH:
+            raise LimitError("tables are nested too deeply", record=buffer.record, limit=MAX_DEPTH)
+        self._check()
+
+    def _check(self) -> None:
+        """Find the vtable. It and the table lie in the buffer, whole and aligned."""
+        data, size, at = self.buffer.data, self.buffer.size, self.position
+        if at % 4 or at + 4 > size:
+            raise self._error(at, "the table is not aligned or not in the buffer", size)
+        vtable = at - _I32.unpack_from(data, at)[0]
+        if vtable % 2 or not 0 <= vtable <= size - 4:
+            raise self._error(at, f"its vtable would be at {vtable}", size)
+        self._vtable = vtable
+        # The size of the table stands behind, and is another's where writers share vtables.
+        (self._vtable_size,) = _U16.unpack_from(data, vtable)
+        if self._vtable_size < 4 or self._vtable_size % 2 or vtable + self._vtable_size > size:
+            raise self._error(vtable, f"its vtable has {self._vtable_size} bytes", size)
+
+    @property
+    def path(self) -> str:
+        """``Program.execution_plan[0].values[3]``"""
+        parent, field, index = self._from
+        if parent is None:
+            return self.name
+        number = "" if index is None else f"[{index}]"
+        return f"{parent.path}.{field}{number}"
+
+    @property
+    def places(self) -> int:
+        """How many places its vtable has, unions having two."""
+        return int(self._vtable_size - 4) // 2
+
+    def has(self, field: str) -> bool:
+        """Whether the field is there, rather than left to its default."""
+        return self._field(self._slots[field]) is not None
+
+    def is_set(self, place: int) -> bool:
+        """The same of a place of the vtable, known to the schema or not."""
+        return place < self.places and self._entry(place) != 0
+
+    def scalar(self, field: str) -> Any:
+        """A number or bool, the default where it is absent."""
+        slot = self._slots[field]
+        at = self._field(slot)
+        if at is None:
+            return slot.field.default
+        return _SCALARS[slot.element].unpack_from(self.buffer.data, at)[0]
+
+    def text(self, field: str) -> str | None:
+        at = self._target(self._slots[field])
+        if at is None:
+            return None
+        start, count = self._vector(field, at, 1)
+        end = start + count
+        if end >= self.buffer.size or self.buffer.data[end]:
+            raise self._error(at, f"{field} does not end with a zero", self.buffer.size)
+        try:
+            return str(self.buffer.data[start:end], "utf-8")
+        except UnicodeDecodeError as error:
+            raise self._error(start + error.start, f"{field} is not UTF-8") from None
+
+    def table(self, field: str) -> Table | None:
+        slot = self._slots[field]
+        at = self._target(slot)
+        return None if at is None else Table(self.buffer, slot.element, at, self, field)
+
+    def tables(self, field: str) -> tuple[Table, ...] | None:
+        """A vector of tables."""
+        slot = self._slots[field]
+        at = self._target(slot)
+        if at is None:
+            return None
+        start, count = self._vector(field, at, 4)
+        places = range(start, start + 4 * count, 4)
+        return tuple(
+            Table(self.buffer, slot.element, self._followed(place, field), self, field, index)
+            for index, place in enumerate(places)
+        )
+
+    def numbers(self, field: str) -> tuple[Any, ...] | None:
+        """A vector of scalars."""
+        slot = self._slots[field]
+        at = self._target(slot)
+        if at is None:
+            return None
+        letter = SCALARS[slot.element]
+        start, count = self._vector(field, at, struct.calcsize(f"<{letter}"))
+        return struct.unpack_from(f"<{count}{letter}", self.buffer.data, start)
+
+    def data(self, field: str) -> memoryview | None:
+        """A vector of bytes, not copied."""
+        at = self._target(self._slots[field])
+        if at is None:
+            return None
+        start, count = self._vector(field, at, 1, is_read=False)
+        return self.buffer.data[start : start + count]
+
+    def data_start(self, field: str) -> int:
+        """Where the first of these bytes is in the buffer, 0 where there are none."""
+        at = self._target(self._slots[field])
+        return 0 if at is None else self._vector(field, at, 1, is_read=False)[0]
+
+    def member(self, field: str) -> Table | None:
+        """What a union holds: a table that knows its name. None where it holds nothing.
+
+        Raises FormatError for a tag that the schema does not know.
+        """
+        slot = self._slots[field]
+        tag_at = self._at(slot.place - 1, 1, f"the tag of {field}")
+        tag = 0 if tag_at is None else self.buffer.data[tag_at]
+        at = self._target(slot)
+        if tag_at is None or not tag:
+            return None
+        known = self.buffer.schema.unions[slot.element]
+        if tag > len(known):
+            raise self._error(tag_at, f"{field} has the unknown tag {tag}", len(known))
+        if at is None:
+            raise self._error(tag_at, f"{field} is {known[tag - 1]}, which is not there")
+        return Table(self.buffer, known[tag - 1], at, self, field)
+
+    def inner(self) -> Iterator[Table]:
+        """Every table that fields of this one point to, each field being checked."""
+        for field, slot in self._slots.items():
+            if slot.is_union:
+                found: tuple[Table | None, ...] = (self.member(field),)
+            elif slot.element in self.buffer.schema.tables:
+                found = self.tables(field) or () if slot.is_vector else (self.table(field),)
+            else:
+                self._check_plain(slot)
+                continue
+            yield from (table for table in found if table is not None)
+
+    def _check_plain(self, slot: Slot) -> None:
+        name = slot.field.name
+        if slot.element == TEXT:
+            self.text(name)
+        elif not slot.is_vector:
+            self.scalar(name)
+        elif slot.element == "u8":
+            self.data(name)
+        else:
+            self.numbers(name)
+
+    def _field(self, slot: Slot) -> int | None:
+        """Where the field itself is: its scalar, or the offset of what it points to."""
+        is_plain = not slot.is_vector and slot.element in SCALARS
+        width = _SCALARS[slot.element].size if is_plain else 4
+        return self._at(slot.place, width, slot.field.name)
+
+    def _entry(self, place: int) -> int:
+        found: int = _U16.unpack_from(self.buffer.data, self._vtable + 4 + 2 * place)[0]
+        return found
+
+    def _at(self, place: int, width: int, field: str) -> int | None:
+        if place >= self.places:
+            return None
+        entry = self._entry(place)
+        if entry == 0:
+            return None
+        at = self.position + entry
+        if entry < 4 or at + width > self.buffer.size:
+            raise self._error(at, f"{field} is not in the buffer", self.buffer.size)
+        if at % width:
+            raise self._error(at, f"{field} is not aligned", width)
+        return at
+
+    def _target(self, slot: Slot) -> int | None:
+        at = self._field(slot)
+        return None if at is None else self._followed(at, slot.field.name)
+
+    def _followed(self, at: int, field: str) -> int:
+        """Where the offset at a place leads to, which is behind that place and in the buffer."""
+        (offset,) = _U32.unpack_from(self.buffer.data, at)
+        target: int = at + offset
+        if offset < 4 or target + 4 > self.buffer.size or target % 4:
+            raise self._error(at, f"{field} would be at {target}", self.buffer.size)
+        return target
+
+    def _vector(self, field: str, at: int, width: int, *, is_read: bool = True) -> tuple[int, int]:
+        """Where the elements begin, and how many there are: no more than fit into the buffer."""
+        (count,) = _U32.unpack_from(self.buffer.data, at)
+        start = at + 4
+        if start + count * width > self.buffer.size:
+            raise self._error(at, f"{field} would have {count:,} elements", self.buffer.size)
+        if is_read:
+            self.buffer.count_bytes(count * width)
+        return start, count
+
+    def _error(self, position: int, message: str, limit: int | None = None) -> FormatError:
+        return self.buffer.error(position, f"{self.path}: {message}", limit)
+
+
+def check_all(table: Table) -> None:
+    """Check all that can be reached from a table: what the verifier of FlatBuffers checks."""
+    level: list[Table] = [table]
+    while level:
+        level = list(chain.from_iterable(inner.inner() for inner in level))

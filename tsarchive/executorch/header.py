@@ -1,0 +1,97 @@
+"""The extended headers behind the first eight bytes: where the tables end and segments begin."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from tsarchive.errors import FormatError, UnsupportedError
+
+__all__ = ["DATA_MAGIC", "Header", "read_data_header", "read_program_header"]
+
+PROGRAM_MAGIC: Final = b"eh00"
+DATA_MAGIC: Final = b"FH01"
+_DATA_FAMILY: Final = b"FH"
+_FAMILY: Final = b"eh"
+AT: Final = 8
+# The runtime reads so much before it looks at anything.
+_HEAD_BYTES: Final = 64
+_SHORTEST: Final = 24
+_WITH_DATA_SIZE: Final = 32
+_DATA_HEADER_BYTES: Final = 40
+_INCOMPLETE: Final = "The file may be cut short: download or copy it again"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """``length`` is that of the header itself; ``tables_size`` the bytes from the first of the
+    file to the end of the tables, the header included; ``segment_base`` where offsets of segments
+    count from, 0 for nowhere. ``segments_size`` is None where the header does not tell."""
+
+    length: int
+    tables_size: int
+    segment_base: int
+    segments_size: int | None
+
+
+def read_program_header(data: memoryview) -> Header | None:
+    """The header of a program; None where it has none and so no segments with bytes.
+
+    Raises FormatError for one that contradicts the file, UnsupportedError for one of another
+    version: ExecuTorch would take the file for one without, and its first bytes for weights.
+    """
+    _require(data, _HEAD_BYTES)
+    magic = bytes(data[AT : AT + 4])
+    if magic[:2] != _FAMILY:
+        return None
+    if magic != PROGRAM_MAGIC:
+        raise UnsupportedError(
+            f"the extended header is {magic!r}, not {PROGRAM_MAGIC!r}", offset=AT,
+            hint="Never run this file: readers disagree about where its weights are",
+        )  # fmt: skip
+    (length,) = struct.unpack_from("<I", data, AT + 4)
+    if length < _SHORTEST:
+        raise _error(f"the extended header has {length} bytes", AT + 4, _SHORTEST)
+    size, base = struct.unpack_from("<QQ", data, AT + 8)
+    segments = struct.unpack_from("<Q", data, AT + 24)[0] if length >= _WITH_DATA_SIZE else None
+    if AT + length > size:
+        raise _error(f"the extended header of {length} bytes is longer than the program", AT + 4)
+    return _checked(Header(length, size, base, segments), len(data))
+
+
+def read_data_header(data: memoryview) -> Header:
+    """The header of a data file, which every one has. Raises FormatError when it is not sound."""
+    _require(data, AT + _DATA_HEADER_BYTES)
+    magic = bytes(data[AT : AT + 4])
+    if magic != DATA_MAGIC:
+        if magic[:2] == _DATA_FAMILY:
+            raise UnsupportedError(f"the header is {magic!r}, not {DATA_MAGIC!r}", offset=AT)
+        raise _error(f"the header is {magic!r}, not {DATA_MAGIC!r}", AT)
+    length, tables, size, base, segments = struct.unpack_from("<IQQQQ", data, AT + 4)
+    if length < _DATA_HEADER_BYTES:
+        raise _error(f"the header has {length} bytes", AT + 4, _DATA_HEADER_BYTES)
+    if AT + length > tables:
+        raise _error(f"the tables begin at {tables}, inside of the header", AT + 8)
+    return _checked(Header(length, tables + size, base, segments), len(data))
+
+
+def _checked(header: Header, size: int) -> Header:
+    """Tables, and behind them segments, lie in the file."""
+    if header.tables_size > size:
+        raise _error(f"the tables would end at {header.tables_size:,}", AT + 8, size)
+    if header.segment_base and header.segment_base < header.tables_size:
+        raise _error(f"segments would begin at {header.segment_base}, in the tables", AT + 16)
+    end = header.segment_base + (header.segments_size or 0)
+    if end > size:
+        raise _error(f"segments would end at {end:,}", AT + 16, size)
+    return header
+
+
+def _require(data: memoryview, size: int) -> None:
+    if len(data) < size:
+        raise _error(f"the file has {len(data)} bytes, too few for its head", len(data), size)
+
+
+def _error(message: str, offset: int, limit: int | None = None) -> FormatError:
+    return FormatError(message, offset=offset, limit=limit, hint=_INCOMPLETE)

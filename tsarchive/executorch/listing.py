@@ -1,0 +1,212 @@
+"""Methods of a program as text: values with their types and places, numbered instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from tsarchive.errors import FormatError
+
+from .instructions import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Move
+from .program import Chain, Method, Program
+from .values import (
+    BoolList,
+    DoubleList,
+    IntList,
+    OptionalTensorList,
+    Shape,
+    Tensor,
+    TensorList,
+    Value,
+)
+
+__all__ = ["Listings", "listing", "signature", "type_text"]
+
+_LONGEST_TEXT: Final = 200
+
+
+class Listings(Mapping[str, str]):
+    """A listing of each method, made when it is looked at."""
+
+    def __init__(self, program: Program, *, sources: bool) -> None:
+        self._program = program
+        self._sources = sources
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._program.method_names:
+            raise KeyError(name)
+        return listing(self._program, self._program.method(name), sources=self._sources)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(self._program.method_names))
+
+    def __len__(self) -> int:
+        return len(set(self._program.method_names))
+
+
+def listing(program: Program, method: Method, *, sources: bool = False) -> str:
+    """All of a method. ``%3`` is the value of this number; with ``sources``, lines of user source
+    stand before what comes from them. What contradicts itself is shown as it is."""
+    lines = [*_head(method), *_values(program, method), *_chains(method, sources)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def signature(method: Method) -> str:
+    """``forward(float32[2, 4]) -> float32[2, 3]``"""
+    inputs = ", ".join(type_text(_at(method, index)) for index in method.inputs)
+    outputs = [type_text(_at(method, index)) for index in method.outputs]
+    result = outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})"
+    return f"{method.name}({inputs}) -> {result}"
+
+
+def type_text(value: Value | FormatError) -> str:
+    """``float32[<=16, 4]`` of a tensor whose first size is a bound, ``int`` of a number."""
+    match value:
+        case None:
+            return "None"
+        case Tensor():
+            return f"{value.dtype}[{', '.join(_sizes(value))}]"
+        case bool() | int() | float() | str():
+            return type(value).__name__
+        case FormatError():
+            return "?"
+    return _LIST_TYPES[type(value)]
+
+
+_LIST_TYPES: Final[Mapping[type, str]] = {
+    IntList: "int[]", DoubleList: "float[]", BoolList: "bool[]", TensorList: "Tensor[]",
+    OptionalTensorList: "Tensor?[]",
+}  # fmt: skip
+
+
+def _sizes(tensor: Tensor) -> Iterator[str]:
+    """Sizes; all of a dynamic tensor are bounds, together."""
+    if tensor.dynamism == Shape.DYNAMIC_UNBOUND:
+        return ("?" for _ in tensor.sizes)
+    bound = "<=" if tensor.dynamism == Shape.DYNAMIC_BOUND else ""
+    return (f"{bound}{size}" for size in tensor.sizes)
+
+
+def _head(method: Method) -> Iterator[str]:
+    yield f"method {signature(method)}"
+    if method.container is not None:
+        yield from _optional("  nested inputs", method.container.inputs)
+        yield from _optional("  nested outputs", method.container.outputs)
+    for number, size in enumerate(method.arenas[1:], 1):
+        yield f"  arena {number}: {size:,} bytes"
+    for number, delegate in enumerate(method.delegates):
+        where = "delegates" if delegate.is_inline else "segments"
+        yield f"  delegate {number}: {delegate.backend}, program in {where}/{delegate.index}"
+        yield from (f"    {key}: {len(value):,} bytes" for key, value in delegate.options)
+    yield f"  inputs: {_references(method.inputs)}"
+    yield f"  outputs: {_references(method.outputs)}"
+
+
+def _optional(label: str, text: str) -> Iterator[str]:
+    if text:
+        yield f"{label}: {text}"
+
+
+def _references(indices: Iterable[int]) -> str:
+    return ", ".join(f"%{index}" for index in indices) or "none"
+
+
+def _values(program: Program, method: Method) -> Iterator[str]:
+    yield "values:"
+    for index, value in enumerate(method.values):
+        yield f"  %{index}: {type_text(value)}{_content(program, value)}"
+
+
+def _content(program: Program, value: Value) -> str:
+    match value:
+        case None:
+            return ""
+        case Tensor():
+            return "".join(f", {part}" for part in _tensor_parts(program, value))
+        case str():
+            shown = value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}..."
+            return f" = {shown!r}"
+        case bool() | int() | float():
+            return f" = {value!r}"
+        case IntList() | TensorList() | OptionalTensorList():
+            return f" = [{', '.join(_reference(index) for index in value.items)}]"
+    return f" = {list(value.items)!r}"
+
+
+def _reference(index: int) -> str:
+    return "None" if index < 0 else f"%{index}"
+
+
+def _tensor_parts(program: Program, tensor: Tensor) -> Iterator[str]:
+    if tensor.name is not None:
+        yield repr(tensor.name)
+    if list(tensor.dim_order) != sorted(tensor.dim_order):
+        yield f"order {list(tensor.dim_order)}"
+    if tensor.is_external:
+        yield "in a data file"
+    elif tensor.data_index:
+        yield f"{place_text(program, tensor)}, {tensor.nbytes:,} bytes"
+    if tensor.allocation is not None:
+        arena, offset = tensor.allocation.arena, tensor.allocation.offset
+        yield f"arena {arena} at {offset:,}, {tensor.nbytes:,} bytes"
+    elif not (tensor.is_external or tensor.data_index):
+        yield "given when it is run"
+
+
+def place_text(program: Program, tensor: Tensor) -> str:
+    """Where the initial bytes of a tensor are: ``segments/0 at 16``."""
+    try:
+        group = program.group_of(tensor)
+    except FormatError:
+        return f"data {tensor.data_index}, which is nowhere"
+    if group is None:
+        return f"constants/{tensor.data_index}"
+    if tensor.data_index >= len(group.offsets):
+        return f"segments/{group.segment} at an unknown place"
+    return f"segments/{group.segment} at {group.offsets[tensor.data_index]:,}"
+
+
+def _chains(method: Method, sources: bool) -> Iterator[str]:
+    for number, chain in enumerate(method.chains):
+        suffix = f" of chain {number}" if len(method.chains) > 1 else ""
+        yield f"instructions{suffix}:"
+        for index, instruction in enumerate(chain.instructions):
+            if sources:
+                yield from _frames(chain, index)
+            yield f"  {index}: {_instruction(method, instruction)}"
+
+
+def _frames(chain: Chain, index: int) -> Iterator[str]:
+    if index < len(chain.frames):
+        for frame in chain.frames[index]:
+            yield f"  # {frame.file}:{frame.line} in {frame.function}: {frame.context.strip()}"
+
+
+def _instruction(method: Method, instruction: Instruction) -> str:
+    match instruction:
+        case KernelCall(operator, args):
+            return f"{_operator(method, operator)}({_references(args) if args else ''})"
+        case DelegateCall(delegate, args):
+            backend = _delegate(method, delegate)
+            return f"delegate {delegate} ({backend})({_references(args) if args else ''})"
+        case Move(source, target):
+            return f"%{target} = %{source}"
+        case JumpFalse(condition, destination):
+            return f"if not %{condition}: go to {destination}"
+        case Free(value):
+            return f"free %{value}"
+
+
+def _operator(method: Method, index: int) -> str:
+    known = 0 <= index < len(method.operators)
+    return method.operators[index].qualified_name if known else f"operator {index}, not listed"
+
+
+def _delegate(method: Method, index: int) -> str:
+    known = 0 <= index < len(method.delegates)
+    return method.delegates[index].backend if known else "not listed"
+
+
+def _at(method: Method, index: int) -> Value | FormatError:
+    known = 0 <= index < len(method.values)
+    return method.values[index] if known else FormatError(f"there is no value {index}")

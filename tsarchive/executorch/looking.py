@@ -1,0 +1,210 @@
+"""What a file of ExecuTorch shows: listings, tensors, a tree, the operators that it needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from math import prod
+from types import MappingProxyType
+from typing import Final
+
+from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
+
+from .bundled import BundledProgram, BundledTensor, Suite
+from .data_file import DataFile, Layout
+from .instructions import DelegateCall, KernelCall
+from .listing import Listings, place_text, signature
+from .program import Method, Program
+from .regions import Regions
+from .values import Tensor
+
+__all__ = ["EXTERNAL", "ExecutorchDoor"]
+
+EXTERNAL: Final = "external:"
+"""Stands before the key of a tensor whose bytes are in a data file, in the place of a record."""
+OPERATOR: Final = "operator"
+DELEGATE: Final = "delegate"
+METHOD: Final = "method"
+SUITE: Final = "test suite"
+
+OWN_NAMESPACES: Final = frozenset({"dim_order_ops", "executorch_prim"})
+"""Of the operators that belong to the runtime itself."""
+
+_Named = tuple[str, TensorInfo]
+
+
+class ExecutorchDoor:
+    """The parts of an opened file, each read when it is asked for.
+
+    All of them raise FormatError and LimitError where the file breaks a rule.
+    """
+
+    def __init__(self, regions: Regions) -> None:
+        self.regions = regions
+        self.program = regions.program
+
+    @property
+    def format_version(self) -> int:
+        """The version that the root table tells, 0 in every file so far."""
+        return self.regions.content.version
+
+    @property
+    def code(self) -> Mapping[str, str]:
+        """A listing of each method by its name; none for data files."""
+        return self._listings(sources=False)
+
+    @property
+    def sourced_code(self) -> Mapping[str, str]:
+        """The same with lines of user source, where the file has them."""
+        return self._listings(sources=True)
+
+    def _listings(self, *, sources: bool) -> Mapping[str, str]:
+        if self.program is None:
+            return MappingProxyType({})
+        return Listings(self.program, sources=sources)
+
+    def operators(self) -> dict[str, int]:
+        """How many instructions call each operator, by name without overload."""
+        methods = () if self.program is None else self.program.methods
+        names = (name for method in methods for name in called(method))
+        return dict(Counter(name.partition(".")[0] for name in names))
+
+    def needed(self) -> dict[str, int]:
+        """The same, but for those that every runtime of ExecuTorch has in itself."""
+        return {
+            name: count
+            for name, count in self.operators().items()
+            if name.partition("::")[0] not in OWN_NAMESPACES
+        }
+
+    def tensors(self) -> Iterator[_Named]:
+        """Every tensor that has bytes in the file or in a data file, by its name.
+
+        Those without a name go by method and number of value: ``forward.3``.
+        """
+        content = self.regions.content
+        if isinstance(content, DataFile):
+            yield from _of_data_file(content)
+            return
+        if self.program is not None:
+            yield from _of_program(self.program)
+        if isinstance(content, BundledProgram):
+            for name, tensor in content.tensors():
+                yield name, _info(tensor, name)
+
+    def tree(self) -> ModuleInfo:
+        """Methods, with the operators and delegates that each calls; below them, calls of a bundle.
+
+        Of a data file, its entries.
+        """
+        content = self.regions.content
+        if isinstance(content, DataFile):
+            children = tuple(_entry(name, info) for name, info in _of_data_file(content))
+            return ModuleInfo("", "data file", (), 0, 0, children)
+        assert self.program is not None
+        methods = tuple(_method(self.program, method) for method in self.program.methods)
+        if isinstance(content, BundledProgram):
+            suites = tuple(map(_suite, content.test_suites))
+            return ModuleInfo("", "bundled program", (), 0, 0, methods + suites)
+        return ModuleInfo("", "program", (), 0, 0, methods)
+
+
+def called(method: Method) -> Iterator[str]:
+    """The operator of each kernel call, by name with overload."""
+    for chain in method.chains:
+        for instruction in chain.instructions:
+            if not isinstance(instruction, KernelCall):
+                continue
+            if 0 <= instruction.operator < len(method.operators):
+                yield method.operators[instruction.operator].qualified_name
+
+
+def _of_data_file(found: DataFile) -> Iterator[_Named]:
+    for key, entry in found.by_key.items():
+        if entry.layout is not None:
+            yield key, _info(entry.layout, f"segments/{entry.segment}")
+
+
+def _of_program(program: Program) -> Iterator[_Named]:
+    """A tensor that methods share appears once where it has a name of its own."""
+    named: dict[str, TensorInfo] = {}
+    for method in program.methods:
+        for index, value in enumerate(method.values):
+            if not isinstance(value, Tensor) or not (value.is_external or value.data_index):
+                continue
+            info = _stored(program, value)
+            name = value.name or f"{method.name}.{index}"
+            if named.setdefault(name, info) != info:
+                name = f"{method.name}.{index}"
+                named[name] = info
+    yield from named.items()
+
+
+def _stored(program: Program, tensor: Tensor) -> TensorInfo:
+    if tensor.is_external:
+        where = f"{EXTERNAL}{tensor.name or ''}"
+    else:
+        where = f"{program.prefix}{place_text(program, tensor)}".partition(" ")[0]
+    return _info(tensor, where, is_buffer=tensor.allocation is not None)
+
+
+def _info(
+    found: Tensor | Layout | BundledTensor, storage: str, *, is_buffer: bool = False
+) -> TensorInfo:
+    return TensorInfo(
+        found.dtype, found.sizes, found.strides, storage, found.nbytes,
+        is_parameter=False, is_buffer=is_buffer,
+    )  # fmt: skip
+
+
+def _entry(name: str, info: TensorInfo) -> ModuleInfo:
+    text = f"{info.dtype}[{', '.join(map(str, info.shape))}]"
+    return ModuleInfo(name, text, (), prod(info.shape), info.nbytes, ())
+
+
+def _method(program: Program, method: Method) -> ModuleInfo:
+    stored = [
+        value
+        for value in method.values
+        if isinstance(value, Tensor) and (value.is_external or value.data_index)
+    ]
+    return ModuleInfo(
+        method.name,
+        METHOD,
+        (signature(method),),
+        sum(prod(tensor.sizes) for tensor in stored if tensor.nbytes),
+        sum(tensor.nbytes for tensor in stored),
+        (*_operators(method), *_delegates(program, method)),
+    )
+
+
+def _operators(method: Method) -> Iterator[ModuleInfo]:
+    for name, count in Counter(called(method)).items():
+        yield ModuleInfo(name, OPERATOR, (_times(count),), 0, 0, ())
+
+
+def _delegates(program: Program, method: Method) -> Iterator[ModuleInfo]:
+    calls = Counter(
+        instruction.delegate
+        for chain in method.chains
+        for instruction in chain.instructions
+        if isinstance(instruction, DelegateCall)
+    )
+    for number, delegate in enumerate(method.delegates):
+        nbytes = len(program.delegate_data(delegate))
+        yield ModuleInfo(delegate.backend, DELEGATE, (_times(calls[number]),), 0, nbytes, ())
+
+
+def _times(count: int) -> str:
+    return f"{count:,} call{'' if count == 1 else 's'}"
+
+
+def _suite(suite: Suite) -> ModuleInfo:
+    tensors = [
+        value
+        for case in suite.cases
+        for value in (*case.inputs, *case.expected_outputs)
+        if isinstance(value, BundledTensor)
+    ]
+    nbytes = sum(len(tensor.data) for tensor in tensors)
+    return ModuleInfo(suite.method, SUITE, (_times(len(suite.cases)),), 0, nbytes, ())

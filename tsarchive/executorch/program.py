@@ -1,0 +1,251 @@
+"""A program (.pte): its methods, and where the bytes are that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from tsarchive.errors import FormatError, MissingRecordError
+
+from .flatbuffer import Buffer, Table
+from .header import Header, read_program_header
+from .instructions import Instruction
+from .schema_program import PROGRAM
+from .segments import NamedData, Segment, named_data, part_of, segments_of
+from .values import Tensor, Value
+
+__all__ = [
+    "Chain", "Container", "Delegate", "Frame", "Method", "Operator", "Program", "Subsegment",
+]  # fmt: skip
+
+RECORD = "program"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """``name`` with its namespace (``aten::add``), ``overload`` without a dot, or empty."""
+
+    name: str
+    overload: str
+
+    @property
+    def qualified_name(self) -> str:
+        """``aten::add.out``, which is what the runtime looks up."""
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """A part that a backend runs. Its bytes are a segment, or in the tables if ``is_inline``."""
+
+    backend: str
+    is_inline: bool
+    index: int
+    options: tuple[tuple[str, memoryview], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of user source. ``line`` is 1-based, ``context`` its text."""
+
+    file: str
+    line: int
+    function: str
+    context: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Instructions, run from the first; ``frames`` has the places of each, or is empty."""
+
+    instructions: tuple[Instruction, ...]
+    frames: tuple[tuple[Frame, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """How arguments and results are nested: ExecuTorch's own notation, or JSON of torch."""
+
+    inputs: str
+    outputs: str
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method. ``inputs`` and ``outputs`` are numbers of ``values``; ``arenas`` are bytes, the
+    first of them a placeholder; ``arena_devices`` device type and index of some of them."""
+
+    name: str
+    container: Container | None
+    values: tuple[Value, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    chains: tuple[Chain, ...]
+    operators: tuple[Operator, ...]
+    delegates: tuple[Delegate, ...]
+    arenas: tuple[int, ...]
+    arena_devices: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subsegment:
+    """Tensors in a segment: where each begins in it. The first is a placeholder."""
+
+    segment: int
+    offsets: tuple[int, ...]
+
+
+class Program:
+    """A program in the bytes of a file. Header and root are read at once, the rest when asked for.
+
+    Nothing is copied: views lie in ``data``. ``prefix`` stands before the names of records, and
+    ``start`` is the place in the file, for errors. All that reads raises FormatError and
+    LimitError where the file breaks a rule.
+    """
+
+    def __init__(self, data: memoryview, prefix: str = "", start: int = 0) -> None:
+        self.data = data
+        self.prefix = prefix
+        self.start = start
+        self.header: Header | None = read_program_header(data)
+        self._root = self.root()
+        self._decoded: dict[int, Method] = {}
+
+    def root(self) -> Table:
+        """The root table, with nothing of it read."""
+        size = len(self.data) if self.header is None else self.header.tables_size
+        return Buffer(self.data[:size], PROGRAM, f"{self.prefix}{RECORD}", self.start).root()
+
+    @property
+    def version(self) -> int:
+        """Of the schema: 0 in every file written so far."""
+        found: int = self._root.scalar("version")
+        return found
+
+    @cached_property
+    def method_names(self) -> tuple[str, ...]:
+        """In the order of the file, which the runtime looks through from the first."""
+        return tuple(plan.text("name") or "" for plan in self._plans)
+
+    @cached_property
+    def methods(self) -> tuple[Method, ...]:
+        return tuple(self._method(index) for index in range(len(self._plans)))
+
+    def method(self, name: str) -> Method:
+        """The first method of this name. Raises MissingRecordError when there is none."""
+        if name not in self.method_names:
+            known = ", ".join(self.method_names) or "none"
+            message = f"the program has no method {name!r}"
+            raise MissingRecordError(message, record=RECORD, hint=f"It has: {known}")
+        return self._method(self.method_names.index(name))
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """All of them lie in the file."""
+        return segments_of(self._root, self.header, len(self.data))
+
+    def segment(self, index: int) -> memoryview:
+        """The bytes of a segment. Raises FormatError when there is none of this number."""
+        if not 0 <= index < len(self.segments):
+            message = f"there is no segment {index}"
+            raise FormatError(message, record=self._root.buffer.record, limit=len(self.segments))
+        start, size = self.segments[index]
+        return self.data[start : start + size]
+
+    @cached_property
+    def constants(self) -> Subsegment | None:
+        """The constants that stand in a segment."""
+        table = self._root.table("constant_segment")
+        return None if table is None else _subsegment(table)
+
+    @cached_property
+    def mutable_data(self) -> tuple[Subsegment, ...]:
+        """Initial values of buffers. The runtime uses the first alone."""
+        return tuple(map(_subsegment, self._tables("mutable_data_segments")))
+
+    @cached_property
+    def inline_constants(self) -> tuple[memoryview, ...]:
+        """Constants of files of before ExecuTorch 0.4, the first of them a placeholder."""
+        return _blobs(self._tables("constant_buffer"), "storage")
+
+    @cached_property
+    def inline_delegates(self) -> tuple[memoryview, ...]:
+        """Programs of backends that stand in the tables."""
+        return _blobs(self._tables("backend_delegate_data"), "data")
+
+    @cached_property
+    def named_data(self) -> tuple[NamedData, ...]:
+        return named_data(self._root)
+
+    def blob_places(self, field: str, inner: str) -> tuple[tuple[int, int], ...]:
+        """Where blobs that stand in the tables begin in the file, and their bytes."""
+        places = ((table.data_start(inner), table.data(inner)) for table in self._tables(field))
+        return tuple((self.start + at, len(found or b"")) for at, found in places)
+
+    def delegate_data(self, delegate: Delegate) -> memoryview:
+        """The program that a backend is given. Raises FormatError when it is nowhere."""
+        if not delegate.is_inline:
+            return self.segment(delegate.index)
+        return self._numbered(self.inline_delegates, delegate.index, "inline delegate")
+
+    def initial_data(self, tensor: Tensor) -> memoryview | None:
+        """The bytes that the file has for a tensor; None for those that it has none for.
+
+        Raises FormatError where there are fewer than the tensor takes.
+        """
+        if tensor.is_external or not tensor.data_index:
+            return None
+        group = self.group_of(tensor)
+        if group is None:
+            found = self._numbered(self.inline_constants, tensor.data_index, "inline constant")
+            return part_of(found, 0, tensor.nbytes, self._root.buffer.record)
+        offset = self._numbered(group.offsets, tensor.data_index, "constant")
+        record = f"{self.prefix}segments/{group.segment}"
+        return part_of(self.segment(group.segment), offset, tensor.nbytes, record)
+
+    def group_of(self, tensor: Tensor) -> Subsegment | None:
+        """What ``data_index`` of a tensor counts in; None for inline constants.
+
+        Raises FormatError for initial values of a program without any.
+        """
+        if tensor.allocation is not None:
+            return self._numbered(self.mutable_data, 0, "mutable segment")
+        if self.constants is not None and self.constants.offsets:
+            return self.constants
+        return None
+
+    @cached_property
+    def _plans(self) -> tuple[Table, ...]:
+        return self._tables("execution_plan")
+
+    def _tables(self, field: str) -> tuple[Table, ...]:
+        return self._root.tables(field) or ()
+
+    def _method(self, index: int) -> Method:
+        found = self._decoded.get(index)
+        if found is None:
+            from .decoding import decoded_method
+
+            found = self._decoded[index] = decoded_method(self._plans[index])
+        return found
+
+    def _numbered(self, items: tuple[_T, ...], index: int, what: str) -> _T:
+        if not 0 <= index < len(items):
+            message = f"there is no {what} {index}"
+            raise FormatError(message, record=self._root.buffer.record, limit=len(items))
+        return items[index]
+
+
+def _subsegment(table: Table) -> Subsegment:
+    return Subsegment(table.scalar("segment_index"), table.numbers("offsets") or ())
+
+
+def _blobs(tables: Iterable[Table], field: str) -> tuple[memoryview, ...]:
+    return tuple(_bytes(table.data(field)) for table in tables)
+
+
+def _bytes(found: memoryview | None) -> memoryview:
+    return memoryview(b"") if found is None else found

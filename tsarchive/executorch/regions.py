@@ -1,0 +1,180 @@
+"""A file of ExecuTorch as a container: its parts as records, of which nothing is copied.
+
+A program has ``header``, ``program`` (the tables, with all before them), ``segments/N`` and
+``named_data/KEY``, inline blobs as ``constants/N`` and ``delegates/N``; a data file has ``tables``
+in the place of ``program``; a bundle has ``program``, which is a whole .pte file, the parts of
+that behind ``program/``, and the tensors of its calls below ``test_suites/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from tsarchive.container import Record
+from tsarchive.container.closing import Closing
+from tsarchive.container.faults import STRICT
+from tsarchive.container.source import Source
+from tsarchive.errors import ArchiveError, MissingRecordError
+from tsarchive.kinds import BPTE, PTD, PTE
+
+from . import bundled, data_file, program
+from .bundled import BundledProgram
+from .data_file import DataFile
+from .header import AT
+from .program import Program
+
+__all__ = ["Regions", "opened_regions"]
+
+_STORED: Final = 0
+_OPEN_AGAIN: Final = "Open it again"
+
+
+class _Region(NamedTuple):
+    offset: int
+    size: int
+
+
+class Regions(Closing):
+    """An opened file. ``kind`` is ``pte``, ``ptd`` or ``bpte``; ``content`` what it holds.
+
+    Raises FormatError and UnsupportedError when header or root break a rule.
+    """
+
+    def __init__(self, source: Source, kind: str) -> None:
+        self._source: Source | None = source
+        self.kind = kind
+        self.content: Program | DataFile | BundledProgram = _READERS[kind](self.buffer())
+
+    @property
+    def program(self) -> Program | None:
+        """The program, also that in a bundle; None for data files."""
+        if isinstance(self.content, BundledProgram):
+            return self.content.program
+        return self.content if isinstance(self.content, Program) else None
+
+    @cached_property
+    def records(self) -> Mapping[str, Record]:
+        """Parts by name, in the order of the file where they have one.
+
+        Raises FormatError and LimitError where tables that name them break a rule.
+        """
+        return {
+            name: Record(name, size, size, _STORED, None, self._offset)
+            for name, (_, size) in self._regions.items()
+        }
+
+    def read(self, name: str) -> bytes:
+        """A copy of the bytes of a part. Raises MissingRecordError when there is none."""
+        return bytes(self.view(name))
+
+    def view(self, name: str) -> memoryview:
+        """The bytes of a part, not copied; writing to them does not change the file.
+
+        Raises MissingRecordError when there is no such part, FormatError when the file was
+        written to since it was opened.
+        """
+        start, size = self._region(name)
+        return self.buffer()[start : start + size]
+
+    def buffer(self) -> memoryview:
+        """The whole file.
+
+        Raises ArchiveError when it is closed, FormatError when it was written to since.
+        """
+        if self._source is None:
+            raise ArchiveError("the file is closed", hint=_OPEN_AGAIN)
+        self._source.require_unchanged(STRICT, contents=True)
+        return memoryview(self._source.data)
+
+    def close(self) -> None:
+        """Let go of the file. Views handed out stay valid and keep what they need of it."""
+        source, self._source = self._source, None
+        if source is not None:
+            del self.content
+            source.close()
+
+    @cached_property
+    def _regions(self) -> dict[str, _Region]:
+        found: dict[str, _Region] = {}
+        for name, region in _parts(self.content):
+            found.setdefault(name, region)
+        return found
+
+    def _region(self, name: str) -> _Region:
+        found = self._regions.get(name)
+        if found is None:
+            raise MissingRecordError("the file has no such part", record=name)
+        return found
+
+    def _offset(self, name: str) -> int:
+        return self._region(name).offset
+
+
+def opened_regions(source: Source, kind: str) -> Regions:
+    """The file in these bytes, which are let go of when it cannot be opened."""
+    try:
+        return Regions(source, kind)
+    except BaseException:
+        source.close()
+        raise
+
+
+_Parts = Iterator[tuple[str, _Region]]
+
+
+def _program_parts(found: Program, start: int = 0) -> _Parts:
+    """The parts of a program whose first byte is at ``start``."""
+    prefix, size = found.prefix, len(found.data)
+    if found.header is not None:
+        yield f"{prefix}header", _Region(start + AT, found.header.length)
+        size = found.header.tables_size
+    yield f"{prefix}{program.RECORD}", _Region(start, size)
+    segments = [_Region(start + begin, size) for begin, size in found.segments]
+    yield from _numbered(f"{prefix}segments", segments)
+    yield from _named(prefix, found.named_data, segments)
+    yield from _numbered(f"{prefix}constants", found.blob_places("constant_buffer", "storage"))
+    yield from _numbered(f"{prefix}delegates", found.blob_places("backend_delegate_data", "data"))
+
+
+def _data_parts(found: DataFile) -> _Parts:
+    yield "header", _Region(AT, found.header.length)
+    yield data_file.RECORD, _Region(0, found.header.tables_size)
+    segments = [_Region(*segment) for segment in found.segments]
+    yield from _numbered("segments", segments)
+    for entry in found.entries:
+        if 0 <= entry.segment < len(segments):
+            start, size = segments[entry.segment]
+            nbytes = size if entry.layout is None else entry.layout.nbytes
+            if entry.offset + nbytes <= size:
+                yield f"named_data/{entry.key}", _Region(start + entry.offset, nbytes)
+
+
+def _bundle_parts(found: BundledProgram) -> _Parts:
+    yield bundled.RECORD, _Region(0, len(found.data))
+    start = found.program_start
+    yield bundled.PROGRAM_PREFIX.rstrip("/"), _Region(start, len(found.program_data))
+    yield from _program_parts(found.program, start)
+    for name, tensor in found.tensors():
+        yield name, _Region(tensor.start, len(tensor.data))
+
+
+def _numbered(folder: str, regions: Iterable[tuple[int, int]]) -> _Parts:
+    for number, region in enumerate(regions):
+        yield f"{folder}/{number}", _Region(*region)
+
+
+def _named(prefix: str, names: Iterable[tuple[str, int]], segments: list[_Region]) -> _Parts:
+    for key, segment in names:
+        if 0 <= segment < len(segments):
+            yield f"{prefix}named_data/{key}", segments[segment]
+
+
+_READERS: Final = {PTE: Program, PTD: DataFile, BPTE: BundledProgram}
+
+
+def _parts(content: Program | DataFile | BundledProgram) -> _Parts:
+    if isinstance(content, DataFile):
+        return _data_parts(content)
+    return _program_parts(content) if isinstance(content, Program) else _bundle_parts(content)

@@ -1,0 +1,66 @@
+"""Segments: byte ranges behind the tables of a program or data file, and their names."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tsarchive.errors import FormatError
+
+from .flatbuffer import Table
+from .header import Header
+
+__all__ = ["NamedData", "Segment", "named_data", "part_of", "segments_of"]
+
+
+class Segment(NamedTuple):
+    """Bytes of the file, counted from its first."""
+
+    start: int
+    size: int
+
+
+class NamedData(NamedTuple):
+    """A name for a segment, which may have several."""
+
+    key: str
+    segment: int
+
+
+def segments_of(root: Table, header: Header | None, size: int) -> tuple[Segment, ...]:
+    """The segments that a root table lists, each within the file of ``size`` bytes.
+
+    Raises FormatError for one that is not, and for bytes in segments where no header tells where
+    these begin.
+    """
+    base = 0 if header is None else header.segment_base
+    limit = size
+    if header is not None and header.segments_size is not None:
+        limit = base + header.segments_size
+    return tuple(_segment(table, base, limit) for table in root.tables("segments") or ())
+
+
+def _segment(table: Table, base: int, limit: int) -> Segment:
+    start, size = base + table.scalar("offset"), table.scalar("size")
+    if not size:
+        return Segment(min(start, limit), 0)
+    if not base:
+        message = "it has bytes, and no header tells where segments begin"
+        raise table.buffer.error(table.position, f"{table.path}: {message}")
+    if start + size > limit:
+        raise table.buffer.error(table.position, f"{table.path} ends at {start + size:,}", limit)
+    return Segment(start, size)
+
+
+def named_data(root: Table) -> tuple[NamedData, ...]:
+    return tuple(
+        NamedData(table.text("key") or "", table.scalar("segment_index"))
+        for table in root.tables("named_data") or ()
+    )
+
+
+def part_of(data: memoryview, offset: int, size: int, record: str | None) -> memoryview:
+    """Bytes of a record. Raises FormatError where it has not so many."""
+    if offset + size > len(data):
+        message = f"a tensor of {size:,} bytes at {offset:,} ends behind its record"
+        raise FormatError(message, record=record, offset=offset, limit=len(data))
+    return data[offset : offset + size]
