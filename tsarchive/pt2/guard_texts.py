@@ -7,6 +7,7 @@ for an expression; everything else is refused.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -49,6 +50,7 @@ _FUNCTIONS: Mapping[str, str] = MappingProxyType(
         )},
     }
 )  # fmt: skip
+_STRING = re.compile(r"""'[^'\\\n]*'|"[^"\\\n]*\"""")
 _NAMED_NUMBERS = MappingProxyType(
     {"math.inf": float("inf"), "inf": float("inf"), "math.nan": float("nan")}
 )
@@ -97,6 +99,10 @@ def _parsed(text: str) -> ast.expr:
     if len(text) > MAX_TEXT:
         raise FormatError("a guard is too long", limit=MAX_TEXT)
     flat = " ".join(text.split())
+    if "#" in _STRING.sub(
+        "", text
+    ):  # torch goes on in the next line, which flat text does not have
+        raise UnsupportedError(f"the guard {text[:100]!r} has a comment")
     try:
         check_text(flat, None)
         return parse_expression(flat).body
