@@ -99,9 +99,8 @@ def _parsed(text: str) -> ast.expr:
     if len(text) > MAX_TEXT:
         raise FormatError("a guard is too long", limit=MAX_TEXT)
     flat = " ".join(text.split())
-    if "#" in _STRING.sub(
-        "", text
-    ):  # torch goes on in the next line, which flat text does not have
+    # torch goes on in the line behind it, which flat text does not have.
+    if "#" in _STRING.sub("", text):
         raise UnsupportedError(f"the guard {text[:100]!r} has a comment")
     try:
         check_text(flat, None)
