@@ -54,6 +54,8 @@ _WITHOUT_NUMBERS: Final = frozenset(
 _ALONE: Final = frozenset({TENSOR, INT, FLOAT, BOOL, COMPLEX, NUMBER})
 _INTS: Final = ListType(INT)
 _TENSORS: Final = ListType(TENSOR)
+# The parser of bindings takes the word for a default, such as Mean, for 0.
+_DEFAULTS_IN_WORDS: Final = frozenset({"reduction"})
 # What each type of a signature takes besides itself.
 _TAKEN: Final[Mapping[Type, frozenset[Type]]] = {
     TENSOR: frozenset({TENSOR}),
@@ -89,14 +91,15 @@ _bindings: Final[dict[str, Binding | None]] = {}
 def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     """A call that is sure to run what ``node`` means; None where that is not certain.
 
-    ``texts`` are those of all inputs. Arguments that have their default values are left out.
+    ``texts`` are those of all inputs. Arguments that have their default values are left out,
+    unless those of the binding are others.
     """
     schema = node.schema
     binding = None if schema is None else binding_of(schema)
     if schema is None or binding is None or not _takes_result(schema, node):
         return None
-    count, _ = necessary_arguments(schema, node.inputs)
-    given = node.inputs[:count]
+    given = node.inputs[: _necessary(schema, node.inputs)]
+    count = len(given)
     types = [value.type for value in given]
     if not is_certain(schema, types):
         return None
@@ -107,6 +110,13 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     if short and is_certain(schema, [INT if i in short else t for i, t in enumerate(types)]):
         return DirectCall(binding, [short.get(i, text) for i, text in enumerate(texts[:count])])
     return DirectCall(binding, list(texts[:count]))
+
+
+def _necessary(schema: FunctionSchema, inputs: Sequence[Value]) -> int:
+    """How many arguments the binding is given."""
+    names = [argument.name for argument in schema.arguments]
+    in_words = [names.index(name) + 1 for name in _DEFAULTS_IN_WORDS.intersection(names)]
+    return max(necessary_arguments(schema, inputs)[0], *in_words, 0)
 
 
 def no_call(_node: Node, _texts: Sequence[str]) -> None:
