@@ -9,7 +9,7 @@ from typing import Final
 from tsarchive.errors import ArchiveError, MissingRecordError
 from tsarchive.findings import Finding
 from tsarchive.pt2.dtypes import DTYPES
-from tsarchive.pt2.payloads import Configured, Payload, StoredView, saved_payload
+from tsarchive.pt2.payloads import Configured, Payload, Storage, StoredView, saved_payload
 from tsarchive.pt2.records import CONSTANTS, FLAT_CONSTANTS, FLAT_WEIGHTS, WEIGHTS, Layout, Records
 from tsarchive.pt2.saved import Saved
 from tsarchive.pt2.schema import PayloadConfig, PayloadMeta
@@ -148,9 +148,17 @@ class Payloads:
             if size % itemsize:
                 message = f"{shown!r} has elements of {itemsize} bytes in a record of {size:,}"
                 yield unusual(_RULE, message, config)
-            if bytes(payload.storage.data()[:4]) == _ZIP:
+            if _begins(payload.storage) == _ZIP:
                 message = f"{shown!r} has no use_pickle, and its record is a zip archive"
                 yield unusual(_RULE, message, config)
+
+
+def _begins(storage: Storage) -> bytes:
+    """The first bytes of a storage; none of one that the check of the container found damaged."""
+    try:
+        return bytes(storage.data()[:4])
+    except ArchiveError:
+        return b""
 
 
 def _texts(config: PayloadConfig, record: str) -> Iterable[Finding]:
