@@ -48,7 +48,10 @@ def test_a_table_without_rows_has_its_headings():
     assert table() == ["name   bytes   what", "─" * 19]
 
 
-@pytest.mark.parametrize(("text", "expected"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("é", 1)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("abc", 3), ("日本", 4), ("e\u0301", 1), ("é", 1), ("\u0915\u0947", 1), ("a\u20dd", 1)],
+)
 def test_cells(text, expected):
     assert cells(text) == expected
 
@@ -106,6 +109,12 @@ def test_styles(env, expected, monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert styled("x", "bold red") == expected
     assert (styled("", "bold"), styled("x", "")) == ("", "x")
+
+
+def test_a_colour_alone_leaves_nothing_where_no_colours_are_wanted(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert styled("x", "cyan") == "x"
 
 
 def test_styles_take_no_room(monkeypatch):

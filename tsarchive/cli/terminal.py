@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from unicodedata import combining, east_asian_width
+from unicodedata import category, east_asian_width
 
 import click
 
 _WEIGHTS = ("bold", "dim")
 _WITHOUT_STYLES = ("dumb", "unknown")
+# Marks that take no place of their own; some of them are of no combining class.
+_ON_THE_CHARACTER_BEFORE = ("Mn", "Me")
 _AS_ASCII = str.maketrans("─│├└", "-|+`")
 
 
@@ -28,8 +30,12 @@ def styled(text: str, style: str, *, stderr: bool = False) -> str:
     if not text or not style or not has_styles(stderr=stderr):
         return text
     words = style.split()
+    if os.environ.get("NO_COLOR"):
+        words = [word for word in words if word in _WEIGHTS]
+    if not words:
+        return text
     colours = [word for word in words if word not in _WEIGHTS]
-    colour = colours[0] if colours and not os.environ.get("NO_COLOR") else None
+    colour = colours[0] if colours else None
     return click.style(text, colour, bold="bold" in words or None, dim="dim" in words or None)
 
 
@@ -56,7 +62,7 @@ def cells(text: str) -> int:
 
 
 def _cells_of(char: str) -> int:
-    if combining(char):
+    if category(char) in _ON_THE_CHARACTER_BEFORE:
         return 0
     return 2 if east_asian_width(char) in "WF" else 1
 
