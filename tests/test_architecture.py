@@ -92,8 +92,8 @@ MAY_IMPORT = {
         "tsarchive.saving", "tsarchive.torchscript",
     },
     "tsarchive.verifying": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy",
-        "tsarchive.needs", "tsarchive.pickler", "tsarchive.printer", "tsarchive.pt2",
+        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds",
+        "tsarchive.legacy", "tsarchive.needs", "tsarchive.pickler", "tsarchive.printer", "tsarchive.pt2",
         "tsarchive.torchscript",
     },
     "tsarchive.testing": {

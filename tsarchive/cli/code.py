@@ -11,13 +11,14 @@ import click
 
 from tsarchive.archive import Archive
 from tsarchive.cli.command import Command, file_argument, json_option
-from tsarchive.cli.definitions import Definition, all_definitions, matching
+from tsarchive.cli.definitions import METHOD, Definition, all_definitions, matching
 from tsarchive.cli.models import chosen as chosen_model
 from tsarchive.cli.models import model_option
 from tsarchive.cli.output import console, print_json, show, table
 from tsarchive.cli.terminal import has_styles
 from tsarchive.cli.text import visible
-from tsarchive.kinds import PT2, require_torchscript
+from tsarchive.errors import UnsupportedError
+from tsarchive.kinds import EXECUTORCH, PT2, PTD, require_torchscript
 
 _CANDIDATES_SHOWN = 10
 
@@ -27,7 +28,7 @@ _CANDIDATES_SHOWN = 10
 @click.argument("name", required=False)
 @click.option("--list", "only_list", is_flag=True, help="List the names in place of the source.")
 @click.option("--map-location", metavar="DEVICE", help="As it is run when loaded to DEVICE.")
-@click.option("--sources", is_flag=True, help="With lines of user source, for PT2 archives.")
+@click.option("--sources", is_flag=True, help="With lines of user source, for PT2 and .pte.")
 @model_option
 @json_option
 def command(
@@ -49,7 +50,8 @@ def command(
 
     A PT2 archive holds its programs as JSON; they are shown as a listing that reads like Python,
     with types and shapes. With --sources, the lines of user source that a part comes from stand
-    before it.
+    before it. A program of ExecuTorch is shown as a listing of each method: its values with their
+    types and places, and its instructions.
 
     \b
     Examples:
@@ -59,6 +61,7 @@ def command(
       tsarchive code model.pt Net.forward
       tsarchive code traced_on_gpu.pt --map-location cpu
       tsarchive code model.pt2 --sources
+      tsarchive code model.pte forward
     """
     import tsarchive
 
@@ -67,10 +70,11 @@ def command(
         if map_location is not None:
             archive = archive.moved(map_location)
         candidates = _candidates(archive, sources=sources)
+        whole = METHOD if archive.kind in EXECUTORCH else "record"
     if name is not None:
         chosen = [_one(name, candidates)]
     else:
-        chosen = [found for found in candidates if only_list or found.kind == "record"]
+        chosen = [found for found in candidates if only_list or found.kind == whole]
     if as_json:
         print_json({"file": file, "code": [_document(found, only_list) for found in chosen]})
     elif only_list:
@@ -80,11 +84,23 @@ def command(
 
 
 def _candidates(archive: Archive, *, sources: bool) -> list[Definition]:
+    if archive.kind in EXECUTORCH:
+        return _methods(archive, sources=sources)
     if archive.kind == PT2:
         archive.exported.require_models()
     elif not archive.code:
         require_torchscript(archive.kind, archive.records)
     return list(all_definitions(archive.exported.sourced_code if sources else archive.code))
+
+
+def _methods(archive: Archive, *, sources: bool) -> list[Definition]:
+    """The methods of a program of ExecuTorch, each with its listing."""
+    from tsarchive.executorch.program import RECORD
+
+    if archive.kind == PTD:
+        raise UnsupportedError("a data file has no code", hint="'tsarchive tensors' lists its data")
+    code = archive.executorch.sourced_code if sources else archive.code
+    return [Definition(METHOD, name, RECORD, 1, text) for name, text in code.items()]
 
 
 def _one(name: str, candidates: list[Definition]) -> Definition:

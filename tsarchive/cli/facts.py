@@ -16,7 +16,7 @@ from tsarchive.cli.records import GROUPS, TENSORS, group_of, method_name
 from tsarchive.cli.signatures import signatures
 from tsarchive.container import Record
 from tsarchive.errors import MissingRecordError
-from tsarchive.kinds import LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT
+from tsarchive.kinds import EXECUTORCH, LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT
 from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
 from tsarchive.torchscript.frontend.libraries import what_registers
 from tsarchive.torchscript.pickled import objects_of, storages_of
@@ -70,9 +70,37 @@ class TensorFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class MethodFacts:
+    """A method of a program of ExecuTorch. ``operators`` counts calls, ``delegates`` bytes of the
+    programs of each backend; ``arenas`` are the bytes of the memory plan."""
+
+    name: str
+    signature: str
+    values: int
+    instructions: int
+    operators: Mapping[str, int]
+    delegates: Mapping[str, int]
+    arenas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorchFacts:
+    """A file of ExecuTorch. ``header_bytes`` is None where it has no extended header; ``external``
+    are the keys that a data file must have; ``test_cases`` counts the calls of a bundle."""
+
+    header_bytes: int | None
+    is_data_of_06: bool
+    methods: tuple[MethodFacts, ...]
+    named_data: tuple[str, ...]
+    external: tuple[str, ...]
+    test_cases: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything. ``program`` is None unless ``kind`` is torchscript, ``exported`` unless it is
-    pt2, ``tensors`` unless it is one of both and has a program."""
+    pt2, ``executorch`` unless it is of ExecuTorch, ``tensors`` unless it is one of these and has
+    a program or data."""
 
     file: str
     bytes: int
@@ -86,11 +114,16 @@ class Facts:
     program: ProgramFacts | None
     exported: ExportedFacts | None
     tensors: TensorFacts | None
+    executorch: ExecutorchFacts | None = None
 
 
 def facts_of_file(file: str) -> Facts:
     """Open the file and collect. Raises ArchiveError and OSError."""
     with tsarchive.open(file) as archive:
+        if archive.kind in EXECUTORCH:
+            from tsarchive.cli.executorch_facts import executorch_file
+
+            return executorch_file(file, archive)
         records = archive.records.values()
         is_torchscript = archive.kind in (TORCHSCRIPT, LEGACY_TORCHSCRIPT)
         return Facts(

@@ -18,7 +18,7 @@ from tsarchive.garbage import not_collecting
 if TYPE_CHECKING:
     from tsarchive import Missing
     from tsarchive.cli.exported_facts import ExportedFacts
-    from tsarchive.cli.facts import Facts, ProgramFacts, TensorFacts
+    from tsarchive.cli.facts import ExecutorchFacts, Facts, ProgramFacts, TensorFacts
 
 # The document given by --json has every operator.
 _OPERATORS_SHOWN = 12
@@ -99,15 +99,20 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "file", facts.file
     yield "kind", f"{facts.kind}, format version {version}"
     yield "size", f"{size(facts.bytes)} ({facts.bytes:,} bytes)"
-    yield "root folder", facts.root or "none"
-    yield "byte order", facts.byte_order or "not recorded"
-    yield "compression", _counts(facts.compression)
-    yield "serialization id", facts.serialization_id or "not recorded"
+    if facts.executorch is None:
+        yield "root folder", facts.root or "none"
+        yield "byte order", facts.byte_order or "not recorded"
+        yield "compression", _counts(facts.compression)
+        yield "serialization id", facts.serialization_id or "not recorded"
+    else:
+        yield from _executorch_lines(facts.executorch)
     if facts.program is not None:
         yield from _program_lines(facts.program)
     if facts.exported is not None:
         yield from _exported_lines(facts.exported)
-    if facts.tensors is not None:
+    if facts.executorch is not None and facts.tensors is not None:
+        yield from _stored_lines(facts.tensors)
+    elif facts.tensors is not None:
         yield from _tensor_lines(facts.tensors)
 
 
@@ -137,14 +142,24 @@ def _exported_lines(exported: ExportedFacts) -> Iterator[tuple[str, str]]:
         yield from _named(f"needs{suffix}", model.needs, "nothing beyond torch")
 
 
+def _executorch_lines(facts: ExecutorchFacts) -> Iterator[tuple[str, str]]:
+    from tsarchive.cli.executorch_text import executorch_lines
+
+    yield from executorch_lines(facts, lambda counts: _counts(counts, _OPERATORS_SHOWN))
+
+
 def _tensor_lines(tensors: TensorFacts) -> Iterator[tuple[str, str]]:
     yield (
         "parameters",
         f"{plural(tensors.parameters, 'tensor')}, {plural(tensors.parameter_elements, 'element')}",
     )
+    yield from _stored_lines(tensors)
+    yield "devices", _counts(tensors.devices)
+
+
+def _stored_lines(tensors: TensorFacts) -> Iterator[tuple[str, str]]:
     yield "tensors", f"{plural(tensors.count, 'tensor')}, {size(tensors.bytes)}"
     yield "dtypes", _counts(tensors.dtypes)
-    yield "devices", _counts(tensors.devices)
 
 
 def _counts(counts: Mapping[str, int], shown: int | None = None) -> str:

@@ -14,7 +14,7 @@ from tsarchive.cli.output import print_json, show
 from tsarchive.cli.signatures import signatures
 from tsarchive.cli.terminal import drawn, styled
 from tsarchive.cli.text import plural, size, visible
-from tsarchive.kinds import PT2
+from tsarchive.kinds import EXECUTORCH, PT2
 from tsarchive.printer.types import ClassType
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_
 
     Each with its class, its size and its methods. Sizes count the module and everything below
     it; a module that is used in two places appears, and counts, twice. Modules of a PT2 archive are
-    those that its weights and nodes name. Does not import torch.
+    those that its weights and nodes name. Of a program of ExecuTorch, its methods are shown, and
+    which operators and delegates each calls. Does not import torch.
 
     \b
     Examples:
@@ -59,6 +60,8 @@ def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_
 
 
 def _typed(root: ModuleInfo, archive: Archive) -> ModuleInfo:
+    if archive.kind in EXECUTORCH:
+        return root  # methods of programs have their types
     if archive.kind == PT2:
         return _with_exported_signatures(root, archive.exported)
     return _with_signatures(root, archive.classes)

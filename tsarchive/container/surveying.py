@@ -40,8 +40,8 @@ class ContainerSurvey(Closing):
             self.container.close()
 
 
-def survey(source: str | os.PathLike[str] | BinaryIO) -> ContainerSurvey:
-    """List every finding about the container in a path or a binary file object.
+def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurvey:
+    """List every finding about the container in a path, a binary file object or opened bytes.
 
     The rules of ``Container.open`` are held without stopping at the first, and so is what
     opening leaves for later: every local header and descriptor, and the data of every record,
@@ -53,7 +53,7 @@ def survey(source: str | os.PathLike[str] | BinaryIO) -> ContainerSurvey:
     """
     faults = Collected()
     try:
-        opened = open_source(source, faults)
+        opened = source if isinstance(source, Source) else open_source(source, faults)
     except Stopped:
         return ContainerSurvey(faults.findings(), None)
     return _surveyed(opened, faults)

@@ -68,22 +68,17 @@ class Suite:
 class BundledProgram:
     """A bundled program in the bytes of a file. The root is read at once, the rest when asked for.
 
-    All that reads raises FormatError and LimitError where the file breaks a rule.
+    ``version`` is that of the bundle. All that reads raises FormatError and LimitError where the file breaks a rule.
     """
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
         self._root = self.root()
+        self.version: int = self._root.scalar("version")
 
     def root(self) -> Table:
         """The root table, with nothing of it read."""
         return Buffer(self.data, BUNDLED_PROGRAM, RECORD).root()
-
-    @property
-    def version(self) -> int:
-        """Of the schema: 0 in every file written so far."""
-        found: int = self._root.scalar("version")
-        return found
 
     @cached_property
     def program_data(self) -> memoryview:

@@ -56,7 +56,7 @@ class Entry:
 class DataFile:
     """A data file in its bytes. Header and root are read at once, the rest when asked for.
 
-    All that reads raises FormatError and LimitError where the file breaks a rule.
+    ``version`` is that of the schema, 0 in every file so far, also those of ExecuTorch 0.6. All that reads raises FormatError and LimitError where the file breaks a rule.
     """
 
     def __init__(self, data: memoryview) -> None:
@@ -64,17 +64,12 @@ class DataFile:
         self.header: Header = read_data_header(data)
         self.is_of_06 = self._is_of_06()
         self._root = self.root()
+        self.version: int = self._root.scalar("version")
 
     def root(self) -> Table:
         """The root table, with nothing of it read."""
         schema = FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR
         return Buffer(self.data[: self.header.tables_size], schema, RECORD).root()
-
-    @property
-    def version(self) -> int:
-        """Of the schema: 0 in every file written so far, that of ExecuTorch 0.6 included."""
-        found: int = self._root.scalar("version")
-        return found
 
     @property
     def is_complete(self) -> bool:
@@ -94,7 +89,10 @@ class DataFile:
     @cached_property
     def by_key(self) -> Mapping[str, Entry]:
         """The first entry of each name."""
-        return {entry.key: entry for entry in reversed(self.entries)}
+        found: dict[str, Entry] = {}
+        for entry in self.entries:
+            found.setdefault(entry.key, entry)
+        return found
 
     def read(self, key: str) -> memoryview:
         """The bytes of an entry, not copied.

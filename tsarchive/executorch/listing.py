@@ -45,10 +45,18 @@ class Listings(Mapping[str, str]):
 
 
 def listing(program: Program, method: Method, *, sources: bool = False) -> str:
-    """All of a method. ``%3`` is the value of this number; with ``sources``, lines of user source
-    stand before what comes from them. What contradicts itself is shown as it is."""
+    """All of a method, each thing in a line of its own, and what contradicts itself as it is.
+
+    ``%3`` is the value of this number. With ``sources``, lines of user source stand before what
+    comes from them.
+    """
     lines = [*_head(method), *_values(program, method), *_chains(method, sources)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def plain(text: str) -> str:
+    """A text of the file in one line, with escapes in place of what is not printed."""
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def signature(method: Method) -> str:
@@ -56,7 +64,7 @@ def signature(method: Method) -> str:
     inputs = ", ".join(type_text(_at(method, index)) for index in method.inputs)
     outputs = [type_text(_at(method, index)) for index in method.outputs]
     result = outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})"
-    return f"{method.name}({inputs}) -> {result}"
+    return f"{plain(method.name)}({inputs}) -> {result}"
 
 
 def type_text(value: Value | FormatError) -> str:
@@ -96,15 +104,15 @@ def _head(method: Method) -> Iterator[str]:
         yield f"  arena {number}: {size:,} bytes"
     for number, delegate in enumerate(method.delegates):
         where = "delegates" if delegate.is_inline else "segments"
-        yield f"  delegate {number}: {delegate.backend}, program in {where}/{delegate.index}"
-        yield from (f"    {key}: {len(value):,} bytes" for key, value in delegate.options)
+        yield f"  delegate {number}: {plain(delegate.backend)}, program in {where}/{delegate.index}"
+        yield from (f"    {plain(key)}: {len(value):,} bytes" for key, value in delegate.options)
     yield f"  inputs: {_references(method.inputs)}"
     yield f"  outputs: {_references(method.outputs)}"
 
 
 def _optional(label: str, text: str) -> Iterator[str]:
     if text:
-        yield f"{label}: {text}"
+        yield f"{label}: {plain(text)}"
 
 
 def _references(indices: Iterable[int]) -> str:
@@ -179,7 +187,8 @@ def _chains(method: Method, sources: bool) -> Iterator[str]:
 def _frames(chain: Chain, index: int) -> Iterator[str]:
     if index < len(chain.frames):
         for frame in chain.frames[index]:
-            yield f"  # {frame.file}:{frame.line} in {frame.function}: {frame.context.strip()}"
+            place = f"{frame.file}:{frame.line} in {frame.function}: {frame.context.strip()}"
+            yield f"  # {plain(place)}"
 
 
 def _instruction(method: Method, instruction: Instruction) -> str:
@@ -199,12 +208,14 @@ def _instruction(method: Method, instruction: Instruction) -> str:
 
 def _operator(method: Method, index: int) -> str:
     known = 0 <= index < len(method.operators)
-    return method.operators[index].qualified_name if known else f"operator {index}, not listed"
+    return (
+        plain(method.operators[index].qualified_name) if known else f"operator {index}, not listed"
+    )
 
 
 def _delegate(method: Method, index: int) -> str:
     known = 0 <= index < len(method.delegates)
-    return method.delegates[index].backend if known else "not listed"
+    return plain(method.delegates[index].backend) if known else "not listed"
 
 
 def _at(method: Method, index: int) -> Value | FormatError:

@@ -11,7 +11,7 @@ from typing import Final
 from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
 
 from .bundled import BundledProgram, BundledTensor, Suite
-from .data_file import DataFile, Layout
+from .data_file import DataFile, Entry, Layout
 from .instructions import DelegateCall, KernelCall
 from .listing import Listings, place_text, signature
 from .program import Method, Program
@@ -45,7 +45,7 @@ class ExecutorchDoor:
 
     @property
     def format_version(self) -> int:
-        """The version that the root table tells, 0 in every file so far."""
+        """The version that the root table tells: 0 in every program and data file so far."""
         return self.regions.content.version
 
     @property
@@ -99,7 +99,7 @@ class ExecutorchDoor:
         """
         content = self.regions.content
         if isinstance(content, DataFile):
-            children = tuple(_entry(name, info) for name, info in _of_data_file(content))
+            children = tuple(_entry(content, entry) for entry in content.by_key.values())
             return ModuleInfo("", "data file", (), 0, 0, children)
         assert self.program is not None
         methods = tuple(_method(self.program, method) for method in self.program.methods)
@@ -157,9 +157,12 @@ def _info(
     )  # fmt: skip
 
 
-def _entry(name: str, info: TensorInfo) -> ModuleInfo:
-    text = f"{info.dtype}[{', '.join(map(str, info.shape))}]"
-    return ModuleInfo(name, text, (), prod(info.shape), info.nbytes, ())
+def _entry(found: DataFile, entry: Entry) -> ModuleInfo:
+    data, layout = found.data_of(entry), entry.layout
+    if layout is None:
+        return ModuleInfo(entry.key, "bytes", (), 0, len(data), ())
+    text = f"{layout.dtype}[{', '.join(map(str, layout.sizes))}]"
+    return ModuleInfo(entry.key, text, (), prod(layout.sizes), len(data), ())
 
 
 def _method(program: Program, method: Method) -> ModuleInfo:

@@ -101,7 +101,7 @@ class Subsegment:
 class Program:
     """A program in the bytes of a file. Header and root are read at once, the rest when asked for.
 
-    Nothing is copied: views lie in ``data``. ``prefix`` stands before the names of records, and
+    ``version`` is that of the schema, 0 in every file so far. Nothing is copied: views lie in ``data``. ``prefix`` stands before the names of records, and
     ``start`` is the place in the file, for errors. All that reads raises FormatError and
     LimitError where the file breaks a rule.
     """
@@ -112,18 +112,13 @@ class Program:
         self.start = start
         self.header: Header | None = read_program_header(data)
         self._root = self.root()
+        self.version: int = self._root.scalar("version")
         self._decoded: dict[int, Method] = {}
 
     def root(self) -> Table:
         """The root table, with nothing of it read."""
         size = len(self.data) if self.header is None else self.header.tables_size
         return Buffer(self.data[:size], PROGRAM, f"{self.prefix}{RECORD}", self.start).root()
-
-    @property
-    def version(self) -> int:
-        """Of the schema: 0 in every file written so far."""
-        found: int = self._root.scalar("version")
-        return found
 
     @cached_property
     def method_names(self) -> tuple[str, ...]:

@@ -8,18 +8,23 @@ from typing import BinaryIO
 
 from tsarchive.archive import Archive
 from tsarchive.container import Container, ContainerSurvey, survey
+from tsarchive.container.faults import Collected, Stopped
+from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.kinds import (
+    HEAD_BYTES,
     LEGACY_TORCHSCRIPT,
     PT2,
     TORCH_SAVE,
     TORCHSCRIPT,
     UNKNOWN,
+    executorch_kind,
     kind_of,
     what_to_do,
 )
 
+from .executorch import verify_executorch
 from .legacy import LegacyCheck
 from .pt2 import Pt2Check
 from .records import has_incomplete_name
@@ -53,8 +58,8 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> Ve
 
     Operators are not looked up, and what code can do is not judged: :func:`tsarchive.missing`
     and ``tsarchive audit`` do so. Of PT2 archives the programs, payloads and pickled records are
-    checked, of those of ``torch.save`` and ``torch.package`` the container alone, and the report
-    says so.
+    checked, of files of ExecuTorch all tables, methods and segments, of archives of ``torch.save``
+    and ``torch.package`` the container alone, and the report says so.
 
     ``step`` is called with the name of each part before it is looked at, one of ``STEPS``.
 
@@ -62,7 +67,14 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> Ve
     """
     step(STEPS[0])
     findings = Findings()
-    with survey(f) as found:
+    faults = Collected()
+    try:
+        opened = open_source(f, faults)
+    except Stopped:
+        return VerifyReport(None, None, 0, 0, 0, 0, faults.findings())
+    if kind := executorch_kind(bytes(memoryview(opened.data)[:HEAD_BYTES])):
+        return verify_executorch(opened, kind, step)
+    with survey(opened) as found:
         findings.add(_of_container(found))
         if found.container is None:
             return VerifyReport(None, None, 0, 0, 0, 0, findings.ordered())

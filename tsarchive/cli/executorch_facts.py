@@ -1,0 +1,112 @@
+"""What ``tsarchive info`` reports of a file of ExecuTorch."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+
+from tsarchive.archive import Archive
+from tsarchive.cli.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts, TensorFacts
+from tsarchive.executorch.bundled import BundledProgram
+from tsarchive.executorch.data_file import DataFile
+from tsarchive.executorch.listing import signature
+from tsarchive.executorch.looking import EXTERNAL, called
+from tsarchive.executorch.program import Method, Program
+from tsarchive.executorch.values import Tensor
+
+__all__ = ["executorch_file"]
+
+# What records of these folders are; others are the tables. Named data are segments, too.
+_GROUPS: Mapping[str, str] = {
+    "header": "header",
+    "segments": "segments",
+    "constants": "inline data",
+    "delegates": "inline data",
+    "test_suites": "test data",
+}
+_SEEN_ELSEWHERE = ("named_data",)
+
+
+def executorch_file(file: str, archive: Archive) -> Facts:
+    """Everything about the file. Raises ArchiveError where it breaks a rule."""
+    return Facts(
+        file=file,
+        bytes=os.path.getsize(file),
+        kind=archive.kind,
+        format_version=archive.format_version,
+        root="",
+        byte_order="little",
+        serialization_id=None,
+        compression={},
+        groups=_groups(archive),
+        program=None,
+        exported=None,
+        tensors=_tensors(archive),
+        executorch=_facts(archive),
+    )
+
+
+def _facts(archive: Archive) -> ExecutorchFacts:
+    content, program = archive.executorch.regions.content, archive.executorch.program
+    header = content.header if isinstance(content, DataFile) else program and program.header
+    suites = content.test_suites if isinstance(content, BundledProgram) else ()
+    entries = content.entries if isinstance(content, DataFile) else ()
+    names = [data.key for data in program.named_data] if program else [e.key for e in entries]
+    return ExecutorchFacts(
+        header_bytes=header.length if header else None,
+        is_data_of_06=isinstance(content, DataFile) and content.is_of_06,
+        methods=tuple(_method(program, method) for method in program.methods) if program else (),
+        named_data=tuple(names),
+        external=_external(program),
+        test_cases=dict(Counter({suite.method: len(suite.cases) for suite in suites})),
+    )
+
+
+def _method(program: Program, method: Method) -> MethodFacts:
+    backends: Counter[str] = Counter()
+    for delegate in method.delegates:
+        backends[delegate.backend] += len(program.delegate_data(delegate))
+    return MethodFacts(
+        name=method.name,
+        signature=signature(method),
+        values=len(method.values),
+        instructions=sum(len(chain.instructions) for chain in method.chains),
+        operators=dict(Counter(called(method))),
+        delegates=dict(backends),
+        arenas=method.arenas[1:],
+    )
+
+
+def _external(program: Program | None) -> tuple[str, ...]:
+    """The keys that a data file must have."""
+    methods = () if program is None else program.methods
+    names = (
+        value.name or ""
+        for method in methods
+        for value in method.values
+        if isinstance(value, Tensor) and value.is_external
+    )
+    return tuple(dict.fromkeys(names))
+
+
+def _groups(archive: Archive) -> dict[str, GroupFacts]:
+    sizes: dict[str, list[int]] = {}
+    for name, record in archive.records.items():
+        folder = name.removeprefix("program/").partition("/")[0]
+        if folder not in _SEEN_ELSEWHERE and name != "bundle":
+            sizes.setdefault(_GROUPS.get(folder, "tables"), []).append(record.size)
+    return {group: GroupFacts(len(found), sum(found), sum(found)) for group, found in sizes.items()}
+
+
+def _tensors(archive: Archive) -> TensorFacts:
+    infos = archive.tensors.values()
+    here = [info for info in infos if not (info.storage or "").startswith(EXTERNAL)]
+    return TensorFacts(
+        count=len(infos),
+        parameters=0,
+        parameter_elements=0,
+        bytes=sum(info.nbytes for info in here),
+        dtypes=dict(Counter(info.dtype for info in infos)),
+        devices={},
+    )

@@ -1,0 +1,251 @@
+"""Files of ExecuTorch: what its runtime checks at both of its levels, and what it forgets.
+
+The runtime looks at no table of a data file before it follows it, and at no target of a jump.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from tsarchive.container.source import Source
+from tsarchive.errors import ArchiveError
+from tsarchive.executorch.bundled import BundledProgram, BundledTensor, BundledValue, Suite
+from tsarchive.executorch.data_file import DataFile, Entry
+from tsarchive.executorch.flatbuffer import Table, check_all
+from tsarchive.executorch.looking import ExecutorchDoor
+from tsarchive.executorch.program import Program
+from tsarchive.executorch.regions import Regions, opened_regions
+from tsarchive.executorch.values import layout_problem
+from tsarchive.findings import Finding, Nature, Severity
+
+from .executorch_methods import broken, method_findings
+from .report import Findings, Step, VerifyReport, fault
+
+__all__ = ["verify_executorch"]
+
+_VERSION: Final = 0
+_BUNDLE_RECORD: Final = "bundle"
+_NOT_READ: Final = "Runtimes from 0.7 on crash on it: export the data again"
+
+
+def verify_executorch(opened: Source, kind: str, step: Step) -> VerifyReport:
+    """Check a file of this kind, and let go of it."""
+    findings = Findings()
+    size = len(opened.data)
+    try:
+        regions = opened_regions(opened, kind)
+    except ArchiveError as error:
+        findings.add([fault(error, "executorch-head")])
+        return VerifyReport(kind, None, size, 0, 0, 0, findings.ordered())
+    with regions:
+        step("records")
+        findings.add(_guarded("executorch-content", _content(regions.content)))
+        step("tensors")
+        return _report(regions, size, findings)
+
+
+def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
+    methods = tensors = records = 0
+    try:
+        door = ExecutorchDoor(regions)
+        records, tensors = len(regions.records), sum(1 for _ in door.tensors())
+        methods = len(door.code)
+    except ArchiveError as error:
+        if not findings.has_errors:
+            findings.add([fault(error, "executorch-content")])
+    version = regions.content.version
+    return VerifyReport(regions.kind, version, size, records, tensors, methods, findings.ordered())
+
+
+def _content(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+    if isinstance(content, Program):
+        yield from _program(content)
+    elif isinstance(content, DataFile):
+        yield from _data_file(content)
+    else:
+        yield from _bundle(content)
+
+
+def _guarded(rule: str, checks: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings of checks and, where the file stops them, one of this rule."""
+    try:
+        yield from checks
+    except ArchiveError as error:
+        yield fault(error, rule)
+
+
+def _tables(read_root: Callable[[], Table]) -> Iterator[Finding]:
+    """Every table, vector and text that the schema leads to, as FlatBuffers' verifier does."""
+    check_all(read_root())
+    yield from ()
+
+
+def _version(version: int, record: str) -> Iterator[Finding]:
+    if version > _VERSION:
+        message = f"its schema has the version {version}, newer than any that is known"
+        yield broken("executorch-version", message, record)
+
+
+def _program(program: Program) -> Iterator[Finding]:
+    record = f"{program.prefix}program"
+    yield from _version(program.version, record)
+    tables = list(_guarded("executorch-table", _tables(program.root)))
+    yield from tables
+    if tables:
+        return  # what is behind a broken table is what breaks everything else
+    for rule, check in _PROGRAM_CHECKS:
+        yield from _guarded(rule, check(program, record))
+
+
+def _segments(found: Program | DataFile, prefix: str) -> Iterator[Finding]:
+    """Segments that share bytes without being the same."""
+    end = 0
+    for start, size in sorted({segment for segment in found.segments if segment.size}):
+        if start < end:
+            message = f"the segment at {start:,} begins inside of another"
+            yield _unusual("executorch-segment", message, f"{prefix}segments", start)
+        end = max(end, start + size)
+
+
+def _program_segments(program: Program, _record: str) -> Iterator[Finding]:
+    yield from _segments(program, program.prefix)
+    yield from _rest(program)
+
+
+def _rest(program: Program) -> Iterator[Finding]:
+    """Bytes behind the last that belongs to something."""
+    if program.header is None:
+        return
+    ends = [segment.start + segment.size for segment in program.segments]
+    end = max([program.header.tables_size, *ends])
+    known = program.header.segment_base + (program.header.segments_size or 0)
+    rest = bytes(program.data[max(end, known) :])
+    if rest.strip(b"\0"):
+        message = f"{len(rest):,} bytes behind the last segment belong to nothing"
+        yield _unusual("executorch-rest", message, None, max(end, known))
+
+
+def _constants(program: Program, record: str) -> Iterator[Finding]:
+    """The tables of constants, apart from the tensors that use them."""
+    groups = [*program.mutable_data, *([program.constants] if program.constants else ())]
+    for group in groups:
+        if group.offsets and not 0 <= group.segment < max(len(program.segments), 1):
+            message = f"constants are in segment {group.segment}, which is not there"
+            yield broken("executorch-constant", message, record)
+    if program.constants and program.constants.offsets and any(map(len, program.inline_constants)):
+        message = "constants are in the tables and in a segment: readers take one or the other"
+        yield broken("executorch-constant", message, record, Nature.HOSTILE)
+
+
+def _names(program: Program, record: str) -> Iterator[Finding]:
+    counts = Counter(key for key, _ in program.named_data)
+    for key, segment in program.named_data:
+        if not 0 <= segment < len(program.segments):
+            message = f"the data {key!r} is in segment {segment}, which is not there"
+            yield broken("executorch-named-data", message, record)
+    yield from _repeated("executorch-named-data", "data", counts, record)
+
+
+def _repeated(rule: str, what: str, counts: Counter[str], record: str) -> Iterator[Finding]:
+    for name, count in counts.items():
+        if count > 1:
+            message = f"there are {count:,} {what} of the name {name!r}: only one is found"
+            yield broken(rule, message, record, Nature.HOSTILE)
+
+
+def _methods(program: Program, record: str) -> Iterator[Finding]:
+    counts = Counter(program.method_names)
+    yield from _repeated("executorch-method", "methods", counts, record)
+    if not counts:
+        message = "the program has no methods: there is nothing to run"
+        yield broken("executorch-method", message, record, severity=Severity.WARNING)
+    for method in program.methods:
+        yield from method_findings(program, method, record)
+
+
+_PROGRAM_CHECKS: Final = (
+    ("executorch-segment", _program_segments),
+    ("executorch-constant", _constants),
+    ("executorch-named-data", _names),
+    ("executorch-method", _methods),
+)
+
+
+def _data_file(found: DataFile) -> Iterator[Finding]:
+    yield from _version(found.version, "tables")
+    tables = list(_guarded("executorch-table", _tables(found.root)))
+    yield from tables
+    if tables:
+        return
+    if found.is_of_06:
+        message = "it has the layout of ExecuTorch 0.6"
+        yield Finding("executorch-old-layout", Severity.INFO, Nature.UNUSUAL, message,
+                      "tables", hint=_NOT_READ)  # fmt: skip
+    elif not found.is_complete:
+        yield broken("executorch-table", "it lacks the table of segments or of names", "tables")
+    yield from _guarded("executorch-segment", _segments(found, ""))
+    yield from _repeated(
+        "executorch-named-data", "data", Counter(entry.key for entry in found.entries), "tables"
+    )
+    for entry in found.entries:
+        yield from _guarded("executorch-named-data", _entry(found, entry))
+
+
+def _entry(found: DataFile, entry: Entry) -> Iterator[Finding]:
+    layout = entry.layout
+    if layout is not None:
+        problem = layout_problem(layout.scalar_type, layout.sizes, layout.dim_order)
+        if problem is not None:
+            yield broken("executorch-tensor", f"{entry.key!r}: {problem}", "tables")
+    found.data_of(entry)
+
+
+def _bundle(found: BundledProgram) -> Iterator[Finding]:
+    tables = list(_guarded("executorch-table", _tables(found.root)))
+    yield from tables
+    if tables:
+        return
+    yield from _program(found.program)
+    counts = Counter(suite.method for suite in found.test_suites)
+    yield from _repeated("executorch-test-suite", "test suites", counts, _BUNDLE_RECORD)
+    for suite in found.test_suites:
+        yield from _suite(found.program, suite)
+    for name, tensor in found.tensors():
+        yield from _bundled_tensor(name, tensor)
+
+
+def _suite(program: Program, suite: Suite) -> Iterator[Finding]:
+    if suite.method not in program.method_names:
+        message = f"there are calls of {suite.method!r}, and there is no such method"
+        yield broken("executorch-test-suite", message, _BUNDLE_RECORD)
+        return
+    method = program.method(suite.method)
+    for number, case in enumerate(suite.cases):
+        yield from _count(suite, number, "inputs", case.inputs, len(method.inputs))
+        outputs = case.expected_outputs
+        if outputs:
+            yield from _count(suite, number, "expected outputs", outputs, len(method.outputs))
+
+
+def _count(
+    suite: Suite, number: int, what: str, values: tuple[BundledValue, ...], expected: int
+) -> Iterator[Finding]:
+    if len(values) != expected:
+        message = (
+            f"call {number} of {suite.method!r} has {len(values)} {what}, the method {expected}"
+        )
+        yield broken("executorch-test-suite", message, _BUNDLE_RECORD)
+
+
+def _bundled_tensor(name: str, tensor: BundledTensor) -> Iterator[Finding]:
+    problem = layout_problem(tensor.scalar_type, tensor.sizes, tensor.dim_order)
+    if problem is None and len(tensor.data) != tensor.nbytes:
+        problem = f"it has {len(tensor.data):,} bytes in the place of {tensor.nbytes:,}"
+    if problem is not None:
+        yield broken("executorch-tensor", f"{name}: {problem}", name)
+
+
+def _unusual(rule: str, message: str, record: str | None, offset: int | None = None) -> Finding:
+    return Finding(rule, Severity.WARNING, Nature.UNUSUAL, message, record, offset)
