@@ -76,7 +76,12 @@ def implementation(schema: FunctionSchema) -> Implementation:
     It takes arguments by position up to the first keyword-only one, those by name. Raises
     UnknownOperatorError when this process has no such operator.
     """
-    return guarded(schema, find_native(schema) or _registered(schema))
+    return guarded(schema, find_native(schema) or _entry(_registered(schema)))
+
+
+def _entry(overload: Implementation) -> Implementation:
+    """The function of C++ that an overload of ``torch.ops`` calls with all that it is given."""
+    return overload.op if type(overload) is torch._ops.OpOverload else overload
 
 
 def traceable(schema: FunctionSchema) -> Implementation:
