@@ -241,6 +241,24 @@ def test_operators_that_python_alone_has(tmp_path):
         written(program, tmp_path / "net.pt2")
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_decompositions_of_the_compiler(tmp_path):
+    from torch._inductor.decomposition import decompositions
+
+    def call(self, x):
+        found = x.flip(0), x.to(torch.float64), x.double() * x, torch.arange(5, -3, -2)
+        return *found, torch.nn.functional.pad(x[None], (2, 2), mode="reflect"), torch.arange(4)
+
+    x = torch.randn(4, 3)
+    program = torch.export.export(by(call), (x,)).run_decompositions(decompositions)
+    used = {str(node.target) for node in program.graph.nodes if "prims" in str(node.target)}
+    assert {"prims.rev.default", "prims.convert_element_type.default", "prims.iota.default"} <= used
+    modules = scripts(written(program, tmp_path / "net.pt2"))
+    assert_same_calls(
+        (*modules, tsarchive.load(tmp_path / "net.pt2")), program.module(), [((x,), {})]
+    )
+
+
 def test_operators_that_nobody_registered(tmp_path):
     path = corpus_files.GENERATED / "pt2_customop.pt2"
     if not path.exists():
@@ -393,6 +411,10 @@ def test_models_by_name(two_models, tmp_path):
     source.write_bytes(two_models)
     with pytest.raises(tsarchive.CallError, match="2 models"):
         tsarchive.convert(source, tmp_path / "out.pt")
+    tsarchive.convert(source, tmp_path / "all.pt2")
+    for number, name in enumerate(("one", "two")):
+        module = tsarchive.load(tmp_path / "all.pt2", model=name)
+        assert module(torch.zeros(2)).tolist() == [number, number]
     tsarchive.convert(source, tmp_path / "out.pt", model="two")
     assert torch.jit.load(tmp_path / "out.pt")(torch.zeros(2)).tolist() == [1, 1]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.container import write_container
+from tsarchive.container import Container, write_container
 from tsarchive.errors import CallError
 from tsarchive.garbage import not_collecting
 from tsarchive.kinds import LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT, kind_of
@@ -65,7 +65,8 @@ def convert(
       checks of arguments, branches and loops. All buffers become attributes that are saved.
     * TorchScript to PT2: torch.export traces one call, of ``args`` and ``kwargs``;
       ``dynamic_shapes`` says which sizes stay open, as for :func:`to_exported_program`.
-    * PT2 to PT2: archives of earlier torch are written in the layout of today.
+    * PT2 to PT2: archives of earlier torch are written in the layout of today, with all models;
+      ``map_location`` moves one alone, the ``model``.
     * TorchScript to TorchScript: a save of what was loaded.
 
     Extra files are kept. ``model`` is one of those in a PT2 archive; ``policy`` and
@@ -77,6 +78,8 @@ def convert(
     raise.
     """
     kind = kind_of_name(dst)
+    if kind == PT2 and model is None and map_location is None:
+        model = _any_model(src)
     step(f"loading {os.fspath(src)}")
     module = load(src, policy=policy, model=model, map_location=map_location)
     source_kind = kind_of(module.tsarchive_classes.container.records)
@@ -104,6 +107,18 @@ def kind_of_name(path: str | os.PathLike[str]) -> str:
             hint="Names of PT2 archives end in .pt2, those of TorchScript in .pt, .pth or .ts",
         )
     return kind
+
+
+def _any_model(path: str | os.PathLike[str]) -> str | None:
+    """A model of a PT2 archive, with which the others are saved; None for other archives."""
+    from tsarchive.pt2.records import Records
+
+    container = Container.open(path)
+    try:
+        models = Records(container).models if kind_of(container.records) == PT2 else ()
+        return next(iter(models), None)
+    finally:
+        container.close()
 
 
 def _check_arguments(

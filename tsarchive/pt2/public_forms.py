@@ -1,4 +1,4 @@
-"""Public operators for inner steps of theirs.
+"""Public operators for inner steps of theirs, and for those written in Python.
 
 Decomposing a program leaves steps that trust their caller to have checked arguments; policies
 refuse them. The public operators check, and then do the same.
@@ -15,6 +15,7 @@ from tsarchive.printer.graph import Value
 from tsarchive.printer.types import BOOL, INT, NONE
 
 from .building import Body
+from .python_operators import PYTHON_FORMS
 
 __all__ = ["PUBLIC_FORMS"]
 
@@ -151,6 +152,7 @@ PUBLIC_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = Mappin
         "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
         "aten::_unsafe_index.Tensor": _same("aten::index", "Tensor"),
         "aten::_unsafe_index_put": _same("aten::index_put"),
+        **PYTHON_FORMS,
     }
 )
 """What stands for a step, by its full name."""
