@@ -14,6 +14,7 @@ from tsarchive.printer.types import BOOL, INT, NUMBER, TENSOR, ListType
 
 from . import schema
 from .arguments import DTYPE_NUMBERS, Values, argument_value, bind, operands
+from .assertions import ASSERTIONS
 from .building import Body
 from .public_forms import PUBLIC_FORMS
 from .schema import ScalarType
@@ -43,6 +44,8 @@ _STRUCTURE: Final = frozenset(
         "prim::unchecked_unwrap_optional",
     }
 )  # fmt: skip
+# What is translated to something else than a call of the operator.
+_FORMS: Final = {**PUBLIC_FORMS, **ASSERTIONS}
 # The one element of a tensor, as a number: which type it is of, the output says.
 _ITEMS: Final = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
@@ -98,7 +101,7 @@ def call_with(
     Numbers are no bools in TorchScript code, but in programs they may be: `full([2], True)` is a
     tensor of bools there, and `full([2], 1)` is not.
     """
-    form = PUBLIC_FORMS.get(named.full_name)
+    form = _FORMS.get(named.full_name)
     if form is not None:
         return form(body, _all_arguments(body, named, positional, keywords))
     kind = named.name

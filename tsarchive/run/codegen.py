@@ -34,9 +34,9 @@ from .inline_forms import SCALARS
 from .lifetimes import ALIASES, all_nodes, holds_memory, last_uses
 from .natives import Awaitable, Future
 from .operators import find_native
-from .passes import NOTHING, Liveness, Wanted
+from .passes import NOTHING, Liveness, Wanted, fails_unless_true
 from .slots import SlotKind, as_submodule, as_tensor
-from .support import unpack_list
+from .support import held, unpack_list
 
 if TYPE_CHECKING:
     from .classes import Classes
@@ -269,7 +269,7 @@ class _Writer(Expressions):
         targets = [self.define(node.outputs[index]) for index in used]
         true, false = node.blocks
         before = len(self.lines)
-        self.line(f"if {self.whole(node.input)}:")
+        self.line(f"if {self._condition(node)}:")
         first = self._branch(true, targets, used)
         middle = len(self.lines)
         self.line("else:")
@@ -279,6 +279,12 @@ class _Writer(Expressions):
             self._choose(node, node.outputs[used[0]], first, second)
         elif self.lines[middle + 1 :] == [_INDENT * (self.level + 1) + "pass"]:
             self._forget_lines(middle)
+
+    def _condition(self, node: Node) -> str:
+        """Tracers may not decide about a symbol, but may know what holds where nothing fails."""
+        text = self.whole(node.input)
+        is_plain = self.classes.inlines or not fails_unless_true(node)
+        return text if is_plain else f"{self.globals.name('held', held)}({text})"
 
     def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> str | None:
         """Write a branch; its one result, where nothing else stands there."""

@@ -223,6 +223,13 @@ class Liveness:
         return OUTSIDE in written or not written.isdisjoint(self._live_places)
 
 
+def fails_unless_true(node: Node) -> bool:
+    """Whether a condition does nothing but raise an exception where it is false."""
+    true, false = node.blocks
+    last = false.nodes[-1:]
+    return not (node.outputs or true.nodes) and any(n.kind == "prim::RaiseException" for n in last)
+
+
 def known_result(node: Node) -> int | None:
     """What an operator gives whatever its operands hold, which then need not be there."""
     if node.kind in _EQUALITY:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .classes import Classes
     from .compiler import LazyFunction
 
-__all__ = ["DynamicCall", "NativeCall", "unpack_list"]
+__all__ = ["DynamicCall", "NativeCall", "held", "unpack_list"]
 
 
 def unpack_list(values: list[Any], count: int) -> list[Any]:
@@ -27,6 +27,15 @@ def unpack_list(values: list[Any], count: int) -> list[Any]:
     if len(values) != count:
         raise ScriptError(f"Expected {count} elements in a list but found {len(values)}")
     return values
+
+
+def held(condition: Any) -> Any:
+    """The condition; a symbol of a tracer becomes true, and the tracer checks it."""
+    if not isinstance(condition, torch.SymBool):
+        return condition
+    check: Any = torch._check
+    check(condition)
+    return True
 
 
 class NativeCall:
