@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tsarchive.cli.output import say, show
 from tsarchive.cli.tables import Column, Table
 from tsarchive.cli.terminal import cells, drawn, folded, styled
 
@@ -128,3 +129,12 @@ def test_styles_take_no_room(monkeypatch):
 def test_lines_of_boxes_fit_the_encoding(encoding, expected, monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
     assert drawn("├── │ └── ─") == expected
+
+
+def test_characters_that_the_encoding_lacks_are_escaped(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "cp1252", newline="\n"))
+    show(["日 é"])
+    say("本")
+    sys.stdout.flush()
+    assert written.getvalue() == b"\\u65e5 \xe9\n\\u672c\n"

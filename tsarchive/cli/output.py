@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tsarchive.cli.tables import Column, Table
-from tsarchive.cli.terminal import styled
+from tsarchive.cli.terminal import encodable, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,12 +46,13 @@ def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
 def show(lines: Iterable[str]) -> None:
     """Print lines, which have their styles already, to stdout."""
     text = "".join(f"{line}\n" for line in lines)
-    click.echo(text, nl=False, color=True)
+    click.echo(encodable(text), nl=False, color=True)
 
 
 def say(text: str, style: str = "", *, stderr: bool = False) -> None:
     """Print text in a style such as ``bold red``, where styles are shown."""
-    click.echo(styled(text, style, stderr=stderr), err=stderr, color=True)
+    shown = encodable(styled(text, style, stderr=stderr), stderr=stderr)
+    click.echo(shown, err=stderr, color=True)
 
 
 def print_json(document: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from codecs import lookup
 from unicodedata import category, east_asian_width
 
 import click
@@ -43,6 +44,14 @@ def drawn(lines: str) -> str:
     """Lines of a box or a tree, in ASCII where stdout cannot show others."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     return lines if is_unicode else lines.translate(_AS_ASCII)
+
+
+def encodable(text: str, *, stderr: bool = False) -> str:
+    """The text with escapes in place of characters that the encoding of the stream lacks."""
+    encoding = getattr(sys.stderr if stderr else sys.stdout, "encoding", None) or "ascii"
+    if lookup(encoding).name == "ascii":  # for which click writes UTF-8
+        return text
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def width() -> int | None:
