@@ -13,7 +13,7 @@ from tsarchive.cli.records import GROUPS, group_of
 
 KEYS = {
     "file", "bytes", "kind", "format_version", "root", "byte_order", "serialization_id",
-    "compression", "groups", "program", "exported", "tensors",
+    "compression", "groups", "program", "exported", "executorch", "tensors",
 }  # fmt: skip
 PROGRAM_KEYS = {
     "main_class", "has_traced_inputs", "modules", "classes", "methods", "functions",
