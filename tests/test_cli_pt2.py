@@ -266,3 +266,32 @@ def test_torch_is_not_imported(tmp_path):
     )  # fmt: skip
     result = process("-c", lines, cwd=tmp_path)
     assert (result.returncode, result.stdout.split()) == (0, ["0"] * len(COMMANDS)), result.stderr
+
+
+# run
+
+
+@pytest.mark.parametrize(("name", "shape"), [("linear", "3x4"), ("linear-2.4", "3x4")])
+def test_programs_run(name, shape):
+    found = document("run", fixture(name), "--random", shape)
+    assert found["output"]["shape"] == [3, 3]
+
+
+def test_one_of_several_models_runs():
+    args = ["run", fixture("two_models"), "--random", "3x4"]
+    assert document(*args, "--model", "first")["output"]["shape"] == [3, 3]
+    assert "2 models" in error(*args)["message"]
+    assert "'third'" in error(*args, "--model", "third")["message"]
+
+
+def test_arguments_that_a_program_refuses():
+    assert "must be 4, but is 5" in error("run", fixture("linear"), "--random", "3x5")["message"]
+    assert "no method 'encode'" in run("run", fixture("linear"), "--method", "encode").stderr
+
+
+def test_every_program_of_the_corpus_runs_or_says_why(corpus):
+    """No argument is one that few of them take: the message is about arguments, or the file."""
+    for path in corpus_files():
+        result = run("run", path)
+        assert result.exit_code in (0, 2)
+        assert "has no TorchScript classes" not in result.stderr

@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 from conftest import CORPUS, ROOT
+from pt2_support import write
 
 import tsarchive
 from tsarchive.errors import (
@@ -195,6 +196,15 @@ def test_what_cannot_be_loaded_says_why(stem, corpus):
     kind, text = REFUSED_AT_LOAD[stem]
     with pytest.raises(kind, match=text):
         tsarchive.load(path)
+
+
+@pytest.mark.parametrize("model", [None, "model", "m"])
+def test_compiled_code_alone_is_no_program_of_any_name(model, tmp_path):
+    records = {"archive_format": b"pt2", "data/aotinductor/m/a.wrapper.so": b"\x7fELF"}
+    path = write(tmp_path / "compiled.pt2", records)
+    with pytest.raises(UnsupportedError, match=r"AOTInductor compiled \(m\)"):
+        tsarchive.load(path, model=model)
+
 
 
 @pytest.mark.parametrize("stem", REFUSED_WHEN_CALLED)

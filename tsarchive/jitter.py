@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.container import Container, write_container
@@ -137,6 +137,8 @@ def check_jitter(
 
     ``source`` is an archive (path or binary file object), which is loaded first, or a module:
     scripted, traced, or one that ``tsarchive.load`` gave. torch.jit loads nothing here.
+    Of several models in a PT2 archive each is loaded in turn; the report is of one that changes,
+    if any does.
     ``map_location`` is where archives are loaded to, ``policy`` what their code may reach, as for
     ``load``. With ``canonical=True``
     two fresh processes of other hash seeds, in other working directories, load the archive, or
@@ -145,11 +147,12 @@ def check_jitter(
     """
     terms = _Terms(map_location, policy or Policy.default(), canonical)
     if isinstance(source, str | os.PathLike):
-        return _check_file(source, source, terms)
+        path = source
+        return _check_file(lambda: path, terms)
     given: Any = source
     if hasattr(given, "read"):
         content = given.read()
-        return _check_file(io.BytesIO(content), io.BytesIO(content), terms)
+        return _check_file(lambda: io.BytesIO(content), terms)
     return _check_module(given, terms)
 
 
@@ -160,22 +163,38 @@ class _Terms:
     map_location: str | torch.device | None
     policy: Policy
     canonical: bool
+    model: str | None = None
 
     def load(self, file: str | os.PathLike[str] | BinaryIO) -> ArchiveModule:
         from tsarchive.loading import load
 
-        return load(file, map_location=self.map_location, policy=self.policy)
+        return load(file, map_location=self.map_location, policy=self.policy, model=self.model)
 
 
 def _check_file(
-    file: str | os.PathLike[str] | BinaryIO,
-    again: str | os.PathLike[str] | BinaryIO,
-    terms: _Terms,
+    source: Callable[[], str | os.PathLike[str] | BinaryIO], terms: _Terms
 ) -> JitterReport:
-    """``again`` gives the bytes of ``file`` a second time: running code may write to the first."""
-    module = terms.load(file)
-    with Container.open(again) as read:
-        return _check_module(module, terms, read)
+    """The worst report of its models. ``source`` gives the bytes of the file each time anew:
+    code that runs may write to those that it was loaded from."""
+    with Container.open(source()) as read:
+        each = (replace(terms, model=model) for model in _models(read))
+        return min((_check_module(one.load(source()), one, read) for one in each), key=_soundness)
+
+
+def _models(read: Container) -> Sequence[str | None]:
+    """The models of an archive that has several; else that which loading takes by itself."""
+    if kind_of(read.records) != PT2:
+        return (None,)
+    from tsarchive.pt2.records import Records
+
+    names = Records(read).models
+    return names if len(names) > 1 else (None,)
+
+
+def _soundness(report: JitterReport) -> tuple[bool, bool]:
+    is_canonical = report.canonical is None or report.canonical.same
+    stable = report.stable and report.graph.stable and is_canonical
+    return stable, report.as_read is None or report.as_read.same_file
 
 
 def _check_module(
@@ -226,7 +245,7 @@ def _compare_processes(module: torch.nn.Module, first: bytes, terms: _Terms) -> 
 
     buffer = io.BytesIO()
     save(module, buffer, canonical=True)
-    saves = canonical_saves(first, terms.map_location, terms.policy)
+    saves = canonical_saves(first, terms.map_location, terms.policy, terms.model)
     compared = (_comparison(buffer.getvalue(), content) for content in saves)
     return next((found for found in compared if not found.same), SaveComparison())
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _SAVE = """
 import sys, tsarchive
-archive, device, target, trusted, *allowed = sys.argv[1:]
+archive, device, model, target, trusted, *allowed = sys.argv[1:]
 policy = tsarchive.Policy(frozenset(allowed), bool(trusted))
-module = tsarchive.load(archive, map_location=device or None, policy=policy)
+module = tsarchive.load(archive, map_location=device or None, policy=policy, model=model or None)
 tsarchive.save(module, target, canonical=True)
 """
 # Hash seeds: one that orders sets as they come, and one that does not.
@@ -27,7 +27,10 @@ _SEEDS = ("0", "4242")
 
 
 def canonical_saves(
-    archive: bytes, map_location: str | torch.device | None, policy: Policy
+    archive: bytes,
+    map_location: str | torch.device | None,
+    policy: Policy,
+    model: str | None = None,
 ) -> list[bytes]:
     """The canonical form of an archive by fresh processes, each with a hash seed of its own.
 
@@ -39,7 +42,8 @@ def canonical_saves(
         places = [Path(folder, f"process{seed}") for seed in _SEEDS]
         device = "" if map_location is None else str(map_location)
         pairs = zip(_SEEDS, places, strict=True)
-        terms = [device, "canonical.pt", "trusted" if policy.is_trusting else "", *policy.allowed]
+        trusted = "trusted" if policy.is_trusting else ""
+        terms = [device, model or "", "canonical.pt", trusted, *policy.allowed]
         started = [_start(seed, place, [str(source), *terms]) for seed, place in pairs]
         failures = [process.communicate()[1] for process in started]
         for process, failure in zip(started, failures, strict=True):

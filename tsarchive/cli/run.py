@@ -28,6 +28,7 @@ from tsarchive.policy import Limits, Policy
 @click.argument("arguments", nargs=-1, metavar="FILE [INPUTS]...")
 @click.option("--method", default="forward", show_default=True, help="Which method to call.")
 @input_options
+@click.option("--model", "model_name", metavar="NAME", help="Which model of a PT2 archive.")
 @click.option(
     "--map-location", default="cpu", show_default=True, help="The device of model and inputs."
 )
@@ -43,6 +44,7 @@ def command(
     *,
     method: str,
     seed: int,
+    model_name: str | None,
     map_location: str,
     imports: tuple[str, ...],
     allow: tuple[str, ...],
@@ -71,6 +73,7 @@ def command(
       tsarchive run model.pt image.npy
       tsarchive run model.pt --random 1x3x224x224 --out scores.npz
       tsarchive run model.pt prompt.pt --arg '"greedy"' --arg limit=5
+      tsarchive run exported.pt2 image.npy --model encoder
       tsarchive run detector.pt image.npy --import torchvision --allow "torchvision::*"
     """
     file, rest = split_file(arguments)
@@ -80,9 +83,10 @@ def command(
     if out is not None:
         check_path(out)
     limits = Limits(max_steps, max_seconds, max_bytes)
-    model = _load(file, map_location, chosen_policy(allow, trust=trust), limits)
+    policy = chosen_policy(allow, trust=trust)
+    model = _load(file, model_name, map_location, policy, limits)
     inputs = _on_device(gather(rest, seed), map_location)
-    output, seconds = _call(_method(model, file, method), inputs, seed)
+    output, seconds = _call(_method(model, method), inputs, seed)
     if out is not None:
         write_output(output, out)
     outcome = Outcome(file, method, inputs, output, seconds, out)
@@ -131,7 +135,7 @@ def _show(outcome: Outcome) -> None:
         out.print(f"written to {visible(outcome.written)}", style="green")
 
 
-def _load(file: str, map_location: str, policy: Policy, limits: Limits) -> Any:
+def _load(file: str, model: str | None, map_location: str, policy: Policy, limits: Limits) -> Any:
     import tsarchive
     from tsarchive.torchscript.tensors import why_unusable
 
@@ -141,14 +145,13 @@ def _load(file: str, map_location: str, policy: Policy, limits: Limits) -> Any:
             f"torch cannot use the device {map_location!r}: {reason}",
             param_hint="--map-location",
         )
-    return tsarchive.load(file, map_location=map_location, policy=policy, limits=limits)
+    return tsarchive.load(
+        file, map_location=map_location, policy=policy, limits=limits, model=model
+    )
 
 
-def _method(model: Any, file: str, name: str) -> Any:
-    import tsarchive
-
-    with tsarchive.open(file) as archive:
-        methods = sorted(archive.class_of(archive.root).methods)
+def _method(model: Any, name: str) -> Any:
+    methods = sorted(model.tsarchive_class.methods)
     if name not in methods:
         raise click.BadParameter(
             f"the model has no method {name!r}; it has: {', '.join(methods) or 'none'}.",

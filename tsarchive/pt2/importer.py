@@ -205,24 +205,24 @@ def _refused(state: State, payload: PickledPayload) -> UnsupportedError:
 
 def _chosen(records: Records, model: str | None) -> str:
     names = records.models
+    if not names:
+        raise _without_program(records)
     if model is not None:
         if model not in names:
             raise MissingRecordError(
                 f"the archive has no model {model!r}",
                 record=records.program_record(model),
-                hint=f"It has: {', '.join(names) or 'none'}",
+                hint=f"It has: {', '.join(names)}",
             )
         return model
     if len(names) == 1:
         return names[0]
     if USUAL_NAME in names:
         return USUAL_NAME
-    if names:
-        raise CallError(
-            f"the archive has {len(names)} models: {', '.join(names)}",
-            hint=f"Say which one: model={names[0]!r}",
-        )
-    raise _without_program(records)
+    raise CallError(
+        f"the archive has {len(names)} models: {', '.join(names)}",
+        hint=f"Say which one: model={names[0]!r}",
+    )
 
 
 def _without_program(records: Records) -> UnsupportedError | MissingRecordError:
