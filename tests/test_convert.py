@@ -6,6 +6,7 @@ import copy
 import io
 import warnings
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pytest
 import test_pt2_load as corpus_files
@@ -15,7 +16,7 @@ from conftest import ARCHIVES, records_of, torch_saved
 from convert_rows import OPEN, ROWS, Module, Registered
 from networks import build, each_network
 from test_exporting import tensor_cases
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import _register_namedtuple, tree_leaves
 
 import tsarchive
 from tsarchive import Policy
@@ -207,11 +208,18 @@ def by(call):
     return Network()
 
 
+class Mixed(NamedTuple):
+    items: list
+
+
+_register_namedtuple(Mixed, serialized_type_name="converting.Mixed")
+
 REFUSED = {
     "a mixed list in a mixed list": ([torch.ones(2), [torch.ones(2), 3]], r"x\[1\] is a list"),
     "a mixed dict in a mixed list": ([1, {"a": torch.ones(2), "b": 3}], r"x\[1\] is a dict"),
     "an empty list in a mixed list": ([torch.ones(2), []], r"x\[1\] is a list that has no items"),
     "an empty dict in a tuple there": ([1, (torch.ones(2), {})], r"x\[1\]\[1\] is a dict"),
+    "a mixed list in a named tuple": (Mixed([torch.ones(2), 3]), "x is a named tuple with a field"),
     "an object": (Registered(torch.ones(2)), "x is an object of converting.Registered"),
     "an object in a tuple": ((1, Registered(torch.ones(2))), r"x\[1\] is an object"),
 }

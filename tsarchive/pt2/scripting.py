@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 from tsarchive.container import Container, NewRecord
 from tsarchive.errors import UnsupportedError
 from tsarchive.printer.graph import Block, nested_blocks
-from tsarchive.printer.types import ANY, DictType, ListType, Type
+from tsarchive.printer.types import ANY, COMPOSITE, DictType, ListType, TupleType, Type
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.torchscript.exporter import extra_files
 from tsarchive.torchscript.resaving import canonical_loaded_records
@@ -55,8 +55,15 @@ def _require_values(forward: Forward, typed: TypedTree, place: str) -> None:
     """Refuse objects of classes that torch's pytrees know and TorchScript does not."""
     if typed.tree.kind is Kind.REGISTERED:
         _refuse(forward, f"{place} is an object of {typed.tree.name}, which has no type there")
+    if isinstance(typed.type, TupleType) and typed.type.qualified_name and _holds_any(typed.type):
+        message = f"{place} is a named tuple with a field that has items of several types"
+        _refuse(forward, message)
     for step, child in _items(typed, place):
         _require_values(forward, child, step)
+
+
+def _holds_any(type_: Type) -> bool:
+    return type_ == ANY or (isinstance(type_, COMPOSITE) and any(map(_holds_any, type_.parts())))
 
 
 def _require_known_types(forward: Forward, typed: TypedTree, place: str, *, is_item: bool) -> None:
