@@ -190,6 +190,13 @@ def older_cases(path):
         yield args, case["kwargs"]
 
 
+def test_named_tuples_of_programs_that_do_not_tell_their_fields_count_them():
+    module = tsarchive.load(OLDER / "nested-2.4.pt2")
+    ((args, kwargs),) = older_cases(OLDER / "nested-2.4.pt2")
+    with pytest.raises(tsarchive.CallError, match=r"Pair with 2 fields for arg_2, not tuple"):
+        module(*[tuple(one) if type(one) is Fields else one for one in args], **kwargs)
+
+
 @pytest.mark.parametrize("stem", REFUSED_AT_LOAD)
 def test_what_cannot_be_loaded_says_why(stem, corpus):
     (path,) = [path for path in FILES if path.stem == stem]
@@ -204,7 +211,6 @@ def test_compiled_code_alone_is_no_program_of_any_name(model, tmp_path):
     path = write(tmp_path / "compiled.pt2", records)
     with pytest.raises(UnsupportedError, match=r"AOTInductor compiled \(m\)"):
         tsarchive.load(path, model=model)
-
 
 
 @pytest.mark.parametrize("stem", REFUSED_WHEN_CALLED)

@@ -133,6 +133,8 @@ def _sequence_of(tree: Tree, place: str) -> Convert:
 def _values_of(tree: Tree, place: str) -> Convert:
     classes, keys, what = _CLASSES[tree.kind], tree.keys, tree.kind.value
     is_default, factory = tree.kind is Kind.DEFAULT_DICT, _FACTORIES[tree.context]
+    # torch takes plain dicts alone in any order.
+    has_order = tree.kind is not Kind.DICT
 
     def items(value: Any) -> Any:
         if type(value) not in classes:
@@ -140,6 +142,11 @@ def _values_of(tree: Tree, place: str) -> Convert:
         if len(value) != len(keys) or not all(key in value for key in keys):
             raise CallError(
                 f"forward() expects the keys {list(keys)} in {place}, not {list(value)}"
+            )
+        if has_order and tuple(value) != keys:
+            raise CallError(
+                f"forward() expects the keys {list(keys)} in {place} in this order, "
+                f"not {list(value)}"
             )
         if is_default and value.default_factory is not factory:
             raise CallError(f"forward() expects a defaultdict of {factory} for {place}")
@@ -151,6 +158,7 @@ def _values_of(tree: Tree, place: str) -> Convert:
 def _fields_of(tree: Tree, place: str) -> Convert:
     """The class that is registered under the name, or any with the same fields."""
     registered, fields, count = _registered(tree.name), tree.fields, len(tree.children)
+    what = f"the fields {', '.join(fields)}" if fields else f"{count} fields"
 
     def items(value: Any) -> Any:
         own = getattr(value, "_fields", None)
@@ -159,8 +167,8 @@ def _fields_of(tree: Tree, place: str) -> Convert:
         if is_one and (type(value) is registered or not fields or own == fields):
             return value
         raise CallError(
-            f"forward() expects a named tuple {tree.name} with the fields {', '.join(fields)} "
-            f"for {place}, not {_kind(value)}"
+            f"forward() expects a named tuple {tree.name} with {what} for {place}, "
+            f"not {_kind(value)}"
         )
 
     return items
