@@ -58,7 +58,8 @@ MAY_IMPORT = {
         "tsarchive.torchscript",
     },
     "tsarchive.auditing": {
-        "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.needs",
+        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds",
+        "tsarchive.legacy", "tsarchive.needs",
         "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.pt2",
         "tsarchive.torchscript", "tsarchive.verifying",
     },
@@ -93,8 +94,8 @@ MAY_IMPORT = {
     },
     "tsarchive.verifying": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds",
-        "tsarchive.legacy", "tsarchive.needs", "tsarchive.pickler", "tsarchive.printer", "tsarchive.pt2",
-        "tsarchive.torchscript",
+        "tsarchive.legacy", "tsarchive.needs", "tsarchive.pickler", "tsarchive.printer",
+        "tsarchive.pt2", "tsarchive.torchscript",
     },
     "tsarchive.testing": {
         "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler", "tsarchive.saving",

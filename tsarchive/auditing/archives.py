@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import BinaryIO, Final
 
 from tsarchive.auditing.bytecode import BYTECODE
@@ -24,14 +23,13 @@ from tsarchive.auditing.record_kinds import (
     group_of,
 )
 from tsarchive.auditing.salvage import DEFLATED, LOCAL_HEADER, inflated, salvage
+from tsarchive.auditing.soundness import add_soundness, from_start
 from tsarchive.auditing.values import Payload
 from tsarchive.container import Container, Record
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
 from tsarchive.kinds import PT2, TORCH_PACKAGE, UNKNOWN, kind_of, what_to_do
-from tsarchive.verifying import verify
 from tsarchive.verifying.code import MAX_CODE_BYTES, too_much_code
-from tsarchive.verifying.report import OTHER_KIND
 
 __all__ = ["audit_zip"]
 
@@ -39,43 +37,19 @@ __all__ = ["audit_zip"]
 _LONGEST: Final = 1 << 28
 _OF_EXECUTORCH: Final = "ExecuTorch"
 _USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
-_UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
-_VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
 
 
 def audit_zip(source: str | BinaryIO, data: bytes | None, found: Collected, depth: int) -> str:
     """Add what a zip archive holds, and give its kind. ``data`` are the bytes where they have
     been read; ``depth`` is how far archives inside are looked into."""
-    _soundness(_from_start(source), found)
+    add_soundness(source, found)
     try:
-        container = Container.open(_from_start(source))
+        container = Container.open(from_start(source))
     except ArchiveError:
         salvage(_all_bytes(source) if data is None else data, found)
         return UNKNOWN
     with container:
         return _Archive(container, found, depth).audit()
-
-
-def _from_start(source: str | BinaryIO) -> str | BinaryIO:
-    """The source; the container in a file object is what follows its position."""
-    if not isinstance(source, str):
-        source.seek(0)
-    return source
-
-
-def _soundness(source: str | BinaryIO, found: Collected) -> None:
-    """The worst of what verifying finds: a file that is no sound archive is not known to be
-    harmless, whatever its code can do."""
-    findings = [f for f in verify(source).findings if f.rule != OTHER_KIND]
-    grave = [finding for finding in findings if finding.severity > Severity.INFO]
-    if not grave:
-        return
-    # What is unusual keeps the file from being loaded, and harms nobody.
-    severities = {f: min(f.severity, _UNUSUAL.get(f.nature, Severity.ERROR)) for f in grave}
-    worst = max(grave, key=lambda f: (severities[f], f.nature is Nature.HOSTILE))
-    others = f" ({len(grave) - 1} more)" if len(grave) > 1 else ""
-    message, severity = worst.message + others, severities[worst]
-    found.findings.add([replace(worst, message=message, severity=severity, hint=_VERIFY)])
 
 
 def _all_bytes(source: str | BinaryIO) -> bytes:

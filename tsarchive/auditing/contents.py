@@ -24,11 +24,13 @@ _ZIP_TAIL: Final = 22 + 0xFFFF
 @dataclass(frozen=True, slots=True)
 class Form:
     """``kind`` is a short name; ``is_inert`` tells of formats that hold data and no code, or
-    that are looked into; ``advice`` says what to do about the others."""
+    that are looked into; ``advice`` says what to do about the others. ``is_executorch`` tells of
+    those that are looked into where they can be opened."""
 
     kind: str
     is_inert: bool = False
     advice: str = "What it can do is not known: check that this is the file you mean"
+    is_executorch: bool = False
 
 
 ZIP: Final = Form("zip", is_inert=True)
@@ -37,6 +39,7 @@ UNKNOWN: Final = Form("unknown")
 
 _PACKED = "Unpack it, and audit what is inside"
 _PROGRAM = "It is a program in bytecode, which is not looked into"
+_BROKEN_PROGRAM = "It cannot be opened: 'tsarchive verify' says why"
 _FORMS: Final = tuple(
     (re.compile(pattern, re.DOTALL), form)
     for pattern, form in (
@@ -49,9 +52,12 @@ _FORMS: Final = tuple(
         (rb"\x1f\x8b|BZh|\xfd7zXZ\0|7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd",
          Form("compressed", advice=_PACKED)),
         (rb".{4}PTMF", Form("mobile flatbuffer", advice=_PROGRAM)),
-        (rb".{4}ET\d\d", Form("ExecuTorch program", advice=_PROGRAM)),
-        (rb".{4}BP\d\d", Form("ExecuTorch bundled program", advice=_PROGRAM)),
-        (rb".{4}FT\d\d|.{4}FH\d\d", Form("ExecuTorch data", is_inert=True)),
+        (rb".{4}ET\d\d",
+         Form("ExecuTorch program", advice=_BROKEN_PROGRAM, is_executorch=True)),
+        (rb".{4}BP\d\d",
+         Form("ExecuTorch bundled program", advice=_BROKEN_PROGRAM, is_executorch=True)),
+        (rb".{4}FT\d\d",
+         Form("ExecuTorch data", advice=_BROKEN_PROGRAM, is_executorch=True)),
         (rb".{5}\0{3}\{\s*\"", Form("safetensors", is_inert=True)),
     )
 )  # fmt: skip

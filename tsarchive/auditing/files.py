@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+from dataclasses import replace
 from typing import BinaryIO, Final
 
 from tsarchive.auditing.archives import audit_zip
@@ -18,6 +19,7 @@ from tsarchive.auditing.contents import (
     form_of,
     has_zip_end,
 )
+from tsarchive.auditing.executorch import audit_executorch
 from tsarchive.auditing.pickles import Surroundings
 from tsarchive.auditing.tars import members_of
 from tsarchive.auditing.values import AuditReport
@@ -67,6 +69,9 @@ def _audit(file: BinaryIO, path: str | None) -> AuditReport:
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
         kind = audit_zip(path if path is not None else file, None, found, _DEPTH)
+    if form.is_executorch:
+        looked_into = audit_executorch(path if path is not None else file, found)
+        kind, form = looked_into or kind, replace(form, is_inert=looked_into is not None)
     if form is not ZIP:
         _audit_bytes(_read(file, 0, _LONGEST), form, found)
     if size > _LONGEST and form is not ZIP:

@@ -68,7 +68,8 @@ class Suite:
 class BundledProgram:
     """A bundled program in the bytes of a file. The root is read at once, the rest when asked for.
 
-    ``version`` is that of the bundle. All that reads raises FormatError and LimitError where the file breaks a rule.
+    ``version`` is that of the bundle. All that reads raises FormatError and LimitError where the
+    file breaks a rule.
     """
 
     def __init__(self, data: memoryview) -> None:
@@ -118,7 +119,7 @@ def _tensors(folder: str, values: tuple[BundledValue, ...]) -> Iterator[tuple[st
 
 def _suite(table: Table) -> Suite:
     cases = tuple(map(_case, table.tables("test_cases") or ()))
-    return Suite(table.text("method_name") or "", cases)
+    return Suite(table.label("method_name") or "", cases)
 
 
 def _case(table: Table) -> Case:

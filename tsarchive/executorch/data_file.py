@@ -8,9 +8,10 @@ from functools import cached_property
 
 from tsarchive.errors import FormatError, LimitError, MissingRecordError
 
-from .flatbuffer import Buffer, Table
+from .flatbuffer import Buffer, Table, check_all
 from .header import Header, read_data_header
 from .scalar_types import dtype_name
+from .schema import Schema
 from .schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
 from .segments import Segment, named_data, part_of, segments_of
 from .values import byte_count, derived_strides
@@ -56,7 +57,8 @@ class Entry:
 class DataFile:
     """A data file in its bytes. Header and root are read at once, the rest when asked for.
 
-    ``version`` is that of the schema, 0 in every file so far, also those of ExecuTorch 0.6. All that reads raises FormatError and LimitError where the file breaks a rule.
+    ``version`` is that of the schema, 0 in every file so far, also those of ExecuTorch 0.6. All
+    that reads raises FormatError and LimitError where the file breaks a rule.
     """
 
     def __init__(self, data: memoryview) -> None:
@@ -68,8 +70,7 @@ class DataFile:
 
     def root(self) -> Table:
         """The root table, with nothing of it read."""
-        schema = FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR
-        return Buffer(self.data[: self.header.tables_size], schema, RECORD).root()
+        return self._root_of(FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR)
 
     @property
     def is_complete(self) -> bool:
@@ -118,15 +119,21 @@ class DataFile:
     def _is_of_06(self) -> bool:
         """Whether it is of 0.6, where a number stands in the place of the vector of segments.
 
-        Later tables have three fields; should they grow, their segments are still a vector.
+        Later tables have three fields. Should they grow, all of them would have to read as tables
+        of 0.6, and that vector lie at a distance which is a power of two.
         """
-        root = Buffer(self.data[: self.header.tables_size], FLAT_TENSOR, RECORD).root()
+        root = self._root_of(FLAT_TENSOR_06)
         if not any(root.is_set(place) for place in range(_FIELDS_07, root.places)):
             return False
         try:
-            return root.tables("segments") is None
+            check_all(root)
         except (FormatError, LimitError):
-            return True
+            return False
+        alignment: int = root.scalar("tensor_alignment")
+        return alignment & (alignment - 1) == 0
+
+    def _root_of(self, schema: Schema) -> Table:
+        return Buffer(self.data[: self.header.tables_size], schema, RECORD).root()
 
     def _entries(self) -> Iterator[Entry]:
         for table in self._root.tables("named_data") or ():

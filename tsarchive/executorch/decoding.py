@@ -30,7 +30,7 @@ def decoded_method(plan: Table) -> Method:
     """A plan with all that is in it. Raises FormatError where the tables break a rule."""
     container = plan.table("container_meta_type")
     return Method(
-        name=_text(plan, "name"),
+        name=_label(plan, "name"),
         container=None if container is None else _container(container),
         values=_each(plan, "values", _value),
         inputs=plan.numbers("inputs") or (),
@@ -49,7 +49,15 @@ def _each(table: Table, field: str, decode: Callable[[Table], Any]) -> tuple[Any
 
 def _text(table: Table, field: str) -> str:
     """A text that must be there: the runtime would follow a null pointer."""
-    found = table.text(field)
+    return _required(table, field, table.text(field))
+
+
+def _label(table: Table, field: str) -> str:
+    """The same of a short one."""
+    return _required(table, field, table.label(field))
+
+
+def _required(table: Table, field: str, found: str | None) -> str:
     if found is None:
         path = f"{table.path}.{field}"
         raise table.buffer.error(table.position, f"{path}: {_NOT_WRITTEN}")
@@ -69,7 +77,7 @@ def _container(table: Table) -> Container:
 
 
 def _operator(table: Table) -> Operator:
-    return Operator(_text(table, "name"), table.text("overload") or "")
+    return Operator(_label(table, "name"), table.label("overload") or "")
 
 
 def _device(table: Table) -> tuple[int, int, int]:
@@ -83,7 +91,7 @@ def _delegate(table: Table) -> Delegate:
         raise table.buffer.error(table.position, f"{path}: {_NOT_WRITTEN}")
     is_inline = processed.scalar("location") == _INLINE
     options = _each(table, "compile_specs", _option)
-    return Delegate(_text(table, "id"), is_inline, processed.scalar("index"), options)
+    return Delegate(_label(table, "id"), is_inline, processed.scalar("index"), options)
 
 
 def _option(table: Table) -> tuple[str, memoryview]:

@@ -20,6 +20,8 @@ __all__ = ["Buffer", "Table", "check_all"]
 # Those of the verifier of FlatBuffers itself.
 MAX_TABLES: Final = 1_000_000
 MAX_DEPTH: Final = 64
+# The runtime itself takes operators of less than a hundred letters.
+MAX_LABEL: Final = 255
 # Writers let hardly anything be shared. What is reached in many ways would be read as often.
 _READ_PER_BYTE: Final = 4
 _READ_ALWAYS: Final = 1 << 16
@@ -162,6 +164,14 @@ class Table:
             return str(self.buffer.data[start:end], "utf-8")
         except UnicodeDecodeError as error:
             raise self._error(start + error.start, f"{field} is not UTF-8") from None
+
+    def label(self, field: str) -> str | None:
+        """A text that stands wherever something of the table is shown, and so must be short."""
+        found = self.text(field)
+        if found is not None and len(found) > MAX_LABEL:
+            message = f"{self.path}.{field} has {len(found):,} letters"
+            raise LimitError(message, record=self.buffer.record, limit=MAX_LABEL)
+        return found
 
     def table(self, field: str) -> Table | None:
         slot = self._slots[field]

@@ -10,6 +10,7 @@ from tsarchive.errors import FormatError
 from .instructions import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Move
 from .program import Chain, Method, Program
 from .values import (
+    MAX_RANK,
     BoolList,
     DoubleList,
     IntList,
@@ -89,6 +90,8 @@ _LIST_TYPES: Final[Mapping[type, str]] = {
 
 def _sizes(tensor: Tensor) -> Iterator[str]:
     """Sizes; all of a dynamic tensor are bounds, together."""
+    if len(tensor.sizes) > MAX_RANK:
+        return iter((f"{len(tensor.sizes):,} sizes",))
     if tensor.dynamism == Shape.DYNAMIC_UNBOUND:
         return ("?" for _ in tensor.sizes)
     bound = "<=" if tensor.dynamism == Shape.DYNAMIC_BOUND else ""
@@ -148,8 +151,8 @@ def _reference(index: int) -> str:
 def _tensor_parts(program: Program, tensor: Tensor) -> Iterator[str]:
     if tensor.name is not None:
         yield repr(tensor.name)
-    if list(tensor.dim_order) != sorted(tensor.dim_order):
-        yield f"order {list(tensor.dim_order)}"
+    if len(tensor.dim_order) <= MAX_RANK and list(tensor.dim_order) != sorted(tensor.dim_order):
+        yield f"order of dimensions {list(tensor.dim_order)}"
     if tensor.is_external:
         yield "in a data file"
     elif tensor.data_index:

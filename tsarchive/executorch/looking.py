@@ -66,8 +66,10 @@ class ExecutorchDoor:
     def operators(self) -> dict[str, int]:
         """How many instructions call each operator, by name without overload."""
         methods = () if self.program is None else self.program.methods
-        names = (name for method in methods for name in called(method))
-        return dict(Counter(name.partition(".")[0] for name in names))
+        found: Counter[str] = Counter()
+        for name, count in Counter(name for m in methods for name in called(m)).items():
+            found[name.partition(".")[0]] += count
+        return dict(found)
 
     def needed(self) -> dict[str, int]:
         """The same, but for those that every runtime of ExecuTorch has in itself."""
@@ -111,12 +113,11 @@ class ExecutorchDoor:
 
 def called(method: Method) -> Iterator[str]:
     """The operator of each kernel call, by name with overload."""
+    names = [operator.qualified_name for operator in method.operators]
     for chain in method.chains:
         for instruction in chain.instructions:
-            if not isinstance(instruction, KernelCall):
-                continue
-            if 0 <= instruction.operator < len(method.operators):
-                yield method.operators[instruction.operator].qualified_name
+            if isinstance(instruction, KernelCall) and 0 <= instruction.operator < len(names):
+                yield names[instruction.operator]
 
 
 def _of_data_file(found: DataFile) -> Iterator[_Named]:

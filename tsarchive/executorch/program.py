@@ -101,9 +101,10 @@ class Subsegment:
 class Program:
     """A program in the bytes of a file. Header and root are read at once, the rest when asked for.
 
-    ``version`` is that of the schema, 0 in every file so far. Nothing is copied: views lie in ``data``. ``prefix`` stands before the names of records, and
-    ``start`` is the place in the file, for errors. All that reads raises FormatError and
-    LimitError where the file breaks a rule.
+    ``version`` is that of the schema, 0 in every file so far. Nothing is copied: views lie in
+    ``data``. ``prefix`` stands before the names of records, and ``start`` is the place in the
+    file, for errors. All that reads raises FormatError and LimitError where the file breaks a
+    rule.
     """
 
     def __init__(self, data: memoryview, prefix: str = "", start: int = 0) -> None:
@@ -123,7 +124,7 @@ class Program:
     @cached_property
     def method_names(self) -> tuple[str, ...]:
         """In the order of the file, which the runtime looks through from the first."""
-        return tuple(plan.text("name") or "" for plan in self._plans)
+        return tuple(plan.label("name") or "" for plan in self._plans)
 
     @cached_property
     def methods(self) -> tuple[Method, ...]:

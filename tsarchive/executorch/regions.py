@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from tsarchive.container import Record
 from tsarchive.container.closing import Closing
@@ -28,6 +28,7 @@ from .program import Program
 __all__ = ["Regions", "opened_regions"]
 
 _STORED: Final = 0
+_CLOSED: Final = "the file is closed"
 _OPEN_AGAIN: Final = "Open it again"
 
 
@@ -36,8 +37,11 @@ class _Region(NamedTuple):
     size: int
 
 
+Content: TypeAlias = Program | DataFile | BundledProgram
+
+
 class Regions(Closing):
-    """An opened file. ``kind`` is ``pte``, ``ptd`` or ``bpte``; ``content`` what it holds.
+    """An opened file. ``kind`` is ``pte``, ``ptd`` or ``bpte``.
 
     Raises FormatError and UnsupportedError when header or root break a rule.
     """
@@ -45,7 +49,14 @@ class Regions(Closing):
     def __init__(self, source: Source, kind: str) -> None:
         self._source: Source | None = source
         self.kind = kind
-        self.content: Program | DataFile | BundledProgram = _READERS[kind](self.buffer())
+        self._content: Content | None = _READERS[kind](self.buffer())
+
+    @property
+    def content(self) -> Content:
+        """What it holds. Raises ArchiveError when the file is closed."""
+        if self._content is None:
+            raise ArchiveError(_CLOSED, hint=_OPEN_AGAIN)
+        return self._content
 
     @property
     def program(self) -> Program | None:
@@ -84,7 +95,7 @@ class Regions(Closing):
         Raises ArchiveError when it is closed, FormatError when it was written to since.
         """
         if self._source is None:
-            raise ArchiveError("the file is closed", hint=_OPEN_AGAIN)
+            raise ArchiveError(_CLOSED, hint=_OPEN_AGAIN)
         self._source.require_unchanged(STRICT, contents=True)
         return memoryview(self._source.data)
 
@@ -92,7 +103,7 @@ class Regions(Closing):
         """Let go of the file. Views handed out stay valid and keep what they need of it."""
         source, self._source = self._source, None
         if source is not None:
-            del self.content
+            self._content = None
             source.close()
 
     @cached_property
@@ -174,7 +185,7 @@ def _named(prefix: str, names: Iterable[tuple[str, int]], segments: list[_Region
 _READERS: Final = {PTE: Program, PTD: DataFile, BPTE: BundledProgram}
 
 
-def _parts(content: Program | DataFile | BundledProgram) -> _Parts:
+def _parts(content: Content) -> _Parts:
     if isinstance(content, DataFile):
         return _data_parts(content)
     return _program_parts(content) if isinstance(content, Program) else _bundle_parts(content)

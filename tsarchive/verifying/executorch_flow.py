@@ -6,7 +6,7 @@ endless loop after ten million instructions, and lets an operator overwrite what
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from tsarchive.executorch.instructions import (
@@ -25,6 +25,9 @@ from tsarchive.findings import Severity
 __all__ = ["Fault", "flow_faults"]
 
 _BOOL: Final = 11
+# How many pairs of tensors are compared; calls of real programs have few arguments.
+_PAIRS_ALWAYS: Final = 1_000_000
+_PAIRS_PER_CALL: Final = 100
 
 
 class Fault(NamedTuple):
@@ -38,11 +41,15 @@ def flow_faults(method: Method) -> Iterator[Fault]:
     if not method.chains:
         yield Fault("executorch-chain", "it has no chain of instructions")
     fixed = _fixed_bools(method)
+    overlaps = _Overlaps(method)
     for number, chain in enumerate(method.chains):
         where = f"instruction {number}." if len(method.chains) > 1 else "instruction "
         for index, instruction in enumerate(chain.instructions):
             for rule, message, severity in _instruction(method, instruction):
                 yield Fault(rule, f"{where}{index} {message}", severity)
+            for message in overlaps.of(instruction):
+                text = f"{where}{index} {message}"
+                yield Fault("executorch-overlap", text, Severity.WARNING)
         yield from _jumps(chain.instructions, where)
         yield from _endless(chain.instructions, fixed, where)
 
@@ -52,7 +59,6 @@ def _instruction(method: Method, instruction: Instruction) -> Iterator[Fault]:
         case KernelCall(operator, args):
             yield from _in_range("operator", operator, len(method.operators))
             yield from _arguments(method, args)
-            yield from _overlaps(method, args)
         case DelegateCall(delegate, args):
             yield from _in_range("delegate", delegate, len(method.delegates))
             yield from _arguments(method, args)
@@ -84,27 +90,46 @@ def _condition(method: Method, index: int) -> Iterator[Fault]:
         yield Fault("executorch-kind", f"jumps by value {index}, which is {type_text(value)}")
 
 
-def _overlaps(method: Method, args: tuple[int, ...]) -> Iterator[Fault]:
+class _Overlaps:
     """Outputs that lie partly in the memory of inputs. In the same place is meant so."""
-    outputs = dict(_planned(method, args[-1:]))
-    inputs = {index: span for index, span in _planned(method, args[:-1]) if index not in outputs}
-    for index, (arena, start, end) in outputs.items():
-        for other, (other_arena, other_start, other_end) in inputs.items():
-            is_apart = arena != other_arena or end <= other_start or other_end <= start
-            if not is_apart and start != other_start:
-                message = f"writes value {index} into the memory of value {other}, which it reads"
-                yield Fault("executorch-overlap", message, Severity.WARNING)
 
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        calls = sum(len(chain.instructions) for chain in method.chains)
+        self._left = _PAIRS_ALWAYS + _PAIRS_PER_CALL * calls
 
-def _planned(method: Method, args: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Planned tensors among values, in lists as well: arena, first byte, end."""
-    for index in args:
-        value = _at(method, index)
-        if isinstance(value, TensorList):
-            yield from _planned(method, tuple(i for i in value.items if _is_tensor(method, i)))
-        elif isinstance(value, Tensor) and value.allocation is not None and value.nbytes:
-            start = value.allocation.offset
-            yield index, (value.allocation.arena, start, start + value.nbytes)
+    def of(self, instruction: Instruction) -> Iterator[str]:
+        """What to say of a call. Lists that many calls name are looked at in the first ones."""
+        if not isinstance(instruction, KernelCall):
+            return
+        args, results = set(instruction.args[:-1]), instruction.args[-1:]
+        self._left -= (self._count(results) + 1) * (self._count(args) + 1)
+        if self._left >= 0:
+            yield from self._pairs(args, results)
+
+    def _pairs(self, args: Iterable[int], results: Iterable[int]) -> Iterator[str]:
+        outputs = dict(self._planned(results))
+        inputs = {i: span for i, span in self._planned(args) if i not in outputs}
+        for index, (arena, start, end) in outputs.items():
+            for other, (other_arena, other_start, other_end) in inputs.items():
+                is_apart = arena != other_arena or end <= other_start or other_end <= start
+                if not is_apart and start != other_start:
+                    yield f"writes value {index} into the memory of value {other}, which it reads"
+
+    def _count(self, indices: Iterable[int]) -> int:
+        values = (_at(self._method, index) for index in indices)
+        return sum(len(v.items) if isinstance(v, TensorList) else 1 for v in values)
+
+    def _planned(self, indices: Iterable[int]) -> Iterator[tuple[int, tuple[int, int, int]]]:
+        """Planned tensors among values, in lists as well: arena, first byte, end."""
+        for index in indices:
+            value = _at(self._method, index)
+            listed = value.items if isinstance(value, TensorList) else (index,)
+            for item in listed:
+                tensor = _at(self._method, item)
+                if isinstance(tensor, Tensor) and tensor.allocation is not None and tensor.nbytes:
+                    start = tensor.allocation.offset
+                    yield item, (tensor.allocation.arena, start, start + tensor.nbytes)
 
 
 def _jumps(instructions: tuple[Instruction, ...], where: str) -> Iterator[Fault]:
@@ -170,7 +195,3 @@ def _fixed_bools(method: Method) -> dict[int, bool]:
 
 def _at(method: Method, index: int) -> Value:
     return method.values[index] if 0 <= index < len(method.values) else None
-
-
-def _is_tensor(method: Method, index: int) -> bool:
-    return isinstance(_at(method, index), Tensor)

@@ -1,0 +1,135 @@
+"""Files of ExecuTorch: which operators and backends their programs call, and what data they need.
+
+Programs have no code of their own: instructions call kernels that the runtime has, and delegates
+hand bytes to a backend, which may run them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+import tsarchive.archive
+from tsarchive.auditing.collecting import Collected
+from tsarchive.auditing.contents import native_format
+from tsarchive.auditing.operators import operator_findings, ordered
+from tsarchive.auditing.soundness import add_soundness
+from tsarchive.auditing.values import EntryPoint, OperatorUse, Payload, Place, When
+from tsarchive.errors import ArchiveError
+from tsarchive.executorch.looking import OWN_NAMESPACES, called
+from tsarchive.executorch.program import RECORD, Program
+from tsarchive.executorch.values import Tensor
+from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.kinds import EXECUTORCH
+from tsarchive.policy.risks import Risk, row_of
+
+__all__ = ["audit_executorch"]
+
+_OWN_REASON: Final = "computes, as a part of ExecuTorch itself"
+_COMPUTING: Final = OWN_NAMESPACES | {"quantized_decomposed"}
+# Their bytes are a graph and weights for a library of kernels, not a program of a machine.
+_INTERPRETED: Final = frozenset({"XnnpackBackend"})
+_SHOWN: Final = 12
+_LOOK: Final = "Run it only if you know who made these bytes: nothing can be said of what they do"
+
+
+def audit_executorch(source: str | BinaryIO, found: Collected) -> str | None:
+    """Add what a file of ExecuTorch can do, and give its kind; None where it cannot be opened."""
+    add_soundness(source, found)
+    if not isinstance(source, str):
+        source.seek(0)
+    try:
+        archive = tsarchive.archive.open(source)
+    except ArchiveError:
+        return None
+    with archive:
+        if archive.kind not in EXECUTORCH:
+            return None
+        try:
+            _look_into(archive, found)
+        except ArchiveError as error:
+            found.find("record-unread", Severity.WARNING, Nature.BROKEN, error.message, RECORD)
+        return archive.kind
+
+
+def _look_into(archive: tsarchive.archive.Archive, found: Collected) -> None:
+    for name, record in archive.records.items():
+        found.count(name.partition("/")[0], record.size, record.stored_size)
+        _native(name, archive, found)
+    program = archive.executorch.program
+    if program is None:
+        return
+    found.entry_points += [EntryPoint(When.CALL, name) for name in program.method_names]
+    uses = ordered(_uses(program))
+    found.operators += uses
+    found.findings.add(operator_findings(uses))
+    found.findings.add(_delegates(program))
+    found.findings.add(_external(program))
+    found.findings.add(_paths(program))
+
+
+def _native(name: str, archive: tsarchive.archive.Archive, found: Collected) -> None:
+    """Parts that are programs of a machine, whatever their name says."""
+    kind = native_format("", bytes(archive.executorch.regions.view(name)[:4096]))
+    if kind is not None:
+        size = archive.records[name].size
+        found.payloads.append(Payload(name, kind, size))
+        message = f"it is native code or a program ({kind})"
+        found.find("record-native", Severity.WARNING, Nature.ABILITY, message, name, _LOOK)
+
+
+def _uses(program: Program) -> Iterator[OperatorUse]:
+    """Every operator, with a place for each method that calls it."""
+    places: dict[str, dict[str, Place]] = {}
+    for method in program.methods:
+        for qualified in called(method):
+            name = qualified.partition(".")[0]
+            place = Place(RECORD, None, method.name, (When.CALL,))
+            places.setdefault(name, {}).setdefault(method.name, place)
+    for name, found in places.items():
+        risk, reason = _risk(name)
+        yield OperatorUse(name, risk, reason, tuple(found.values()))
+
+
+def _risk(operator: str) -> tuple[Risk, str]:
+    if operator.partition("::")[0] in _COMPUTING:
+        return Risk.COMPUTE, _OWN_REASON
+    row = row_of(operator)
+    return row.risk, row.reason
+
+
+def _delegates(program: Program) -> Iterator[Finding]:
+    for method in program.methods:
+        for delegate in method.delegates:
+            size = len(program.delegate_data(delegate))
+            message = f"{method.name} hands {size:,} bytes to the backend {delegate.backend!r}"
+            is_plain = delegate.backend in _INTERPRETED
+            severity = Severity.INFO if is_plain else Severity.WARNING
+            hint = None if is_plain else _LOOK
+            yield Finding("program-delegate", severity, Nature.ABILITY, message, RECORD, hint=hint)
+
+
+def _external(program: Program) -> Iterator[Finding]:
+    names = dict.fromkeys(
+        value.name or ""
+        for method in program.methods
+        for value in method.values
+        if isinstance(value, Tensor) and value.is_external
+    )
+    if names:
+        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        message = f"it reads {', '.join(list(names)[:_SHOWN])}{more} from a data file"
+        yield Finding("program-data", Severity.INFO, Nature.ABILITY, message, RECORD)
+
+
+def _paths(program: Program) -> Iterator[Finding]:
+    files = {
+        frame.file
+        for method in program.methods
+        for chain in method.chains
+        for frames in chain.frames
+        for frame in frames
+    }
+    if files:
+        message = f"it tells lines and paths of {len(files):,} source files of who exported it"
+        yield Finding("program-paths", Severity.INFO, Nature.UNUSUAL, message, RECORD)
