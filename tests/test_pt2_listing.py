@@ -165,7 +165,7 @@ def test_lines_of_source_on_request():
     assert "return torch.relu(self.layer(x))" in text
     assert "linear.py:" in text
     assert text.count("# ") > LINEAR.count("# ")
-    kept = [line for line in without if "/torch/nn/modules/" not in line]
+    kept = [line for line in without if "torch/nn/modules/" not in line]
     assert kept == LINEAR.splitlines()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from .metadata import nodes_of
 from .schema import Graph
 
-__all__ = ["make_stable"]
+__all__ = ["make_stable", "without_paths"]
 
 # What only says where code came from; loading and unflattening need none of it.
 _ORIGINS = ("stack_trace", "from_node", "source_fn_stack", "torch_fn")
@@ -48,7 +48,7 @@ class _Stable:
 
     def stack_trace(self, text: str) -> str:
         if not self._paths:
-            text = _FILE.sub(lambda match: shortened(match[0]), text)
+            text = without_paths(text)
         return _COUNTED.sub(r"\1", text)
 
     def sources(self, text: str) -> str:
@@ -67,6 +67,11 @@ class _Stable:
 
     def _number(self, address: Any) -> int:
         return self._numbers.setdefault(address, len(self._numbers))
+
+
+def without_paths(stack_trace: str) -> str:
+    """A stack trace whose files are named as Python finds their modules."""
+    return _FILE.sub(lambda match: shortened(match[0]), stack_trace)
 
 
 def shortened(path: str) -> str:
