@@ -90,8 +90,10 @@ class Table:
     reading all of it would take more than the size of the buffer justifies.
     """
 
-    __slots__ = ("_depth", "_from", "_slots", "_vtable", "_vtable_size", "buffer", "name",
-                 "position")  # fmt: skip
+    __slots__ = (
+        "_depth", "_entries", "_from", "_slots", "_vtable", "_vtable_size", "buffer", "name",
+        "position",
+    )  # fmt: skip
 
     def __init__(
         self, buffer: Buffer, name: str, position: int,
@@ -121,6 +123,8 @@ class Table:
         (self._vtable_size,) = _U16.unpack_from(data, vtable)
         if self._vtable_size < 4 or self._vtable_size % 2 or vtable + self._vtable_size > size:
             raise self._error(vtable, f"its vtable has {self._vtable_size} bytes", size)
+        known = min(self.places, self.buffer.schema.places[self.name])
+        self._entries: tuple[int, ...] = struct.unpack_from(f"<{known}H", data, vtable + 4)
 
     @property
     def path(self) -> str:
@@ -142,7 +146,9 @@ class Table:
 
     def is_set(self, place: int) -> bool:
         """The same of a place of the vtable, known to the schema or not."""
-        return place < self.places and self._entry(place) != 0
+        if place >= self.places:
+            return False
+        return any(_U16.unpack_from(self.buffer.data, self._vtable + 4 + 2 * place))
 
     def scalar(self, field: str) -> Any:
         """A number or bool, the default where it is absent."""
@@ -257,18 +263,12 @@ class Table:
 
     def _field(self, slot: Slot) -> int | None:
         """Where the field itself is: its scalar, or the offset of what it points to."""
-        is_plain = not slot.is_vector and slot.element in SCALARS
-        width = _SCALARS[slot.element].size if is_plain else 4
-        return self._at(slot.place, width, slot.field.name)
-
-    def _entry(self, place: int) -> int:
-        found: int = _U16.unpack_from(self.buffer.data, self._vtable + 4 + 2 * place)[0]
-        return found
+        return self._at(slot.place, slot.width, slot.field.name)
 
     def _at(self, place: int, width: int, field: str) -> int | None:
-        if place >= self.places:
+        if place >= len(self._entries):
             return None
-        entry = self._entry(place)
+        entry = self._entries[place]
         if entry == 0:
             return None
         at = self.position + entry

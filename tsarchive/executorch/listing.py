@@ -34,15 +34,15 @@ class Listings(Mapping[str, str]):
         self._sources = sources
 
     def __getitem__(self, name: str) -> str:
-        if name not in self._program.method_names:
+        if name not in self._program.indices:
             raise KeyError(name)
         return listing(self._program, self._program.method(name), sources=self._sources)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(self._program.method_names))
+        return iter(self._program.indices)
 
     def __len__(self) -> int:
-        return len(set(self._program.method_names))
+        return len(self._program.indices)
 
 
 def listing(program: Program, method: Method, *, sources: bool = False) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -127,16 +127,25 @@ class Program:
         return tuple(plan.label("name") or "" for plan in self._plans)
 
     @cached_property
+    def indices(self) -> Mapping[str, int]:
+        """The first method of each name."""
+        found: dict[str, int] = {}
+        for index, name in enumerate(self.method_names):
+            found.setdefault(name, index)
+        return found
+
+    @cached_property
     def methods(self) -> tuple[Method, ...]:
         return tuple(self._method(index) for index in range(len(self._plans)))
 
     def method(self, name: str) -> Method:
         """The first method of this name. Raises MissingRecordError when there is none."""
-        if name not in self.method_names:
+        index = self.indices.get(name)
+        if index is None:
             known = ", ".join(self.method_names) or "none"
             message = f"the program has no method {name!r}"
             raise MissingRecordError(message, record=RECORD, hint=f"It has: {known}")
-        return self._method(self.method_names.index(name))
+        return self._method(index)
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ SCALARS: Final[Mapping[str, str]] = {
     "i64": "q", "u64": "Q", "f64": "d",
 }  # fmt: skip
 TEXT: Final = "text"
+_OFFSET_BYTES: Final = 4
 
 
 class Field(NamedTuple):
@@ -33,13 +35,16 @@ class Field(NamedTuple):
 class Slot(NamedTuple):
     """A field with its place in vtables; unions have a tag in the place before.
 
-    ``element`` is the type without brackets."""
+    ``element`` is the type without brackets, ``width`` the bytes that the field takes in a table:
+    its scalar, or an offset.
+    """
 
     place: int
     field: Field
     element: str
     is_vector: bool
     is_union: bool
+    width: int
 
 
 @dataclass(frozen=True)
@@ -54,19 +59,22 @@ class Schema:
     tables: Mapping[str, tuple[Field, ...]]
     unions: Mapping[str, tuple[str, ...]]
     slots: Mapping[str, Mapping[str, Slot]] = field(init=False)
+    places: Mapping[str, int] = field(init=False)
+    """How many places of vtables the fields of each table take."""
 
     def __post_init__(self) -> None:
         slots = {name: dict(self._slots(fields)) for name, fields in self.tables.items()}
         object.__setattr__(self, "slots", slots)
+        last = {name: max((s.place for s in of.values()), default=-1) for name, of in slots.items()}
+        object.__setattr__(self, "places", {name: place + 1 for name, place in last.items()})
 
     def _slots(self, fields: tuple[Field, ...]) -> Iterator[tuple[str, Slot]]:
         place = 0
         for described in fields:
             element = described.type.strip("[]")
-            is_union = element in self.unions
+            is_vector, is_union = element != described.type, element in self.unions
+            is_scalar = element in SCALARS and not is_vector
+            width = struct.calcsize(f"<{SCALARS[element]}") if is_scalar else _OFFSET_BYTES
             place += is_union
-            yield (
-                described.name,
-                Slot(place, described, element, element != described.type, is_union),
-            )
+            yield described.name, Slot(place, described, element, is_vector, is_union, width)
             place += 1

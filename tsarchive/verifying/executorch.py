@@ -217,7 +217,7 @@ def _bundle(found: BundledProgram) -> Iterator[Finding]:
 
 
 def _suite(program: Program, suite: Suite) -> Iterator[Finding]:
-    if suite.method not in program.method_names:
+    if suite.method not in program.indices:
         message = f"there are calls of {suite.method!r}, and there is no such method"
         yield broken("executorch-test-suite", message, _BUNDLE_RECORD)
         return
