@@ -19,6 +19,7 @@ from tsarchive.pt2 import schema
 from tsarchive.pt2.decoding import decoded
 from tsarchive.testing.mutated_archive import mutate_archive
 from tsarchive.testing.mutated_bytes import mutate_bytes
+from tsarchive.testing.mutated_flatbuffer import mutate_flatbuffer
 from tsarchive.testing.mutated_json import mutate_json
 from tsarchive.testing.mutated_pickle import mutate_pickle
 from tsarchive.testing.mutated_source import mutate_code
@@ -57,6 +58,9 @@ _OF_CODE = (
 _OF_EXPORTED = (
     (torch_free.look_at_exported, 300), (torch_free.verify, 300), (torch_free.audit, 100),
     (doors.load, 200), (doors.run_exported, 95), (doors.load_moved, 5),
+)  # fmt: skip
+_OF_EXECUTORCH = (
+    (torch_free.look_at_executorch, 500), (torch_free.verify, 350), (torch_free.audit, 150),
 )  # fmt: skip
 _CHANCE_OF_BLIND_CHANGE = 0.05
 # What inputs may make Python import: decompressors, and a codec that pickletools uses.
@@ -117,6 +121,13 @@ def pt2(random: Random) -> Input:
     return Input(data, random.choices(doors_, shares)[0], (whole,))
 
 
+def executorch(random: Random) -> Input:
+    """Programs, data and bundles of ExecuTorch, changed in their offsets and numbers."""
+    data = mutate_flatbuffer(random.choice(POOL.executorch), random)
+    doors_, shares = zip(*_OF_EXECUTORCH, strict=True)
+    return Input(data, random.choices(doors_, shares)[0], (data,))
+
+
 def _placed(
     archive: bytes,
     record: str,
@@ -139,6 +150,7 @@ LAYERS: dict[str, Layer] = {
     "code": code,
     "running": running,
     "pt2": pt2,
+    "executorch": executorch,
 }
 _PICKLES = [seed.data for seed in POOL.pickles]
 _TEXTS = [seed.text for seed in POOL.code]
@@ -160,6 +172,9 @@ def warm_up() -> None:
     _know_the_schema()
     for data in POOL.exported:
         for door, _ in _OF_EXPORTED:
+            Input(data, door, (data,)).run()
+    for data in POOL.executorch:
+        for door, _ in _OF_EXECUTORCH:
             Input(data, door, (data,)).run()
 
 

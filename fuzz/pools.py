@@ -82,6 +82,11 @@ class Pool:
                         seeds.append(PickleSeed(data, name, archive.read(name)))
         return seeds
 
+    @cached_property
+    def executorch(self) -> list[bytes]:
+        """Programs, data and bundles of ExecuTorch."""
+        return [path.read_bytes() for path in sorted((FIXTURES / "executorch").iterdir())]
+
     def _records(self) -> Iterator[tuple[bytes, str, bytes]]:
         for data in self.archives:
             with tsarchive.open(io.BytesIO(data)) as archive:

@@ -51,6 +51,19 @@ def look_at_exported(data: bytes) -> None:
         _tried(lambda model=model: compiled(door.records, model))
 
 
+def look_at_executorch(data: bytes) -> None:
+    """All that a file of ExecuTorch shows, each part where the others are refused."""
+    archive = tsarchive.open(io.BytesIO(data))
+    for part in (
+        lambda: [archive.read(name) for name in archive.records],
+        lambda: list(archive.code.values()),
+        lambda: dict(archive.tensors),
+        lambda: archive.tree(),
+        lambda: archive.needs,
+    ):
+        _tried(part)
+
+
 def _tried(look_at: Callable[[], object]) -> None:
     """Each part is shown where the others are refused."""
     try:
