@@ -137,6 +137,8 @@ ROWS = {
     "arithmetic": (lambda x: (x + 2, 2 - x, x / 3, x // 2, x % 2, -x, x**2, 2**x, x * True), X),
     "comparisons": (lambda x: (x > 0, x <= x.mean(), (x == 0) | (x != 1), ~(x < 0)), X),
     "bools as numbers": (lambda x: ((x > 0) + True, torch.where(x > 0, x > 1, True)), X),
+    "numbers as tensors": (lambda x: (5 // x, 0.1 // x.double(), torch.xlogy(2, x + 1)), X),
+    "numbers as tensors beside integers": (lambda i: (7 // i, 7.5 // i, 7.5 // i.sum()), INTS),
     "tensors of bools": (lambda x: (torch.full((2,), True), torch.scalar_tensor(True)), X),
     "a tuple of results": (lambda x: (*x.max(1), *torch.var_mean(x), *x.topk(2)), X),
     "a list of results": (lambda x: (*x.split(2, 1), *x.unbind(0), *x.tensor_split(3, 1)), X),
@@ -233,6 +235,15 @@ def test_graphs_do_what_torch_does(name):
         assert {*operators(again)} <= {*operators(module), *SAME}
         assert close(run(exported, again, (x,)), wanted)
         assert close(run(exported, torch.jit.load(io.BytesIO(data)), (x,)), wanted)
+
+
+def test_what_is_mapped_over_a_dimension_runs_decomposed():
+    """Numbers stand for tensors there where no tensor is near."""
+    mapped = Calling(lambda x: torch.func.vmap(lambda row: row.sum() * 2 + row * 1.5)(x))
+    exported = torch.export.export(mapped, (X,)).run_decompositions()
+    assert "torch.ops.aten._to_copy.default(2" in str(exported.graph_module.code)
+    module = module_of(saved_program(exported).graph_module.graph)
+    assert close(run(exported, module, (X,)), expected(exported, (X,)))
 
 
 def test_what_text_cannot_say_is_not_printed():

@@ -7,6 +7,7 @@ its text means. Nothing here knows the format that a graph comes from.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnknownOperatorError
@@ -88,9 +89,12 @@ class Operators:
             found = self._chosen[key] = self._select(kind, named, call)
         return found
 
-    def takes(self, kind: str, types: Sequence[Type]) -> bool:
+    def takes(
+        self, kind: str, types: Sequence[Type], keywords: Mapping[str, Type] = MappingProxyType({})
+    ) -> bool:
         """Whether an overload takes arguments of these types, without conversions."""
-        call = Call([Typed(_NO_VALUE, type_) for type_ in types], {})
+        named = {name: Typed(_NO_VALUE, type_) for name, type_ in keywords.items()}
+        call = Call([Typed(_NO_VALUE, type_) for type_ in types], named)
         found = (call.match(schema, convert=False) for schema in self.find(kind))
         return any(isinstance(match, Match) for match in found)
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.printer.graph import Value, must_be_none
 from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import BOOL, INT, NUMBER, TENSOR, ListType
+from tsarchive.printer.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
 
 from . import schema
 from .arguments import DTYPE_NUMBERS, Values, argument_value, bind, operands
@@ -50,6 +50,18 @@ _FORMS: Final = {**PUBLIC_FORMS, **ASSERTIONS}
 _ITEMS: Final = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
 _BOOL: Final = DTYPE_NUMBERS[ScalarType.BOOL]
+# What a number is as a tensor where nothing else says it.
+_NUMBER_DTYPES: Final[Mapping[Type, int]] = MappingProxyType(
+    {INT: DTYPE_NUMBERS[ScalarType.LONG], FLOAT: DTYPE_NUMBERS[ScalarType.DOUBLE]}
+)
+# The operators to which torch takes numbers for tensors.
+_TAKING_NUMBERS: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        "_to_copy", "add", "copy", "div", "divide", "floor_divide", "mul", "multiply", "sub",
+        "subtract", "true_divide",
+    )
+)  # fmt: skip
 
 
 class Target(NamedTuple):
@@ -120,6 +132,7 @@ def call_with(
         if body.operators.takes(kind, types):
             for position in bools:
                 positional[position] = _tensor_of(body, positional[position])
+    positional = _with_tensors(body, named, positional, keywords)
     results = body.call_schema(kind, named, positional, keywords)
     for argument, value in zip(named.arguments, positional, strict=False):
         if argument.is_write and value.type == ListType(TENSOR):
@@ -151,6 +164,35 @@ def _note_writes(body: Body, tensors: Value) -> None:
     """
     for tensor in body.unpacked(tensors, len(tensors.node.inputs)):
         body.call("aten::squeeze_", tensor, body.list_of(INT, ()), overload="dims")
+
+
+def _with_tensors(
+    body: Body, named: FunctionSchema, given: list[Value], keywords: Mapping[str, Value]
+) -> list[Value]:
+    """Numbers that only stand for tensors, such as the 5 of `5 // x`, as tensors.
+
+    Such a number counts less for the type of the result than a tensor without dimensions does.
+    """
+    pairs = list(zip(named.arguments, given, strict=False))
+    numbers = [one.type == TENSOR and value.type in _NUMBER_DTYPES for one, value in pairs]
+    if named.name not in _TAKING_NUMBERS or not any(numbers):
+        return given
+    types = {name: value.type for name, value in keywords.items()}
+    if body.operators.takes(named.name, [value.type for value in given], types):
+        return given
+    tensors = [value for value in given if value.type == TENSOR]
+    return [
+        _counted_as(body, value, tensors) if is_number else value
+        for value, is_number in zip(given, numbers, strict=True)
+    ]
+
+
+def _counted_as(body: Body, number: Value, tensors: Sequence[Value]) -> Value:
+    if tensors:
+        dtype = body.value("aten::result_type", number, tensors[0])
+    else:
+        dtype = body.integer(_NUMBER_DTYPES[number.type])
+    return body.value("aten::scalar_tensor", number, dtype=dtype)
 
 
 def _tensor_of(body: Body, value: Value) -> Value:

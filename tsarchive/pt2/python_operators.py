@@ -32,6 +32,11 @@ def _counted(body: Body, given: Given) -> list[Value]:
     return body.call("aten::arange", start, end, step, overload="start_step", **options)
 
 
+def _tensor(body: Body, given: Given) -> list[Value]:
+    options = {"dtype": given["dtype"], "device": given["device"]}
+    return body.call("aten::scalar_tensor", given["s"], overload="", **options)
+
+
 def _reversed(body: Body, given: Given) -> list[Value]:
     return body.call("aten::flip", given["a"], given["dims"], overload="")
 
@@ -41,6 +46,7 @@ PYTHON_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = Mappin
         "prims::convert_element_type": _converted,
         "prims::iota": _counted,
         "prims::rev": _reversed,
+        "prims::scalar_tensor": _tensor,
     }
 )
 """What stands for an operator, by its full name; it gets all arguments by name."""
