@@ -268,13 +268,25 @@ def test_a_closed_file_is_told():
         archive.read("header")
 
 
-def test_files_that_are_written_to_are_told(tmp_path):
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda archive: archive.read("segments/0"),
+        lambda archive: archive.tree(),
+        lambda archive: archive.tensors,
+        lambda archive: archive.code["forward"],
+        lambda archive: archive.records,
+    ],
+)
+def test_files_that_are_cut_meanwhile_are_told(tmp_path, ask):
+    """Reading behind the end of a map would end the process."""
     path = tmp_path / "model.pte"
     path.write_bytes(FILES["linear.pte"]())
     with tsarchive.open(path) as archive:
-        path.write_bytes(FILES["linear.pte"]() + b"more")
-        with pytest.raises(FormatError):
-            archive.read("segments/0")
+        assert list(archive.code) == ["forward"]
+        path.write_bytes(b"")
+        with pytest.raises(FormatError, match="when it was opened"):
+            ask(archive)
 
 
 HEADERS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from tsarchive.errors import FormatError
@@ -27,22 +27,26 @@ _LONGEST_TEXT: Final = 200
 
 
 class Listings(Mapping[str, str]):
-    """A listing of each method, made when it is looked at."""
+    """A listing of each method, made when it is looked at.
 
-    def __init__(self, program: Program, *, sources: bool) -> None:
+    ``program`` is asked each time: it makes sure that the file is still the one that was opened.
+    """
+
+    def __init__(self, program: Callable[[], Program], *, sources: bool) -> None:
         self._program = program
         self._sources = sources
 
     def __getitem__(self, name: str) -> str:
-        if name not in self._program.indices:
+        program = self._program()
+        if name not in program.indices:
             raise KeyError(name)
-        return listing(self._program, self._program.method(name), sources=self._sources)
+        return listing(program, program.method(name), sources=self._sources)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._program.indices)
+        return iter(self._program().indices)
 
     def __len__(self) -> int:
-        return len(self._program.indices)
+        return len(self._program().indices)
 
 
 def listing(program: Program, method: Method, *, sources: bool = False) -> str:

@@ -41,7 +41,11 @@ class ExecutorchDoor:
 
     def __init__(self, regions: Regions) -> None:
         self.regions = regions
-        self.program = regions.program
+
+    @property
+    def program(self) -> Program | None:
+        """The program, also that in a bundle; None for data files."""
+        return self.regions.program
 
     @property
     def format_version(self) -> int:
@@ -61,11 +65,12 @@ class ExecutorchDoor:
     def _listings(self, *, sources: bool) -> Mapping[str, str]:
         if self.program is None:
             return MappingProxyType({})
-        return Listings(self.program, sources=sources)
+        return Listings(self.regions.require_program, sources=sources)
 
     def operators(self) -> dict[str, int]:
         """How many instructions call each operator, by name without overload."""
-        methods = () if self.program is None else self.program.methods
+        program = self.program
+        methods = () if program is None else program.methods
         found: Counter[str] = Counter()
         for name, count in Counter(name for m in methods for name in called(m)).items():
             found[name.partition(".")[0]] += count
@@ -88,8 +93,9 @@ class ExecutorchDoor:
         if isinstance(content, DataFile):
             yield from _of_data_file(content)
             return
-        if self.program is not None:
-            yield from _of_program(self.program)
+        program = self.program
+        if program is not None:
+            yield from _of_program(program)
         if isinstance(content, BundledProgram):
             for name, tensor in content.tensors():
                 yield name, _info(tensor, name)
@@ -103,8 +109,9 @@ class ExecutorchDoor:
         if isinstance(content, DataFile):
             children = tuple(_entry(content, entry) for entry in content.by_key.values())
             return ModuleInfo("", "data file", (), 0, 0, children)
-        assert self.program is not None
-        methods = tuple(_method(self.program, method) for method in self.program.methods)
+        program = self.program
+        assert program is not None
+        methods = tuple(_method(program, method) for method in program.methods)
         if isinstance(content, BundledProgram):
             suites = tuple(map(_suite, content.test_suites))
             return ModuleInfo("", "bundled program", (), 0, 0, methods + suites)

@@ -16,7 +16,7 @@ from tsarchive.container import Record
 from tsarchive.container.closing import Closing
 from tsarchive.container.faults import STRICT
 from tsarchive.container.source import Source
-from tsarchive.errors import ArchiveError, MissingRecordError
+from tsarchive.errors import ArchiveError, MissingRecordError, UnsupportedError
 from tsarchive.kinds import BPTE, PTD, PTE
 
 from . import bundled, data_file, program
@@ -49,13 +49,15 @@ class Regions(Closing):
     def __init__(self, source: Source, kind: str) -> None:
         self._source: Source | None = source
         self.kind = kind
-        self._content: Content | None = _READERS[kind](self.buffer())
+        self._content: Content = _READERS[kind](self.buffer())
 
     @property
     def content(self) -> Content:
-        """What it holds. Raises ArchiveError when the file is closed."""
-        if self._content is None:
-            raise ArchiveError(_CLOSED, hint=_OPEN_AGAIN)
+        """What it holds.
+
+        Raises ArchiveError when the file is closed, FormatError when it was written to since.
+        """
+        self._unchanged()
         return self._content
 
     @property
@@ -64,6 +66,13 @@ class Regions(Closing):
         if isinstance(self.content, BundledProgram):
             return self.content.program
         return self.content if isinstance(self.content, Program) else None
+
+    def require_program(self) -> Program:
+        """The same. Raises UnsupportedError for data files."""
+        found = self.program
+        if found is None:
+            raise UnsupportedError("a data file has no program")
+        return found
 
     @cached_property
     def records(self) -> Mapping[str, Record]:
@@ -94,16 +103,19 @@ class Regions(Closing):
 
         Raises ArchiveError when it is closed, FormatError when it was written to since.
         """
+        return memoryview(self._unchanged().data)
+
+    def _unchanged(self) -> Source:
         if self._source is None:
             raise ArchiveError(_CLOSED, hint=_OPEN_AGAIN)
         self._source.require_unchanged(STRICT, contents=True)
-        return memoryview(self._source.data)
+        return self._source
 
     def close(self) -> None:
         """Let go of the file. Views handed out stay valid and keep what they need of it."""
         source, self._source = self._source, None
         if source is not None:
-            self._content = None
+            del self._content
             source.close()
 
     @cached_property
