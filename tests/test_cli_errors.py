@@ -164,7 +164,7 @@ def test_a_defect_is_reported_as_one(monkeypatch):
 )
 def test_traceback_on_request(args, tmp_path):
     result = process("-m", "tsarchive", *args, tmp_path / "nothing.pt", cwd=tmp_path)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert "Traceback" in result.stderr
 
 

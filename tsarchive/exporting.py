@@ -55,8 +55,9 @@ def to_exported_program(
         raise
     except Exception as error:  # torch.export raises errors of many unrelated classes
         raise UnsupportedError(
-            f"torch.export cannot export {type(module).__name__}: {_first_line(error)}",
-            hint="The traceback of its cause names the line of code",
+            f"torch.export cannot export {type(module).__name__}: {_first_lines(error)}",
+            hint="The traceback of its cause names the line of code; sizes that stay open need "
+            "examples of 2 or more",
         ) from error
 
 
@@ -77,6 +78,8 @@ def _checked(
     return tuple(inputs)
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+def _first_lines(error: Exception) -> str:
+    """What an error says first: a line, and after a colon the one that it announces."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    shown = lines[:2] if lines and lines[0].endswith(":") else lines[:1]
+    return ": ".join([type(error).__name__, " ".join(shown).rstrip(".")][: 1 + bool(shown)])

@@ -66,17 +66,20 @@ class Command(click.Command):
 
 
 def _end(ctx: click.Context, error: Exception) -> NoReturn:
+    known = isinstance(error, (ArchiveError, OSError, click.ClickException))
+    code = UNUSABLE if known or is_without_torch(error) else DEFECT
     if ctx.obj:
-        raise error
+        import traceback
+
+        traceback.print_exception(error)
+        ctx.exit(code)
     as_json = bool(ctx.params.get("as_json"))
     if isinstance(error, click.UsageError) and not as_json:
         raise error
     facts = describe(error)
     file = ctx.params.get("file")
     report(facts, as_json=as_json, file=str(file) if file else None)
-    known = isinstance(error, (ArchiveError, OSError, click.ClickException))
-    expected = known or is_without_torch(error)
-    ctx.exit(UNUSABLE if expected else DEFECT)
+    ctx.exit(code)
 
 
 def file_argument(function: _F) -> _F:

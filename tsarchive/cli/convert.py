@@ -16,6 +16,7 @@ from tsarchive.cli.output import print_json, say
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
 from tsarchive.cli.text import visible
+from tsarchive.kinds import PT2
 
 if TYPE_CHECKING:
     from tsarchive.converting import Conversion
@@ -108,17 +109,24 @@ def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[s
     """The sizes of each given argument that stay open, as torch.export takes them."""
     from torch.export import Dim
 
-    shapes: dict[str, Any] = dict.fromkeys([*_names(source)[: len(inputs.args)], *inputs.kwargs])
+    given = {**dict(zip(_names(source), inputs.args, strict=False)), **inputs.kwargs}
+    shapes: dict[str, Any] = dict.fromkeys(given)
     for size in sizes:
         match = _SIZE.fullmatch(size)
-        if match is None or match["name"] not in shapes:
-            raise click.BadParameter(
-                f"{size!r} is no NAME:DIM; the arguments given are: {', '.join(shapes) or 'none'}",
-                param_hint="--dynamic",
-            )
-        name = match["name"]
-        shapes[name] = {**(shapes[name] or {}), int(match["dimension"]): Dim.DYNAMIC}
+        if match is None:
+            raise _not_open(f"{size!r} is no NAME:DIM")
+        name, dimension = match["name"], int(match["dimension"])
+        if name not in shapes:
+            raise _not_open(f"no argument {name!r} is given; there are: {', '.join(shapes)}")
+        rank = getattr(given[name], "ndim", 0)
+        if dimension >= rank:
+            raise _not_open(f"{name!r} has {rank} dimensions, counted from 0")
+        shapes[name] = {**(shapes[name] or {}), dimension: Dim.DYNAMIC}
     return shapes
+
+
+def _not_open(message: str) -> click.BadParameter:
+    return click.BadParameter(message, param_hint="--dynamic")
 
 
 def _names(source: str) -> list[str]:
@@ -126,5 +134,7 @@ def _names(source: str) -> list[str]:
     import tsarchive
 
     with tsarchive.open(source) as archive:
+        if archive.kind == PT2:
+            raise _not_open("the sizes of a PT2 archive are as they were exported")
         forward = archive.class_of(archive.root).methods.get("forward")
     return [] if forward is None else [one.name for one in forward.schema.arguments[1:]]

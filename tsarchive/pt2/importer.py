@@ -221,7 +221,7 @@ def _chosen(records: Records, model: str | None) -> str:
         return USUAL_NAME
     raise CallError(
         f"the archive has {len(names)} models: {', '.join(names)}",
-        hint=f"Say which one: model={names[0]!r}",
+        hint=f"Say which one: model={names[0]!r} (--model {names[0]})",
     )
 
 
