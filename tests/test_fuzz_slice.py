@@ -62,7 +62,7 @@ VIOLATIONS = {
     "another error": ("1 / 0", "ZeroDivisionError"),
     "too deep": ("(lambda f: f(f))(lambda f: f(f))", "RecursionError"),
     "too long": ("[0 for i in iter(int, 1)]", "seconds of CPU"),
-    "too much memory": ("[bytearray(1 << 27) for i in range(99)]", "MemoryError"),
+    "too much memory": ("bytearray(1 << 31)", "MemoryError"),
     "hidden by a handler": ("hide()", "opened 'x'"),
     "asleep": ("__import__('time').sleep(1000)", "SIGKILL"),
     "a crash": ("__import__('os').abort()", "SIGABRT"),
