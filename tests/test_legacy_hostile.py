@@ -52,7 +52,7 @@ BROKEN = {
     "many_brackets": (b"[" * 300_000, "model.json", "nested too deeply"),
     "not_an_object": (b"[]", "model.json", "not a JSON object"),
     "not_text": (b"\xff\xfe\x00", "model.json", "not JSON"),
-    "nested_json": (b"[" * 100_000, "model.json", "not JSON"),
+    "nested_json": (b"[" * 100_000, "model.json", "nested too deeply"),
     "version": (model_of(protoVersion="6"), "model.json", "protoVersion 6"),
     "version_text": (model_of(protoVersion="five"), "model.json", "protoVersion is 'five'"),
     "version_huge": (model_of(protoVersion=1 << 80), "model.json", "64 bits"),
