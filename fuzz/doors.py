@@ -55,14 +55,19 @@ def _call(module: ArchiveModule, arguments: list[Any]) -> None:
 def run_exported(data: bytes) -> None:
     """Load a PT2 archive, and call it with small tensors for its arguments, with limits."""
     module = tsarchive.load(io.BytesIO(data), limits=LIMITS)
-    arguments = module.tsarchive_class.methods["forward"].schema.arguments[1:]
-    _call(module, [_VALUES.get(annotation(a.type), torch.ones(2, 4)) for a in arguments])
+    _call(module, [_VALUES.get(type_, torch.ones(2, 4)) for type_ in _types(module)])
 
 
 def _arguments(module: ArchiveModule) -> list[Any]:
-    forward = module.tsarchive_class.methods["forward"]
-    required = [a for a in forward.schema.arguments[1:] if not a.has_default]
-    return [_VALUES.get(annotation(argument.type), torch.ones(2, 2)) for argument in required]
+    return [_VALUES.get(type_, torch.ones(2, 2)) for type_ in _types(module, required=True)]
+
+
+def _types(module: ArchiveModule, *, required: bool = False) -> list[str]:
+    forward = module.tsarchive_class.methods.get("forward")
+    if forward is None:
+        return []
+    arguments = forward.schema.arguments[1:]
+    return [annotation(a.type) for a in arguments if not (required and a.has_default)]
 
 
 _VALUES: dict[str, Any] = {
