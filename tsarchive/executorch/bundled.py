@@ -11,9 +11,8 @@ from tsarchive.errors import FormatError
 
 from .flatbuffer import Buffer, Table
 from .program import Program
-from .scalar_types import dtype_name
 from .schema_bundled import BUNDLED_PROGRAM
-from .values import byte_count, derived_strides
+from .values import Layout
 
 __all__ = ["BundledProgram", "BundledTensor", "BundledValue", "Case", "Suite"]
 
@@ -23,27 +22,11 @@ SUITES = "test_suites/"
 
 
 @dataclass(frozen=True, slots=True)
-class BundledTensor:
+class BundledTensor(Layout):
     """A tensor with its bytes, which lie in the file from ``start`` on."""
 
-    scalar_type: int
-    sizes: tuple[int, ...]
-    dim_order: tuple[int, ...]
     data: memoryview
     start: int
-
-    @property
-    def dtype(self) -> str:
-        """torch's name without ``torch.``."""
-        return dtype_name(self.scalar_type)
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return derived_strides(self.sizes, self.dim_order)
-
-    @property
-    def nbytes(self) -> int:
-        return byte_count(self.scalar_type, self.sizes)
 
 
 BundledValue: TypeAlias = BundledTensor | int | bool | float | None

@@ -10,38 +10,15 @@ from tsarchive.errors import FormatError, LimitError, MissingRecordError
 
 from .flatbuffer import Buffer, Table, check_all
 from .header import Header, read_data_header
-from .scalar_types import dtype_name
 from .schema import Schema
 from .schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
 from .segments import Segment, named_data, part_of, segments_of
-from .values import byte_count, derived_strides
+from .values import Layout
 
-__all__ = ["DataFile", "Entry", "Layout"]
+__all__ = ["DataFile", "Entry"]
 
 RECORD = "tables"
 _FIELDS_07 = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What the bytes of an entry are as a tensor."""
-
-    scalar_type: int
-    sizes: tuple[int, ...]
-    dim_order: tuple[int, ...]
-
-    @property
-    def dtype(self) -> str:
-        """torch's name without ``torch.``."""
-        return dtype_name(self.scalar_type)
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return derived_strides(self.sizes, self.dim_order)
-
-    @property
-    def nbytes(self) -> int:
-        return byte_count(self.scalar_type, self.sizes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from typing import Final
 from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
 
 from .bundled import BundledProgram, BundledTensor, Suite
-from .data_file import DataFile, Entry, Layout
+from .data_file import DataFile, Entry
 from .instructions import DelegateCall, KernelCall
 from .listing import Listings, place_text, signature
 from .program import Method, Program
 from .regions import Regions
-from .values import Tensor
+from .values import Layout, Tensor
 
 __all__ = ["EXTERNAL", "ExecutorchDoor"]
 
@@ -156,9 +156,7 @@ def _stored(program: Program, tensor: Tensor) -> TensorInfo:
     return _info(tensor, where, is_buffer=tensor.allocation is not None)
 
 
-def _info(
-    found: Tensor | Layout | BundledTensor, storage: str, *, is_buffer: bool = False
-) -> TensorInfo:
+def _info(found: Layout, storage: str, *, is_buffer: bool = False) -> TensorInfo:
     return TensorInfo(
         found.dtype, found.sizes, found.strides, storage, found.nbytes,
         is_parameter=False, is_buffer=is_buffer,

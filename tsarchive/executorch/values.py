@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 from .scalar_types import SCALAR_TYPES, dtype_name
 
 __all__ = [
-    "Allocation", "BoolList", "DoubleList", "IntList", "OptionalTensorList", "Shape", "Tensor",
-    "TensorList", "Value", "derived_strides",
+    "Allocation", "BoolList", "DoubleList", "IntList", "Layout", "OptionalTensorList", "Shape",
+    "Tensor", "TensorList", "Value", "derived_strides",
 ]  # fmt: skip
 
 NO_TENSOR: Final = -1
@@ -40,28 +40,12 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
-    """A tensor as the file describes it; nothing in it is checked, but that it is complete.
-
-    ``sizes`` are upper bounds where ``dynamism`` is not static. ``data_index`` names its initial
-    bytes, 0 for none; ``is_external`` that they are in a data file, under ``name``.
-    ``mutable_index``, ``device_type`` and ``device_index`` are as written.
-    """
+class Layout:
+    """What bytes are as a tensor; nothing in it is checked."""
 
     scalar_type: int
     sizes: tuple[int, ...]
     dim_order: tuple[int, ...]
-    storage_offset: int
-    requires_grad: bool
-    data_index: int
-    allocation: Allocation | None
-    layout: int
-    dynamism: int
-    name: str | None = None
-    is_external: bool = False
-    mutable_index: int = 0
-    device_type: int = 0
-    device_index: int = 0
 
     @property
     def dtype(self) -> str:
@@ -76,6 +60,28 @@ class Tensor:
     def nbytes(self) -> int:
         """The bytes of all elements, 0 where the element type is unknown."""
         return byte_count(self.scalar_type, self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor(Layout):
+    """A tensor as the file describes it; nothing in it is checked, but that it is complete.
+
+    ``sizes`` are upper bounds where ``dynamism`` is not static. ``data_index`` names its initial
+    bytes, 0 for none; ``is_external`` that they are in a data file, under ``name``.
+    ``mutable_index``, ``device_type`` and ``device_index`` are as written.
+    """
+
+    storage_offset: int
+    requires_grad: bool
+    data_index: int
+    allocation: Allocation | None
+    layout: int
+    dynamism: int
+    name: str | None = None
+    is_external: bool = False
+    mutable_index: int = 0
+    device_type: int = 0
+    device_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
