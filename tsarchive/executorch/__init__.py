@@ -1,1 +1,22 @@
-"""Programs and data of ExecuTorch: .pte, .ptd and .bpte files, read without torch."""
+"""Files of ExecuTorch: programs (.pte), data (.ptd), bundled programs (.bpte)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tsarchive.late import late_member
+
+if TYPE_CHECKING:
+    from .draft import Draft
+    from .writing import write_together
+
+__all__ = ["Draft", "write_together"]
+
+_HOMES = {
+    "Draft": "tsarchive.executorch.draft",
+    "write_together": "tsarchive.executorch.writing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return late_member(__name__, _HOMES, name)

@@ -8,7 +8,10 @@ from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
 
-__all__ = ["DATA_MAGIC", "Header", "read_data_header", "read_program_header"]
+__all__ = [
+    "DATA_MAGIC", "Header", "data_header", "program_header", "read_data_header",
+    "read_program_header",
+]  # fmt: skip
 
 PROGRAM_MAGIC: Final = b"eh00"
 DATA_MAGIC: Final = b"FH01"
@@ -74,6 +77,23 @@ def read_data_header(data: memoryview) -> Header:
     if AT + length > tables:
         raise _error(f"the tables begin at {tables}, inside of the header", AT + 8)
     return _checked(Header(length, tables + size, base, segments), len(data))
+
+
+def program_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
+    """A header with these sizes, and what else another has; one of today where that is empty."""
+    made = bytearray(old or PROGRAM_MAGIC + struct.pack("<I24x", _WITH_DATA_SIZE))
+    struct.pack_into("<QQ", made, 8, tables_size, base)
+    if struct.unpack_from("<I", made, 4)[0] >= _WITH_DATA_SIZE:
+        struct.pack_into("<Q", made, 24, size)
+    return bytes(made)
+
+
+def data_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
+    """The same for a data file, whose tables stand behind 48 bytes in a new one."""
+    made = bytearray(old or DATA_MAGIC + struct.pack("<IQ32x", _DATA_HEADER_BYTES, 48))
+    (start,) = struct.unpack_from("<Q", made, 8)
+    struct.pack_into("<QQQ", made, 16, tables_size - start, base, size)
+    return bytes(made)
 
 
 def _checked(header: Header, size: int) -> Header:

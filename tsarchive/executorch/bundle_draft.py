@@ -1,0 +1,91 @@
+"""A bundled program that is being edited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from tsarchive.errors import MissingRecordError
+
+from .bundled import RECORD, SUITES, BundledProgram
+from .encoding import encoded
+from .new_bytes import bytes_for
+from .origins import origin_of
+from .pieces import Bytes, Pieces
+from .program_draft import ProgramDraft
+from .program_tensors import layout_of
+from .schema_bundled import BUNDLED_PROGRAM
+from .table_values import Values, table_values
+from .values import Layout
+
+__all__ = ["BundleDraft"]
+
+
+class BundleDraft:
+    """The program, and the tensors of the calls that it comes with."""
+
+    def __init__(self, found: BundledProgram) -> None:
+        root = found.root()
+        self._values = table_values(root)
+        self._origin = origin_of(root, self._values, None)
+        self._found = found
+        self._is_edited = False
+        end = self._origin.size
+        self._trailing: Bytes = b"" if end is None else found.data[end:]
+
+    @cached_property
+    def program(self) -> ProgramDraft:
+        """The program, which is encoded again once it was edited."""
+        return ProgramDraft(self._found.program)
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether the bundle was edited, or the program in it."""
+        return self._is_edited or self._has_other_program
+
+    @is_edited.setter
+    def is_edited(self, value: bool) -> None:
+        self._is_edited = value
+
+    @property
+    def _has_other_program(self) -> bool:
+        return "program" in self.__dict__ and self.program.is_edited
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """Those of the tensors of all calls."""
+        return {name: layout_of(table) for name, table in _tensors(self._values)}
+
+    def replace(self, name: str, data: Any) -> None:
+        """Give a tensor of a call other bytes."""
+        found = dict(_tensors(self._values))
+        if name not in found:
+            raise MissingRecordError(f"the bundle has no tensor {name!r}", record=RECORD)
+        found[name]["data"] = bytes_for(name, layout_of(found[name]), data)
+
+    def strip_test_suites(self) -> bool:
+        """Take out all calls. Returns whether there were any."""
+        had_any = bool(self._values.get("method_test_suites"))
+        if had_any:
+            self._values["method_test_suites"] = []
+        return had_any
+
+    def assembled(self) -> Pieces:
+        """The whole file."""
+        if self._has_other_program:
+            self._values["program"] = self.program.assembled()
+        made = encoded(BUNDLED_PROGRAM, self._values, self._origin.order, self._origin.alignments)
+        return Pieces((made.head(), made.body, self._trailing))
+
+
+def _tensors(root: Values) -> Iterator[tuple[str, Values]]:
+    """By the names that archives show: ``test_suites/forward/0/inputs/1``."""
+    for suite in root.get("method_test_suites", ()):
+        for number, case in enumerate(suite.get("test_cases", ())):
+            folder = f"{SUITES}{suite.get('method_name', '')}/{number}"
+            for group in ("inputs", "expected_outputs"):
+                for index, value in enumerate(case.get(group, ())):
+                    kind, table = value.get("val", (None, None))
+                    if kind == "Tensor":
+                        yield f"{folder}/{group}/{index}", table

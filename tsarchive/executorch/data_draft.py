@@ -1,0 +1,172 @@
+"""A data file that is being edited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
+
+from .alignment import SEGMENT_ALIGNMENT
+from .data_file import RECORD, DataFile
+from .encoding import Order
+from .header import data_header
+from .new_bytes import bytes_for, raw_bytes
+from .origins import Origin
+from .pieces import Bytes, Pieces
+from .program_tensors import layout_of
+from .schema_flat_tensor import FLAT_TENSOR
+from .segmented_draft import SegmentedDraft, opened_draft
+from .table_values import Values, put
+from .values import Layout
+
+__all__ = ["DataDraft"]
+
+# Headers of 40 bytes end at a multiple of what tables are aligned to.
+_TABLES_AT: Final = 48
+_UPGRADE: Final = "Call upgrade() first, which writes it in the layout of today"
+
+
+class DataDraft:
+    """Entries by key, in segments that several may share."""
+
+    def __init__(self, found: DataFile | None = None) -> None:
+        self.is_of_06 = found is not None and found.is_of_06
+        self.file = _new_file() if found is None else _opened(found)
+        self.is_edited = found is None
+        self._found = found
+        self._added: dict[object, int] = {}
+
+    @property
+    def layouts(self) -> Mapping[str, Layout | None]:
+        """What each key is of, None for bytes that are no tensor."""
+        return {key: self._layout(table) for key, table in self._entries().items()}
+
+    def replace(self, key: str, data: Any) -> None:
+        """Give a key other bytes; keys that share the old ones keep them."""
+        table = self._entry(key)
+        self._require_today()
+        segment = self.file.segments[table.get("segment_index", 0)]
+        layout = self._layout(table)
+        if layout is None:
+            new: Bytes = raw_bytes(key, len(segment.data), data)
+        else:
+            new = bytes_for(key, layout, data)
+        if self._is_shared(table):
+            put(table, "segment_index", self.file.add_segment(new, segment.alignment))
+        else:
+            segment.data = new
+
+    def rename(self, old: str, new: str) -> None:
+        """Raises MissingRecordError when there is no such key, CallError when the new is taken."""
+        table = self._entry(old)
+        if new in self._entries():
+            raise CallError(f"the data file has {new!r} already")
+        table["fully_qualified_name" if "key" not in table else "key"] = new
+
+    def is_new(self, key: str, layout: Layout | None, data: Bytes) -> bool:
+        """Whether there is no entry of this key.
+
+        Raises CallError when there is another, UnsupportedError for a file of ExecuTorch 0.6.
+        """
+        self._require_today()
+        known = self._entries().get(key)
+        if known is None:
+            return True
+        old = self.file.segments[known.get("segment_index", 0)].data
+        if self._layout(known) != layout or old != data:
+            hint = "Rename it in one of them"
+            raise CallError(f"both files have {key!r}, and not the same", hint=hint)
+        return False
+
+    def add(
+        self, key: str, layout: Layout | None, data: Bytes, source: object,
+        alignment: int = SEGMENT_ALIGNMENT,
+    ) -> None:  # fmt: skip
+        """Add an entry that ``is_new``; what has the same ``source`` shares a segment."""
+        number = self._added.get(source)
+        if number is None:
+            number = self._added[source] = self.file.add_segment(data, alignment)
+        self.file.values.setdefault("named_data", []).append(_entry(key, number, layout))
+
+    def merge(self, other: DataFile) -> None:
+        """Add all that another file has. Raises CallError for a key that both have otherwise."""
+        found = [(entry, other.data_of(entry)) for entry in other.by_key.values()]
+        new = [(one, data) for one, data in found if self.is_new(one.key, one.layout, data)]
+        for one, data in new:
+            self.add(one.key, one.layout, data, (other, one.segment, one.offset, len(data)))
+
+    def upgrade(self) -> bool:
+        """Let a file of ExecuTorch 0.6 have the layout of today. Returns whether it was one."""
+        if not self.is_of_06:
+            return False
+        assert self._found is not None
+        self.file = _new_file()
+        self.is_of_06 = False
+        self.merge(self._found)
+        return True
+
+    def align(self, width: int) -> None:
+        """Let all entries begin at multiples of a width."""
+        self.file.align_segments(width)
+
+    def assembled(self) -> Pieces:
+        """The whole file."""
+        return self.file.assembled()
+
+    def _entries(self) -> dict[str, Values]:
+        """The first table of each key."""
+        found: dict[str, Values] = {}
+        for key, table in _keyed(self.file.values):
+            found.setdefault(key, table)
+        return found
+
+    def _entry(self, key: str) -> Values:
+        found = self._entries().get(key)
+        if found is None:
+            raise MissingRecordError(f"the data file has no {key!r}", record=RECORD)
+        return found
+
+    def _layout(self, table: Values) -> Layout | None:
+        described = table if "fully_qualified_name" in table else table.get("tensor_layout")
+        return None if described is None else layout_of(described)
+
+    def _is_shared(self, table: Values) -> bool:
+        number = table.get("segment_index", 0)
+        users = [each.get("segment_index", 0) for _, each in _keyed(self.file.values)]
+        return users.count(number) > 1
+
+    def _require_today(self) -> None:
+        if self.is_of_06:
+            raise UnsupportedError("the data file is of ExecuTorch 0.6", hint=_UPGRADE)
+
+
+def _new_file() -> SegmentedDraft:
+    values: Values = {"segments": [], "named_data": []}
+    made = SegmentedDraft(FLAT_TENSOR, data_header, values, Origin(Order.FLATC))
+    made.inserted = data_header(b"", _TABLES_AT, 0, 0).ljust(_TABLES_AT, b"\0")
+    return made
+
+
+def _opened(found: DataFile) -> SegmentedDraft:
+    made = opened_draft(found.data, found.root(), found.header, found.segments, data_header)
+    made.keeps_header = True
+    return made
+
+
+def _keyed(root: Values) -> Iterator[tuple[str, Values]]:
+    """All entries, in 0.6 tensors before others."""
+    for table in root.get("tensors", ()):
+        yield table.get("fully_qualified_name", ""), table
+    for table in root.get("named_data", ()):
+        yield table.get("key", ""), table
+
+
+def _entry(key: str, number: int, layout: Layout | None) -> Values:
+    table: Values = {"key": key}
+    put(table, "segment_index", number)
+    if layout is not None:
+        made: Values = {"sizes": layout.sizes, "dim_order": bytes(layout.dim_order)}
+        put(made, "scalar_type", layout.scalar_type)
+        table["tensor_layout"] = made
+    return table

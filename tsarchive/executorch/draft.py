@@ -1,0 +1,283 @@
+"""Editing programs, data files and bundled programs, and writing them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeAlias
+
+from tsarchive.container.atomic import replacing
+from tsarchive.errors import CallError, UnsupportedError
+
+from .alignment import require_alignment
+from .bundle_draft import BundleDraft
+from .bundled import BundledProgram
+from .data_draft import DataDraft
+from .data_file import DataFile
+from .externalizing import externalize, internalize
+from .pieces import Pieces
+from .program_draft import ProgramDraft
+from .regions import Content, Regions
+from .values import Layout
+from .writing import write_pieces
+
+if TYPE_CHECKING:
+    from .looking import ExecutorchDoor
+
+__all__ = ["STRIPPED", "Draft"]
+
+STACK_TRACES: Final = "stack-traces"
+NAMES: Final = "names"
+TEST_SUITES: Final = "test-suites"
+STRIPPED: Final = (STACK_TRACES, NAMES, TEST_SUITES)
+"""What :meth:`Draft.strip` can take out."""
+
+_Drafted: TypeAlias = ProgramDraft | DataDraft | BundleDraft
+
+
+class Opened(Protocol):
+    """An archive that :func:`tsarchive.open` gave."""
+
+    @property
+    def executorch(self) -> ExecutorchDoor:
+        """Raises UnsupportedError for archives that are no files of ExecuTorch."""
+
+
+class Draft:
+    """A file of ExecuTorch that is being edited; the file itself stays as it is.
+
+    Made from an archive, which stays open until the draft is written: bytes that no edit gives
+    are taken from it then, and never copied before. A draft without edits is written as the file
+    was, byte for byte; after an edit the tables are encoded anew, in the order of their first
+    writer where that is known, and everything else stays as it is: header, padding, alignments.
+
+    Edits of a bundled program are edits of the program in it. An edit that raises leaves the
+    draft as it was. All but :meth:`write` raise UnsupportedError for tables with fields of a later
+    version, which would be lost, and FormatError and LimitError where the file breaks a rule.
+    """
+
+    def __init__(self, archive: Opened) -> None:
+        regions = archive.executorch.regions
+        self._start(lambda: _drafted(regions.content), regions.buffer(), [regions])
+
+    def _start(
+        self, read: Callable[[], _Drafted], original: memoryview, sources: Iterable[Regions]
+    ) -> None:
+        self._read = read
+        self._original = original
+        self._sources = list(sources)
+
+    @cached_property
+    def _drafted(self) -> _Drafted:
+        return self._read()
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether it is written otherwise than it was read."""
+        return "_drafted" in self.__dict__ and self._drafted.is_edited
+
+    @property
+    def tensors(self) -> Mapping[str, Layout | None]:
+        """What :meth:`replace` takes, by the names of :attr:`Archive.tensors`.
+
+        None for an entry of a data file that is no tensor.
+        """
+        drafted = self._drafted
+        if isinstance(drafted, DataDraft):
+            return drafted.layouts
+        program = drafted.program if isinstance(drafted, BundleDraft) else drafted
+        inside = {n: one.layout for n, one in program.tensors.items() if not one.is_external}
+        return {**inside, **(drafted.layouts if isinstance(drafted, BundleDraft) else {})}
+
+    @property
+    def program(self) -> Draft:
+        """The program of a bundle as a draft of its own, which is written as a program.
+
+        Raises UnsupportedError for other files.
+        """
+        bundle = self._sources[0].content if self._sources else None
+        if not isinstance(bundle, BundledProgram):
+            raise UnsupportedError("only bundled programs hold another file")
+        return _draft(self._program, bundle.program_data, self._sources)
+
+    def replace(self, name: str, data: Any) -> None:
+        """Give a tensor other bytes: an array of its dtype and shape, or bytes as in memory.
+
+        ``data`` is anything with the buffer protocol, such as an array of NumPy or ``bytes``, and
+        is not copied before the draft is written. Tensors that share the old bytes keep them.
+
+        Raises MissingRecordError when there is no such tensor, UnsupportedError when its bytes are
+        in a data file, CallError for another dtype, shape or number of bytes.
+        """
+        drafted = self._drafted
+        if isinstance(drafted, BundleDraft) and name not in drafted.layouts:
+            drafted = drafted.program
+        drafted.replace(name, data)
+        drafted.is_edited = True
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a tensor another name; in a data file, its key.
+
+        A tensor whose bytes are in a data file is found there by its name: rename both. Keys by
+        which backends read are in the backends' own programs, and stay.
+
+        Raises MissingRecordError when there is no such tensor, CallError when the name is taken.
+        """
+        drafted = self._tables()
+        drafted.rename(old, new)
+        drafted.is_edited = True
+
+    def externalize(self, names: Iterable[str] | None = None, data: Draft | None = None) -> Draft:
+        """Move constants of a program to a data file, a new one or ``data``, and return that.
+
+        ``names`` are those of :attr:`tensors`, which become keys, or keys by which backends read;
+        all of them if None. Program and data file are then written each for itself, or together
+        by :func:`write_together`.
+
+        Raises MissingRecordError for a name that is not there; CallError when there is nothing to
+        move, for a tensor whose bytes are in a data file already, and where ``data`` has other
+        bytes of a name.
+        """
+        program = self._program()
+        target = _draft(DataDraft, memoryview(b""), ()) if data is None else data
+        externalize(program, target._data(), names)
+        program.is_edited = target._drafted.is_edited = True
+        target._sources += self._sources
+        return target
+
+    def internalize(self, archive: Opened, names: Iterable[str] | None = None) -> list[str]:
+        """Move what a data file has into the program; all that this can use if None are named.
+
+        Returns the names. ``archive`` stays open until the draft is written.
+
+        Raises UnsupportedError for an archive that is no data file; MissingRecordError for a name
+        that program or data file lack; FormatError where they disagree about a tensor; CallError
+        for one that the program has itself.
+        """
+        program = self._program()
+        moved = internalize(program, self._other(archive), names)
+        program.is_edited |= bool(moved)
+        return moved
+
+    def merge(self, archive: Opened) -> None:
+        """Add to a data file all that another has; ``archive`` stays open until it is written.
+
+        Raises CallError for a key that both have with other bytes, UnsupportedError for other
+        files, and for files of ExecuTorch 0.6 before :meth:`upgrade`.
+        """
+        drafted = self._data()
+        drafted.merge(self._other(archive))
+        drafted.is_edited = True
+
+    def strip(self, *what: str) -> list[str]:
+        """Take out ``stack-traces``, ``names`` and ``test-suites``; all of them if none is named.
+
+        Names by which data files know tensors stay. Returns what there was of it. Raises CallError
+        for anything else, UnsupportedError for data files, which have none of it.
+        """
+        for one in what:
+            if one not in STRIPPED:
+                raise CallError(f"{one!r} is none of {', '.join(STRIPPED)}")
+        program = self._program()
+        ways = {STACK_TRACES: program.strip_stack_traces, NAMES: program.strip_names}
+        if isinstance(self._drafted, BundleDraft):
+            ways[TEST_SUITES] = self._drafted.strip_test_suites
+        found = [name for name, strip in ways.items() if name in (what or STRIPPED) and strip()]
+        self._drafted.is_edited |= TEST_SUITES in found
+        program.is_edited |= found not in ([], [TEST_SUITES])
+        return found
+
+    def align(self, segments: int | None = None, constants: int | None = None) -> None:
+        """Let segments begin at multiples of so many bytes, and constants of a program in theirs.
+
+        In a data file, ``segments`` are entries. Raises CallError for what is no power of two
+        from 16 to 1,048,576, and for constants of a data file.
+        """
+        for width in (segments, constants):
+            if width is not None:
+                require_alignment(width)
+        drafted = self._tables()
+        if isinstance(drafted, ProgramDraft):
+            drafted.align(segments, constants)
+        elif constants is not None:
+            raise CallError("in a data file segments are aligned, and nothing in them")
+        elif segments is not None:
+            drafted.align(segments)
+        drafted.is_edited |= (segments, constants) != (None, None)
+
+    def upgrade(self) -> bool:
+        """Write an old file as writers of today do. Returns whether it is one.
+
+        Constants among the tables of a program go to a segment, its header gets 32 bytes; a data
+        file of ExecuTorch 0.6 gets the tables of 0.7. Runtimes of today refuse these otherwise.
+        """
+        drafted = self._tables()
+        is_old = drafted.upgrade()
+        drafted.is_edited |= is_old
+        return is_old
+
+    def write(self, target: str | os.PathLike[str] | BinaryIO) -> int:
+        """Write the file, which may be the one that was read. Returns its size in bytes.
+
+        A path is replaced when all is written, and stays as it is after an error.
+
+        Raises FormatError when a file that bytes are taken from was written to since it was
+        opened, ArchiveError when it was closed, OSError when the file cannot be written.
+        """
+        pieces = self.pieces()
+        if not isinstance(target, str | os.PathLike):
+            return self._write(target, pieces)
+        with replacing(os.fsdecode(target)) as stream:
+            return self._write(stream, pieces)
+
+    def pieces(self, *, anew: bool = False) -> Pieces:
+        """The bytes of the file; with ``anew`` encoded again also where nothing was edited."""
+        self._require_unchanged()
+        if self.is_edited or anew:
+            return self._drafted.assembled()
+        return Pieces((self._original,))
+
+    def _write(self, stream: BinaryIO, pieces: Pieces) -> int:
+        write_pieces(stream, pieces)
+        self._require_unchanged()
+        return len(pieces)
+
+    def _require_unchanged(self) -> None:
+        for source in self._sources:
+            source.buffer()
+
+    def _other(self, archive: Opened) -> DataFile:
+        """The data file that an archive is, to take bytes from."""
+        regions = archive.executorch.regions
+        if not isinstance(regions.content, DataFile):
+            raise UnsupportedError(f"a {regions.kind} file is no data file")
+        self._sources.append(regions)
+        return regions.content
+
+    def _tables(self) -> ProgramDraft | DataDraft:
+        drafted = self._drafted
+        return drafted.program if isinstance(drafted, BundleDraft) else drafted
+
+    def _program(self) -> ProgramDraft:
+        drafted = self._tables()
+        if isinstance(drafted, DataDraft):
+            raise UnsupportedError("a data file has no program")
+        return drafted
+
+    def _data(self) -> DataDraft:
+        if not isinstance(self._drafted, DataDraft):
+            raise UnsupportedError("this is a program, and no data file")
+        return self._drafted
+
+
+def _draft(read: Callable[[], _Drafted], original: memoryview, sources: Iterable[Regions]) -> Draft:
+    made = Draft.__new__(Draft)
+    made._start(read, original, sources)
+    return made
+
+
+def _drafted(content: Content) -> _Drafted:
+    if isinstance(content, DataFile):
+        return DataDraft(content)
+    return BundleDraft(content) if isinstance(content, BundledProgram) else ProgramDraft(content)

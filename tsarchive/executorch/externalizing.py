@@ -1,0 +1,181 @@
+"""Moving constants from a program to a data file, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from tsarchive.errors import CallError, FormatError, MissingRecordError
+
+from .data_draft import DataDraft
+from .data_file import RECORD, DataFile, Entry
+from .pieces import Bytes
+from .program import RECORD as PROGRAM
+from .program_draft import ProgramDraft
+from .program_tensors import StoredTensor, make_external, make_internal
+from .segment_users import segment_users
+from .segments import part_of
+from .table_values import Values, put
+from .values import Layout
+
+__all__ = ["externalize", "internalize"]
+
+
+def externalize(program: ProgramDraft, data: DataDraft, names: Iterable[str] | None) -> None:
+    """Move tensors, and bytes that backends read by key, to a data file; all if None are named.
+
+    Raises MissingRecordError for a name that is not there; CallError when there is nothing to
+    move, for a tensor that is in a data file already, and when that one has other bytes of a name.
+    """
+    tensors, keys = program.tensors, _keys(program)
+    if names is None:
+        chosen = [*(name for name, one in tensors.items() if not one.is_external), *keys]
+    else:
+        chosen = list(dict.fromkeys(names))
+    if not chosen:
+        raise CallError("there is nothing to move: the program has no constants in it")
+    moved = [_inside(program, name) for name in chosen if name in tensors or name not in keys]
+    moved_keys = [name for name in chosen if name in keys and name not in tensors]
+    new = {one.name for one in moved if data.is_new(one.name, one.layout, _bytes(program, one))}
+    new |= {key for key in moved_keys if data.is_new(key, None, _bytes_of_key(program, key))}
+    _move_tensors(program, data, moved, new)
+    _move_keys(program, data, moved_keys, new)
+
+
+def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | None) -> list[str]:
+    """Move what a data file has into the program; all that the program can use if None are named.
+
+    Returns the names. Raises MissingRecordError for a name that program or data file lack,
+    CallError for a tensor or key that the program has itself, FormatError where they disagree
+    about a tensor.
+    """
+    chosen = list(dict.fromkeys(_usable(program, data) if names is None else names))
+    found = [(entry := _entry(data, name), data.data_of(entry)) for name in chosen]
+    for entry, _ in found:
+        _require_outside(program, entry)
+    numbers: dict[object, int] = {}
+    for entry, content in found:
+        add = _add_key if entry.layout is None else _add_tensor
+        add(program, entry, content, numbers)
+    return chosen
+
+
+def _usable(program: ProgramDraft, data: DataFile) -> Iterator[str]:
+    """Tensors in the order of the program, then bytes without layout, which backends read."""
+    for name, one in program.tensors.items():
+        if one.is_external and name in data.by_key:
+            yield name
+    for key, entry in data.by_key.items():
+        if entry.layout is None:
+            yield key
+
+
+def _move_tensors(
+    program: ProgramDraft, data: DataDraft, moved: Sequence[StoredTensor], new: Collection[str]
+) -> None:
+    """Tensors that share bytes in the program do so in the data file."""
+    for one in moved:
+        if one.name in new:
+            source = (program, one.is_mutable, one.number, one.layout.nbytes)
+            data.add(one.name, one.layout, _bytes(program, one), source)
+        for table in one.tables:
+            make_external(table, one.name)
+    for is_mutable in (False, True):
+        gone = {one.number for one in moved if one.is_mutable == is_mutable}
+        if gone:
+            program.drop(is_mutable, gone)
+
+
+def _move_keys(
+    program: ProgramDraft, data: DataDraft, moved: Sequence[str], new: Collection[str]
+) -> None:
+    keys = _keys(program)
+    numbers = {keys[key].get("segment_index", 0) for key in moved}
+    for key in moved:
+        number = keys[key].get("segment_index", 0)
+        if key in new:
+            alignment = program.file.segments[number].alignment
+            data.add(key, None, _bytes_of_key(program, key), (program, number), alignment)
+    if moved:
+        kept = [table for table in program.root["named_data"] if table.get("key", "") not in moved]
+        program.root["named_data"] = kept
+    used = {table.get(field, 0) for table, field in segment_users(program.root)}
+    for number in sorted(numbers - used, reverse=True):
+        program.drop_segment(number)
+
+
+def _add_tensor(
+    program: ProgramDraft, entry: Entry, content: memoryview, numbers: dict[object, int]
+) -> None:
+    """Entries that share bytes in the data file do so in the program."""
+    one = program.tensor(entry.key)
+    source = one.is_mutable, entry.segment, entry.offset, len(content)
+    if source not in numbers:
+        numbers[source] = program.pool(one.is_mutable).add(content)
+    for table in one.tables:
+        make_internal(table, numbers[source])
+
+
+def _add_key(
+    program: ProgramDraft, entry: Entry, content: memoryview, numbers: dict[object, int]
+) -> None:
+    if entry.segment not in numbers:
+        numbers[entry.segment] = program.file.add_segment(content)
+    table: Values = {"key": entry.key}
+    put(table, "segment_index", numbers[entry.segment])
+    program.root.setdefault("named_data", []).append(table)
+
+
+def _keys(program: ProgramDraft) -> dict[str, Values]:
+    """The first table of each key."""
+    found: dict[str, Values] = {}
+    for table in program.root.get("named_data", ()):
+        found.setdefault(table.get("key", ""), table)
+    return found
+
+
+def _bytes(program: ProgramDraft, one: StoredTensor) -> memoryview:
+    pool = program.pool(one.is_mutable)
+    pool.require(one.number)
+    return part_of(memoryview(pool.items[one.number]), 0, one.layout.nbytes, PROGRAM)
+
+
+def _bytes_of_key(program: ProgramDraft, key: str) -> Bytes:
+    number = _keys(program)[key].get("segment_index", 0)
+    if number >= len(program.file.segments):
+        count = len(program.file.segments)
+        raise FormatError(f"there is no segment {number}", record=PROGRAM, limit=count)
+    return program.file.segments[number].data
+
+
+def _entry(data: DataFile, name: str) -> Entry:
+    found = data.by_key.get(name)
+    if found is None:
+        raise MissingRecordError(f"the data file has no {name!r}", record=RECORD)
+    return found
+
+
+def _inside(program: ProgramDraft, name: str) -> StoredTensor:
+    one = program.tensor(name)
+    if one.is_external:
+        raise CallError(f"the bytes of {name!r} are in a data file already")
+    return one
+
+
+def _require_outside(program: ProgramDraft, entry: Entry) -> None:
+    """Raise unless the program takes the entry from a data file, and as what it is."""
+    if entry.layout is None:
+        if entry.key in _keys(program):
+            raise CallError(f"the program has {entry.key!r} itself")
+        return
+    one = program.tensor(entry.key)
+    if not one.is_external:
+        raise CallError(f"the program has the bytes of {entry.key!r} itself")
+    if entry.layout != one.layout:
+        raise FormatError(
+            f"{entry.key!r} is {_shown(one.layout)} in the program, and {_shown(entry.layout)} in "
+            "the data file", record=RECORD, hint="The two are not of one model",
+        )  # fmt: skip
+
+
+def _shown(layout: Layout) -> str:
+    return f"{layout.dtype}{list(layout.sizes)} in the order {list(layout.dim_order)}"

@@ -1,0 +1,72 @@
+"""How the tables of a file were encoded: what gives its bytes again when it is written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Final
+
+from .encoding import Encoded, Order, encoded
+from .flatbuffer import Table
+from .header import AT, Header
+from .table_values import Values
+
+__all__ = ["Origin", "origin_of"]
+
+# What writers may be told to align blobs in the tables of a program to, the usual first.
+_ALIGNMENTS: Final = tuple(1 << power for power in range(4, 13))
+_BLOBS: Final = {
+    "constant_buffer": ("Buffer", "storage"),
+    "backend_delegate_data": ("BackendDelegateInlineData", "data"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """``inserted`` bytes stand between head and body of tables that end at ``size``; both are None
+    when no order that is known gives the tables of the file, which get that of today."""
+
+    order: Order = Order.PYTHON
+    alignments: dict[tuple[str, str], int] = field(default_factory=dict)
+    inserted: int | None = None
+    size: int | None = None
+
+
+def origin_of(root: Table, values: Values, header: Header | None) -> Origin:
+    """The first order that gives the tables of a file, whose values these are.
+
+    The header tells where they end; in a file without one they end where they end.
+    """
+    data = root.buffer.data
+    for alignments, order in product(_alignments(root), Order):
+        made = encoded(root.buffer.schema, values, order, alignments)
+        inserted = 0 if header is None else header.tables_size - AT - len(made.body)
+        if inserted >= (0 if header is None else header.length) and _is_same(made, data, inserted):
+            return Origin(order, alignments, inserted, AT + inserted + len(made.body))
+    return Origin()
+
+
+def _is_same(made: Encoded, data: memoryview, inserted: int) -> bool:
+    is_head = data[:AT] == made.head(inserted)
+    return is_head and made.body.is_at(data, AT + inserted)
+
+
+def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:
+    """What the writer may have been told, by where the blobs are that have bytes."""
+    known = [name for name in _BLOBS if name in root.buffer.schema.slots[root.name]]
+    starts = {name: _starts(root, name) for name in known}
+    present = [_BLOBS[name] for name in known if starts[name]]
+    for chosen in product(*(_possible(found) for found in starts.values() if found)):
+        yield dict(zip(present, chosen, strict=True))
+
+
+def _starts(root: Table, field: str) -> list[int]:
+    blob = _BLOBS[field][1]
+    return [table.data_start(blob) for table in root.tables(field) or () if table.data(blob)]
+
+
+def _possible(starts: list[int]) -> list[int]:
+    """The usual alignment, and larger ones at whose multiples all blobs begin."""
+    usual, *larger = _ALIGNMENTS
+    return [usual, *(width for width in larger if not any(start % width for start in starts))]

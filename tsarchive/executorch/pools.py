@@ -1,0 +1,132 @@
+"""The bytes that tensors of a program begin with, by the numbers that tensors name them with.
+
+Number 0 is a placeholder and stands for none.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+from tsarchive.errors import FormatError
+
+from .alignment import aligned, alignments_of
+from .pieces import Bytes, Pieces
+from .program import RECORD
+from .segmented_draft import NewSegment
+from .segments import part_of
+from .table_values import Values
+
+__all__ = ["InlinePool", "Pool", "SegmentPool"]
+
+Item: TypeAlias = bytes | memoryview
+
+
+class Pool(ABC):
+    """``items`` are the bytes of each number; ``write`` puts them where the program has them."""
+
+    def __init__(self, items: list[Item]) -> None:
+        self.items = items
+
+    def add(self, data: Item) -> int:
+        """Returns the number of the new item."""
+        self.items.append(data)
+        return len(self.items) - 1
+
+    def require(self, number: int) -> None:
+        """Raise FormatError when there is no item of a number."""
+        if not 0 < number < len(self.items):
+            message = f"there is no constant {number}"
+            raise FormatError(message, record=RECORD, limit=len(self.items))
+
+    def drop(self, numbers: Collection[int]) -> dict[int, int]:
+        """Take items out. Returns the new number of each one that stays."""
+        kept = [number for number in range(len(self.items)) if number not in numbers]
+        self.items[:] = [self.items[number] for number in kept]
+        return {old: new for new, old in enumerate(kept)}
+
+    @abstractmethod
+    def align(self, width: int) -> None:
+        """Let all items begin at multiples of a width."""
+
+    @abstractmethod
+    def write(self) -> None:
+        """Put the items into the tables or the segment that they come from."""
+
+
+class InlinePool(Pool):
+    """Constants in tables, as programs of before ExecuTorch 0.4 have them."""
+
+    def __init__(self, tables: list[Values], alignments: dict[tuple[str, str], int]) -> None:
+        super().__init__([table.get("storage", b"") for table in tables])
+        self._tables = tables
+        self._before = list(zip(self.items, tables, strict=True))
+        self._alignments = alignments
+
+    def align(self, width: int) -> None:
+        self._alignments["Buffer", "storage"] = width
+
+    def write(self) -> None:
+        tables = {id(item): table for item, table in self._before}
+        self._tables[:] = [tables.get(id(item), {"storage": item}) for item in self.items]
+
+
+class SegmentPool(Pool):
+    """Items in one segment, their offsets in the table ``group``.
+
+    ``sizes`` are the bytes of those that tensors name; what lies between them is zeros when they
+    are written. The ``usual`` alignment is what new ones get where the others do not tell.
+    """
+
+    def __init__(
+        self, group: Values, segment: NewSegment, sizes: Mapping[int, int], usual: int
+    ) -> None:
+        offsets = group.get("offsets") or (0,)
+        super().__init__(_items(segment.data, offsets, sizes))
+        self._group = group
+        self.segment = segment
+        ends = [offset + len(item) for offset, item in zip(offsets, self.items, strict=True)]
+        widths = alignments_of(list(zip(ends[:-1], offsets[1:], strict=True)), usual)
+        self._widths = [usual, *widths]
+        self._usual = max(widths, default=usual)
+
+    def add(self, data: Item) -> int:
+        self._widths.append(self._usual)
+        return super().add(data)
+
+    def drop(self, numbers: Collection[int]) -> dict[int, int]:
+        kept = super().drop(numbers)
+        self._widths = [self._widths[old] for old in kept]
+        return kept
+
+    def align(self, width: int) -> None:
+        self._usual = width
+        self._widths = [width] * len(self.items)
+        self.segment.alignment = max(self.segment.alignment, width)
+
+    def write(self) -> None:
+        parts: list[Bytes] = []
+        offsets = []
+        end = 0
+        for item, width in zip(self.items, self._widths, strict=True):
+            offset = aligned(end, width)
+            parts += (bytes(offset - end), item)
+            offsets.append(offset)
+            end = offset + len(item)
+        self._group["offsets"] = tuple(offsets)
+        self.segment.data = Pieces(parts)
+
+
+def _items(data: Bytes, offsets: Sequence[int], sizes: Mapping[int, int]) -> list[Item]:
+    """What begins at each offset; that of no tensor ends where the next begins."""
+    assert not isinstance(data, Pieces)
+    view = memoryview(data)
+    starts = sorted({*offsets, len(view)})
+    ends = dict(pairwise(starts))
+    items: list[Item] = [b""]
+    for number, offset in enumerate(offsets[1:], 1):
+        size = sizes.get(number, ends.get(offset, offset) - offset)
+        items.append(part_of(view, offset, size, RECORD))
+    return items

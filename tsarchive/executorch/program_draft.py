@@ -1,0 +1,201 @@
+"""A program that is being edited."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
+
+from .alignment import CONSTANT_ALIGNMENT, aligned
+from .header import program_header
+from .new_bytes import bytes_for
+from .pieces import Pieces
+from .pools import InlinePool, Pool, SegmentPool
+from .program import RECORD, Program
+from .program_tensors import (
+    StoredTensor,
+    clear_name,
+    make_internal,
+    set_name,
+    stored_tensors,
+    tensors_of,
+)
+from .segment_users import renumber_segments, segment_users
+from .segmented_draft import opened_draft
+from .table_values import Values, put
+
+__all__ = ["ProgramDraft"]
+
+_OLD_HEADER_BYTES: Final = 24
+# They are copied when a method is loaded, and packed.
+_MUTABLE_ALIGNMENT: Final = 1
+
+
+class ProgramDraft:
+    """Tensors by name, and their bytes: constants, and what buffers begin with."""
+
+    def __init__(self, found: Program) -> None:
+        data, segments = found.data, found.segments
+        self.file = opened_draft(data, found.root(), found.header, segments, program_header)
+        self.root: Values = self.file.values
+        self.is_edited = False
+        self._pools: dict[bool, Pool] = {}
+
+    @property
+    def tensors(self) -> Mapping[str, StoredTensor]:
+        """All that begin with bytes, wherever these are."""
+        return stored_tensors(self.root)
+
+    def tensor(self, name: str) -> StoredTensor:
+        """Raises MissingRecordError when there is none of this name."""
+        found = self.tensors.get(name)
+        if found is None:
+            message = f"the program has no tensor {name!r}"
+            hint = "'tsarchive tensors' lists those that begin with bytes"
+            raise MissingRecordError(message, record=RECORD, hint=hint)
+        return found
+
+    def replace(self, name: str, data: Any) -> None:
+        """Give a tensor other bytes; those that share the old ones keep them."""
+        stored = self.tensor(name)
+        if stored.is_external:
+            hint = "Replace them there"
+            raise UnsupportedError(f"the bytes of {name!r} are in a data file", hint=hint)
+        new = bytes_for(name, stored.layout, data)
+        pool = self.pool(stored.is_mutable)
+        pool.require(stored.number)
+        if self._users(stored) == len(stored.tables):
+            pool.items[stored.number] = new
+            return
+        number = pool.add(new)
+        for table in stored.tables:
+            make_internal(table, number)
+
+    def rename(self, old: str, new: str) -> None:
+        """Raises MissingRecordError when there is no such tensor, CallError when it is taken."""
+        stored = self.tensor(old)
+        if new in self.tensors:
+            raise CallError(f"the program has a tensor {new!r} already")
+        for table in stored.tables:
+            set_name(table, new)
+
+    def strip_stack_traces(self) -> bool:
+        """Take out the lines of user source. Returns whether there were any."""
+        chains = [chain for plan in self.root.get("execution_plan", ())
+                  for chain in plan.get("chains", ())]  # fmt: skip
+        return any([chain.pop("stacktrace", None) is not None for chain in chains])
+
+    def strip_names(self) -> bool:
+        """Take out names, but for those by which data files know tensors."""
+        return any([clear_name(table) for _, table in tensors_of(self.root)])
+
+    def align(self, segments: int | None, constants: int | None) -> None:
+        """Let segments, or constants in theirs, begin at multiples of these."""
+        if segments is not None:
+            self.file.align_segments(segments)
+        if constants is not None:
+            self.pool(False).align(constants)
+            self._align_base(constants)
+
+    def upgrade(self) -> bool:
+        """Put inline constants into a segment, and write the header of today.
+
+        Returns whether the file was of before.
+        """
+        is_old = len(self.file.inserted) > 0 and self.file.inserted[4] == _OLD_HEADER_BYTES
+        if is_old:
+            width = len(self.file.inserted)
+            self.file.inserted = program_header(b"", 0, 0, 0).ljust(width, b"\0")
+        return self._extract_constants() or is_old
+
+    def assembled(self) -> Pieces:
+        """The whole file."""
+        for pool in self._pools.values():
+            pool.write()
+        return self.file.assembled()
+
+    def pool(self, is_mutable: bool) -> Pool:
+        """The bytes of constants, or those that buffers begin with."""
+        found = self._pools.get(is_mutable)
+        if found is None:
+            made = self._mutable_pool() if is_mutable else self._constant_pool()
+            found = self._pools[is_mutable] = made
+        return found
+
+    def drop(self, is_mutable: bool, numbers: Collection[int]) -> None:
+        """Take bytes out that no tensor names any more; the others get other numbers."""
+        pool, all_ = self.pool(is_mutable), self.tensors.values()
+        stored = [one for one in all_ if one.is_mutable == is_mutable and one.number]
+        renumbered = pool.drop({*numbers} - {one.number for one in stored})
+        for one in stored:
+            for table in one.tables:
+                make_internal(table, renumbered.get(one.number, one.number))
+        if is_mutable and len(pool.items) == 1:
+            self._drop_mutable()
+
+    def drop_segment(self, number: int) -> None:
+        """Take a segment out that no table names any more."""
+        self.file.drop_segment(number)
+        renumber_segments(self.root, number)
+
+    def _users(self, stored: StoredTensor) -> int:
+        """How many tensors have these bytes."""
+        place = stored.number, stored.is_mutable
+        all_ = self.tensors.values()
+        return sum(len(one.tables) for one in all_ if (one.number, one.is_mutable) == place)
+
+    def _sizes(self, is_mutable: bool) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for one in self.tensors.values():
+            if one.is_mutable == is_mutable and one.number:
+                found[one.number] = max(found.get(one.number, 0), one.layout.nbytes)
+        return found
+
+    def _constant_pool(self) -> Pool:
+        group = self.root.setdefault("constant_segment", {})
+        if not group.get("offsets") and self.root.get("constant_buffer"):
+            return InlinePool(self.root["constant_buffer"], self.file.origin.alignments)
+        return self._segment_pool(group, False, CONSTANT_ALIGNMENT)
+
+    def _mutable_pool(self) -> Pool:
+        groups = self.root.setdefault("mutable_data_segments", [])
+        if not groups:
+            groups.append({})
+        return self._segment_pool(groups[0], True, _MUTABLE_ALIGNMENT)
+
+    def _segment_pool(self, group: Values, is_mutable: bool, usual: int) -> SegmentPool:
+        """The pool of a table with offsets, which gets a segment of its own if it has none."""
+        number = group.get("segment_index", 0)
+        others = [table for table, field in segment_users(self.root)
+                  if table is not group and table.get(field, 0) == number]  # fmt: skip
+        if not group.get("offsets") or others:
+            data = self.file.segments[number].data if group.get("offsets") else b""
+            group["offsets"] = group.get("offsets") or (0,)
+            number = self.file.add_segment(data)
+            put(group, "segment_index", number)
+        return SegmentPool(group, self.file.segments[number], self._sizes(is_mutable), usual)
+
+    def _extract_constants(self) -> bool:
+        inline = self.root.get("constant_buffer")
+        if not inline or self.root.get("constant_segment", {}).get("offsets"):
+            return False
+        items = self.pool(False).items
+        self.root["constant_buffer"] = []
+        del self._pools[False]
+        pool = self.pool(False)
+        for item in items[1:]:
+            pool.add(item)
+        return True
+
+    def _drop_mutable(self) -> None:
+        del self._pools[True]
+        (group,) = self.root.pop("mutable_data_segments")
+        self.drop_segment(group.get("segment_index", 0))
+
+    def _align_base(self, width: int) -> None:
+        """Headers and segments stand so that what is aligned in them is so in the file."""
+        file = self.file
+        if file.inserted:
+            file.inserted = file.inserted.ljust(aligned(len(file.inserted), width), b"\0")
+        file.base_alignment = max(file.base_alignment, width) if file.base_alignment else 0

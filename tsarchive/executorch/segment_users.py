@@ -1,0 +1,32 @@
+"""Which tables of a program name a segment by its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .table_values import Values, put
+
+__all__ = ["renumber_segments", "segment_users"]
+
+_IN_SEGMENT = 1
+
+
+def segment_users(root: Values) -> Iterator[tuple[Values, str]]:
+    """Each with the field of the number."""
+    constants = root.get("constant_segment", {})
+    if constants.get("offsets"):
+        yield constants, "segment_index"
+    for table in (*root.get("mutable_data_segments", ()), *root.get("named_data", ())):
+        yield table, "segment_index"
+    for plan in root.get("execution_plan", ()):
+        for delegate in plan.get("delegates", ()):
+            processed = delegate.get("processed", {})
+            if processed.get("location", 0) == _IN_SEGMENT:
+                yield processed, "index"
+
+
+def renumber_segments(root: Values, dropped: int) -> None:
+    """Tell all that a segment is gone."""
+    for table, field in segment_users(root):
+        if table.get(field, 0) > dropped:
+            put(table, field, table[field] - 1)

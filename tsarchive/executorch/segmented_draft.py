@@ -1,0 +1,164 @@
+"""What drafts of programs and of data files share: tables, and segments behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from .alignment import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, aligned, alignments_of
+from .encoding import encoded
+from .flatbuffer import Table
+from .header import AT, Header
+from .origins import Origin, origin_of
+from .pieces import Bytes, Pieces
+from .schema import Schema
+from .segments import Segment
+from .table_values import Values, put, table_values
+
+__all__ = ["NewSegment", "SegmentedDraft", "opened_draft"]
+
+HeaderWriter: TypeAlias = Callable[[bytes, int, int, int], bytes]
+
+
+@dataclass(slots=True)
+class NewSegment:
+    """``padding`` is what stood before it, kept where as many bytes are needed."""
+
+    data: Bytes
+    alignment: int = SEGMENT_ALIGNMENT
+    padding: Bytes = b""
+
+
+@dataclass(slots=True)
+class SegmentedDraft:
+    """Tables as dicts, and the segments that they name, by their numbers.
+
+    ``inserted`` is what stands in the tables behind their first eight bytes: the header, and
+    zeros; nothing in a program without bytes in segments, unless ``keeps_header``. Segments
+    begin at a multiple of ``base_alignment``, which is 0 where a header tells no such place.
+    ``gap`` is what stood before the first, ``trailing`` what stands behind the last, of which
+    the header counts ``surplus`` bytes in.
+    """
+
+    schema: Schema
+    write_header: HeaderWriter
+    values: Values
+    origin: Origin
+    segments: list[NewSegment] = field(default_factory=list)
+    inserted: bytes = b""
+    keeps_header: bool = True
+    base_alignment: int = SEGMENT_ALIGNMENT
+    gap: Bytes = b""
+    surplus: int = 0
+    trailing: Bytes = b""
+
+    def add_segment(self, data: Bytes, alignment: int = SEGMENT_ALIGNMENT) -> int:
+        """Put a segment behind the others. Returns its number."""
+        self.segments.append(NewSegment(data, alignment))
+        self.values.setdefault("segments", []).append({})
+        return len(self.segments) - 1
+
+    def drop_segment(self, number: int) -> None:
+        """Take a segment out. Who names those behind it is left to the caller."""
+        del self.segments[number], self.values["segments"][number]
+
+    def align_segments(self, width: int) -> None:
+        """Let all segments begin at multiples of a width."""
+        self.base_alignment = width
+        for segment in self.segments:
+            segment.alignment = width
+
+    def assembled(self) -> Pieces:
+        """The whole file."""
+        behind = self._placed()
+        tables = encoded(self.schema, self.values, self.origin.order, self.origin.alignments)
+        inserted = self._inserted(len(behind))
+        size = AT + len(inserted) + len(tables.body)
+        base = self._base(size, len(behind)) if inserted else 0
+        if inserted:
+            inserted = self.write_header(inserted, size, base, len(behind) + self.surplus)
+        gap = _filled(max(base - size, 0), self.gap)
+        head = tables.head(len(inserted))
+        return Pieces((head, inserted, tables.body, gap, behind, self.trailing))
+
+    def _placed(self) -> Pieces:
+        """All segments; their tables are told where they came to stand."""
+        parts: list[Bytes] = []
+        end = 0
+        for table, segment in zip(self.values.get("segments", ()), self.segments, strict=True):
+            start = aligned(end, segment.alignment)
+            put(table, "offset", start)
+            put(table, "size", len(segment.data))
+            parts += (_filled(start - end, segment.padding), segment.data)
+            end = start + len(segment.data)
+        return Pieces(parts)
+
+    def _inserted(self, nbytes: int) -> bytes:
+        if self.inserted and (nbytes or self.keeps_header):
+            return self.inserted
+        if not nbytes:
+            return b""
+        made = self.write_header(b"", 0, 0, 0)
+        width = max((CONSTANT_ALIGNMENT, *self.origin.alignments.values()))
+        return made.ljust(aligned(len(made), width), b"\0")
+
+    def _base(self, size: int, nbytes: int) -> int:
+        """Where segments begin behind tables of this size."""
+        width = self.base_alignment or (SEGMENT_ALIGNMENT if nbytes else 0)
+        return aligned(size, width) if width else 0
+
+
+def opened_draft(
+    data: memoryview, root: Table, header: Header | None, segments: Sequence[Segment],
+    write_header: HeaderWriter,
+) -> SegmentedDraft:  # fmt: skip
+    """A file as it is, ``segments`` being those of its tables.
+
+    Raises UnsupportedError for tables with fields that would be lost.
+    """
+    values = table_values(root)
+    origin = origin_of(root, values, header)
+    draft = SegmentedDraft(root.buffer.schema, write_header, values, origin)
+    if header is None:
+        draft.keeps_header = False
+        draft.trailing = b"" if origin.size is None else data[origin.size :]
+        draft.segments = [NewSegment(b"") for _ in segments]
+    else:
+        draft.keeps_header = not any(segment.size for segment in segments)
+        draft.inserted = _inserted(data, header, origin)
+        _read_segments(draft, segments, header, data)
+    return draft
+
+
+def _inserted(data: memoryview, header: Header, origin: Origin) -> bytes:
+    """The header, and what stands between it and the body of the tables."""
+    if origin.inserted is not None:
+        return bytes(data[AT : AT + origin.inserted])
+    found = bytes(data[AT : AT + header.length])
+    return found.ljust(aligned(len(found), CONSTANT_ALIGNMENT), b"\0")
+
+
+def _read_segments(
+    draft: SegmentedDraft, segments: Sequence[Segment], header: Header, data: memoryview
+) -> None:
+    """Take over the segments, and what stands before, between and behind them."""
+    base, end = header.segment_base or header.tables_size, 0
+    places = [(header.tables_size, base)]
+    for table, (start, size) in zip(draft.values.get("segments", ()), segments, strict=True):
+        offset = table.get("offset", 0)
+        places.append((end, offset))
+        padding = data[base + end : base + offset] if size else b""
+        draft.segments.append(NewSegment(data[start : start + size], padding=padding))
+        end = offset + size if size else end
+    widths = alignments_of(places, SEGMENT_ALIGNMENT)
+    draft.base_alignment = widths[0] if header.segment_base else 0
+    for segment, width in zip(draft.segments, widths[1:], strict=True):
+        segment.alignment = width
+    draft.gap = data[header.tables_size : base]
+    draft.surplus = (header.segments_size or end) - end
+    draft.trailing = data[base + end :]
+
+
+def _filled(size: int, old: Bytes) -> Bytes:
+    return old if len(old) == size else bytes(size)
