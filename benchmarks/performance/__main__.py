@@ -33,6 +33,7 @@ PICTURES = Path(__file__).parents[2] / "docs" / "performance"
 OPTIONAL = {
     "torchvision": "its networks are not measured",
     "safetensors": "it is not measured",
+    "executorch": "its programs are not measured",
     "matplotlib": "no pictures are drawn",
 }
 

@@ -61,10 +61,11 @@ class Line:
 
 
 def lines_of(row: Row, bench: Bench, sizes: Sizes, clock: str) -> list[Line]:
-    """Measures a row."""
+    """Measures a row; it has no lines where there is nothing that it could measure."""
     readings: dict[str, Readings] = {}
     failures: list[str] = []
-    for name, form in row.subjects(bench, sizes):
+    subjects = row.subjects(bench, sizes)
+    for name, form in subjects:
         label = f"{name.partition(':')[0]} {form}"
         try:
             made = bench.archive(name, form)
@@ -74,7 +75,8 @@ def lines_of(row: Row, bench: Bench, sizes: Sizes, clock: str) -> list[Line]:
         except ProbeFailed as error:
             failures.append(f"{label}: {error}")
     figure = sizes.named(row.figure)
-    return [line_of(row, goal, figure, readings, tuple(failures), clock) for goal in row.goals]
+    goals = row.goals if subjects else ()
+    return [line_of(row, goal, figure, readings, tuple(failures), clock) for goal in goals]
 
 
 def line_of(

@@ -18,7 +18,8 @@ from tsarchive.models import decoder, resnet
 
 MIB = 2**20
 Arguments = tuple[Any, ...]
-SCRIPTED, TRACED, EXPORTED = "scripted", "traced", "exported"
+SCRIPTED, TRACED, EXPORTED, LOWERED = "scripted", "traced", "exported", "lowered"
+SUFFIXES = {SCRIPTED: "pt", TRACED: "pt", EXPORTED: "pt2", LOWERED: "pte"}
 TORCHVISION = (
     "densenet121", "efficientnet_b0", "googlenet", "mnasnet0_5", "mobilenet_v3_small",
     "regnet_y_400mf", "shufflenet_v2_x0_5", "squeezenet1_1",
@@ -29,7 +30,7 @@ TORCHVISION = (
 class Network:
     """A network that is made anew each time, with the same weights.
 
-    forms: whether it is measured scripted, traced or exported, or in several forms.
+    forms: whether it is measured scripted, traced, exported or lowered, or in several forms.
     """
 
     build: Callable[[], nn.Module]
@@ -185,9 +186,11 @@ def network(name: str) -> Network:
 def make(name: str, form: str, folder: Path) -> dict[str, Any]:
     """Writes the archive and the arguments of one network; tells paths and sizes."""
     made = network(name)
-    path = folder / f"{name.replace(':', '-')}.{form}.{'pt2' if form == EXPORTED else 'pt'}"
+    path = folder / f"{name.replace(':', '-')}.{form}.{SUFFIXES[form]}"
     if form == EXPORTED:
         torch.export.save(made.program(), path)
+    elif form == LOWERED:
+        lower(made.program(), path)
     else:
         torch.jit.save(made.live(form), path)
     arguments = path.with_suffix(".arguments")
@@ -195,8 +198,18 @@ def make(name: str, form: str, folder: Path) -> dict[str, Any]:
     return {"path": str(path), "arguments": str(arguments), **sizes(path)}
 
 
+def lower(program: torch.export.ExportedProgram, path: Path) -> None:
+    """A program of ExecuTorch without delegates."""
+    from executorch.exir import to_edge
+
+    with path.open("wb") as file:
+        to_edge(program).to_executorch().write_to_file(file)
+
+
 def sizes(path: Path) -> dict[str, int]:
-    """Bytes of code and of tensors in an archive."""
+    """Bytes of code and of tensors in an archive; programs of ExecuTorch tell neither."""
+    if not zipfile.is_zipfile(path):
+        return {"code": 0, "weights": 0}
     with zipfile.ZipFile(path) as archive:
         infos = archive.infolist()
     return {

@@ -163,6 +163,29 @@ def exported(side: str, settings: Settings) -> Found:
 
 
 @probe
+def described(side: str, settings: Settings) -> Found:
+    """Every method and tensor of a program of ExecuTorch, without its weights where it can."""
+    imports = prepared(side, settings, needs_torch=False)
+    if side != OURS:
+        importlib.import_module("executorch.exir._serialize._program")
+    with gauged() as found:
+        kept = described_program(side, Path(settings["path"]))
+    del kept
+    return {"imports": imports, "opened": found}
+
+
+def described_program(side: str, path: Path) -> Any:
+    if side == OURS:
+        import tsarchive
+
+        archive = tsarchive.open(path)
+        return archive, archive.tree(), dict(archive.tensors), dict(archive.code)
+    from executorch.exir._serialize._program import deserialize_pte_binary
+
+    return deserialize_pte_binary(path.read_bytes())
+
+
+@probe
 def tree(side: str, settings: Settings) -> Found:
     imports = prepared(side, settings, needs_torch=False)
     with gauged() as found:

@@ -50,6 +50,7 @@ class Sizes:
 
     large: int = GIB
     saved: int = 320 * MIB
+    lowered: int = 192 * MIB
     warm: int = 20
     calls: int = 60
     again: int = 5
@@ -59,13 +60,13 @@ class Sizes:
     patterns: tuple[str, ...] = ("*",)
 
     def named(self, figure: str) -> str:
-        sizes = {"large": self.large, "saved": self.saved}
+        sizes = {"large": self.large, "saved": self.saved, "lowered": self.lowered}
         texts = {name: f"{size // MIB} MiB" for name, size in sizes.items()}
         return figure.format(**texts, operators=self.operators)
 
 
 QUICK = Sizes(
-    64 * MIB, 32 * MIB, warm=3, calls=3, again=1, processes=1, operators=20, is_quick=True
+    64 * MIB, 32 * MIB, 16 * MIB, warm=3, calls=3, again=1, processes=1, operators=20, is_quick=True
 )
 Subjects = Callable[[Bench, Sizes], list[Pair]]
 
@@ -137,6 +138,10 @@ def large_program(_: Bench, sizes: Sizes) -> list[Pair]:
 
 def long_program(_: Bench, sizes: Sizes) -> list[Pair]:
     return [(f"layered:{sizes.operators}", "exported")]
+
+
+def lowered(_: Bench, sizes: Sizes) -> list[Pair]:
+    return [(f"weights:{sizes.lowered}", "lowered")] if find_spec("executorch") else []
 
 
 def one(_: Bench, sizes: Sizes) -> list[Pair]:
@@ -278,6 +283,14 @@ ROWS: tuple[Row, ...] = (
             ratio("load and first", 1 / 4, "≤ 0.25", "and first call"),
         ),
         peer="torch.export",
+    ),
+    Row(
+        "program",
+        "`open` of an ExecuTorch program of {lowered}, all of its tables",
+        "described",
+        lowered,
+        (ratio("opened", 1 / 5, "≤ 0.2"), worst("opened", 1 / 20, "≤ 0.05", "memory", "peak")),
+        peer="executorch",
     ),
     Row(
         "info",
