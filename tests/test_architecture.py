@@ -50,6 +50,11 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.policy", "tsarchive.printer",
         "tsarchive.torchscript",
     },
+    "tsarchive.pte": {
+        "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds", "tsarchive.policy",
+        "tsarchive.printer", "tsarchive.pt2", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.verifying",
+    },
     "tsarchive.needs": {"tsarchive.torchscript"},
     "tsarchive.lacking": {"tsarchive.archive", "tsarchive.run", "tsarchive.torchscript"},
     "tsarchive.archive": {
@@ -64,15 +69,17 @@ MAY_IMPORT = {
         "tsarchive.torchscript", "tsarchive.verifying",
     },
     "tsarchive.reviving": {
-        "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",
-        "tsarchive.policy", "tsarchive.printer", "tsarchive.pt2", "tsarchive.run",
-        "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds", "tsarchive.legacy",
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.pt2",
+        "tsarchive.pte", "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.loading": {
-        "tsarchive.container", "tsarchive.policy", "tsarchive.reviving", "tsarchive.run",
+        "tsarchive.policy", "tsarchive.pte", "tsarchive.reviving", "tsarchive.run",
         "tsarchive.torchscript",
     },
-    "tsarchive.exporting": {"tsarchive.loading", "tsarchive.policy", "tsarchive.run"},
+    "tsarchive.exporting": {
+        "tsarchive.container", "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
+    },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.legacy", "tsarchive.pickler",
         "tsarchive.policy", "tsarchive.printer", "tsarchive.reviving", "tsarchive.run",

@@ -18,7 +18,12 @@ REGISTERED = {name.partition(".")[0] for name in names_of_torch()}
 OVERLOADS = set(names_of_torch())
 BUILTIN = {text.partition("(")[0].partition(".")[0] for text, _ in BUILTIN_SCHEMAS}
 # Kinds of nodes without a schema, operators of libraries and of other builds of torch.
-ELSEWHERE = frozenset({"image", "torchvision", "torchaudio", "prepacked"})
+ELSEWHERE = frozenset(
+    {
+        "image", "torchvision", "torchaudio", "prepacked",
+        "executorch", "executorch_prim", "dim_order_ops", "et_copy", "quantized_decomposed",
+    }
+)  # fmt: skip
 NODES = frozenset(
     f"prim::{name}"
     for name in (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 from tsarchive.loading import load
 from tsarchive.policy import Policy
@@ -45,6 +46,8 @@ def to_exported_program(
             f"a {type(module).__name__} is neither a loaded module nor a path",
             hint="torch.export.export takes modules that are written in Python",
         )
+    if not isinstance(module.tsarchive_classes.container, Container):
+        raise UnsupportedError("a program of ExecuTorch is no longer what torch.export knows")
     given = dict(kwargs) if kwargs else None
     arguments = _checked(module, example_inputs, given or {})
     try:

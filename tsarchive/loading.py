@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 import torch
 
-from tsarchive.container import Container
 from tsarchive.garbage import not_collecting
 from tsarchive.policy import Guard, Limits, Policy
-from tsarchive.reviving import importer_of
+from tsarchive.reviving import importer_of, opened_archive
 from tsarchive.torchscript.tensors import given_device
 
 if TYPE_CHECKING:
+    from tsarchive.pte.data import Data, DataSource
     from tsarchive.run.classes import ArchiveModule
 
 
@@ -24,8 +25,9 @@ def load(
     policy: Policy | None = None,
     limits: Limits | None = None,
     model: str | None = None,
+    data: DataSource | Sequence[DataSource] | None = None,
 ) -> ArchiveModule:
-    """Load a TorchScript or PT2 archive from a path or a binary file object.
+    """Load a TorchScript or PT2 archive, or a program of ExecuTorch, from a path or file object.
 
     The result is an ``nn.Module``: parameters, buffers, submodules and methods of the archive.
     Tensors are views of the mapped file, private to this process; what is never touched is
@@ -35,6 +37,11 @@ def load(
     the one of that name. Arguments must have the structure, and sizes the program allows, that
     it was exported with. It has one graph, for training or for evaluation as it was exported:
     ``train()`` and ``eval()`` set the flag ``training`` and change nothing else.
+
+    Of a program of ExecuTorch, ``data`` is the data file beside it, or a list of them. Methods
+    take arguments nested as the user's module had them, or all inputs in a row, and change the
+    memory that they share: what one leaves in a buffer, the next call sees. One of them runs at a
+    time; copies of the module have memory of their own.
 
     ``map_location`` is the device for all tensors; by default each goes to the device it was
     saved from. Unlike torch.jit, it is also the device for what the code makes: devices that
@@ -57,9 +64,17 @@ def load(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
     )
     with not_collecting():
-        importer = importer_of(Container.open(f), given_device(map_location), guard, model)
+        beside = None if data is None else _data(data)
+        opened = opened_archive(f)
+        importer = importer_of(opened, given_device(map_location), guard, model, beside)
         metering = importer.classes.metering
         if metering is None:
             return importer.load()
         with metering.budgets.running():
             return importer.load()
+
+
+def _data(data: DataSource | Sequence[DataSource]) -> Data:
+    from tsarchive.pte.data import opened_data
+
+    return opened_data(data)

@@ -11,20 +11,34 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
 
 from tsarchive.container import Container
+from tsarchive.container.source import open_source
 from tsarchive.errors import CallError
-from tsarchive.kinds import LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT, kind_of
+from tsarchive.executorch.regions import Regions, opened_regions
+from tsarchive.kinds import (
+    EXECUTORCH,
+    HEAD_BYTES,
+    LEGACY_TORCHSCRIPT,
+    PT2,
+    TORCHSCRIPT,
+    executorch_kind,
+    kind_of,
+)
 from tsarchive.policy import Guard
 from tsarchive.printer.types import Type
 from tsarchive.run.classes import Classes
 from tsarchive.torchscript.importer import Importer, NamedTypes
 
 if TYPE_CHECKING:
+    import os
+    from typing import BinaryIO
+
     from tsarchive.container import NewRecord
+    from tsarchive.pte.data import Data
     from tsarchive.run.classes import ArchiveModule
 
 _FINGERPRINT = ".data/serialization_id"
@@ -35,10 +49,20 @@ _living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary
 _lock = threading.RLock()
 
 
+Opened: TypeAlias = Container | Regions
+
+
+def opened_archive(source: str | os.PathLike[str] | BinaryIO) -> Opened:
+    """An archive of any kind. Raises FormatError for a file that is none."""
+    opened = open_source(source)
+    kind = executorch_kind(bytes(memoryview(opened.data)[:HEAD_BYTES]))
+    return Container.of_source(opened) if kind is None else opened_regions(opened, kind)
+
+
 class AnyImporter(Protocol):
     """What loads an archive of some kind."""
 
-    container: Container
+    container: Any
     classes: Classes
 
     @property
@@ -48,38 +72,81 @@ class AnyImporter(Protocol):
 
 
 def importer_of(
-    container: Container, device: torch.device | None, guard: Guard, model: str | None = None
+    container: Opened,
+    device: torch.device | None,
+    guard: Guard,
+    model: str | None = None,
+    data: Data | None = None,
 ) -> AnyImporter:
-    """What loads an archive; ``model`` is one of those in a PT2 archive.
+    """What loads an archive; ``model`` is one of those in a PT2 archive, ``data`` that of a
+    program of ExecuTorch.
 
-    Raises CallError for the name of a model where an archive has one alone.
+    Raises CallError for the name of a model where an archive has one alone, and for data where an
+    archive has its own.
     """
-    return _importer(container, device, guard, uuid.uuid4().hex, model)
+    return _importer(container, device, guard, uuid.uuid4().hex, model, data)
 
 
 def _importer(
-    container: Container, device: torch.device | None, guard: Guard, key: str, model: str | None
+    container: Opened,
+    device: torch.device | None,
+    guard: Guard,
+    key: str,
+    model: str | None,
+    data: Data | None = None,
 ) -> AnyImporter:
-    made = _made(container, device, guard, model)
+    made = _made(container, device, guard, model, data)
     made.classes.origin = _Origin(made, device, key, model)
     with _lock:
         _living[key] = made.classes
     return made
 
 
-def _made(
-    container: Container, device: torch.device | None, guard: Guard, model: str | None
-) -> AnyImporter:
-    kind = kind_of(container.records)
-    if kind == PT2:
-        from tsarchive.pt2.importer import Pt2Importer
+def _kind(opened: Opened) -> str:
+    return opened.kind if isinstance(opened, Regions) else kind_of(opened.records)
 
-        return Pt2Importer(container, device, guard, model)
+
+def _made(
+    opened: Opened,
+    device: torch.device | None,
+    guard: Guard,
+    model: str | None,
+    data: Data | None,
+) -> AnyImporter:
+    kind = _kind(opened)
+    if data is not None and kind not in EXECUTORCH:
+        raise CallError(
+            f"only programs of ExecuTorch have data beside them; this archive is {kind}",
+            hint="Leave out the argument data",
+        )
+    if isinstance(opened, Regions):
+        _require_no_model(model, kind)
+        from tsarchive.pte.opening import importer_of_program
+
+        return importer_of_program(opened, device, guard, data)
+    return _of_container(opened, kind, device, guard, model)
+
+
+def _require_no_model(model: str | None, kind: str) -> None:
     if model is not None:
         raise CallError(
             f"the archive has no models by name: it is of the kind {kind!r}",
             hint="Leave out the argument model",
         )
+
+
+def _of_container(
+    container: Container,
+    kind: str,
+    device: torch.device | None,
+    guard: Guard,
+    model: str | None,
+) -> AnyImporter:
+    if kind == PT2:
+        from tsarchive.pt2.importer import Pt2Importer
+
+        return Pt2Importer(container, device, guard, model)
+    _require_no_model(model, kind)
     if kind == LEGACY_TORCHSCRIPT:
         from tsarchive.legacy.importer import LegacyImporter
 
@@ -108,14 +175,16 @@ class _Origin:
     def reduce(self) -> tuple[Callable[..., Classes], tuple[Any, ...]]:
         # Code and constants of the others are already for the device.
         container = self._importer.container
-        keeps_device = self._device is not None and kind_of(container.records) != TORCHSCRIPT
+        keeps_device = self._device is not None and _kind(container) != TORCHSCRIPT
         device = str(self._device) if keeps_device else None
         guard = self._importer.classes.guard
         return _revived, (self._key, device, guard, _without_tensors(container), self._model)
 
 
-def _without_tensors(container: Container) -> bytes:
+def _without_tensors(container: Opened) -> bytes:
     """The archive with what makes its classes alone; one of before torch 1.3 as it is."""
+    if isinstance(container, Regions):
+        return container.require_program().tables_alone()
     from tsarchive.container import NewRecord
     from tsarchive.pickler import dumps
 
@@ -154,8 +223,8 @@ def _revived(
         if found is not None:
             return found
         place = None if device is None else torch.device(device)
-        container = Container.open(io.BytesIO(archive))
+        container = opened_archive(io.BytesIO(archive))
         importer = _importer(container, place, guard, key, model)
-        if kind_of(container.records) == LEGACY_TORCHSCRIPT:
+        if _kind(container) == LEGACY_TORCHSCRIPT:
             importer.load()  # its classes are made of what its modules hold
         return importer.classes

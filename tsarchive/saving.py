@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tsarchive.container import NewRecord, write_container
+from tsarchive.container import Container, NewRecord, write_container
 from tsarchive.errors import SaveError, SourceError
 from tsarchive.garbage import not_collecting
 from tsarchive.kinds import PT2, kind_of
@@ -84,6 +84,7 @@ def module_records(
     module: Any, files: Mapping[str, bytes], *, debug: bool = True, canonical: bool = False
 ) -> list[NewRecord]:
     """The records that ``save`` writes, for extra files by name."""
+    _refuse_programs(module)
     try:
         with not_collecting():
             if canonical:
@@ -96,6 +97,17 @@ def module_records(
             "a string of the module is not UTF-8, so torch does not show it to Python",
             hint="Do not cut strings inside a character, or load the file with tsarchive",
         ) from error
+
+
+def _refuse_programs(module: Any) -> None:
+    """Raise SaveError for a program of ExecuTorch, which is instructions and no code."""
+    if not isinstance(module, ArchiveModule):
+        return
+    if not isinstance(module.tsarchive_classes.container, Container):
+        raise SaveError(
+            "a program of ExecuTorch has no TorchScript code",
+            hint="It was exported from a module: save or convert that",
+        )
 
 
 def is_exported(module: Any) -> bool:

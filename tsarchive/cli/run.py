@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from tsarchive.cli.command import json_option
+from tsarchive.cli.bundled import run_bundled
+from tsarchive.cli.command import FINDINGS, json_option
 from tsarchive.cli.failures import ModelError
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
@@ -36,6 +37,12 @@ from tsarchive.policy import Limits, Policy
 @policy_options
 @limit_options
 @click.option("--out", type=click.Path(), help="Write the output to PATH.npy, .npz or .pt.")
+@click.option(
+    "--data", multiple=True, type=click.Path(), help="A data file (.ptd) beside a program (.pte)."
+)
+@click.option("--bundled", is_flag=True, help="Make the calls that a .bpte brings, and compare.")
+@click.option("--rtol", default=1e-5, show_default=True, help="Relative tolerance of --bundled.")
+@click.option("--atol", default=1e-8, show_default=True, help="Absolute tolerance of --bundled.")
 @json_option
 @click.pass_context
 def command(
@@ -53,6 +60,10 @@ def command(
     max_seconds: float | None,
     max_bytes: int | None,
     out: str | None,
+    data: tuple[str, ...],
+    bundled: bool,
+    rtol: float,
+    atol: float,
     as_json: bool,
 ) -> None:
     """Run a model and show its output.
@@ -74,6 +85,8 @@ def command(
       tsarchive run model.pt --random 1x3x224x224 --out scores.npz
       tsarchive run model.pt prompt.pt --arg '"greedy"' --arg limit=5
       tsarchive run exported.pt2 image.npy --model encoder
+      tsarchive run program.pte image.npy --data program.ptd
+      tsarchive run program.bpte --bundled
       tsarchive run detector.pt image.npy --import torchvision --allow "torchvision::*"
     """
     file, rest = split_file(arguments)
@@ -84,7 +97,12 @@ def command(
         check_path(out)
     limits = Limits(max_steps, max_seconds, max_bytes)
     policy = chosen_policy(allow, trust=trust)
-    model = _load(file, model_name, map_location, policy, limits)
+    model = _load(file, model_name, map_location, policy, limits, data)
+    if bundled:
+        if rest:
+            raise click.UsageError("--bundled takes no inputs: the file brings them.")
+        is_fine = run_bundled(model, file, rtol=rtol, atol=atol, as_json=as_json)
+        ctx.exit(0 if is_fine else FINDINGS)
     inputs = _on_device(gather(rest, seed), map_location)
     output, seconds = _call(_method(model, method), inputs, seed)
     if out is not None:
@@ -135,7 +153,14 @@ def _show(outcome: Outcome) -> None:
         out.print(f"written to {visible(outcome.written)}", style="green")
 
 
-def _load(file: str, model: str | None, map_location: str, policy: Policy, limits: Limits) -> Any:
+def _load(
+    file: str,
+    model: str | None,
+    map_location: str,
+    policy: Policy,
+    limits: Limits,
+    data: tuple[str, ...],
+) -> Any:
     import tsarchive
     from tsarchive.torchscript.tensors import why_unusable
 
@@ -146,8 +171,9 @@ def _load(file: str, model: str | None, map_location: str, policy: Policy, limit
             param_hint="--map-location",
         )
     return tsarchive.load(
-        file, map_location=map_location, policy=policy, limits=limits, model=model
-    )
+        file, map_location=map_location, policy=policy, limits=limits, model=model,
+        data=data or None,
+    )  # fmt: skip
 
 
 def _method(model: Any, name: str) -> Any:

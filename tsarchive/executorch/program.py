@@ -10,7 +10,7 @@ from typing import TypeVar
 from tsarchive.errors import FormatError, MissingRecordError
 
 from .flatbuffer import Buffer, Table
-from .header import Header, read_program_header
+from .header import AT, PROGRAM_MAGIC, Header, read_program_header
 from .instructions import Instruction
 from .schema_program import PROGRAM
 from .segments import NamedData, Segment, named_data, part_of, segments_of
@@ -184,6 +184,14 @@ class Program:
     @cached_property
     def named_data(self) -> tuple[NamedData, ...]:
         return named_data(self._root)
+
+    def tables_alone(self) -> bytes:
+        """A program with the same tables and no segments: what its methods are, without data."""
+        if self.header is None:
+            return bytes(self.data)
+        found = bytearray(self.data[: self.header.tables_size])
+        found[AT : AT + len(PROGRAM_MAGIC)] = bytes(len(PROGRAM_MAGIC))
+        return bytes(found)
 
     def blob_places(self, field: str, inner: str) -> tuple[tuple[int, int], ...]:
         """Where blobs that stand in the tables begin in the file, and their bytes."""

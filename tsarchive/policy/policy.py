@@ -27,6 +27,7 @@ class Policy:
 
     allowed: frozenset[str] = frozenset()
     is_trusting: bool = False
+    forbidden: frozenset[str] = frozenset()
 
     @classmethod
     def default(cls) -> Policy:
@@ -46,7 +47,21 @@ class Policy:
         class (``mylib.Packed``, ``__torch__.torch.classes.mylib.Packed``). Raises CallError for
         a name of another form.
         """
-        return Policy(self.allowed | frozenset(map(_checked, names)), self.is_trusting)
+        found = self.allowed | frozenset(map(_checked, names))
+        return Policy(found, self.is_trusting, self.forbidden)
+
+    def forbid(self, *names: str) -> Policy:
+        """This policy without what these names mean, whatever it allows.
+
+        Names are those of :meth:`allow`, and those of backends that run parts of programs of
+        ExecuTorch: ``delegate::XnnpackBackend``, ``delegate::*``. Raises CallError as that does.
+        """
+        found = self.forbidden | frozenset(map(_checked, names))
+        return Policy(self.allowed, self.is_trusting, found)
+
+    def forbids(self, name: str) -> bool:
+        """Whether the caller has forbidden an operator, a class or a backend."""
+        return not self.forbidden.isdisjoint(_meanings(name))
 
     def refusal(self, name: str) -> Row | None:
         """The row of the table that refuses an operator or a class; None when it may be reached.
@@ -54,16 +69,22 @@ class Policy:
         Operators are named with or without their overload, classes with or without
         ``__torch__.torch.classes.``.
         """
+        row = row_of(name)
+        if self.forbids(name):
+            return Row(name, row.risk, "the caller forbids it")
         if self.is_trusting or not self.allowed.isdisjoint(_meanings(name)):
             return None
-        row = row_of(name)
         return row if row.is_refused else None
 
     def __repr__(self) -> str:
-        if self.is_trusting:
-            return "Policy.trusted()"
-        names = ", ".join(f'"{name}"' for name in sorted(self.allowed))
-        return f"Policy.default().allow({names})" if names else "Policy.default()"
+        text = "Policy.trusted()" if self.is_trusting else "Policy.default()"
+        if self.allowed and not self.is_trusting:
+            text += f".allow({_listed(self.allowed)})"
+        return text + (f".forbid({_listed(self.forbidden)})" if self.forbidden else "")
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(f'"{name}"' for name in sorted(names))
 
 
 def _meanings(name: str) -> tuple[str, ...]:

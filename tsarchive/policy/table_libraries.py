@@ -223,6 +223,30 @@ CLASSES: Final = (
     Group(
         "",
         Risk.COMPUTE,
+    Group(
+        "executorch",
+        Risk.COMPUTE,
+        "a step between the instructions of a program and its memory plan",
+        "adopt apart bounded count fixed give holds item store take",
+    ),
+    Group(
+        "executorch_prim",
+        Risk.COMPUTE,
+        "a number computed, a view made or a row copied by the runtime of ExecuTorch itself",
+        """
+        add ceil eq et_copy_index et_view floordiv ge gt le lt mod mul ne neg round sub sym_float
+        sym_int sym_ite sym_max sym_min sym_not truediv trunc
+        """,
+    ),
+    Group(
+        "dim_order_ops",
+        Risk.COMPUTE,
+        "copies a tensor into another order of dimensions in memory",
+        "_clone_dim_order _empty_dim_order _to_dim_order_copy",
+    ),
+    Group(
+        "et_copy", Risk.COMPUTE, "copies a tensor from one device to another", "_d2h_copy _h2d_copy"
+    ),
         "packed weights of a layer; what they are made of is checked before",
         """
         quantized.Conv2dPackedParamsBase quantized.Conv3dPackedParamsBase

@@ -327,9 +327,11 @@ def _look_up(schema: FunctionSchema) -> OperatorAliases | None:
             return OperatorAliases(
                 tuple(map(_role, found.arguments)), tuple(map(_role, found.returns))
             )
-    # Functions of TorchScript's own library write nothing, and may return what they are given.
+    # Functions of TorchScript's own library write nothing, and may return what they are given;
+    # operators that torch does not have say in their schemas what they write to.
     passed_on = _Role(frozenset("a"))
-    return OperatorAliases((passed_on,) * len(schema.arguments), (passed_on,) * len(schema.returns))
+    taken = tuple(_Role(frozenset("a"), argument.is_write) for argument in schema.arguments)
+    return OperatorAliases(taken, (passed_on,) * len(schema.returns))
 
 
 def _is_conservative(schema: FunctionSchema) -> bool:

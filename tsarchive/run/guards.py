@@ -18,6 +18,7 @@ from tsarchive.printer.schema import FunctionSchema
 
 from .checks import Check, plain, require
 from .packed_checks import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
+from .planned import is_planned_out
 from .recurrent_checks import RECURRENT_CHECKS
 from .tensor_checks import TENSOR_CHECKS, check_rounding
 
@@ -107,7 +108,7 @@ def _writable(out: Tensor) -> Tensor:
     is_dense = out.layout is torch.strided and not out.is_quantized
     require(is_dense, "the out of an operator is sparse or quantized")
     made = plain(out)
-    is_fixed = made is out and not out.untyped_storage().resizable()
+    is_fixed = made is out and not (is_planned_out(out) or out.untyped_storage().resizable())
     return out.clone() if is_fixed else made
 
 

@@ -206,7 +206,7 @@ class Liveness:
                 return True
         if node.blocks and any(inner in self.nodes for b in node.blocks for inner in b.nodes):
             return True
-        if node.kind in WITH_EFFECTS:
+        if node.kind in WITH_EFFECTS or node.attributes.get("has_effects"):
             return True
         if node.kind in _CALLS:
             return self._effects.of_call(node)

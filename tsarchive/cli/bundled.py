@@ -1,0 +1,55 @@
+"""``tsarchive run --bundled``: the calls that a bundled program brings, and what came of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tsarchive.cli.output import console, print_json
+from tsarchive.cli.text import visible
+
+if TYPE_CHECKING:
+    from tsarchive.pte.bundled_cases import CaseResult
+
+__all__ = ["run_bundled"]
+
+
+def run_bundled(model: Any, file: str, *, rtol: float, atol: float, as_json: bool) -> bool:
+    """Make the calls and print what came of them; true where all are as expected."""
+    from tsarchive.pte.bundled_cases import check_cases
+
+    results = list(check_cases(model, rtol=rtol, atol=atol))
+    is_fine = all(result.ok for result in results)
+    if as_json:
+        print_json(_document(file, results, is_fine))
+    else:
+        _show(results)
+    return is_fine
+
+
+def _document(file: str, results: list[CaseResult], is_fine: bool) -> dict[str, Any]:
+    cases = [
+        {
+            "method": result.method,
+            "case": result.number,
+            "ok": result.ok,
+            "max_difference": result.max_difference,
+            "problem": result.problem,
+        }
+        for result in results
+    ]
+    return {"file": file, "ok": is_fine, "cases": cases}
+
+
+def _show(results: list[CaseResult]) -> None:
+    out = console()
+    for result in results:
+        name = visible(f"{result.method} case {result.number}")
+        if result.problem is not None:
+            out.print(f"{name}: {visible(result.problem)}", style="red")
+        elif result.max_difference is None:
+            out.print(f"{name}: as expected")
+        else:
+            out.print(f"{name}: as expected, up to {result.max_difference:.3g} apart")
+    failed = sum(not result.ok for result in results)
+    style = "red" if failed else "green"
+    out.print(f"{len(results) - failed:,} of {len(results):,} as expected", style=style)

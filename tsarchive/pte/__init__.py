@@ -1,0 +1,1 @@
+"""Programs of ExecuTorch as modules: their methods as graphs, their memory plan, their data."""

@@ -1,0 +1,90 @@
+"""The instructions of a method as basic blocks: each runs from its first to its last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tsarchive.errors import FormatError
+from tsarchive.executorch.instructions import Instruction, JumpFalse
+from tsarchive.executorch.program import Method
+
+__all__ = ["BasicBlock", "Numbered", "basic_blocks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """An instruction with its number in its chain."""
+
+    chain: int
+    index: int
+    instruction: Instruction
+
+    @property
+    def place(self) -> str:
+        """How errors call it, where a method has one chain, as it always does."""
+        return f"instruction {self.index}" + (f" of chain {self.chain}" if self.chain else "")
+
+
+@dataclass(frozen=True, slots=True)
+class BasicBlock:
+    """Instructions without jumps between them.
+
+    The block ``following`` runs next, or the block ``otherwise`` where the value ``condition`` is
+    false; as many as there are blocks stands for the end of the method.
+    """
+
+    instructions: tuple[Numbered, ...]
+    following: int
+    condition: int | None = None
+    otherwise: int = 0
+
+
+def basic_blocks(method: Method) -> tuple[BasicBlock, ...]:
+    """The blocks of all chains, which run one after the other.
+
+    Raises FormatError for a jump that leads behind the end of its chain.
+    """
+    instructions = tuple(_numbered(method))
+    targets = dict(_targets(method))
+    starts = {0, len(instructions), *targets.values(), *(at + 1 for at in targets)}
+    ordered = sorted(starts)
+    numbers = {start: number for number, start in enumerate(ordered)}
+    return tuple(
+        _block(instructions, begin, end, targets, numbers) for begin, end in pairwise(ordered)
+    )
+
+
+def _block(
+    instructions: tuple[Numbered, ...],
+    begin: int,
+    end: int,
+    targets: dict[int, int],
+    numbers: dict[int, int],
+) -> BasicBlock:
+    last = instructions[end - 1].instruction
+    if not isinstance(last, JumpFalse):
+        return BasicBlock(instructions[begin:end], numbers[end])
+    inner, otherwise = instructions[begin : end - 1], numbers[targets[end - 1]]
+    return BasicBlock(inner, numbers[end], last.condition, otherwise)
+
+
+def _numbered(method: Method) -> Iterator[Numbered]:
+    for number, chain in enumerate(method.chains):
+        for index, instruction in enumerate(chain.instructions):
+            yield Numbered(number, index, instruction)
+
+
+def _targets(method: Method) -> Iterator[tuple[int, int]]:
+    """Where each jump leads, both counted from the first instruction of the first chain."""
+    start = 0
+    for chain in method.chains:
+        for index, instruction in enumerate(chain.instructions):
+            if isinstance(instruction, JumpFalse):
+                target = instruction.destination
+                if not 0 <= target <= len(chain.instructions):
+                    message = f"instruction {index} jumps to {target}, behind the end of its chain"
+                    raise FormatError(f"method {method.name!r}: {message}")
+                yield start + index, start + target
+        start += len(chain.instructions)

@@ -1,0 +1,126 @@
+"""The calls that a bundled program brings, made, and their results compared with those expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from tsarchive.errors import ArchiveError, CallError, FormatError, UnsupportedError
+from tsarchive.executorch.bundled import RECORD, BundledProgram, BundledTensor, BundledValue
+from tsarchive.executorch.regions import Regions
+from tsarchive.executorch.values import layout_problem
+
+from .memory import tensor_over
+
+__all__ = ["ABSOLUTE", "RELATIVE", "CaseResult", "check_cases"]
+
+# The tolerances of the runtime, for which results are equal where they are 0 apart.
+RELATIVE: Final = 1e-5
+ABSOLUTE: Final = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One call. ``max_difference`` is that of all elements, None where there is nothing to compare.
+
+    ``problem`` says why it is not as expected, None where it is.
+    """
+
+    method: str
+    number: int
+    max_difference: float | None
+    problem: str | None
+
+    @property
+    def ok(self) -> bool:
+        return self.problem is None
+
+
+def check_cases(
+    module: Any, *, rtol: float = RELATIVE, atol: float = ABSOLUTE
+) -> Iterator[CaseResult]:
+    """Make each call of a module that was loaded from a bundle, in the order of the file.
+
+    An element is as expected where it is within ``atol + rtol * |expected|``, or both are nan.
+    Raises CallError for a module that has no bundle, FormatError where that breaks a rule.
+    """
+    regions = type(module).tsarchive_classes.container
+    bundle = regions.content if isinstance(regions, Regions) else None
+    if not isinstance(bundle, BundledProgram):
+        raise CallError("the module was not loaded from a bundled program (.bpte)")
+    for suite in bundle.test_suites:
+        for number, case in enumerate(suite.cases):
+            expected = [_value(value) for value in case.expected_outputs]
+            given = [_value(value) for value in case.inputs]
+            yield _result(module, suite.method, number, given, expected, (rtol, atol))
+
+
+def _value(value: BundledValue) -> Any:
+    if not isinstance(value, BundledTensor):
+        return value
+    problem = layout_problem(value.scalar_type, value.sizes, value.dim_order)
+    if problem is not None or len(value.data) != value.nbytes:
+        message = problem or f"it has {len(value.data):,} bytes, not {value.nbytes:,}"
+        raise FormatError(f"a tensor of a test case: {message}", record=RECORD)
+    dtype = getattr(torch, value.dtype, None)
+    if dtype is None:
+        raise UnsupportedError(f"this torch has no dtype {value.dtype}", record=RECORD)
+    return tensor_over(value.data, value.sizes, value.strides, value.dtype)
+
+
+def _result(
+    module: Any,
+    method: str,
+    number: int,
+    given: Sequence[Any],
+    expected: Sequence[Any],
+    tolerances: tuple[float, float],
+) -> CaseResult:
+    try:
+        found = flattened(getattr(module, method)(*given))
+    except (ArchiveError, RuntimeError, AttributeError) as error:
+        return CaseResult(method, number, None, f"the call fails: {error}")
+    if len(found) != len(expected):
+        message = f"{len(found)} outputs, and {len(expected)} are expected"
+        return CaseResult(method, number, None, message)
+    differences: list[float] = []
+    for position, (one, other) in enumerate(zip(found, expected, strict=True)):
+        problem = _difference(one, other, tolerances, differences)
+        if problem is not None:
+            apart = max(differences, default=None)
+            return CaseResult(method, number, apart, f"output {position} {problem}")
+    return CaseResult(method, number, max(differences, default=None), None)
+
+
+def flattened(value: Any) -> list[Any]:
+    """The outputs one by one, of however they are nested."""
+    if isinstance(value, (tuple, list)):
+        return [leaf for item in value for leaf in flattened(item)]
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in flattened(item)]
+    return [value]
+
+
+def _difference(
+    found: Any, expected: Any, tolerances: tuple[float, float], differences: list[float]
+) -> str | None:
+    if not isinstance(expected, torch.Tensor) or not isinstance(found, torch.Tensor):
+        is_same = type(found) is type(expected) and found == expected
+        return None if is_same else f"is {found!r}, not {expected!r}"
+    if found.shape != expected.shape or found.dtype is not expected.dtype:
+        return f"is {_shown(found)}, not {_shown(expected)}"
+    rtol, atol = tolerances
+    one, other = found.to(torch.float64), expected.to(torch.float64)
+    if one.numel():
+        apart = (one - other).abs().nan_to_num(0.0)
+        differences.append(float(apart.max()))
+    if torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True):
+        return None
+    return f"is up to {differences[-1]:.3g} apart"
+
+
+def _shown(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

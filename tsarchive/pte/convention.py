@@ -1,0 +1,203 @@
+"""Calls of a method from Python: arguments nested as the file describes them, or one by one.
+
+What a call gives is checked as the runtime checks it: element types, sizes that are fixed, how
+many elements there is room for, and numbers that were fixed when the program was exported.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import torch
+
+from tsarchive.errors import CallError
+from tsarchive.executorch.program import Method
+from tsarchive.executorch.values import Shape, Tensor, Value
+from tsarchive.printer.graph import Function
+from tsarchive.run.boundary import PublicMethod, public_by
+from tsarchive.run.boundary import Signature as CallSignature
+from tsarchive.run.classes import Classes
+
+from .container_text import nesting_of
+from .nesting import Mismatch, arguments_of, built, leaves_of
+
+__all__ = ["Arguments", "ProgramMethod", "result_of"]
+
+_ABSOLUTE: Final = 1e-4
+_RELATIVE: Final = 1e-5
+MEMORY: Final = "tsarchive_memory"
+
+
+class Arguments:
+    """Takes the arguments of a method apart and checks them."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        self._values = [method.values[index] for index in method.inputs]
+        tree = None if method.container is None else nesting_of(method.container.inputs)
+        fits = tree is not None and tree.leaves == len(self._values)
+        self.trees = arguments_of(tree) if fits else None
+
+    def flat(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
+        """The arguments one by one. Raises CallError for others than the method takes."""
+        leaves = self._leaves(given, keywords)
+        for number, (value, leaf) in enumerate(zip(self._values, leaves, strict=True)):
+            problem = _problem(value, leaf)
+            if problem is not None:
+                raise CallError(f"{self._method.name}(): input {number} {problem}")
+        return leaves
+
+    def tensors(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        """Those that are tensors."""
+        pairs = zip(self._values, leaves, strict=True)
+        return [leaf for value, leaf in pairs if isinstance(value, Tensor)]
+
+    def _leaves(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
+        problem = None
+        if self.trees is not None:
+            try:
+                return list(self._nested(given, keywords))
+            except Mismatch as error:
+                problem = str(error)
+        if keywords or len(given) != len(self._values):
+            raise self._count_error(given, keywords, problem)
+        return list(given)
+
+    def _nested(self, given: Sequence[Any], keywords: dict[str, Any]) -> Iterator[Any]:
+        assert self.trees is not None
+        positional, named = self.trees
+        if len(given) != len(positional) or keywords.keys() != named.keys():
+            raise Mismatch(f"it takes {self._shown()}")
+        for number, (tree, value) in enumerate(zip(positional, given, strict=True)):
+            yield from leaves_of(tree, value, f"argument {number}")
+        for name, tree in named.items():
+            yield from leaves_of(tree, keywords[name], f"argument {name!r}")
+
+    def _shown(self) -> str:
+        assert self.trees is not None
+        positional, named = self.trees
+        shown = f"{len(positional)} positional arguments"
+        return shown + (f" and {', '.join(named)}" if named else "")
+
+    def _count_error(
+        self, given: Sequence[Any], keywords: dict[str, Any], problem: str | None
+    ) -> CallError:
+        name, count = self._method.name, len(self._values)
+        message = f"{name}() takes {count} inputs, {len(given)} were given"
+        if keywords:
+            message = f"{name}() has no inputs by these names: {', '.join(keywords)}"
+        return CallError(message, hint=problem and f"Nested, {problem}")
+
+
+def _problem(value: Value, given: Any) -> str | None:
+    """Why an argument does not fit to an input; None for one that does."""
+    if isinstance(value, Tensor):
+        return _tensor_problem(value, given)
+    if value is None:
+        # The text that a program is exported with leaves no trace in it.
+        return None if given is None or isinstance(given, str) else "should be None"
+    if isinstance(value, bool):
+        fits = given is value
+    elif isinstance(value, int):
+        fits = type(given) is int and given == value
+    elif isinstance(value, float):
+        is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+        fits = is_number and math.isclose(given, value, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+    else:
+        fits = type(given) is type(value) and given == value
+    return None if fits else f"is fixed at {value!r}, and {_shown(given)} is given"
+
+
+def _tensor_problem(value: Tensor, given: Any) -> str | None:
+    if not isinstance(given, torch.Tensor):
+        return f"should be a tensor, not {_shown(given)}"
+    wanted = f"{value.dtype}{list(value.sizes)}"
+    found = f"{str(given.dtype).removeprefix('torch.')}{list(given.shape)}"
+    if given.layout is not torch.strided or given.is_quantized:
+        return f"should be a dense tensor {wanted}"
+    is_fixed = value.dynamism == Shape.STATIC
+    bound = "" if is_fixed else " or less in the same number of dimensions"
+    fits = given.dim() == len(value.sizes) and (
+        tuple(given.shape) == value.sizes if is_fixed else given.numel() <= math.prod(value.sizes)
+    )
+    if fits and getattr(torch, value.dtype) is given.dtype:
+        return None
+    return f"should be {wanted}{bound}, not {found}"
+
+
+def _shown(given: Any) -> str:
+    is_plain = given is None or isinstance(given, (bool, int, float))
+    return repr(given) if is_plain else f"a {type(given).__name__}"
+
+
+def result_of(method: Method) -> Callable[[Any], Any]:
+    """What nests results as the file describes it; a tuple, or one value, where it does not."""
+    tree = None if method.container is None else nesting_of(method.container.outputs)
+    count = len(method.outputs)
+    if tree is None or tree.leaves != count:
+        return lambda value: value
+
+    def nested(value: Any) -> Any:
+        return built(tree, iter([value] if count == 1 else value or ()))
+
+    return nested
+
+
+class ProgramMethod(PublicMethod):
+    """A method of a program, for callers in Python. One method of a module runs at a time."""
+
+    def __init__(self, method: Method, function: Function, classes: Classes) -> None:
+        super().__init__(function, classes)
+        self._method_of_program = method
+
+    @property
+    def method(self) -> Method:
+        """As the file has it."""
+        return self._method_of_program
+
+    def _made(self) -> Any:
+        convention = _Convention(self._method_of_program, self._function, self._classes)
+        finish = result_of(self._method_of_program)
+        return locked(public_by(self._function, self._classes, convention, finish))
+
+
+def locked(call: Callable[..., Any]) -> Callable[..., Any]:
+    """``call``, a method of a program, while no other uses the memory of its module."""
+
+    @functools.wraps(call)
+    def run(module: Any, *arguments: Any, **keywords: Any) -> Any:
+        with module.__dict__[MEMORY].lock, torch.no_grad():
+            return call(module, *arguments, **keywords)
+
+    return run
+
+
+class _Convention(CallSignature):
+    def __init__(self, method: Method, function: Function, classes: Classes) -> None:
+        super().__init__(method.name, function.schema, classes, is_method=True)
+        self._taken = Arguments(method)
+
+    def bind(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
+        """The tensors among the arguments. Raises CallError for others than the method takes."""
+        return list(self._taken.tensors(self._taken.flat(given, keywords)))
+
+    def shown(self) -> inspect.Signature:
+        return signature_of(self._taken)
+
+
+def signature_of(taken: Arguments) -> inspect.Signature:
+    """How ``help`` shows it: arguments as they are nested, where the file tells."""
+    positional, named = ((), {}) if taken.trees is None else taken.trees
+    kinds = inspect.Parameter
+    parameters = [kinds("self", kinds.POSITIONAL_ONLY)]
+    if taken.trees is None:
+        parameters.append(kinds("inputs", kinds.VAR_POSITIONAL))
+    parameters += [
+        kinds(f"input_{number}", kinds.POSITIONAL_ONLY) for number in range(len(positional))
+    ]
+    parameters += [kinds(name, kinds.KEYWORD_ONLY) for name in named if name.isidentifier()]
+    return inspect.Signature(parameters)

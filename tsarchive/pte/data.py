@@ -1,0 +1,81 @@
+"""Tensors that stand in data files beside a program, found by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import BinaryIO, TypeAlias
+
+from tsarchive.container.source import open_source
+from tsarchive.errors import CallError, FormatError, MissingRecordError
+from tsarchive.executorch.data_file import DataFile
+from tsarchive.executorch.regions import opened_regions
+from tsarchive.executorch.values import Tensor
+from tsarchive.kinds import HEAD_BYTES, PTD, executorch_kind
+
+__all__ = ["Data", "DataSource", "opened_data"]
+
+DataSource: TypeAlias = str | os.PathLike[str] | BinaryIO
+
+
+class Data:
+    """The data files of a program, looked through in order."""
+
+    def __init__(self, files: Iterable[DataFile] = ()) -> None:
+        self._files = tuple(files)
+
+    @property
+    def contents(self) -> tuple[memoryview, ...]:
+        """The bytes of each file."""
+        return tuple(file.data for file in self._files)
+
+    def bytes_of(self, tensor: Tensor) -> memoryview:
+        """The bytes of a tensor, not copied.
+
+        Raises MissingRecordError when no file has its name, FormatError for one of another
+        layout.
+        """
+        key = tensor.name or ""
+        for file in self._files:
+            entry = file.by_key.get(key)
+            if entry is None:
+                continue
+            found = entry.layout
+            wanted = tensor.scalar_type, tensor.sizes, tensor.dim_order
+            if found is None or (found.scalar_type, found.sizes, found.dim_order) != wanted:
+                shown = "bytes" if found is None else f"{found.dtype}{list(found.sizes)}"
+                raise FormatError(
+                    f"{key!r} is {shown} in the data file, and {tensor.dtype}{list(tensor.sizes)} "
+                    "in the program", record=f"named_data/{key}",
+                )  # fmt: skip
+            return file.data_of(entry)
+        raise self._missing(key)
+
+    def _missing(self, key: str) -> MissingRecordError:
+        if self._files:
+            message = f"the tensor {key!r} of the program is in none of the data files"
+            hint = "The file that was written beside this program has it"
+        else:
+            message = f"the tensor {key!r} of the program is in a data file"
+            hint = 'Give the file: load("model.pte", data="model.ptd"), --data model.ptd'
+        return MissingRecordError(message, record=f"named_data/{key}", hint=hint)
+
+
+def opened_data(data: DataSource | Sequence[DataSource] | None) -> Data:
+    """One or several data files. Raises CallError for what is none, what opening it raises."""
+    if data is None:
+        return Data()
+    sources = data if isinstance(data, (list, tuple)) else (data,)
+    return Data(map(_opened, sources))
+
+
+def _opened(source: DataSource) -> DataFile:
+    opened = open_source(source)
+    kind = executorch_kind(bytes(memoryview(opened.data)[:HEAD_BYTES]))
+    if kind != PTD:
+        opened.close()
+        what = "another file" if kind is None else f"a {kind} file"
+        raise CallError(f"data should be a data file of ExecuTorch (.ptd), and is {what}")
+    content = opened_regions(opened, kind).content
+    assert isinstance(content, DataFile)
+    return content

@@ -1,0 +1,126 @@
+"""Programs with parts that backends run, as a whole in the runtime of ExecuTorch.
+
+The runtime and its backends are native code, and read the bytes of the file with no check of ours
+between: the file is verified before, and a policy can forbid backends by name.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import threading
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any, Final
+
+import torch
+
+from tsarchive.errors import FormatError, PolicyError, ScriptError, UnsupportedError
+from tsarchive.executorch.program import RECORD, Program
+from tsarchive.findings import Severity
+from tsarchive.policy import Guard
+from tsarchive.verifying import verify
+
+__all__ = ["Backends", "backends_of", "can_run", "check_backends", "check_sound"]
+
+_RUNTIME: Final = "executorch"
+_NATIVE: Final = "its code is native, and reads bytes of the file without checks of this library"
+
+
+def backends_of(program: Program) -> list[str]:
+    """The backends that the methods of a program call, each once."""
+    found = (
+        delegate.backend
+        for index in program.indices.values()
+        for delegate in program.methods[index].delegates
+    )
+    return list(dict.fromkeys(found))
+
+
+def can_run() -> bool:
+    """Whether the runtime is installed."""
+    return find_spec(_RUNTIME) is not None and find_spec(f"{_RUNTIME}.runtime") is not None
+
+
+def check_backends(program: Program, guard: Guard) -> None:
+    """Raise PolicyError where the policy forbids a backend that a program calls."""
+    for backend in backends_of(program):
+        name = f"delegate::{backend}"
+        if guard.policy.forbids(name):
+            raise PolicyError(
+                f"the program hands bytes to the backend {backend}, which the policy forbids: "
+                f"{_NATIVE}", operator=name, record=RECORD,
+            )  # fmt: skip
+
+
+def check_sound(content: bytes) -> None:
+    """Raise FormatError where verifying a file finds an error: the runtime looks at less."""
+    for finding in verify(io.BytesIO(content)).findings:
+        if finding.severity is Severity.ERROR:
+            raise FormatError(
+                f"{finding.message} ({finding.rule})", record=finding.record,
+                hint="The runtime of ExecuTorch is not given what is not sound",
+            )  # fmt: skip
+
+
+class Backends:
+    """A program in the runtime, which keeps its memory; loaded when it is first called.
+
+    ``data`` are the bytes of data files, of which the runtime takes one.
+    """
+
+    def __init__(self, program: bytes, data: Sequence[bytes]) -> None:
+        self._program = program
+        self._data = tuple(data)
+        self.lock = threading.RLock()
+        self._methods: dict[str, Any] = {}
+        self._loaded: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Backends, (self._program, self._data)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Backends:
+        """The same program anew: what calls left in its memory is not copied."""
+        return Backends(self._program, self._data)
+
+    def run(self, method: str, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of a method. Raises ScriptError where the runtime fails."""
+        try:
+            outputs = self._method(method).execute(list(inputs))
+        except (RuntimeError, ValueError) as error:
+            raise ScriptError(f"the runtime of ExecuTorch fails in {method!r}: {error}") from error
+        return [_own(output) for output in outputs]
+
+    def _method(self, name: str) -> Any:
+        if name not in self._methods:
+            self._methods[name] = self._runtime_program().load_method(name)
+        return self._methods[name]
+
+    def _runtime_program(self) -> Any:
+        if self._loaded is None:
+            self._loaded = self._load()
+        return self._loaded
+
+    def _load(self) -> Any:
+        from executorch.runtime import Runtime  # type: ignore[import-not-found]
+
+        runtime = Runtime.get()
+        if not self._data:
+            return runtime.load_program(self._program)
+        if len(self._data) > 1:
+            raise UnsupportedError("the runtime of ExecuTorch takes one data file")
+        return _from_files(runtime, self._program, self._data[0])
+
+
+def _from_files(runtime: Any, program: bytes, data: bytes) -> Any:
+    """The runtime opens data by path alone, and maps it: the file may go after that."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [f"{folder}/program.pte", f"{folder}/program.ptd"]
+        for path, content in zip(paths, (program, data), strict=True):
+            with open(path, "wb") as file:
+                file.write(content)
+        return runtime.load_program(paths[0], data_path=paths[1])
+
+
+def _own(output: Any) -> Any:
+    return output.detach().clone() if isinstance(output, torch.Tensor) else output

@@ -1,0 +1,252 @@
+"""Kernel calls as nodes of a graph: arguments from slots, results into them.
+
+An operator writes into the memory of its results as the plan has it, through a tensor that keeps
+its sizes or one that takes those of the result. What it reads and might overwrite is copied
+before; results that might lie in each other are computed apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from tsarchive.errors import FormatError
+from tsarchive.executorch.values import (
+    NO_TENSOR,
+    BoolList,
+    DoubleList,
+    IntList,
+    OptionalTensorList,
+    Shape,
+    Tensor,
+    TensorList,
+)
+from tsarchive.printer.graph import Value
+from tsarchive.printer.schema import Argument, FunctionSchema, parse_schema
+from tsarchive.printer.subtyping import is_subtype
+from tsarchive.printer.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NUMBER,
+    TENSOR,
+    ListType,
+    OptionalType,
+    Type,
+    annotation,
+)
+from tsarchive.pt2.building import Body
+from tsarchive.pt2.public_forms import PUBLIC_FORMS
+
+from .kernels import Call, argument_fits, result_type
+from .slots import Slots
+
+__all__ = ["Frame", "append", "argument_of", "emit"]
+
+
+class Frame(Protocol):
+    """Where instructions run: what appends nodes, and what values are there."""
+
+    body: Body
+    slots: Slots
+
+    def read(self, index: int) -> Value:
+        """What a single value holds now."""
+
+    def write(self, index: int, value: Value) -> None:
+        """Let a value become another."""
+
+
+def _schema(text: str) -> FunctionSchema:
+    return parse_schema(text)
+
+
+_FIXED: Final = _schema("executorch::fixed(Tensor(a) slot) -> Tensor(a)")
+_BOUNDED: Final = _schema("executorch::bounded(Tensor(a) slot) -> Tensor(a)")
+_APART: Final = _schema("executorch::apart(Tensor slot) -> Tensor")
+_ADOPT: Final = _schema("executorch::adopt(Tensor(a!) slot, Tensor written) -> ()")
+_STORE: Final = _schema("executorch::store(Tensor(a!) slot, Tensor value) -> ()")
+_ITEM: Final = _schema("executorch::item(Tensor self, str kind) -> Scalar")
+_VIEW: Final = _schema(
+    "executorch_prim::et_view(Tensor(b) self, int[] size, bool is_fixed, Tensor(a!) out) "
+    "-> Tensor(a!)"
+)
+_CLONE: Final = _schema("aten::clone(Tensor self, *, int? memory_format=None) -> Tensor")
+_ELEMENTS: Final[Mapping[type, Type]] = {
+    IntList: INT, DoubleList: FLOAT, BoolList: BOOL, TensorList: TENSOR,
+    OptionalTensorList: OptionalType(TENSOR),
+}  # fmt: skip
+
+
+def append(body: Body, schema: FunctionSchema, *inputs: Value, type_: Type | None = None) -> Value:
+    """The result of an operator, None where it has none."""
+    outputs = [result.type for result in schema.returns]
+    if type_ is not None:
+        outputs = [type_]
+    more = {"has_effects": True} if any(a.is_write for a in schema.arguments) else {}
+    node = body.append(schema.name, inputs, *outputs, schema=schema, **more)
+    return node.outputs[0] if outputs else body.none()
+
+
+def emit(frame: Frame, call: Call) -> None:
+    """Append a kernel call. Raises FormatError for arguments of other types than it takes."""
+    if call.result is not None:
+        _number(frame, call, call.result)
+    elif call.public_form is not None:
+        _Emission(frame, call).public_form(call.public_form)
+    else:
+        _Emission(frame, call).writing()
+
+
+def _number(frame: Frame, call: Call, result: int) -> None:
+    values = [
+        argument_of(frame, index, argument)
+        for index, argument in zip(call.args, call.schema.arguments, strict=True)
+    ]
+    type_ = result_type(call, [value.type for value in values], frame.slots.type_of(result))
+    if call.name == "aten::_local_scalar_dense":
+        kind = frame.body.string(annotation(type_))
+        frame.write(result, append(frame.body, _ITEM, values[0], kind, type_=type_))
+        return
+    frame.write(result, append(frame.body, call.schema, *values, type_=type_))
+
+
+class _Emission:
+    """One call that writes to tensors. ``after`` are the nodes that follow it."""
+
+    def __init__(self, frame: Frame, call: Call) -> None:
+        self._frame = frame
+        self._body = frame.body
+        self._call = call
+        self._after: list[Callable[[], Any]] = []
+        slots = frame.slots
+        self._written = [item for index in call.written() for item in slots.items(index)]
+        self._is_apart = any(
+            one == other or slots.overlap(one, other)
+            for position, one in enumerate(self._written)
+            for other in self._written[:position]
+        )
+
+    def writing(self) -> None:
+        """The operator itself, into the memory of its results."""
+        schema = self._call.schema
+        pairs = zip(self._call.args, schema.arguments, strict=True)
+        values = [self._given(index, argument) for index, argument in pairs]
+        if schema.full_name == "executorch_prim::et_view.default":
+            schema = _VIEW
+            fixed = self._body.constant(self._is_fixed(self._call.args[-1]), BOOL)
+            values.insert(-1, fixed)
+        outputs = [result.type for result in schema.returns]
+        self._body.append(schema.name, values, *outputs, schema=schema, has_effects=True)
+        for follow in self._after:
+            follow()
+
+    def public_form(self, step: str) -> None:
+        """The public operator that stands for an inner step, and its results into their memory."""
+        pairs = zip(self._call.args, self._call.schema.arguments, strict=True)
+        given = {a.name: self._given(i, a) for i, a in pairs if not a.is_out}
+        results = PUBLIC_FORMS[step](self._body, given)
+        outs = [i for i, a in zip(self._call.args, self._call.schema.arguments, strict=True)
+                if a.is_out]  # fmt: skip
+        for index, result in zip(outs, results, strict=False):
+            if result.type == TENSOR:
+                append(self._body, _STORE, self._slot(index), result)
+        for follow in self._after:
+            follow()
+
+    def _given(self, index: int, argument: Argument) -> Value:
+        if not argument.is_write:
+            return argument_of(self._frame, index, argument, self._copied)
+        if isinstance(self._frame.slots.value(index), TensorList):
+            items = [self._target(item, argument) for item in self._frame.slots.items(index)]
+            return self._body.list_of(TENSOR, items)
+        return self._target(index, argument)
+
+    def _copied(self, index: int, value: Value) -> Value:
+        """What is read, apart from what is written."""
+        slots = self._frame.slots
+        if not any(index == out or slots.overlap(index, out) for out in self._written):
+            return value
+        if self._call.schema.full_name == "executorch_prim::et_view.default":
+            return value
+        return append(self._body, _CLONE, value, self._body.none())
+
+    def _slot(self, index: int) -> Value:
+        if not isinstance(self._frame.slots.value(index), Tensor):
+            raise FormatError(f"{self._call.name} writes to value {index}, which is no tensor")
+        return self._frame.read(index)
+
+    def _is_fixed(self, index: int) -> bool:
+        value = self._frame.slots.value(index)
+        return isinstance(value, Tensor) and value.dynamism == Shape.STATIC
+
+    def _target(self, index: int, argument: Argument) -> Value:
+        """The tensor that the operator is given to write to."""
+        slot, body = self._slot(index), self._body
+        is_own = self._call.is_own
+        if self._is_apart and not is_own:
+            schema = _APART if argument.is_out else _CLONE
+            more = () if argument.is_out else (body.none(),)
+            apart = append(body, schema, slot, *more)
+            self._after.append(lambda: append(body, _STORE, slot, apart))
+            return apart
+        if self._call.schema.full_name == "executorch_prim::et_view.default":
+            return slot
+        is_fixed = self._is_fixed(index) or not (is_own or argument.is_out)
+        if is_own and not is_fixed:
+            return slot
+        made = append(body, _FIXED if is_fixed else _BOUNDED, slot)
+        if argument.is_out:
+            self._after.append(lambda: append(body, _ADOPT, slot, made))
+        return made
+
+
+Copy = Callable[[int, Value], Value]
+
+
+def _as_it_is(_index: int, value: Value) -> Value:
+    return value
+
+
+def argument_of(frame: Frame, index: int, argument: Argument, copied: Copy = _as_it_is) -> Value:
+    """The value of an argument; ``copied`` may give another for a tensor.
+
+    Raises FormatError for one of another type.
+    """
+    value = frame.slots.value(index)
+    wanted = argument.type
+    if isinstance(value, IntList | DoubleList | BoolList | TensorList | OptionalTensorList):
+        found = _list(frame, value, wanted, copied)
+    else:
+        found = frame.read(index)
+        if found.type == TENSOR:
+            found = copied(index, found)
+    if not (is_subtype(found.type, wanted) or argument_fits(found.type, argument)):
+        shown, given = annotation(wanted), annotation(found.type)
+        message = f"the argument {argument.name} is {shown}, and value {index} is {given}"
+        raise FormatError(message)
+    return found
+
+
+def _list(
+    frame: Frame,
+    value: IntList | DoubleList | BoolList | TensorList | OptionalTensorList,
+    wanted: Type,
+    copied: Copy,
+) -> Value:
+    body = frame.body
+    element = _ELEMENTS[type(value)]
+    if isinstance(value, DoubleList | BoolList):
+        return body.list_of(element, [body.constant(item, element) for item in value.items])
+    inner = wanted.element if isinstance(wanted, OptionalType) else wanted
+    if isinstance(inner, ListType) and inner.element in (OptionalType(TENSOR), NUMBER):
+        element = inner.element
+    items = [_item(frame, item, copied) for item in value.items]
+    return body.list_of(element, items)
+
+
+def _item(frame: Frame, index: int, copied: Copy) -> Value:
+    if index == NO_TENSOR:
+        return frame.body.none()
+    found = frame.read(index)
+    return copied(index, found) if found.type == TENSOR else found

@@ -1,0 +1,201 @@
+"""What each kernel call means: the schema that its arguments belong to, and what it writes.
+
+Arguments stand in the order of the schema, those that are written to among them. Behind them
+stands the value that the result goes to, which is one of them but for operators that give numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
+from tsarchive.executorch.instructions import KernelCall
+from tsarchive.executorch.program import Method, Operator
+from tsarchive.printer.schema import Argument, FunctionSchema, parse_schema
+from tsarchive.printer.types import BOOL, FLOAT, INT, NUMBER, Type
+from tsarchive.pt2.public_forms import PUBLIC_FORMS
+from tsarchive.torchscript.frontend.libraries import what_registers
+
+__all__ = ["Call", "Calls", "result_type"]
+
+FindOverloads = Callable[[str], Sequence[FunctionSchema]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel call. ``args`` are numbers of values, one for each argument of the schema.
+
+    ``result`` is the value that becomes the number that the operator gives. ``public_form`` names
+    the step of an operator that a public one stands for.
+    """
+
+    name: str
+    schema: FunctionSchema
+    args: tuple[int, ...]
+    result: int | None = None
+    public_form: str | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the operator is one that this library has for ExecuTorch alone."""
+        return self.name in OWN_SCHEMAS
+
+    def written(self) -> list[int]:
+        """The values that are written to, lists among them."""
+        pairs = zip(self.args, self.schema.arguments, strict=True)
+        return [index for index, argument in pairs if argument.is_write]
+
+    def read(self) -> list[int]:
+        pairs = zip(self.args, self.schema.arguments, strict=True)
+        return [index for index, argument in pairs if not argument.is_write]
+
+
+class Calls:
+    """Looks up the operators of one method. ``find`` gives the overloads of a name."""
+
+    def __init__(self, method: Method, find: FindOverloads) -> None:
+        self._method = method
+        self._find = find
+        self._known: dict[int, FunctionSchema] = {}
+
+    def call(self, kernel: KernelCall) -> Call:
+        """Raises UnknownOperatorError for an operator that this process has not, FormatError for
+        arguments that are not as many as it takes."""
+        operators = self._method.operators
+        if not 0 <= kernel.operator < len(operators):
+            raise FormatError(f"it calls operator {kernel.operator}, which is not there")
+        operator = operators[kernel.operator]
+        schema = self._schema(kernel.operator, operator)
+        name, count = operator.qualified_name, len(schema.arguments)
+        if any(argument.is_write for argument in schema.arguments):
+            if len(kernel.args) not in (count, count + 1):
+                raise _count_error(name, kernel.args, count + 1)
+            return Call(name, schema, kernel.args[:count], None, _public_form(operator))
+        if len(kernel.args) != count + 1:
+            raise _count_error(name, kernel.args, count + 1)
+        if len(schema.returns) != 1 or schema.returns[0].type not in _NUMBERS:
+            message = f"{name} makes a result of its own, which no value has memory for"
+            raise UnsupportedError(message)
+        return Call(name, schema, kernel.args[:count], kernel.args[count])
+
+    def _schema(self, number: int, operator: Operator) -> FunctionSchema:
+        found = self._known.get(number)
+        if found is None:
+            found = self._known[number] = self._found(operator)
+        return found
+
+    def _found(self, operator: Operator) -> FunctionSchema:
+        own = OWN_SCHEMAS.get(operator.qualified_name)
+        if own is not None:
+            return own
+        schemas = self._find(operator.name)
+        for schema in schemas:
+            if schema.overload == operator.overload and not schema.is_vararg:
+                return schema
+        raise UnknownOperatorError(
+            f"the operator {operator.qualified_name} is not registered in this process",
+            hint=None if schemas else what_registers(operator.name),
+        )
+
+
+def _count_error(name: str, args: tuple[int, ...], wanted: int) -> FormatError:
+    return FormatError(f"{name} has {len(args)} arguments, and takes {wanted}")
+
+
+def _public_form(operator: Operator) -> str | None:
+    """The step that an operator computes, without the memory for its results."""
+    overload = operator.overload.removesuffix("out").removesuffix("_")
+    name = f"{operator.name}.{overload}" if overload else operator.name
+    return name if name in PUBLIC_FORMS and operator.overload.endswith("out") else None
+
+
+_NUMBERS: Final = frozenset({INT, FLOAT, BOOL, NUMBER})
+_ARITHMETIC: Final = "add sub mul floordiv sym_max sym_min"
+_COMPARISONS: Final = "eq ne gt ge lt le"
+
+
+def _prim(name: str, operands: str, result: str) -> tuple[str, FunctionSchema]:
+    full = f"executorch_prim::{name}"
+    return full, parse_schema(f"{full}({operands}) -> {result}")
+
+
+_TEXTS: Final = (
+    "executorch_prim::et_view.default(Tensor(b) self, int[] size, Tensor(a!) out) -> Tensor(a!)",
+    "executorch_prim::et_copy_index.tensor(Tensor(a!) to, Tensor from, int index) -> Tensor(a!)",
+    "dim_order_ops::_to_dim_order_copy.out"
+    "(Tensor self, bool non_blocking, int[]? dim_order, Tensor(a!) out) -> Tensor(a!)",
+    "dim_order_ops::_clone_dim_order.out"
+    "(Tensor self, bool non_blocking, int[]? dim_order, Tensor(a!) out) -> Tensor(a!)",
+    "dim_order_ops::_empty_dim_order.out"
+    "(int[] size, int[]? dim_order, Tensor(a!) out) -> Tensor(a!)",
+    "et_copy::_h2d_copy.out(Tensor self, Tensor(a!) out) -> Tensor(a!)",
+    "et_copy::_d2h_copy.out(Tensor self, Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::quantize_per_tensor.out(Tensor input, float scale, int zero_point, "
+    "int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::quantize_per_tensor.Tensor_out(Tensor input, Tensor scale, "
+    "Tensor zero_point, int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::quantize_per_token.out(Tensor input, Tensor scales, "
+    "Tensor zero_points, int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::quantize_per_channel.out(Tensor input, Tensor scales, "
+    "Tensor zero_points, int axis, int quant_min, int quant_max, int dtype, Tensor(a!) out) "
+    "-> Tensor(a!)",
+    "quantized_decomposed::dequantize_per_tensor.out(Tensor input, float scale, int zero_point, "
+    "int quant_min, int quant_max, int dtype, int? out_dtype, Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::dequantize_per_tensor.Tensor_out(Tensor input, Tensor scale, "
+    "Tensor zero_point, int quant_min, int quant_max, int dtype, int? out_dtype, "
+    "Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::dequantize_per_token.out(Tensor input, Tensor scales, "
+    "Tensor zero_points, int quant_min, int quant_max, int dtype, int? out_dtype, "
+    "Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::dequantize_per_channel.out(Tensor input, Tensor scales, "
+    "Tensor? zero_points, int axis, int quant_min, int quant_max, int dtype, int? out_dtype, "
+    "Tensor(a!) out) -> Tensor(a!)",
+)
+
+OWN_SCHEMAS: Final[Mapping[str, FunctionSchema]] = MappingProxyType(
+    {
+        **{text.partition("(")[0]: parse_schema(text) for text in _TEXTS},
+        **dict(_prim(f"{n}.Scalar", "Scalar a, Scalar b", "Scalar") for n in _ARITHMETIC.split()),
+        **dict(_prim(f"{n}.Scalar", "Scalar a, Scalar b", "bool") for n in _COMPARISONS.split()),
+        **dict(_prim(f"{n}.Scalar", "float a", "int") for n in ("ceil", "round", "trunc")),
+        **dict(
+            (
+                _prim("floordiv.int", "int a, int b", "int"),
+                _prim("mod.int", "int a, int b", "int"),
+                _prim("mod.Scalar", "int a, int b", "int"),
+                _prim("truediv.Scalar", "Scalar a, Scalar b", "float"),
+                _prim("neg.Scalar", "Scalar a", "Scalar"),
+                _prim("sym_float.Scalar", "Scalar a", "float"),
+                _prim("sym_int.Scalar", "Scalar a", "int"),
+                _prim("sym_not.Scalar", "bool a", "bool"),
+                _prim("sym_ite.Scalar", "bool condition, Scalar a, Scalar b", "Scalar"),
+            )
+        ),
+        "aten::sym_size.int": parse_schema("aten::size.int(Tensor self, int dim) -> int"),
+        "aten::sym_stride.int": parse_schema("aten::stride.int(Tensor self, int dim) -> int"),
+        "aten::sym_numel": parse_schema("aten::numel(Tensor self) -> int"),
+        "aten::_local_scalar_dense": parse_schema(
+            "aten::_local_scalar_dense(Tensor self) -> Scalar"
+        ),
+    }
+)
+"""Operators of the runtime that torch does not have, or that go by another name there."""
+
+
+def result_type(call: Call, operands: Sequence[Type], declared: Type) -> Type:
+    """The type of the number that a call gives; ``declared`` is that of the value it goes to."""
+    type_ = call.schema.returns[0].type
+    if type_ != NUMBER:
+        return type_
+    given = [kind for kind in operands if kind in (INT, FLOAT)]
+    if not given:
+        return declared  # the number that a tensor holds
+    return FLOAT if FLOAT in given else INT
+
+
+def argument_fits(given: Type, argument: Argument) -> bool:
+    """Whether a number may stand for one of another kind: torch converts these itself."""
+    return given in (INT, BOOL) and argument.type in _NUMBERS - {BOOL}

@@ -1,0 +1,33 @@
+"""What loads a program: our runner, or the runtime of ExecuTorch for one with backends."""
+
+from __future__ import annotations
+
+import torch
+
+from tsarchive.errors import UnsupportedError
+from tsarchive.executorch.regions import Regions
+from tsarchive.policy import Guard
+
+from .data import Data
+from .delegated import DelegatedImporter
+from .delegates import backends_of, can_run, check_backends
+from .importer import PteImporter
+
+__all__ = ["importer_of_program"]
+
+
+def importer_of_program(
+    regions: Regions, device: torch.device | None, guard: Guard, data: Data | None
+) -> PteImporter | DelegatedImporter:
+    """Raises PolicyError for a backend that the policy forbids, UnsupportedError for data files
+    and for devices other than the CPU."""
+    if device is not None and device.type != "cpu":
+        raise UnsupportedError(
+            f"a program of ExecuTorch runs on the CPU, not on {device}",
+            hint="Leave out map_location",
+        )
+    program = regions.require_program()
+    check_backends(program, guard)
+    if backends_of(program) and can_run():
+        return DelegatedImporter(regions, guard, data)
+    return PteImporter(regions, guard, data)

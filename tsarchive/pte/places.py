@@ -1,0 +1,42 @@
+"""Where an instruction stands in its method, and in user source where the file tells."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tsarchive.executorch.program import RECORD, Frame, Method
+from tsarchive.printer.ranges import Range, Source, byte_length
+
+from .blocks import Numbered
+
+__all__ = ["InstructionPlace", "Places"]
+
+
+class InstructionPlace(NamedTuple):
+    """``range`` is None where the file does not tell where the instruction came from."""
+
+    method: str
+    name: str
+    range: Range | None
+
+    def __str__(self) -> str:
+        where = None if self.range is None else self.range.location
+        return f"{RECORD}: {self.method}, {self.name}" if where is None else str(where)
+
+
+class Places:
+    """The places of the instructions of one method."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+
+    def of(self, numbered: Numbered) -> InstructionPlace:
+        frames = self._method.chains[numbered.chain].frames
+        stack = frames[numbered.index] if numbered.index < len(frames) else ()
+        found = _range(stack[-1]) if stack else None
+        return InstructionPlace(self._method.name, numbered.place, found)
+
+
+def _range(frame: Frame) -> Range:
+    shown = frame.context.strip() or frame.file
+    return Range(Source(shown, frame.file, frame.line), 0, byte_length(shown))

@@ -1,0 +1,198 @@
+"""The values of a method while it runs: what each holds, which change, and which may share memory.
+
+A tensor is one object that instructions write to, and a move makes two values the same one. Those
+that become others, by moves and by operators that give numbers, keep what they became for the
+next call, as in the runtime: loops count in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tsarchive.errors import FormatError
+from tsarchive.executorch.instructions import Instruction, Move
+from tsarchive.executorch.program import Method
+from tsarchive.executorch.values import (
+    NO_TENSOR,
+    IntList,
+    OptionalTensorList,
+    Tensor,
+    TensorList,
+    Value,
+)
+from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
+
+from .blocks import BasicBlock
+from .kernels import Call, result_type
+
+__all__ = ["Slots", "Step"]
+
+Step = Call | Instruction
+"""An instruction, with its operator looked up where it calls one."""
+
+_TYPES: Final[Mapping[type, Type]] = {
+    bool: BOOL, int: INT, float: FLOAT, str: STRING, type(None): NONE, Tensor: TENSOR,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in an arena, or among the constants, where all are taken for one place."""
+
+    arena: int
+    start: int
+    end: int
+
+    def meets(self, other: Span) -> bool:
+        return self.arena == other.arena and self.start < other.end and other.start < self.end
+
+
+_CONSTANT: Final = Span(-1, 0, 1)
+# Of so many values that moves bring together, none is looked at any more.
+_MOST_COMPARED: Final = 100
+
+
+class Slots:
+    """What is known of the values before anything runs.
+
+    ``types`` are those of single values. ``rebound`` are the values that become others, and
+    ``kept`` those of them that a call may read before it sets them. Raises FormatError where an
+    instruction gives a value what it cannot hold.
+    """
+
+    def __init__(
+        self, method: Method, blocks: Sequence[BasicBlock], steps: Mapping[int, Sequence[Step]]
+    ) -> None:
+        self.values = method.values
+        self.types: dict[int, Type] = {
+            index: _TYPES[type(value)]
+            for index, value in enumerate(self.values)
+            if type(value) in _TYPES
+        }
+        every = [step for number in range(len(blocks)) for step in steps[number]]
+        self.rebound = frozenset(_rebound(every))
+        for step in every:
+            self._type_results(step)
+        has_jumps = any(block.condition is not None for block in blocks)
+        self.kept = self.rebound if has_jumps else frozenset(self._read_early(method, every))
+        self._groups = _groups(every)
+
+    def value(self, index: int) -> Value:
+        """Raises FormatError when there is none of this number."""
+        if not 0 <= index < len(self.values):
+            raise FormatError(f"it uses value {index}, which is not there")
+        return self.values[index]
+
+    def type_of(self, index: int) -> Type:
+        """The type of a single value. Raises FormatError for lists."""
+        self.value(index)
+        found = self.types.get(index)
+        if found is None:
+            raise FormatError(f"it uses value {index}, which is a list, as a single one")
+        return found
+
+    def items(self, index: int) -> Iterator[int]:
+        """A value, or the tensors of a list."""
+        value = self.value(index)
+        if isinstance(value, TensorList | OptionalTensorList):
+            yield from (item for item in value.items if item != NO_TENSOR)
+        else:
+            yield index
+
+    def overlap(self, one: int, other: int) -> bool:
+        """Whether two tensors may lie in the same memory."""
+        first, second = (self._groups.get(index, (index,)) for index in (one, other))
+        if first is second or len(first) + len(second) > _MOST_COMPARED:
+            return True
+        spans = list(self._spans(second))
+        return any(span.meets(found) for span in self._spans(first) for found in spans)
+
+    def _spans(self, indices: Iterable[int]) -> Iterator[Span]:
+        for index in indices:
+            value = self.value(index)
+            if isinstance(value, Tensor):
+                yield _span(index, value)
+
+    def _type_results(self, step: Step) -> None:
+        if isinstance(step, Move):
+            self._set_type(step.target, self.type_of(step.source))
+        elif isinstance(step, Call) and step.result is not None:
+            operands = [self.types.get(index, NONE) for index in step.args]
+            declared = self.type_of(step.result)
+            self._set_type(step.result, result_type(step, operands, declared))
+
+    def _set_type(self, index: int, type_: Type) -> None:
+        """A value that is None in the file takes the type of what it is first given."""
+        before = self.type_of(index)
+        if before == NONE:
+            self.types[index] = type_
+        elif before != type_:
+            holds, given = annotation(before), annotation(type_)
+            raise FormatError(f"value {index} holds {holds}, and is given {given}")
+
+    def _read_early(self, method: Method, steps: Iterable[Step]) -> Iterator[int]:
+        """Values that a method without jumps reads before it sets them, or never sets."""
+        is_set: set[int] = set()
+        for step in steps:
+            for index in self._reads(step):
+                if index in self.rebound and index not in is_set:
+                    yield index
+            is_set.update(_rebound([step]))
+
+    def _reads(self, step: Step) -> Iterator[int]:
+        if isinstance(step, Move):
+            yield step.source
+        elif isinstance(step, Call):
+            for index in step.args:
+                yield from self._with_items(index)
+
+    def _with_items(self, index: int) -> Iterator[int]:
+        value = self.value(index)
+        if isinstance(value, IntList | TensorList | OptionalTensorList):
+            yield from value.items
+        else:
+            yield index
+
+
+def _rebound(steps: Iterable[Step]) -> Iterator[int]:
+    for step in steps:
+        if isinstance(step, Move):
+            yield step.target
+        elif isinstance(step, Call) and step.result is not None:
+            yield step.result
+
+
+_VIEW: Final = "executorch_prim::et_view.default"
+
+
+def _groups(steps: Iterable[Step]) -> Mapping[int, frozenset[int]]:
+    """Values that may come to be over the same memory, each with all others that may."""
+    found: dict[int, set[int]] = {}
+    for step in steps:
+        for one, other in _shared(step):
+            first, second = found.get(one, {one}), found.get(other, {other})
+            if first is not second:
+                small, large = sorted((first, second), key=len)
+                large |= small
+                found.update(dict.fromkeys(small, large))
+                found.update(dict.fromkeys((one, other), large))
+    frozen = {id(group): frozenset(group) for group in found.values()}
+    return {index: frozen[id(group)] for index, group in found.items()}
+
+
+def _shared(step: Step) -> Iterator[tuple[int, int]]:
+    if isinstance(step, Move):
+        yield step.source, step.target
+    elif isinstance(step, Call) and step.name == _VIEW:
+        yield step.args[0], step.args[-1]
+
+
+def _span(index: int, tensor: Tensor) -> Span:
+    if tensor.allocation is not None:
+        start = tensor.allocation.offset
+        return Span(tensor.allocation.arena, start, start + tensor.nbytes)
+    if tensor.data_index or tensor.is_external:
+        return _CONSTANT
+    return Span(-2 - index, 0, 1)  # has memory of its own

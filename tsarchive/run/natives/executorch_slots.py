@@ -1,0 +1,137 @@
+"""Operators on the tensors of a memory plan, for programs of ExecuTorch.
+
+``executorch::*`` stand between instructions and kernels; the others are the operators of the
+runtime itself that make views, copy rows and copy into other orders of dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from tsarchive.errors import LimitError, ScriptError
+from tsarchive.run.natives.table import native
+from tsarchive.run.planned import adopt, bounded_out, fixed_out, resize, store, strides_of
+
+__all__ = ["MAX_INSTRUCTIONS"]
+
+MAX_INSTRUCTIONS: Final = 10_000_000
+"""The most instructions of one call, as in the runtime."""
+
+native("executorch::fixed")(fixed_out)
+native("executorch::bounded")(bounded_out)
+
+
+@native("executorch::give")
+def give(slot: Tensor, value: Tensor, order: Sequence[int]) -> None:
+    """Copy an argument of a call into its slot."""
+    value = value.detach()
+    if tuple(slot.size()) != tuple(value.size()):
+        resize(slot, value.size(), strides_of(value.size(), order))
+    slot.copy_(value)
+
+
+@native("executorch::take")
+def take(slot: Tensor) -> Tensor:
+    """A result of a call, which later calls do not change."""
+    return slot.detach().clone()
+
+
+native("executorch::adopt")(adopt)
+native("executorch::store")(store)
+
+
+@native("executorch::apart")
+def apart(slot: Tensor) -> Tensor:
+    """A tensor of the same elements, in memory of its own, that takes the sizes of a result."""
+    return slot.new_empty(0)
+
+
+@native("executorch::holds")
+def holds(condition: Tensor) -> bool:
+    """Whether a jump by a tensor is not taken: all of its elements are true."""
+    if not isinstance(condition, Tensor) or condition.dtype is not torch.bool:
+        raise ScriptError("a condition is no tensor of bools")
+    return bool(condition.all())
+
+
+@native("executorch::count")
+def count(done: int, more: int) -> int:
+    """The instructions that ran. Raises LimitError beyond those that the runtime runs."""
+    if done + more > MAX_INSTRUCTIONS:
+        raise LimitError(
+            "the method does not come to an end", limit=MAX_INSTRUCTIONS,
+            hint="It would end after so many instructions in the runtime, too",
+        )  # fmt: skip
+    return done + more
+
+
+def _kind_of(dtype: torch.dtype) -> str:
+    if dtype is torch.bool:
+        return "bool"
+    return "float" if dtype.is_floating_point else "int"
+
+
+_CASTS: Final[Mapping[str, Callable[[Any], Any]]] = {"int": int, "float": float, "bool": bool}
+
+
+@native("executorch::item")
+def item(tensor: Tensor, kind: str) -> Any:
+    """The only element of a tensor of a ``kind`` of numbers."""
+    if not isinstance(tensor, Tensor) or _kind_of(tensor.dtype) != kind:
+        found = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise ScriptError(f"the element of a tensor should be one {kind}, and it holds {found}")
+    return _CASTS[kind](tensor.item())
+
+
+@native("executorch_prim::et_view")
+def view(tensor: Tensor, size: Sequence[int], is_fixed: bool, out: Tensor) -> Tensor:
+    """Let ``out`` be over the memory of a tensor, with another size; -1 stands for what is left."""
+    if not tensor.is_contiguous() or tensor.dtype is not out.dtype:
+        raise ScriptError("a view is made of a tensor that is not contiguous, or of another type")
+    made = tensor.view(tuple(size))
+    if is_fixed and made.size() != out.size():
+        raise ScriptError(f"a view has the size {list(made.size())}, not {list(out.size())}")
+    if made.dim() != out.dim():
+        raise ScriptError(f"a view has {made.dim()} dimensions, not {out.dim()}")
+    out.set_(made)  # type: ignore[call-overload]  # the stub lacks it
+    return out
+
+
+@native("executorch_prim::et_copy_index.tensor")
+def copy_index(to: Tensor, row: Tensor, index: int) -> Tensor:
+    """Copy a row behind those that ``to`` has."""
+    if index < 0:
+        raise ScriptError(f"there is no row {index}")
+    resize(to, (index + 1, *row.size()))
+    to[index].copy_(row)
+    return to
+
+
+@native("dim_order_ops::_to_dim_order_copy.out", "dim_order_ops::_clone_dim_order.out")
+def to_dim_order_copy(
+    tensor: Tensor, non_blocking: bool, order: Sequence[int] | None, out: Tensor
+) -> Tensor:
+    """Copy into the element type of ``out``, and another order of dimensions."""
+    del non_blocking  # nothing waits on the CPU
+    return store(out, tensor, _order(order, out))
+
+
+@native("dim_order_ops::_empty_dim_order.out")
+def empty_dim_order(size: Sequence[int], order: Sequence[int] | None, out: Tensor) -> Tensor:
+    given = _order(order, out)
+    resize(out, size, None if given is None else strides_of(size, given))
+    return out
+
+
+def _order(order: Sequence[int] | None, out: Tensor) -> Sequence[int] | None:
+    return order if order or not out.dim() else None
+
+
+@native("et_copy::_h2d_copy.out", "et_copy::_d2h_copy.out")
+def device_copy(tensor: Tensor, out: Tensor) -> Tensor:
+    """Copy between devices, which are one here."""
+    return store(out, tensor)
