@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -13,6 +13,7 @@ from tsarchive.container.closing import Closing
 from tsarchive.container.source import open_source
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.kinds import (
+    EXECUTORCH,
     HEAD_BYTES,
     LEGACY_TORCHSCRIPT,
     PT2,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tsarchive.executorch.regions import Regions
     from tsarchive.legacy.looking import LegacyDoor
     from tsarchive.needs import Needs
+    from tsarchive.printer.ranges import TaggedRange
     from tsarchive.pt2.looking import Pt2Door
 
 
@@ -141,6 +143,16 @@ class Archive(Closing):
         ExecuTorch, of each method by its name.
         """
         return self._door.code if self._is_zip else self.executorch.code
+
+    @property
+    def debug(self) -> Mapping[str, Sequence[TaggedRange]]:
+        """From which user source the bytes of each code record come, read when it is looked at.
+
+        Records that nothing is known of are not in it; listings of programs are no records.
+        """
+        if self.kind in (PT2, *EXECUTORCH):
+            return MappingProxyType({})
+        return cast("TorchScriptDoor | LegacyDoor", self._door).debug
 
     @cached_property
     def classes(self) -> CodeImporter:

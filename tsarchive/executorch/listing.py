@@ -21,7 +21,7 @@ from .values import (
     Value,
 )
 
-__all__ = ["Listings", "listing", "signature", "type_text"]
+__all__ = ["Listings", "instruction_text", "listing", "signature", "type_text"]
 
 _LONGEST_TEXT: Final = 200
 
@@ -188,7 +188,7 @@ def _chains(method: Method, sources: bool) -> Iterator[str]:
         for index, instruction in enumerate(chain.instructions):
             if sources:
                 yield from _frames(chain, index)
-            yield f"  {index}: {_instruction(method, instruction)}"
+            yield f"  {index}: {instruction_text(method, instruction)}"
 
 
 def _frames(chain: Chain, index: int) -> Iterator[str]:
@@ -198,7 +198,8 @@ def _frames(chain: Chain, index: int) -> Iterator[str]:
             yield f"  # {plain(place)}"
 
 
-def _instruction(method: Method, instruction: Instruction) -> str:
+def instruction_text(method: Method, instruction: Instruction) -> str:
+    """``aten::add.out(%0, %1, %2, %3, %3)``"""
     match instruction:
         case KernelCall(operator, args):
             return f"{_operator(method, operator)}({_references(args) if args else ''})"

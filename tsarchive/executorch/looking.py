@@ -98,7 +98,7 @@ class ExecutorchDoor:
             yield from _of_program(program)
         if isinstance(content, BundledProgram):
             for name, tensor in content.tensors():
-                yield name, _info(tensor, name)
+                yield name, _info(tensor, name, 0)
 
     def tree(self) -> ModuleInfo:
         """Methods, with the operators and delegates that each calls; below them, calls of a bundle.
@@ -130,7 +130,7 @@ def called(method: Method) -> Iterator[str]:
 def _of_data_file(found: DataFile) -> Iterator[_Named]:
     for key, entry in found.by_key.items():
         if entry.layout is not None:
-            yield key, _info(entry.layout, f"segments/{entry.segment}")
+            yield key, _info(entry.layout, f"segments/{entry.segment}", entry.offset)
 
 
 def _of_program(program: Program) -> Iterator[_Named]:
@@ -149,17 +149,19 @@ def _of_program(program: Program) -> Iterator[_Named]:
 
 
 def _stored(program: Program, tensor: Tensor) -> TensorInfo:
+    is_buffer = tensor.allocation is not None
     if tensor.is_external:
-        where = f"{EXTERNAL}{tensor.name or ''}"
-    else:
-        where = f"{program.prefix}{place_text(program, tensor)}".partition(" ")[0]
-    return _info(tensor, where, is_buffer=tensor.allocation is not None)
+        return _info(tensor, f"{EXTERNAL}{tensor.name or ''}", None, is_buffer=is_buffer)
+    where = f"{program.prefix}{place_text(program, tensor)}".partition(" ")[0]
+    return _info(tensor, where, program.offset_of(tensor), is_buffer=is_buffer)
 
 
-def _info(found: Layout, storage: str, *, is_buffer: bool = False) -> TensorInfo:
+def _info(
+    found: Layout, storage: str, offset: int | None, *, is_buffer: bool = False
+) -> TensorInfo:
     return TensorInfo(
         found.dtype, found.sizes, found.strides, storage, found.nbytes,
-        is_parameter=False, is_buffer=is_buffer,
+        is_parameter=False, is_buffer=is_buffer, offset=offset,
     )  # fmt: skip
 
 

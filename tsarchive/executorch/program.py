@@ -219,6 +219,17 @@ class Program:
         record = f"{self.prefix}segments/{group.segment}"
         return part_of(self.segment(group.segment), offset, tensor.nbytes, record)
 
+    def offset_of(self, tensor: Tensor) -> int | None:
+        """Where these begin in their segment or inline constant; None for what is nowhere."""
+        try:
+            group = self.group_of(tensor)
+        except FormatError:
+            return None
+        if group is None:
+            return 0
+        known = tensor.data_index < len(group.offsets)
+        return group.offsets[tensor.data_index] if known else None
+
     def group_of(self, tensor: Tensor) -> Subsegment | None:
         """What ``data_index`` of a tensor counts in; None for inline constants.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +20,7 @@ from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.tensors import TensorReader
 
 from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
-from .model import MODEL, ModuleDef, read_model
+from .model import MODEL, debug_records, read_model
 from .old_operators import RECORD, TEXT
 from .values import ATTRIBUTES, Values
 
@@ -34,14 +33,6 @@ class _Records(CodeRecords):
 
     def __getitem__(self, name: str) -> str:
         return TEXT if name == RECORD else super().__getitem__(name)
-
-
-def _debug_records(module: ModuleDef) -> Iterator[tuple[str, str]]:
-    """The records of the methods of modules, with where those come from."""
-    if module.code is not None and module.debug is not None:
-        yield module.code, module.debug
-    for submodule in module.submodules:
-        yield from _debug_records(submodule)
 
 
 class LegacyImporter:
@@ -63,7 +54,7 @@ class LegacyImporter:
             self.records,
             constant=self.constant,
             version=OPERATOR_VERSION,
-            debug=DebugRecords(container, dict(_debug_records(self.model.main))),
+            debug=DebugRecords(container, dict(debug_records(self.model.main))),
             dialect=DIALECT,
         )
         self._values = Values(container, self.model)

@@ -12,11 +12,12 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.pickler import Global, Object, Value
 from tsarchive.printer.types import ClassType, Type
 from tsarchive.torchscript.code_records import CodeRecords
+from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import ClassOf, TensorInfo, named_tensors
 
 from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
-from .model import MODEL, Model, read_model
+from .model import MODEL, Model, debug_records, read_model
 from .values import Values
 
 
@@ -38,6 +39,10 @@ class LegacyDoor:
     @cached_property
     def code(self) -> CodeRecords:
         return CodeRecords(self._container, CODE_FOLDERS)
+
+    @cached_property
+    def debug(self) -> DebugRecords:
+        return DebugRecords(self._container, dict(debug_records(self.model.main)))
 
     @property
     def classes(self) -> CodeImporter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,6 +159,14 @@ def _check(fields: Fields, tensor: TensorDef) -> None:
         raise fields.error("strides", f"has {len(tensor.strides)} entries for {tensor.shape}")
     if min((*tensor.shape, *tensor.strides, tensor.offset)) < 0:
         raise fields.error("dims", "or strides or offset is negative")
+
+
+def debug_records(module: ModuleDef) -> Iterator[tuple[str, str]]:
+    """The records of the methods of modules, with where those come from."""
+    if module.code is not None and module.debug is not None:
+        yield module.code, module.debug
+    for submodule in module.submodules:
+        yield from debug_records(submodule)
 
 
 class _Modules:

@@ -220,6 +220,7 @@ def _dense_info(view: StoredView, *, is_buffer: bool) -> TensorInfo:
         nbytes=view.nbytes,
         is_parameter=view.is_parameter,
         is_buffer=is_buffer,
+        offset=view.offset * DTYPES[view.dtype].itemsize,
     )
 
 

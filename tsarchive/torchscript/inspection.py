@@ -45,8 +45,9 @@ class TensorInfo:
 
     ``dtype`` is torch's name without ``torch.``; ``strides`` count elements and are empty for
     sparse tensors; ``storage`` is the record of its bytes, None for sparse tensors; ``nbytes``
-    is the size of the elements that the tensor shows, not of the storage. A tensor that is
-    neither parameter nor buffer is a plain attribute, or stands inside a container.
+    is the size of the elements that the tensor shows, not of the storage; ``offset`` counts the
+    bytes of the record before the first of them, and is None where that is not known. A tensor
+    that is neither parameter nor buffer is a plain attribute, or stands inside a container.
     """
 
     dtype: str
@@ -56,6 +57,14 @@ class TensorInfo:
     nbytes: int
     is_parameter: bool
     is_buffer: bool
+    offset: int | None = None
+
+    @property
+    def role(self) -> str:
+        """``parameter``, ``buffer`` or ``attribute``."""
+        if self.is_parameter:
+            return "parameter"
+        return "buffer" if self.is_buffer else "attribute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +160,11 @@ def tensor_info(value: Any, slot: Attribute | None) -> TensorInfo | None:
 
 def _of_view(view: View, slot: Attribute | None) -> TensorInfo:
     storage = view.storage
-    nbytes = view.elements * STORAGE_TYPES[storage.kind].itemsize
-    record = f"data/{storage.key}"
-    return TensorInfo(storage.dtype, view.size, view.stride, record, nbytes, *_flags(slot))
+    itemsize = STORAGE_TYPES[storage.kind].itemsize
+    return TensorInfo(
+        storage.dtype, view.size, view.stride, f"data/{storage.key}", view.elements * itemsize,
+        *_flags(slot), offset=view.offset * itemsize,
+    )  # fmt: skip
 
 
 def _flags(slot: Attribute | None) -> tuple[bool, bool]:

@@ -12,6 +12,7 @@ from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Object, Reduce, loads
 from tsarchive.printer.types import TENSOR, ClassType, Type
 from tsarchive.torchscript.code_records import CodeRecords, format_version
+from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import ClassOf, TensorInfo, named_tensors
 
@@ -34,6 +35,10 @@ class TorchScriptDoor:
     @cached_property
     def code(self) -> CodeRecords:
         return CodeRecords(self._container)
+
+    @cached_property
+    def debug(self) -> DebugRecords:
+        return DebugRecords(self._container)
 
     @cached_property
     def classes(self) -> CodeImporter:
