@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 from tsarchive.errors import MissingRecordError
 
 from .bundled import RECORD, SUITES, BundledProgram
 from .encoding import encoded
+from .late import Late
 from .new_bytes import bytes_for
 from .origins import origin_of
 from .pieces import Bytes, Pieces
@@ -25,32 +25,19 @@ __all__ = ["BundleDraft"]
 class BundleDraft:
     """The program, and the tensors of the calls that it comes with."""
 
-    def __init__(self, found: BundledProgram) -> None:
+    def __init__(self, found: BundledProgram, program: Late[ProgramDraft]) -> None:
         root = found.root()
         self._values = table_values(root)
         self._origin = origin_of(root, self._values, None)
-        self._found = found
-        self._is_edited = False
+        self._program = program
+        self.is_edited = False
         end = self._origin.size
         self._trailing: Bytes = b"" if end is None else found.data[end:]
 
-    @cached_property
+    @property
     def program(self) -> ProgramDraft:
         """The program, which is encoded again once it was edited."""
-        return ProgramDraft(self._found.program)
-
-    @property
-    def is_edited(self) -> bool:
-        """Whether the bundle was edited, or the program in it."""
-        return self._is_edited or self._has_other_program
-
-    @is_edited.setter
-    def is_edited(self, value: bool) -> None:
-        self._is_edited = value
-
-    @property
-    def _has_other_program(self) -> bool:
-        return "program" in self.__dict__ and self.program.is_edited
+        return self._program.get()
 
     @property
     def layouts(self) -> Mapping[str, Layout]:
@@ -73,7 +60,7 @@ class BundleDraft:
 
     def assembled(self) -> Pieces:
         """The whole file."""
-        if self._has_other_program:
+        if self._program.made is not None and self._program.made.is_edited:
             self._values["program"] = self.program.assembled()
         made = encoded(BUNDLED_PROGRAM, self._values, self._origin.order, self._origin.alignments)
         return Pieces((made.head(), made.body, self._trailing))

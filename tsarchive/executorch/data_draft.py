@@ -46,7 +46,7 @@ class DataDraft:
         """Give a key other bytes; keys that share the old ones keep them."""
         table = self._entry(key)
         self._require_today()
-        segment = self.file.segments[table.get("segment_index", 0)]
+        segment = self.file.segment(table.get("segment_index", 0))
         layout = self._layout(table)
         if layout is None:
             new: Bytes = raw_bytes(key, len(segment.data), data)
@@ -73,7 +73,7 @@ class DataDraft:
         known = self._entries().get(key)
         if known is None:
             return True
-        old = self.file.segments[known.get("segment_index", 0)].data
+        old = self.file.segment(known.get("segment_index", 0)).data
         if self._layout(known) != layout or old != data:
             hint = "Rename it in one of them"
             raise CallError(f"both files have {key!r}, and not the same", hint=hint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeAlias
 
 from tsarchive.container.atomic import replacing
@@ -16,7 +15,9 @@ from .bundled import BundledProgram
 from .data_draft import DataDraft
 from .data_file import DataFile
 from .externalizing import externalize, internalize
+from .late import Late
 from .pieces import Pieces
+from .program import Program
 from .program_draft import ProgramDraft
 from .regions import Content, Regions
 from .values import Layout
@@ -59,23 +60,33 @@ class Draft:
 
     def __init__(self, archive: Opened) -> None:
         regions = archive.executorch.regions
-        self._start(lambda: _drafted(regions.content), regions.buffer(), [regions])
+        content = regions.content
+        inner = None
+        if isinstance(content, BundledProgram):
+            inner = Late(lambda: ProgramDraft(content.program))
+        drafted = Late(lambda: _drafted(content, inner))
+        self._start(drafted, inner, regions.buffer(), [regions])
 
     def _start(
-        self, read: Callable[[], _Drafted], original: memoryview, sources: Iterable[Regions]
-    ) -> None:
-        self._read = read
+        self, drafted: Late[_Drafted], inner: Late[ProgramDraft] | None, original: memoryview,
+        sources: Iterable[Regions],
+    ) -> None:  # fmt: skip
+        """``inner`` is the draft of the program in a bundle, which others may edit, too."""
+        self._late = drafted
+        self._inner = inner
         self._original = original
         self._sources = list(sources)
 
-    @cached_property
+    @property
     def _drafted(self) -> _Drafted:
-        return self._read()
+        return self._late.get()
 
     @property
     def is_edited(self) -> bool:
         """Whether it is written otherwise than it was read."""
-        return "_drafted" in self.__dict__ and self._drafted.is_edited
+        made = self._late.made
+        inner = None if self._inner is None else self._inner.made
+        return any(draft is not None and draft.is_edited for draft in (made, inner))
 
     @property
     def tensors(self) -> Mapping[str, Layout | None]:
@@ -99,7 +110,7 @@ class Draft:
         bundle = self._sources[0].content if self._sources else None
         if not isinstance(bundle, BundledProgram):
             raise UnsupportedError("only bundled programs hold another file")
-        return _draft(self._program, bundle.program_data, self._sources)
+        return _draft(self._program, bundle.program_data, self._sources, self._inner)
 
     def replace(self, name: str, data: Any) -> None:
         """Give a tensor other bytes: an array of its dtype and shape, or bytes as in memory.
@@ -271,13 +282,19 @@ class Draft:
         return self._drafted
 
 
-def _draft(read: Callable[[], _Drafted], original: memoryview, sources: Iterable[Regions]) -> Draft:
+def _draft(
+    make: Callable[[], _Drafted], original: memoryview, sources: Iterable[Regions],
+    inner: Late[ProgramDraft] | None = None,
+) -> Draft:  # fmt: skip
     made = Draft.__new__(Draft)
-    made._start(read, original, sources)
+    made._start(Late(make), inner, original, sources)
     return made
 
 
-def _drafted(content: Content) -> _Drafted:
+def _drafted(content: Content, inner: Late[ProgramDraft] | None) -> _Drafted:
     if isinstance(content, DataFile):
         return DataDraft(content)
-    return BundleDraft(content) if isinstance(content, BundledProgram) else ProgramDraft(content)
+    if isinstance(content, Program):
+        return ProgramDraft(content)
+    assert inner is not None
+    return BundleDraft(content, inner)

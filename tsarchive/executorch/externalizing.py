@@ -140,11 +140,7 @@ def _bytes(program: ProgramDraft, one: StoredTensor) -> memoryview:
 
 
 def _bytes_of_key(program: ProgramDraft, key: str) -> Bytes:
-    number = _keys(program)[key].get("segment_index", 0)
-    if number >= len(program.file.segments):
-        count = len(program.file.segments)
-        raise FormatError(f"there is no segment {number}", record=PROGRAM, limit=count)
-    return program.file.segments[number].data
+    return program.file.segment(_keys(program)[key].get("segment_index", 0)).data
 
 
 def _entry(data: DataFile, name: str) -> Entry:

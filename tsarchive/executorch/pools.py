@@ -76,15 +76,17 @@ class InlinePool(Pool):
 class SegmentPool(Pool):
     """Items in one segment, their offsets in the table ``group``.
 
-    ``sizes`` are the bytes of those that tensors name; what lies between them is zeros when they
-    are written. The ``usual`` alignment is what new ones get where the others do not tell.
+    ``sizes`` are the bytes of those that tensors name. The ``usual`` alignment is what new ones
+    get where the others do not tell.
     """
 
     def __init__(
         self, group: Values, segment: NewSegment, sizes: Mapping[int, int], usual: int
     ) -> None:
-        offsets = group.get("offsets") or (0,)
-        super().__init__(_items(segment.data, offsets, sizes))
+        assert not isinstance(segment.data, Pieces)
+        self._data = memoryview(segment.data)
+        self._offsets = offsets = group.get("offsets") or (0,)
+        super().__init__(_items(self._data, offsets, sizes))
         self._group = group
         self.segment = segment
         ends = [offset + len(item) for offset, item in zip(offsets, self.items, strict=True)]
@@ -107,26 +109,33 @@ class SegmentPool(Pool):
         self.segment.alignment = max(self.segment.alignment, width)
 
     def write(self) -> None:
+        """Bytes between and behind items stay where these do, and are zeros otherwise."""
+        offsets = self._placed()
+        before = self._data if offsets == self._offsets else b""
         parts: list[Bytes] = []
+        end = 0
+        for item, offset in zip(self.items, offsets, strict=True):
+            parts += (before[end:offset] or bytes(offset - end), item)
+            end = offset + len(item)
+        self._group["offsets"] = offsets
+        self.segment.data = Pieces((*parts, before[end:]))
+
+    def _placed(self) -> tuple[int, ...]:
+        """Where each item begins."""
         offsets = []
         end = 0
         for item, width in zip(self.items, self._widths, strict=True):
-            offset = aligned(end, width)
-            parts += (bytes(offset - end), item)
-            offsets.append(offset)
-            end = offset + len(item)
-        self._group["offsets"] = tuple(offsets)
-        self.segment.data = Pieces(parts)
+            offsets.append(aligned(end, width))
+            end = offsets[-1] + len(item)
+        return tuple(offsets)
 
 
-def _items(data: Bytes, offsets: Sequence[int], sizes: Mapping[int, int]) -> list[Item]:
+def _items(data: memoryview, offsets: Sequence[int], sizes: Mapping[int, int]) -> list[Item]:
     """What begins at each offset; that of no tensor ends where the next begins."""
-    assert not isinstance(data, Pieces)
-    view = memoryview(data)
-    starts = sorted({*offsets, len(view)})
+    starts = sorted({*offsets, len(data)})
     ends = dict(pairwise(starts))
     items: list[Item] = [b""]
     for number, offset in enumerate(offsets[1:], 1):
         size = sizes.get(number, ends.get(offset, offset) - offset)
-        items.append(part_of(view, offset, size, RECORD))
+        items.append(part_of(data, offset, size, RECORD))
     return items

@@ -139,6 +139,11 @@ class ProgramDraft:
         self.file.drop_segment(number)
         renumber_segments(self.root, number)
 
+    @property
+    def _has_inline_constants(self) -> bool:
+        in_segment = self.root.get("constant_segment", {}).get("offsets")
+        return not in_segment and bool(self.root.get("constant_buffer"))
+
     def _users(self, stored: StoredTensor) -> int:
         """How many tensors have these bytes."""
         place = stored.number, stored.is_mutable
@@ -153,9 +158,9 @@ class ProgramDraft:
         return found
 
     def _constant_pool(self) -> Pool:
-        group = self.root.setdefault("constant_segment", {})
-        if not group.get("offsets") and self.root.get("constant_buffer"):
+        if self._has_inline_constants:
             return InlinePool(self.root["constant_buffer"], self.file.origin.alignments)
+        group = self.root.setdefault("constant_segment", {})
         return self._segment_pool(group, False, CONSTANT_ALIGNMENT)
 
     def _mutable_pool(self) -> Pool:
@@ -170,15 +175,14 @@ class ProgramDraft:
         others = [table for table, field in segment_users(self.root)
                   if table is not group and table.get(field, 0) == number]  # fmt: skip
         if not group.get("offsets") or others:
-            data = self.file.segments[number].data if group.get("offsets") else b""
+            data = self.file.segment(number).data if group.get("offsets") else b""
             group["offsets"] = group.get("offsets") or (0,)
             number = self.file.add_segment(data)
             put(group, "segment_index", number)
-        return SegmentPool(group, self.file.segments[number], self._sizes(is_mutable), usual)
+        return SegmentPool(group, self.file.segment(number), self._sizes(is_mutable), usual)
 
     def _extract_constants(self) -> bool:
-        inline = self.root.get("constant_buffer")
-        if not inline or self.root.get("constant_segment", {}).get("offsets"):
+        if not self._has_inline_constants:
             return False
         items = self.pool(False).items
         self.root["constant_buffer"] = []

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tsarchive.errors import FormatError
+
 from .alignment import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, aligned, alignments_of
 from .encoding import encoded
 from .flatbuffer import Table
@@ -52,6 +54,12 @@ class SegmentedDraft:
     gap: Bytes = b""
     surplus: int = 0
     trailing: Bytes = b""
+
+    def segment(self, number: int) -> NewSegment:
+        """Raises FormatError when there is none of a number."""
+        if number >= len(self.segments):
+            raise FormatError(f"there is no segment {number}", limit=len(self.segments))
+        return self.segments[number]
 
     def add_segment(self, data: Bytes, alignment: int = SEGMENT_ALIGNMENT) -> int:
         """Put a segment behind the others. Returns its number."""
