@@ -78,8 +78,11 @@ def layout_of(table: Values) -> Layout:
 
 
 def make_external(table: Values, key: str) -> None:
-    """Let a tensor begin with what a data file has under a key."""
-    put(table, _NUMBER, 0)
+    """Let a tensor begin with what a data file has under a key.
+
+    The number stays, and means nothing any more: bindings of the runtime take an output without a
+    number and a place in an arena for one that nobody has memory for, and give zeros.
+    """
     set_name(table, key)
     table[_EXTRA][_LOCATION] = _EXTERNAL
 
