@@ -12,7 +12,7 @@ from cli_support import SEQUENTIAL, process, run
 import tsarchive
 from tsarchive.cli import main
 
-COMMANDS = ("demo", "info", "tree", "code", "tensors", "run", "jitter")
+COMMANDS = ("demo", "info", "tree", "code", "edit", "tensors", "run", "jitter")
 _PROBE = """
 import json, sys
 from tsarchive.cli import main

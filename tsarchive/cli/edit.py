@@ -1,0 +1,133 @@
+"""``tsarchive edit``: a file of ExecuTorch with other bytes, names, places or alignments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tsarchive.cli.command import Command, file_argument, json_option
+from tsarchive.cli.output import print_json, say
+from tsarchive.cli.progress import progress
+from tsarchive.cli.text import visible
+from tsarchive.container.source import open_source
+from tsarchive.kinds import BPTE
+
+if TYPE_CHECKING:
+    from tsarchive import Archive
+    from tsarchive.executorch import Draft
+
+_STEPS = 3
+_STRIPPED = ("stack-traces", "names", "test-suites", "all")
+_PROGRAM_SUFFIX = ".pte"
+
+
+@click.command(cls=Command)
+@file_argument
+@click.option("-o", "--output", required=True, metavar="FILE", help="What to write.")
+@click.option("--upgrade", is_flag=True, help="Write an old file as writers of today do.")
+@click.option("--internal", multiple=True, metavar="DATA.ptd",
+              help="Move what a data file has into the program.")  # fmt: skip
+@click.option("--merge", multiple=True, metavar="DATA.ptd", help="Add another data file to this.")
+@click.option("--replace", multiple=True, metavar="NAME=FILE",
+              help="Give a tensor other bytes: those of a .npy file, or raw ones.")  # fmt: skip
+@click.option("--rename", multiple=True, metavar="OLD=NEW", help="Give a tensor another name.")
+@click.option("--external", metavar="DATA.ptd", help="Move constants to a new data file.")
+@click.option("--only", multiple=True, metavar="NAME",
+              help="Move this with --internal or --external, and not all.")  # fmt: skip
+@click.option("--strip", multiple=True, type=click.Choice(_STRIPPED), help="Take this out.")
+@click.option("--align", type=int, metavar="BYTES", help="Align segments to this.")
+@click.option("--align-constants", type=int, metavar="BYTES", help="Align constants to this.")
+@json_option
+def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
+    """Write a file of ExecuTorch with edits.
+
+    FILE is a program, a data file or a bundled program. Edits are made in the order of the
+    options below. A bundled program that is written to a name in .pte gives the program alone.
+    Without edits, the file is copied byte for byte; with them, tables are encoded in the order of
+    their first writer, and weights go from file to file without a copy in memory. A file that is
+    there is replaced when all files are complete; it may be the one that is read.
+
+    \b
+    Examples:
+      tsarchive edit model.pte -o small.pte --external weights.ptd
+      tsarchive edit small.pte -o whole.pte --internal weights.ptd
+      tsarchive edit model.pte -o model.pte --replace linear.weight=weight.npy
+      tsarchive edit a.ptd -o all.ptd --merge b.ptd --merge c.ptd
+      tsarchive edit model.bpte -o model.pte --strip all
+    """
+    if edits["only"] and edits["external"] is None and not edits["internal"]:
+        raise click.UsageError("--only is about --internal or --external, and neither is given.")
+    from tsarchive.executorch import Draft, write_together
+
+    with ExitStack() as files, progress(_STEPS) as step:
+        step(f"reading {visible(file)}")
+        archive = files.enter_context(_opened(file))
+        draft = Draft(archive)
+        if archive.kind == BPTE and Path(output).suffix == _PROGRAM_SUFFIX:
+            draft = draft.program
+        step("editing")
+        written = [(draft, output), *_edit(draft, edits, files)]
+        step(f"writing {visible(output)}")
+        sizes = write_together(written)
+    paths = [path for _, path in written]
+    if as_json:
+        described = [{"file": path, "bytes": n} for path, n in zip(paths, sizes, strict=True)]
+        print_json({"source": file, "edited": draft.is_edited, "files": described})
+    else:
+        _show(file, draft, dict(zip(paths, sizes, strict=True)))
+
+
+def _opened(path: str) -> Archive:
+    import tsarchive
+
+    return tsarchive.open(path)
+
+
+def _edit(draft: Draft, edits: Mapping[str, Any], files: ExitStack) -> Iterator[tuple[Draft, str]]:
+    """Make all edits. Yields what is to be written beside the draft, and where to."""
+    names = edits["only"] or None
+    if edits["upgrade"]:
+        draft.upgrade()
+    for path in edits["internal"]:
+        draft.internalize(files.enter_context(_opened(path)), names)
+    for path in edits["merge"]:
+        draft.merge(files.enter_context(_opened(path)))
+    for name, path in _pairs("--replace", edits["replace"]):
+        draft.replace(name, _content(path))
+    for old, new in _pairs("--rename", edits["rename"]):
+        draft.rename(old, new)
+    if edits["external"] is not None:
+        yield draft.externalize(names), edits["external"]
+    if edits["strip"]:
+        draft.strip(*(() if "all" in edits["strip"] else edits["strip"]))
+    if (edits["align"], edits["align_constants"]) != (None, None):
+        draft.align(edits["align"], edits["align_constants"])
+
+
+def _pairs(option: str, given: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for pair in given:
+        left, equals, right = pair.partition("=")
+        if not (left and equals and right):
+            raise click.BadParameter(f"{pair!r} is no LEFT=RIGHT", param_hint=option)
+        yield left, right
+
+
+def _content(path: str) -> Any:
+    """An array, or the bytes of a file; neither is read before it is written."""
+    if Path(path).suffix != ".npy":
+        return memoryview(open_source(path).data)
+    import numpy
+
+    try:
+        return numpy.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise click.BadParameter(f"{path!r}: {error}", param_hint="--replace") from error
+
+
+def _show(source: str, draft: Draft, sizes: Mapping[str, int]) -> None:
+    files = " and ".join(f"{visible(path)} ({size:,} bytes)" for path, size in sizes.items())
+    say(f"{visible(source)} is now {files}{'' if draft.is_edited else ', byte for byte'}")
