@@ -68,6 +68,15 @@ MAY_IMPORT = {
         "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.pt2",
         "tsarchive.torchscript", "tsarchive.verifying",
     },
+    "tsarchive.describing": {
+        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds",
+        "tsarchive.printer", "tsarchive.pt2", "tsarchive.torchscript",
+    },
+    "tsarchive.reporting": {
+        "tsarchive.archive", "tsarchive.auditing", "tsarchive.container", "tsarchive.describing",
+        "tsarchive.executorch", "tsarchive.kinds", "tsarchive.printer", "tsarchive.pt2",
+        "tsarchive.torchscript", "tsarchive.verifying",
+    },
     "tsarchive.reviving": {
         "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds", "tsarchive.legacy",
         "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.pt2",
@@ -113,7 +122,7 @@ MAY_IMPORT = {
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.kinds",
     "tsarchive.policy", "tsarchive.archive", "tsarchive.auditing", "tsarchive.jitter",
-    "tsarchive.executorch",
+    "tsarchive.describing", "tsarchive.executorch", "tsarchive.reporting",
     "tsarchive.container", "tsarchive.pickler", "tsarchive.printer",
     "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection",
     "tsarchive.torchscript.storages", "tsarchive.torchscript.stored_tensors",

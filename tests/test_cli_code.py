@@ -8,7 +8,7 @@ import pytest
 from cli_support import SEQUENTIAL, document, error, process, run, write_archive
 from conftest import ARCHIVES
 
-from tsarchive.cli.definitions import definitions
+from tsarchive.describing.definitions import definitions
 
 LINEAR = "__torch__.torch.nn.modules.linear.Linear"
 RECORD = "code/__torch__/torch/nn/modules/linear.py"

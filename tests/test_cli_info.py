@@ -9,7 +9,7 @@ import torch
 from cli_support import SEQUENTIAL, document, error, process, run, write_archive
 from conftest import ARCHIVES
 
-from tsarchive.cli.records import GROUPS, group_of
+from tsarchive.describing.records import GROUPS, group_of
 
 KEYS = {
     "file", "bytes", "kind", "format_version", "root", "byte_order", "serialization_id",

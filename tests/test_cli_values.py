@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tsarchive.cli.comparison import Comparison, compare
 from tsarchive.cli.output import print_json
 from tsarchive.cli.summary_text import lines
-from tsarchive.cli.text import duration, plural, shape, size, visible
 from tsarchive.cli.values import leaves, plain, summary
+from tsarchive.describing.text import duration, plural, shape, size, visible
 
 
 def quantized():

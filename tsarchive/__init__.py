@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tsarchive.loading import load
     from tsarchive.needs import Needs
     from tsarchive.policy import Limits, Policy
+    from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.saving import save
     from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
     from tsarchive.verifying import VerifyReport, verify
@@ -68,6 +69,7 @@ __all__ = [
     "ModuleInfo",
     "Nature",
     "Needs",
+    "Page",
     "PickleError",
     "Policy",
     "PolicyError",
@@ -76,6 +78,7 @@ __all__ = [
     "SaveComparison",
     "SaveError",
     "ScriptError",
+    "SectionSize",
     "Severity",
     "SourceError",
     "TensorInfo",
@@ -92,6 +95,7 @@ __all__ = [
     "load",
     "missing",
     "open",
+    "report",
     "save",
     "to_exported_program",
     "verify",
@@ -124,6 +128,9 @@ _HOMES = {
     "Needs": "tsarchive.needs",
     "Limits": "tsarchive.policy",
     "Policy": "tsarchive.policy",
+    "Page": "tsarchive.reporting",
+    "SectionSize": "tsarchive.reporting",
+    "report": "tsarchive.reporting",
     "save": "tsarchive.saving",
     "ModuleInfo": "tsarchive.torchscript.inspection",
     "TensorInfo": "tsarchive.torchscript.inspection",

@@ -10,8 +10,8 @@ import tsarchive
 from tsarchive.garbage import not_collecting
 
 _COMMANDS = (
-    "demo", "info", "tree", "code", "decompile", "convert", "edit", "tensors", "run", "verify",
-    "audit", "jitter",
+    "demo", "info", "tree", "code", "decompile", "convert", "edit", "tensors", "report", "run",
+    "verify", "audit", "jitter",
 )  # fmt: skip
 
 

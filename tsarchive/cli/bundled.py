@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.cli.output import console, print_json
-from tsarchive.cli.text import visible
+from tsarchive.describing.text import visible
 
 if TYPE_CHECKING:
     from tsarchive.pte.bundled_cases import CaseResult

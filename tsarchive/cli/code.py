@@ -11,12 +11,12 @@ import click
 
 from tsarchive.archive import Archive
 from tsarchive.cli.command import Command, file_argument, json_option
-from tsarchive.cli.definitions import METHOD, Definition, all_definitions, matching
 from tsarchive.cli.models import chosen as chosen_model
 from tsarchive.cli.models import model_option
 from tsarchive.cli.output import console, print_json, show, table
 from tsarchive.cli.terminal import has_styles
-from tsarchive.cli.text import visible
+from tsarchive.describing.definitions import METHOD, Definition, all_definitions, matching
+from tsarchive.describing.text import visible
 from tsarchive.errors import UnsupportedError
 from tsarchive.kinds import EXECUTORCH, PT2, PTD, require_torchscript
 

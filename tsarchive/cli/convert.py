@@ -15,7 +15,7 @@ from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, s
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
-from tsarchive.cli.text import visible
+from tsarchive.describing.text import visible
 from tsarchive.kinds import PT2
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import print_json, say, show, table
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
-from tsarchive.cli.text import visible
+from tsarchive.describing.text import visible
 
 if TYPE_CHECKING:
     from tsarchive.decompiler import DecompileReport

@@ -12,8 +12,8 @@ import click
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.progress import progress
-from tsarchive.cli.text import visible
 from tsarchive.container.source import open_source
+from tsarchive.describing.text import visible
 from tsarchive.kinds import BPTE
 
 if TYPE_CHECKING:

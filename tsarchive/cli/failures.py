@@ -7,7 +7,7 @@ from typing import TypedDict
 import click
 
 from tsarchive.cli.output import print_json, say
-from tsarchive.cli.text import visible
+from tsarchive.describing.text import visible
 from tsarchive.errors import ArchiveError
 
 

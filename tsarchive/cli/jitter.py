@@ -14,7 +14,7 @@ from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import console, print_json
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
-from tsarchive.cli.text import escaped, plural, size, visible
+from tsarchive.describing.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
 
 if TYPE_CHECKING:

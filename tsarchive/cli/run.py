@@ -20,7 +20,7 @@ from tsarchive.cli.output import console, print_json
 from tsarchive.cli.output_files import check_path, write_output
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.summary_text import lines
-from tsarchive.cli.text import duration, visible
+from tsarchive.describing.text import duration, visible
 from tsarchive.errors import CallError, LimitError, SourceError
 from tsarchive.policy import Limits, Policy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tsarchive.cli.text import shape
+from tsarchive.describing.text import shape
 
 
 def lines(label: str, document: dict[str, Any], indent: str = "") -> Iterator[str]:

@@ -12,7 +12,7 @@ import click
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.models import chosen, model_option
 from tsarchive.cli.output import print_json, say, show, table
-from tsarchive.cli.text import plural, shape, size, visible
+from tsarchive.describing.text import plural, shape, size, visible
 
 if TYPE_CHECKING:
     from tsarchive import TensorInfo

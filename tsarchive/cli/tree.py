@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,17 +10,12 @@ import click
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.models import chosen, model_option
 from tsarchive.cli.output import print_json, show
-from tsarchive.cli.signatures import signatures
 from tsarchive.cli.terminal import drawn, styled
-from tsarchive.cli.text import plural, size, visible
-from tsarchive.kinds import EXECUTORCH, PT2
-from tsarchive.printer.types import ClassType
+from tsarchive.describing.text import plural, size, visible
+from tsarchive.describing.trees import with_signatures
 
 if TYPE_CHECKING:
     from tsarchive import ModuleInfo
-    from tsarchive.archive import Archive
-    from tsarchive.pt2.looking import Pt2Door
-    from tsarchive.torchscript.frontend import CodeImporter
 
 
 @click.command(cls=Command)
@@ -52,35 +46,11 @@ def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_
         archive = chosen(opened, model)
         root = archive.tree()
         if typed:
-            root = _typed(root, archive)
+            root = with_signatures(root, archive)
     if as_json:
         print_json({"file": file, "root": document(root, depth)})
     else:
         show(_lines(root, depth))
-
-
-def _typed(root: ModuleInfo, archive: Archive) -> ModuleInfo:
-    if archive.kind in EXECUTORCH:
-        return root  # methods of programs have their types
-    if archive.kind == PT2:
-        return _with_exported_signatures(root, archive.exported)
-    return _with_signatures(root, archive.classes)
-
-
-def _with_exported_signatures(root: ModuleInfo, door: Pt2Door) -> ModuleInfo:
-    """The tree of a PT2 archive, where the root of each model has a method."""
-    if len(door.models) == 1:
-        return replace(root, methods=(door.signature(door.models[0]),))
-    typed = (replace(child, methods=(door.signature(child.name),)) for child in root.children)
-    return replace(root, children=tuple(typed))
-
-
-def _with_signatures(module: ModuleInfo, classes: CodeImporter) -> ModuleInfo:
-    """The tree with the signature of each method in place of its name."""
-    class_ = classes.find_class(module.qualified_class)
-    assert isinstance(class_, ClassType)
-    children = tuple(_with_signatures(child, classes) for child in module.children)
-    return replace(module, methods=tuple(signatures(class_)), children=children)
 
 
 def totals(module: ModuleInfo) -> tuple[int, int]:

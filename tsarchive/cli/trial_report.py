@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsarchive.cli.jitter import difference_document, difference_lines
 from tsarchive.cli.output import console
-from tsarchive.cli.text import duration, visible
+from tsarchive.describing.text import duration, visible
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,7 +11,7 @@ from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.findings import STYLES, finding_document
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.progress import progress
-from tsarchive.cli.text import plural, size, visible
+from tsarchive.describing.text import plural, size, visible
 
 if TYPE_CHECKING:
     from tsarchive import Finding, VerifyReport

@@ -36,6 +36,8 @@ def visible(text: str, *, keep: str = "\n") -> str:
 
     Names and source come from the file, which may not be friendly.
     """
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text
     )

@@ -1,4 +1,4 @@
-"""What ``tsarchive info`` reports of a PT2 archive, without torch and without unpickling."""
+"""The facts of a PT2 archive, without torch and without unpickling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tsarchive.archive import Archive
-from tsarchive.cli.facts import TensorFacts, advice
+from tsarchive.describing.facts import TensorFacts, advice
 from tsarchive.errors import PickleError
 from tsarchive.pt2.compiled import Compiled, compiled
 from tsarchive.pt2.listing import range_text

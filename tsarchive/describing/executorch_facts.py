@@ -1,13 +1,12 @@
-"""What ``tsarchive info`` reports of a file of ExecuTorch."""
+"""The facts of a file of ExecuTorch."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping
 
 from tsarchive.archive import Archive
-from tsarchive.cli.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts, TensorFacts
+from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts, TensorFacts
 from tsarchive.executorch.bundled import BundledProgram
 from tsarchive.executorch.data_file import DataFile
 from tsarchive.executorch.listing import signature
@@ -15,7 +14,7 @@ from tsarchive.executorch.looking import EXTERNAL, called
 from tsarchive.executorch.program import Method, Program
 from tsarchive.executorch.values import Tensor
 
-__all__ = ["executorch_file"]
+__all__ = ["executorch_facts"]
 
 # What records of these folders are; others are the tables. Named data are segments, too.
 _GROUPS: Mapping[str, str] = {
@@ -28,11 +27,11 @@ _GROUPS: Mapping[str, str] = {
 _SEEN_ELSEWHERE = ("named_data",)
 
 
-def executorch_file(file: str, archive: Archive) -> Facts:
-    """Everything about the file. Raises ArchiveError where it breaks a rule."""
+def executorch_facts(archive: Archive, file: str, nbytes: int) -> Facts:
+    """Everything about a file of this name and size. Raises ArchiveError where it breaks a rule."""
     return Facts(
         file=file,
-        bytes=os.path.getsize(file),
+        bytes=nbytes,
         kind=archive.kind,
         format_version=archive.format_version,
         root="",

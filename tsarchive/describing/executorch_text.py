@@ -1,11 +1,11 @@
-"""The lines of ``tsarchive info`` for a file of ExecuTorch."""
+"""The facts of a file of ExecuTorch in words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tsarchive.cli.facts import ExecutorchFacts, MethodFacts
-from tsarchive.cli.text import plural, size
+from tsarchive.describing.facts import ExecutorchFacts, MethodFacts
+from tsarchive.describing.text import plural, size
 
 Lines = Iterator[tuple[str, str]]
 Counts = Callable[[Mapping[str, int]], str]

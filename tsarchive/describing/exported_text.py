@@ -1,11 +1,11 @@
-"""The lines of ``tsarchive info`` for a PT2 archive."""
+"""The facts of a PT2 archive in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tsarchive.cli.exported_facts import ExportedFacts, ModelFacts
-from tsarchive.cli.text import plural, size
+from tsarchive.describing.exported_facts import ExportedFacts, ModelFacts
+from tsarchive.describing.text import plural, size
 from tsarchive.pt2.compiled import Compiled
 
 Lines = Iterator[tuple[str, str]]

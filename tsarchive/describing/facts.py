@@ -1,20 +1,18 @@
-"""What ``tsarchive info`` reports, collected without torch and without running anything."""
+"""What a file is and what it holds, collected without torch and without running anything."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import tsarchive
 from tsarchive.archive import Archive
-from tsarchive.cli.definitions import CLASS, FUNCTION, METHOD, definitions
-from tsarchive.cli.records import GROUPS, TENSORS, group_of, method_name
-from tsarchive.cli.signatures import signatures
 from tsarchive.container import Record
+from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
+from tsarchive.describing.records import GROUPS, TENSORS, group_of, method_name
+from tsarchive.describing.signatures import signatures
 from tsarchive.errors import MissingRecordError
 from tsarchive.kinds import EXECUTORCH, LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT
 from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
@@ -22,7 +20,7 @@ from tsarchive.torchscript.frontend.libraries import what_registers
 from tsarchive.torchscript.pickled import objects_of, storages_of
 
 if TYPE_CHECKING:
-    from tsarchive.cli.exported_facts import ExportedFacts
+    from tsarchive.describing.exported_facts import ExportedFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,29 +115,28 @@ class Facts:
     executorch: ExecutorchFacts | None = None
 
 
-def facts_of_file(file: str) -> Facts:
-    """Open the file and collect. Raises ArchiveError and OSError."""
-    with tsarchive.open(file) as archive:
-        if archive.kind in EXECUTORCH:
-            from tsarchive.cli.executorch_facts import executorch_file
+def facts_of(archive: Archive, file: str, nbytes: int) -> Facts:
+    """Everything about an archive from a file of this name and size. Raises ArchiveError."""
+    if archive.kind in EXECUTORCH:
+        from tsarchive.describing.executorch_facts import executorch_facts
 
-            return executorch_file(file, archive)
-        records = archive.records.values()
-        is_torchscript = archive.kind in (TORCHSCRIPT, LEGACY_TORCHSCRIPT)
-        return Facts(
-            file=file,
-            bytes=os.path.getsize(file),
-            kind=archive.kind,
-            format_version=_version(archive),
-            root=archive.container.root,
-            byte_order=_text(archive, "byteorder"),
-            serialization_id=_text(archive, ".data/serialization_id"),
-            compression=dict(Counter(method_name(record.method) for record in records)),
-            groups=_groups(records),
-            program=_program(archive) if is_torchscript else None,
-            exported=_exported(archive) if archive.kind == PT2 else None,
-            tensors=_tensors(archive) if is_torchscript or _has_models(archive) else None,
-        )
+        return executorch_facts(archive, file, nbytes)
+    records = archive.records.values()
+    is_torchscript = archive.kind in (TORCHSCRIPT, LEGACY_TORCHSCRIPT)
+    return Facts(
+        file=file,
+        bytes=nbytes,
+        kind=archive.kind,
+        format_version=_version(archive),
+        root=archive.container.root,
+        byte_order=_text(archive, "byteorder"),
+        serialization_id=_text(archive, ".data/serialization_id"),
+        compression=dict(Counter(method_name(record.method) for record in records)),
+        groups=_groups(records),
+        program=_program(archive) if is_torchscript else None,
+        exported=_exported(archive) if archive.kind == PT2 else None,
+        tensors=_tensors(archive) if is_torchscript or _has_models(archive) else None,
+    )
 
 
 def _version(archive: Archive) -> int | None:
@@ -198,7 +195,7 @@ def _has_models(archive: Archive) -> bool:
 
 
 def _exported(archive: Archive) -> ExportedFacts:
-    from tsarchive.cli.exported_facts import exported_facts
+    from tsarchive.describing.exported_facts import exported_facts
 
     return exported_facts(archive)
 
@@ -210,7 +207,7 @@ def advice(name: str) -> str:
 
 def _tensors(archive: Archive) -> TensorFacts:
     if archive.kind == PT2:
-        from tsarchive.cli.exported_facts import exported_tensors
+        from tsarchive.describing.exported_facts import exported_tensors
 
         return exported_tensors(archive)
     infos = archive.tensors.values()

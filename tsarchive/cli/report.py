@@ -1,0 +1,108 @@
+"""``tsarchive report``: a file as one HTML page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
+from tsarchive.cli.output import print_json, say
+from tsarchive.cli.progress import progress
+from tsarchive.describing.text import plural, size, visible
+
+if TYPE_CHECKING:
+    from tsarchive.reporting import Page
+
+_ALL = "*"
+
+
+@click.command(cls=Command)
+@file_argument
+@click.option("-o", "--output", "path", required=True, type=click.Path(), help="The page to write.")
+@click.option(
+    "--histograms",
+    metavar="[GLOB]",
+    is_flag=False,
+    flag_value=_ALL,
+    help="Read tensors and draw how their values are spread: those whose names fit, or all.",
+)
+@click.option("--no-findings", is_flag=True, help="Do not verify and audit, which reads the file.")
+@click.option(
+    "--rows",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show N modules, tensors, operators and records at most (2000).",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    file: str,
+    *,
+    path: str,
+    histograms: str | None,
+    no_findings: bool,
+    rows: int | None,
+    as_json: bool,
+) -> None:
+    """Write one HTML page about a file.
+
+    The page needs no network and no other file. It shows the facts of the file, what verify and
+    audit find, the tree of modules, operators, code with the lines of user source that it came
+    from, tensors, and the memory plan of programs of ExecuTorch over time. Runs nothing of the
+    file, and does not import torch. The exit code is 1 when any finding is more than a note; the
+    page is written all the same.
+
+    \b
+    Examples:
+      tsarchive report model.pt -o report.html
+      tsarchive report model.pt -o report.html --histograms='*.weight'
+      tsarchive report model.pte -o report.html --json
+    """
+    import tsarchive
+    from tsarchive.reporting import STEPS
+    from tsarchive.reporting.caps import ROWS
+
+    with progress(len(STEPS)) as step:
+        made = tsarchive.report(
+            file,
+            path,
+            histograms=histograms,
+            findings=not no_findings,
+            rows=rows or ROWS,
+            step=step,
+        )
+    if as_json:
+        print_json({"file": file, **document(made)})
+    else:
+        _show(made)
+    if made.ok is False:
+        ctx.exit(FINDINGS)
+
+
+def document(made: Page) -> dict[str, Any]:
+    """A page as JSON, without its text."""
+    return {
+        "path": made.path,
+        "bytes": made.nbytes,
+        "kind": made.kind,
+        "ok": made.ok,
+        "sections": [
+            {
+                "name": section.name,
+                "shown": section.shown,
+                "total": section.total,
+                "bytes": section.nbytes,
+            }
+            for section in made.sections
+        ],
+    }
+
+
+def _show(made: Page) -> None:
+    names = ", ".join(section.name for section in made.sections)
+    say(f"{visible(made.path or '')}: {size(made.nbytes)}, {plural(len(made.sections), 'section')}")
+    say(names, "dim")
+    if made.ok is False:
+        say("there are findings that are more than notes: see the page", "yellow")

@@ -1,0 +1,204 @@
+"""The code of a file in colours, each piece below the lines of user source that it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tsarchive.archive import Archive
+from tsarchive.describing.text import plural
+from tsarchive.errors import ArchiveError
+from tsarchive.kinds import EXECUTORCH, PT2, TORCH_PACKAGE
+from tsarchive.torchscript.code_records import CodeRecords
+
+from .caps import LINES_PER_ROW, MAX_LINE
+from .colouring import coloured
+from .html import Html, joined, tag
+from .origins import Origins, UserSource
+from .section import Section, Subject
+
+__all__ = ["LineAnchors", "code", "line_anchors"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line with its 1-based number, or a line of user source, which has none; ``anchor`` is where
+    that stands in full."""
+
+    text: str
+    number: int | None = None
+    anchor: str | None = None
+
+
+@dataclass(slots=True)
+class _Budget:
+    """How many lines may still be shown: of code, and of user source between them."""
+
+    code: int
+    origins: int
+
+    def take(self, lines: Iterable[_Line]) -> list[_Line]:
+        taken = []
+        for line in lines:
+            if line.number is None and self.origins:
+                self.origins -= 1
+                taken.append(line)
+            elif line.number is not None:
+                if not self.code:
+                    break
+                self.code -= 1
+                taken.append(line)
+        return taken
+
+
+def code(subject: Subject) -> Section | None:
+    """None for files without code."""
+    archive = subject.archive
+    if archive is None or not (subject.has_program or _has_records(archive)):
+        return None
+    most = subject.rows * LINES_PER_ROW
+    budget, origins = _Budget(most, most), Origins(archive, most)
+    blocks, total = [], 0
+    for number, (name, text) in enumerate(_texts(archive)):
+        if isinstance(text, ArchiveError):
+            blocks.append(_unread(name, text))
+            continue
+        count = len(_split(text))
+        total += count
+        lines = budget.take(_lines(archive, name, text, origins))
+        blocks.append(_block(name, lines, count, _anchor(number), is_open=not number))
+    if not blocks:
+        return None
+    body = joined((_tools(), *blocks, *_sources(origins.sources)))
+    return Section("code", "Code", body, most - budget.code, total)
+
+
+def _has_records(archive: Archive) -> bool:
+    """Whether its code is that of records, as text."""
+    return archive.kind not in (*EXECUTORCH, PT2)
+
+
+def _texts(archive: Archive) -> Iterator[tuple[str, str | ArchiveError]]:
+    """The code by its names, or why it cannot be read."""
+    code = archive.code
+    if archive.kind == TORCH_PACKAGE:  # which brings Python source
+        code = CodeRecords(archive.container, ("",))
+    for name in code:
+        try:
+            yield name, code[name]
+        except ArchiveError as error:
+            yield name, error
+
+
+def _anchor(number: int) -> str:
+    return f"code-{number}"
+
+
+def line_anchors(subject: Subject) -> LineAnchors:
+    """Where lines of code records stand in the page."""
+    if subject.archive is None or not _has_records(subject.archive):
+        return LineAnchors({}, {})
+    left = subject.rows * LINES_PER_ROW
+    shown, anchors = {}, {}
+    for number, (name, text) in enumerate(_texts(subject.archive)):
+        shown[name] = 0 if isinstance(text, ArchiveError) else min(len(_split(text)), left)
+        left -= shown[name]
+        anchors[name] = _anchor(number)
+    return LineAnchors(anchors, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class LineAnchors:
+    """The blocks of records, and how many lines of each are shown."""
+
+    blocks: Mapping[str, str]
+    shown: Mapping[str, int]
+
+    def of(self, record: str | None, line: int) -> str | None:
+        """None for a line that is not shown."""
+        if record is None or not 1 <= line <= self.shown.get(record, 0):
+            return None
+        return _line_anchor(self.blocks[record], line)
+
+
+def _line_anchor(block: str, line: int) -> str:
+    return f"{block}-L{line}"
+
+
+def _lines(archive: Archive, name: str, text: str, origins: Origins) -> Iterator[_Line]:
+    if archive.kind in EXECUTORCH:
+        return _listed(text, archive.executorch.sourced_code[name])
+    if archive.kind == PT2:
+        return _listed(text, archive.exported.sourced_code[name])
+    return _stored(name, text, origins)
+
+
+def _listed(plain: str, sourced: str) -> Iterator[_Line]:
+    """A listing, whose lines of user source are those that it has more than the plain one."""
+    expected = iter(_split(plain))
+    wanted, number = next(expected, None), 1
+    for line in _split(sourced):
+        if line == wanted:
+            yield _Line(line, number)
+            wanted, number = next(expected, None), number + 1
+        else:
+            yield _Line(line)
+
+
+def _stored(name: str, text: str, origins: Origins) -> Iterator[_Line]:
+    """A code record, whose debug record tells the places in user source."""
+    of_record = origins.of_record(name, text)
+    before = None
+    for number, line in enumerate(_split(text), 1):
+        origin = of_record.line(number)
+        if origin is not None and origin != before:
+            indent = line[: len(line) - len(line.lstrip())]
+            yield _Line(f"{indent}# {origin.text}", anchor=origin.anchor)
+            before = origin
+        yield _Line(line, number)
+
+
+def _split(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n")
+
+
+# How they are shown
+
+
+def _tools() -> Html:
+    box = tag("input", type="checkbox", id="show-origins", checked=True)
+    return tag("p", tag("label", box, " lines of user source"), class_="tools")
+
+
+def _block(name: str, lines: list[_Line], total: int, anchor: str, *, is_open: bool) -> Html:
+    heading = tag("summary", tag("span", name, class_="name"), " ",
+                  tag("span", plural(total, "line"), class_="figures"))  # fmt: skip
+    shown = sum(line.number is not None for line in lines)
+    left = total - shown
+    rest = tag("p", f"and {left:,} more lines", class_="more") if left > 0 else None
+    drawn = joined(_drawn(line, anchor) for line in lines)
+    body = tag("pre", tag("code", drawn), tabindex=0) if lines else None
+    return tag("details", heading, body, rest, class_="code-block", open=is_open)
+
+
+def _unread(name: str, error: ArchiveError) -> Html:
+    return tag("p", tag("span", name, class_="name"), f" {error.message}", class_="problem")
+
+
+def _drawn(line: _Line, block: str) -> Html:
+    text = coloured(line.text, MAX_LINE)
+    if line.number is None:
+        linked = text if line.anchor is None else tag("a", text, href=f"#{line.anchor}")
+        return tag("span", linked, Html("\n"), class_="line origin")
+    anchor = _line_anchor(block, line.number)
+    return tag("span", text, Html("\n"), class_="line", id=anchor, data_n=line.number)
+
+
+def _sources(sources: list[UserSource]) -> Iterator[Html]:
+    """Pieces of user source in full, as debug records hold them."""
+    if sources:
+        yield tag("h3", "User source")
+    for source in sources:
+        every = _split(source.text)
+        lines = [_Line(line, number) for number, line in enumerate(every, source.first_line)]
+        yield _block(source.title, lines, len(lines), source.anchor, is_open=False)

@@ -1,0 +1,110 @@
+"""What verifying and auditing a file found, and what its pickles name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tsarchive.auditing import AuditReport
+from tsarchive.auditing.values import PickledName
+from tsarchive.findings import Finding
+from tsarchive.verifying import VerifyReport
+
+from .code import LineAnchors, line_anchors
+from .html import Html, joined, more, tag
+from .section import Section, Subject
+from .tables import Cell, table
+
+__all__ = ["findings", "pickled_names", "verdict"]
+
+_MEANINGS: Final[Mapping[str, str]] = {
+    "sound": "The file is whole, and what it claims to be.",
+    "unusual": "The file is whole, and no writer of archives makes all of it so.",
+    "not an archive": "The file is of another kind.",
+    "broken": "The file is damaged or incomplete.",
+    "hostile": "The file was made to deceive or to attack.",
+}
+_NOTHING: Final = "Nothing was found that it can do beyond computing."
+
+
+def findings(subject: Subject) -> Section | None:
+    """None where nobody looked."""
+    if subject.verified is None or subject.audited is None:
+        return None
+    found = subject.findings
+    shown = found[: subject.rows]
+    anchors = line_anchors(subject)
+    items = (_item(finding, anchors) for finding in shown)
+    body = joined(
+        (
+            tag("p", verdict(subject.verified), " ", _abilities(subject.audited)),
+            tag("ul", *items, class_="findings") if shown else None,
+            more(len(shown), len(found), "findings"),
+        )
+    )
+    return Section("findings", "Findings", body, len(shown), len(found))
+
+
+def verdict(verified: VerifyReport) -> Html:
+    """What verifying says in a word and a sentence."""
+    style = "good" if verified.ok else "bad"
+    word = tag("b", verified.verdict, class_=f"badge {style}")
+    return joined((word, " ", _MEANINGS[verified.verdict]))
+
+
+def _abilities(audited: AuditReport) -> str:
+    counts = Counter(finding.severity.value for finding in audited.findings)
+    told = [f"{counts[name]:,} {name}" for name in ("error", "warning") if counts[name]]
+    return f"What it can do, and holds: {', '.join(told)}." if told else _NOTHING
+
+
+def _item(finding: Finding, anchors: LineAnchors) -> Html:
+    severity = finding.severity.value
+    heading = (
+        tag("b", severity, class_=f"badge {severity}"),
+        " ",
+        tag("span", finding.message),
+    )
+    where = joined(_where(finding, anchors), ", ")
+    details = joined((tag("code", finding.rule), f" {finding.nature.value}", _prefixed(where)))
+    hint = tag("p", finding.hint, class_="hint") if finding.hint else None
+    return tag("li", tag("p", *heading), tag("p", details, class_="dim"), hint)
+
+
+def _prefixed(where: Html) -> Html:
+    return joined((", ", where)) if where else where
+
+
+def _where(finding: Finding, anchors: LineAnchors) -> Iterator[str]:
+    if finding.record is not None:
+        yield joined(("record ", tag("code", finding.record)))
+    if finding.line is not None:
+        anchor = anchors.of(finding.record, finding.line)
+        text = f"line {finding.line}"
+        yield text if anchor is None else tag("a", text, href=f"#{anchor}")
+    if finding.offset is not None:
+        yield f"offset {finding.offset:,}"
+
+
+def pickled_names(subject: Subject) -> Section | None:
+    """None where no pickle names anything."""
+    names = () if subject.audited is None else subject.audited.pickled_names
+    if not names:
+        return None
+    ordered = sorted(names, key=lambda name: (name.reason is not None, name.name))
+    shown = ordered[: subject.rows]
+    headings = ("name", "record", "used", "why it is harmless")
+    rows = [_name_row(name) for name in shown]
+    body = joined((table("pickled", headings, rows), more(len(rows), len(names), "names")))
+    return Section("pickled", "Pickled names", body, len(rows), len(names))
+
+
+def _name_row(name: PickledName) -> list[Cell]:
+    reason = name.reason or tag("b", "outside of the format", class_="badge warning")
+    return [
+        Cell(name.name, is_code=True),
+        Cell(name.record or "the file", is_code=True),
+        Cell("called" if name.is_called else "named"),
+        Cell(reason, value=name.reason or ""),
+    ]

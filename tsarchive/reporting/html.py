@@ -1,0 +1,73 @@
+"""HTML as a type of its own: text of the file becomes part of a page only through escapes."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from typing import Final
+
+from tsarchive.describing.text import visible
+
+from .caps import MAX_TEXT
+
+__all__ = ["Html", "clipped", "joined", "more", "tag", "text"]
+
+_VOID: Final = frozenset({"br", "input", "meta", "rect", "line", "path"})
+_WITHOUT_END: Final = frozenset({"br", "input", "meta"})
+
+
+class Html(str):
+    """A piece of a page. A plain string is none: where one is given, it is escaped."""
+
+    __slots__ = ()
+
+
+def text(value: str, most: int = MAX_TEXT) -> Html:
+    """Text of the file: with escapes in place of what HTML, or a browser, would act on.
+
+    Controls, marks that change the direction of text and what else has no glyph are written as
+    Python writes them.
+    """
+    return Html(html.escape(visible(clipped(value, most), keep=""), quote=True))
+
+
+def clipped(value: str, most: int = MAX_TEXT) -> str:
+    """The first ``most`` letters, and how many more there are."""
+    left = len(value) - most
+    return value if left <= 0 else f"{value[:most]}… {left:,} more letters"
+
+
+def joined(parts: Iterable[str | None], between: str = "") -> Html:
+    """Pieces one after the other; plain strings are escaped."""
+    return Html(between.join(_piece(part) for part in parts if part is not None))
+
+
+def tag(name: str, /, *content: str | None, **attributes: str | int | float | bool | None) -> Html:
+    """An element. ``class_`` is the attribute ``class``, ``data_of`` is ``data-of``; None and False
+    leave an attribute out, True writes its name alone."""
+    opened = f"<{name}{''.join(_attribute(*pair) for pair in attributes.items())}"
+    if name in _WITHOUT_END:
+        return Html(f"{opened}>")
+    if name in _VOID and not content:
+        return Html(f"{opened}/>")
+    return Html(f"{opened}>{joined(content)}</{name}>")
+
+
+def more(shown: int, total: int, what: str) -> Html | None:
+    """``and 9,500 more modules``; None where all are shown."""
+    left = total - shown
+    return tag("p", f"and {left:,} more {what}", class_="more") if left > 0 else None
+
+
+def _piece(part: str) -> str:
+    return part if isinstance(part, Html) else text(part)
+
+
+def _attribute(name: str, value: str | int | float | bool | None) -> str:
+    if value is None or value is False:
+        return ""
+    written = name.rstrip("_").replace("_", "-")
+    if value is True:
+        return f" {written}"
+    shown = value if isinstance(value, Html) else text(str(value))
+    return f' {written}="{shown}"'

@@ -1,0 +1,193 @@
+"""The memory plan of a program over time: pictures, and the same as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from tsarchive.describing.text import plural, size
+from tsarchive.executorch.listing import instruction_text
+from tsarchive.executorch.program import Method
+
+from .html import Html, clipped, joined, more, tag
+from .memory_plan import UNUSED, Plan, Planned, plan_of
+from .scales import byte_ticks, ticks
+from .section import Section, Subject
+from .tables import Cell, table
+
+__all__ = ["memory_plan"]
+
+_WIDTH: Final = 1000
+_HEIGHT: Final = 360
+_LEFT: Final = 84
+_BOTTOM: Final = 34
+_TOP: Final = 8
+# Estimates for labels inside of boxes.
+_LETTER: Final = 6.4
+_LINE: Final = 13
+_LONGEST_INSTRUCTION: Final = 120
+_LONGEST_NAME: Final = 80
+_LEGEND: Final[Mapping[str, str]] = {
+    "input": "given by the caller",
+    "output": "given to the caller",
+    "value": "between instructions",
+    "state": "kept between calls, or read before anything writes it",
+    "view": "the bytes of another value, in another shape",
+}
+_HOW: Final = (
+    "Left to right are the instructions, bottom to top the bytes of an arena. A box is a value "
+    "from the first instruction that names it to the last; inputs are there from the beginning, "
+    "results to the end. What a loop names is drawn over the whole loop. Point at a box, or walk "
+    "through them with the arrow keys, to see which value it is."
+)
+_HEADINGS: Final = ("value", "type", "arena", "offset", "bytes", "from", "to", "role")
+
+
+def memory_plan(subject: Subject) -> Section | None:
+    """None for files that are no programs of ExecuTorch, and for programs without a plan."""
+    program = subject.executorch_program
+    if program is None:
+        return None
+    plans = [(method, plan_of(method)) for method in program.methods[: subject.rows]]
+    drawn = [(method, plan) for method, plan in plans if plan.values]
+    if not drawn:
+        return None
+    left, shown, parts = subject.rows, 0, [tag("p", _HOW, class_="dim"), _legend()]
+    for number, (method, plan) in enumerate(drawn):
+        parts.append(_method(number, method, plan, left))
+        shown += min(len(plan.values), left)
+        left -= min(len(plan.values), left)
+    total = sum(len(plan.values) for _, plan in drawn)
+    return Section("memory", "Memory plan", joined(parts), shown, total)
+
+
+def _legend() -> Html:
+    items = (
+        tag("li", tag("span", class_=f"key {role}"), tag("b", role), f" {meaning}")
+        for role, meaning in _LEGEND.items()
+    )
+    return tag("ul", *items, class_="legend")
+
+
+def _method(number: int, method: Method, plan: Plan, most: int) -> Html:
+    """Pictures of all arenas of a method, of so many values."""
+    values = sorted(plan.values, key=lambda value: -value.nbytes)[:most]
+    names = _Names(method)
+    figures = [
+        _arena(plan, arena, nbytes, [v for v in values if v.arena == arena], names)
+        for arena, nbytes in plan.arenas.items()
+        if any(value.arena == arena for value in values)
+    ]
+    rows = [_row(value, names) for value in sorted(values, key=lambda value: value.index)]
+    listed = tag("details", tag("summary", "As a table"),
+                 table(f"memory-{number}", _HEADINGS, rows))  # fmt: skip
+    rest = more(len(values), len(plan.values), "values, none of which is larger")
+    return joined((tag("h3", tag("code", plan.method)), *figures, listed, rest))
+
+
+class _Names:
+    """What instructions and values are called."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        self._instructions = [one for chain in method.chains for one in chain.instructions]
+
+    def instruction(self, number: int) -> str:
+        """``3: aten::add.out(%0, %1, %2, %3, %3)``"""
+        if not 0 <= number < len(self._instructions):
+            return "none"
+        text = instruction_text(self._method, self._instructions[number])
+        return f"{number}: {clipped(text, _LONGEST_INSTRUCTION)}"
+
+    def value(self, value: Planned) -> str:
+        """``%3 net.weight float32[2, 3]``"""
+        name = "" if value.name is None else f" {clipped(value.name, _LONGEST_NAME)}"
+        return f"%{value.index}{name} {value.type}"
+
+
+def _arena(plan: Plan, arena: int, nbytes: int, values: Sequence[Planned], names: _Names) -> Html:
+    limit = nbytes or max((value.end for value in values), default=0) or 1
+    drawn = sorted((v for v in values if v.role != UNUSED), key=_depth)
+    title = f"Arena {arena} of {plan.method}: {size(nbytes)} for {plural(len(values), 'value')}"
+    picture = tag(
+        "svg",
+        *_axes(plan, limit),
+        tag("g", *(_box(value, plan, limit, names) for value in drawn), class_="boxes"),
+        viewBox=f"0 0 {_LEFT + _WIDTH + 8} {_TOP + _HEIGHT + _BOTTOM}",
+        class_="plan", role="img", tabindex=0, aria_label=f"{title}. A table of it follows.",
+    )  # fmt: skip
+    beyond = sum(value.end > limit for value in values)
+    problem = f"{plural(beyond, 'value')} end behind the arena" if beyond else None
+    return tag(
+        "figure",
+        tag("figcaption", title),
+        picture,
+        tag("p", problem, class_="problem") if problem else None,
+        tag("output", class_="told", aria_live="polite"),
+    )
+
+
+def _depth(value: Planned) -> tuple[bool, int]:
+    """Views are drawn over what they show, small boxes over large ones."""
+    return value.role == "view", -value.nbytes
+
+
+def _box(value: Planned, plan: Plan, limit: int, names: _Names) -> Html:
+    count = max(plan.instructions, 1)
+    x = _LEFT + _WIDTH * value.first / count
+    width = max(_WIDTH * (value.last + 1 - value.first) / count, 1)
+    low, high = min(value.offset, limit) / limit, min(value.end, limit) / limit
+    y, height = _TOP + _HEIGHT * (1 - high), max(_HEIGHT * (high - low), 1)
+    shape = tag("rect", x=round(x, 2), y=round(y, 2), width=round(width, 2),
+                height=round(height, 2))  # fmt: skip
+    parts = [tag("title", _told(value, names)), shape]
+    parts += _label(names.value(value), x, y, width, height)
+    return tag("g", *parts, class_=f"box {value.role}", data_value=value.index)
+
+
+def _label(text: str, x: float, y: float, width: float, height: float) -> Iterator[Html]:
+    """The name of a value inside of its box, as far as there is room."""
+    letters = int((width - 8) / _LETTER)
+    if height >= _LINE and letters >= 4:
+        shown = text if len(text) <= letters else f"{text[: letters - 1]}…"
+        yield tag("text", shown, x=round(x + 4, 2), y=round(y + height / 2 + 4, 2))
+
+
+def _told(value: Planned, names: _Names) -> Html:
+    of = ", ".join(f"%{base}" for base in value.bases[:4])
+    role = f"{value.role} of {of}" if of else value.role
+    lines = (
+        names.value(value),
+        f"{role}, {value.nbytes:,} bytes at {value.offset:,}",
+        f"from {names.instruction(value.first)}",
+        f"to {names.instruction(value.last)}",
+    )
+    return joined(lines, "\n")
+
+
+def _axes(plan: Plan, limit: int) -> Iterable[Html]:
+    """Lines and numbers: bytes at the left, instructions below."""
+    right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
+    for offset in byte_ticks(limit, 5):
+        y = round(bottom - _HEIGHT * offset / limit, 2)
+        yield tag("line", x1=_LEFT, x2=right, y1=y, y2=y, class_="grid")
+        yield tag("text", size(offset), x=_LEFT - 8, y=y + 4, class_="tick left")
+    for place in ticks(max(plan.instructions, 1), 10):
+        x = round(_LEFT + _WIDTH * place / max(plan.instructions, 1), 2)
+        yield tag("line", x1=x, x2=x, y1=bottom, y2=bottom + 4, class_="grid")
+        yield tag("text", f"{place:,}", x=x, y=bottom + 18, class_="tick")
+    yield tag("text", "instruction", x=right, y=bottom + 31, class_="tick left")
+
+
+def _row(value: Planned, names: _Names) -> list[Cell]:
+    of = ", ".join(f"%{base}" for base in value.bases)
+    return [
+        Cell(f"%{value.index} {value.name or ''}".strip(), is_code=True),
+        Cell(value.type, is_code=True),
+        Cell(str(value.arena), value=value.arena),
+        Cell(f"{value.offset:,}", value=value.offset),
+        Cell(f"{value.nbytes:,}", value=value.nbytes),
+        Cell(names.instruction(value.first), value=value.first, is_code=True),
+        Cell(names.instruction(value.last), value=value.last, is_code=True),
+        Cell(f"{value.role} of {of}" if of else value.role),
+    ]

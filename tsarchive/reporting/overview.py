@@ -1,0 +1,67 @@
+"""The headline facts of a file, as ``tsarchive info`` tells them, and what its bytes are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tsarchive.describing.facts import GroupFacts, facts_of
+from tsarchive.describing.lines import fact_lines
+from tsarchive.describing.text import plural, size
+
+from .html import Html, joined, tag
+from .section import Section, Subject
+
+__all__ = ["overview"]
+
+
+def overview(subject: Subject) -> Section | None:
+    """None for a file that cannot be opened."""
+    if subject.archive is None:
+        return None
+    facts = facts_of(subject.archive, subject.name, subject.nbytes)
+    body = joined((_bytes(facts.groups), _facts(list(fact_lines(facts)))))
+    return Section("overview", "Overview", body, 1, 1)
+
+
+def _facts(lines: list[tuple[str, str]]) -> Html:
+    """Labels and values; a value without a label belongs to the one before."""
+    rows: list[Html] = []
+    for label, value in lines:
+        if label:
+            rows.append(tag("dt", label))
+        rows.append(tag("dd", value))
+    return tag("dl", *rows, class_="facts")
+
+
+def _bytes(groups: Mapping[str, GroupFacts]) -> Html:
+    """A bar of what records are for, and the same as a table."""
+    groups = dict(sorted(groups.items(), key=lambda item: -item[1].stored_bytes))
+    total = sum(group.stored_bytes for group in groups.values()) or 1
+    parts: list[Html] = []
+    start = 0.0
+    for number, (name, group) in enumerate(groups.items()):
+        width = 1000 * group.stored_bytes / total
+        title = tag("title", f"{name}: {size(group.stored_bytes)}")
+        colour = f"part c{number % 8}"
+        parts.append(
+            tag("rect", title, x=round(start, 2), y=0, width=round(width, 2), height=20,
+                class_=colour)
+        )  # fmt: skip
+        start += width
+    bar = tag("svg", *parts, viewBox="0 0 1000 20", preserveAspectRatio="none", class_="bytes",
+              role="img", aria_label="Bytes by purpose: see the table below")  # fmt: skip
+    return joined((bar, _legend(groups, total)))
+
+
+def _legend(groups: Mapping[str, GroupFacts], total: int) -> Html:
+    items = (
+        tag(
+            "li",
+            tag("span", class_=f"key c{number % 8}"),
+            tag("b", name),
+            f" {size(group.stored_bytes)}, {100 * group.stored_bytes / total:.1f} %, "
+            f"{plural(group.records, 'record')}",
+        )
+        for number, (name, group) in enumerate(groups.items())
+    )
+    return tag("ul", *items, class_="legend")

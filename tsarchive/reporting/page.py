@@ -1,0 +1,122 @@
+"""A page as one file that loads nothing: sections between a head and a script, both in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import Final
+
+from tsarchive.describing.text import plural, size
+from tsarchive.findings import Severity
+
+from .html import Html, joined, tag
+from .section import Section, Subject
+
+__all__ = ["page"]
+
+_KINDS: Final = {
+    "torchscript": "TorchScript", "torchscript-legacy": "TorchScript of before torch 1.3",
+    "pt2": "PT2", "pte": "program of ExecuTorch", "ptd": "data of ExecuTorch",
+    "bpte": "bundled program of ExecuTorch",
+}  # fmt: skip
+
+
+def page(subject: Subject, sections: Sequence[Section]) -> Html:
+    """The whole document. Its policy lets a browser use the style and the script that are in it,
+    known by their hashes, and nothing else: no address is ever asked."""
+    style, script = _resource("style.css"), _resource("page.js")
+    head = (
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=Html(_policy(style, script))),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{subject.name}: tsarchive"),
+        tag("style", Html(style)),
+    )
+    body = (
+        tag("a", "To the content", href="#content", class_="skip"),
+        _header(subject),
+        tag("nav", _contents(sections), aria_label="Sections"),
+        tag("main", *map(_section, sections), id="content"),
+        tag("script", _data(sections), type="application/json", id="page-data"),
+        tag("script", Html(script)),
+    )
+    document = tag("html", tag("head", *head), Html("\n"), tag("body", *body), lang="en")
+    return Html(f"<!DOCTYPE html>\n{document}\n")
+
+
+def _header(subject: Subject) -> Html:
+    kind = subject.kind or "unknown"
+    parts = [_KINDS.get(kind, kind), f"{size(subject.nbytes)} ({subject.nbytes:,} bytes)"]
+    told = joined((", ".join(parts), *_badges(subject)), " ")
+    return tag("header", tag("h1", subject.name), tag("p", told))
+
+
+def _badges(subject: Subject) -> Iterator[Html]:
+    """What verifying says in one word, and how many findings there are."""
+    if subject.verified is not None:
+        style = "good" if subject.verified.ok else "bad"
+        yield tag("b", subject.verified.verdict, class_=f"badge {style}")
+    counts = Counter(finding.severity for finding in subject.findings)
+    for severity in (Severity.ERROR, Severity.WARNING):
+        if counts[severity]:
+            number = plural(counts[severity], severity.value)
+            yield tag("a", number, href="#findings", class_=f"badge {severity.value}")
+
+
+def _contents(sections: Sequence[Section]) -> Html:
+    items = (
+        tag("li", tag("a", section.title, href=f"#{section.name}"), _count(section))
+        for section in sections
+    )
+    return tag("ul", *items)
+
+
+def _count(section: Section) -> Html | None:
+    if section.total <= 1:
+        return None
+    return joined((" ", tag("span", f"{section.total:,}", class_="figures")))
+
+
+def _section(section: Section) -> Html:
+    heading = tag("h2", section.title, id=f"{section.name}-title")
+    return tag("section", heading, section.body, id=section.name,
+               aria_labelledby=f"{section.name}-title")  # fmt: skip
+
+
+def _data(sections: Sequence[Section]) -> Html:
+    """JSON in which nothing can end the element that it stands in."""
+    found = {section.name: section.data for section in sections if section.data is not None}
+    written = json.dumps(found, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&":
+        written = written.replace(letter, f"\\u{ord(letter):04x}")
+    return Html(written)
+
+
+def _policy(style: str, script: str) -> str:
+    """No inline handlers, no styles of elements, no markup made of text by the script."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src '{_hash(style)}'",
+            f"script-src '{_hash(script)}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
+
+
+def _resource(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,59 @@
+"""The records of a file: what it is made of, and where each lies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tsarchive.container import Record
+from tsarchive.describing.records import group_of, method_name
+from tsarchive.errors import ArchiveError
+from tsarchive.kinds import EXECUTORCH
+
+from .html import joined, more
+from .section import Section, Subject
+from .tables import Cell, table
+
+__all__ = ["records"]
+
+_OF_ZIP: Final = ("record", "purpose", "bytes", "in the file", "stored as", "offset")
+_OF_EXECUTORCH: Final = ("part", "bytes", "offset")
+
+
+def records(subject: Subject) -> Section | None:
+    """None for a file that cannot be opened."""
+    if subject.archive is None:
+        return None
+    found = list(subject.archive.records.values())
+    shown = found[: subject.rows]
+    is_zip = subject.archive.kind not in EXECUTORCH
+    rows = [_record_row(record) if is_zip else _part_row(record) for record in shown]
+    headings: tuple[str, ...] = _OF_ZIP if is_zip else _OF_EXECUTORCH
+    body = joined((table("records", headings, rows), more(len(shown), len(found), "records")))
+    return Section("records", "Records", body, len(shown), len(found))
+
+
+def _record_row(record: Record) -> list[Cell]:
+    return [
+        Cell(record.name, is_code=True),
+        Cell(group_of(record.name)),
+        Cell(f"{record.size:,}", value=record.size),
+        Cell(f"{record.stored_size:,}", value=record.stored_size),
+        Cell(method_name(record.method)),
+        _offset(record),
+    ]
+
+
+def _part_row(part: Record) -> list[Cell]:
+    return [
+        Cell(part.name, is_code=True),
+        Cell(f"{part.size:,}", value=part.size),
+        _offset(part),
+    ]
+
+
+def _offset(record: Record) -> Cell:
+    """Where its bytes begin in the file, which its own header tells."""
+    try:
+        return Cell(f"{record.offset:,}", value=record.offset)
+    except ArchiveError:
+        return Cell("unknown", value=-1)

@@ -1,0 +1,80 @@
+"""The parts of a page, and what they are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tsarchive.archive import Archive
+from tsarchive.auditing import AuditReport
+from tsarchive.executorch.program import Program
+from tsarchive.findings import Finding
+from tsarchive.kinds import EXECUTORCH, LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT
+from tsarchive.verifying import VerifyReport
+
+from .html import Html
+
+__all__ = ["Section", "Subject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page. Of ``total`` things, ``shown`` are there.
+
+    ``data`` is for the script of the page: what JSON can hold.
+    """
+
+    name: str
+    title: str
+    body: Html
+    shown: int
+    total: int
+    data: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A file that a page is made of.
+
+    ``archive`` is None where it cannot be opened; ``verified`` and ``audited`` where it was not
+    asked for. ``rows`` is how much of each kind is shown, ``histograms`` the pattern of the names
+    of tensors whose values are.
+    """
+
+    name: str
+    nbytes: int
+    archive: Archive | None
+    verified: VerifyReport | None
+    audited: AuditReport | None
+    rows: int
+    histograms: str | None
+
+    @property
+    def kind(self) -> str | None:
+        """As :attr:`tsarchive.Archive.kind`; of what cannot be opened, what the audit says."""
+        if self.archive is not None:
+            return self.archive.kind
+        return None if self.audited is None else self.audited.kind
+
+    @property
+    def has_program(self) -> bool:
+        """Whether it has modules and tensors that can be listed; data files have entries."""
+        if self.archive is None:
+            return False
+        if self.archive.kind == PT2:
+            return bool(self.archive.exported.models)
+        return self.archive.kind in (TORCHSCRIPT, LEGACY_TORCHSCRIPT, *EXECUTORCH)
+
+    @property
+    def executorch_program(self) -> Program | None:
+        """That of a file of ExecuTorch, also in a bundle."""
+        if self.archive is None or self.archive.kind not in EXECUTORCH:
+            return None
+        return self.archive.executorch.program
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Those of both, each once, worst first."""
+        found: dict[Finding, None] = {}
+        for report in (self.verified, self.audited):
+            found.update(dict.fromkeys(() if report is None else report.findings))
+        return tuple(sorted(found, key=lambda finding: -finding.severity.rank))

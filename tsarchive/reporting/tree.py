@@ -1,0 +1,117 @@
+"""The modules of a file as a tree that folds, with their sizes."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from tsarchive.describing.text import plural, size
+from tsarchive.describing.trees import with_signatures
+from tsarchive.torchscript.inspection import ModuleInfo
+
+from .bars import share_bar
+from .html import Html, joined, more, tag
+from .section import Section, Subject
+
+__all__ = ["tree"]
+
+# Levels that are unfolded when the page opens, and how many modules may be seen then.
+_OPEN_LEVELS = 3
+_OPEN_MODULES = 40
+
+
+class _Total(NamedTuple):
+    """A module with all below it."""
+
+    modules: int
+    parameters: int
+    nbytes: int
+
+
+def tree(subject: Subject) -> Section | None:
+    """None for files without modules."""
+    archive = subject.archive
+    if archive is None or not subject.has_program:
+        return None
+    root = with_signatures(archive.tree(), archive)
+    drawing = _Drawing(root, subject.rows)
+    shown, total = len(drawing.chosen), drawing.totals[id(root)].modules
+    buttons = tag(
+        "p",
+        tag("button", "Unfold all", type="button", data_fold="open"),
+        tag("button", "Fold all", type="button", data_fold="close"),
+        class_="tools",
+    )
+    drawn = tag("ul", drawing.module(root, 0), class_="tree", id="tree-root")
+    body = joined((buttons, drawn, more(shown, total, "modules")))
+    return Section("modules", "Modules", body, shown, total)
+
+
+class _Drawing:
+    """Draws the modules nearest to the root, as many as are to be shown."""
+
+    def __init__(self, root: ModuleInfo, most: int) -> None:
+        self.totals: dict[int, _Total] = {}
+        self._add_up(root)
+        self._all = max(self.totals[id(root)].nbytes, 1)
+        levels = _nearest(root, most)
+        self.chosen = frozenset(levels)
+        self._open_levels = max(
+            level
+            for level in range(_OPEN_LEVELS + 1)
+            if level <= 1 or sum(other <= level for other in levels.values()) <= _OPEN_MODULES
+        )
+
+    def _add_up(self, module: ModuleInfo) -> _Total:
+        modules, parameters, nbytes = 1, module.parameters, module.nbytes
+        for child in module.children:
+            below = self._add_up(child)
+            modules += below.modules
+            parameters += below.parameters
+            nbytes += below.nbytes
+        found = self.totals[id(module)] = _Total(modules, parameters, nbytes)
+        return found
+
+    def module(self, module: ModuleInfo, level: int) -> Html:
+        """A module as an item of a list, with those below it."""
+        label = self._label(module)
+        children = [child for child in module.children if id(child) in self.chosen]
+        if not module.children:
+            return tag("li", tag("div", label, class_="leaf"))
+        below = [self.module(child, level + 1) for child in children]
+        left = len(module.children) - len(children)
+        if left:
+            below.append(tag("li", f"and {left:,} more", class_="more"))
+        is_open = level < self._open_levels
+        return tag("li", tag("details", tag("summary", label), tag("ul", *below), open=is_open))
+
+    def _label(self, module: ModuleInfo) -> Html:
+        total = self.totals[id(module)]
+        told = (
+            tag("span", module.name or "(root)", class_="name"),
+            tag("span", module.qualified_class, class_="class"),
+            tag("span", ", ".join(module.methods), class_="methods") if module.methods else None,
+        )
+        parts = [tag("span", joined(told, " "), class_="told-of")]
+        if total.nbytes:
+            parts += (_figures(total), share_bar(total.nbytes, self._all))
+        return tag("span", joined(parts, " "), class_="label")
+
+
+def _figures(total: _Total) -> Html:
+    counted = f"{plural(total.parameters, 'parameter')}, " if total.parameters else ""
+    return tag("span", f"{counted}{size(total.nbytes)}", class_="figures")
+
+
+def _nearest(root: ModuleInfo, most: int) -> dict[int, int]:
+    """The modules nearest to the root by identity, with their levels below it."""
+    levels = {id(root): 0}
+    pending = deque([root])
+    while pending:
+        module = pending.popleft()
+        for child in module.children:
+            if len(levels) >= most:
+                return levels
+            levels[id(child)] = levels[id(module)] + 1
+            pending.append(child)
+    return levels

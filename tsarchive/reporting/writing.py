@@ -1,0 +1,213 @@
+"""The verb: a page about a file of any kind."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from tsarchive.archive import Archive
+from tsarchive.archive import open as opened
+from tsarchive.auditing import audit
+from tsarchive.container.atomic import replacing
+from tsarchive.container.source import read_all
+from tsarchive.errors import ArchiveError, CallError
+from tsarchive.findings import is_fine
+from tsarchive.verifying import verify
+
+from .caps import ROWS
+from .code import code
+from .findings import findings, pickled_names
+from .html import tag
+from .memory_picture import memory_plan
+from .operators import operators
+from .overview import overview
+from .page import page
+from .records import records
+from .section import Section, Subject
+from .tensors import tensors
+from .tree import tree
+
+__all__ = ["STEPS", "Page", "SectionSize", "report"]
+
+_Maker = Callable[[Subject], Section | None]
+
+# In the order of the page.
+_SECTIONS: Final[tuple[tuple[str, str, _Maker], ...]] = (
+    ("overview", "Overview", overview),
+    ("findings", "Findings", findings),
+    ("modules", "Modules", tree),
+    ("operators", "Operators", operators),
+    ("memory", "Memory plan", memory_plan),
+    ("tensors", "Tensors", tensors),
+    ("code", "Code", code),
+    ("pickled", "Pickled names", pickled_names),
+    ("records", "Records", records),
+)
+STEPS: Final = ("verifying", "auditing", *(name for name, _, _ in _SECTIONS), "writing")
+"""What ``step`` of :func:`report` is called with, in this order."""
+_NAMELESS: Final = "archive"
+_TOO_DEEP: Final = "it is nested too deeply to be shown"
+
+
+@dataclass(frozen=True, slots=True)
+class SectionSize:
+    """A section of a page: of ``total`` things it shows so many, in so many bytes."""
+
+    name: str
+    shown: int
+    total: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page about a file. ``html`` is all of it, ``path`` where it was written, or None.
+
+    ``kind`` is as in AuditReport or, where nothing was checked, :attr:`tsarchive.Archive.kind`;
+    ``ok`` tells whether no finding is above ``Severity.INFO``, None where nobody looked.
+    """
+
+    file: str
+    kind: str | None
+    path: str | None
+    html: str
+    sections: tuple[SectionSize, ...]
+    ok: bool | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the page."""
+        return len(self.html.encode())
+
+
+def _nothing(step: str) -> None:
+    """For who does not want to be told."""
+
+
+def report(
+    f: str | os.PathLike[str] | BinaryIO,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    histograms: str | None = None,
+    findings: bool = True,
+    rows: int = ROWS,
+    step: Callable[[str], None] = _nothing,
+) -> Page:
+    """Make one HTML page of what can be seen of a file, and write it to ``out`` if that is given.
+
+    The page is a single file: it loads nothing, runs where no network is, and prints. It has the
+    facts of the file, what verifying and auditing find, modules, operators, code with the lines of
+    user source that it came from, tensors, records, and the memory plan of programs of ExecuTorch.
+    Nothing of the file is run, and torch is not imported. Whatever the file holds stands in the
+    page as text.
+
+    ``f`` is a path, or a binary file object that gives a file from its position on. ``histograms``
+    is a pattern of the names of tensors (``"*.weight"``) whose values are read and counted; by
+    default no elements are. Without ``findings`` nothing is verified and audited, which reads the
+    whole file. ``rows`` bounds how many modules, tensors, operators and records are shown, and ten
+    times as many lines of code; what is left out is counted. ``step`` is called with what is being
+    done, one of ``STEPS``. ``out`` is replaced only when the page is complete.
+
+    A file that cannot be opened gives a page with its findings. Raises OSError when ``f`` cannot be
+    read or ``out`` not be written; CallError when ``f`` is no file, when ``out`` is ``f``, and for
+    ``rows`` below 1; without ``findings``, what :func:`tsarchive.open` raises.
+    """
+    if rows < 1:
+        raise CallError(f"a page has no {rows} rows", hint="Give a number of 1 or more")
+    _check_other_file(f, out)
+    given = _Given(f)
+    with ExitStack() as stack:
+        subject = _subject(given, histograms, findings, rows, step, stack)
+        made = [section for row in _SECTIONS if (section := _made(row, subject, step))]
+    step(STEPS[-1])
+    html = page(subject, made)
+    if out is not None:
+        with replacing(os.fsdecode(out)) as stream:
+            stream.write(html.encode())
+    return Page(
+        subject.name,
+        subject.kind,
+        None if out is None else os.fsdecode(out),
+        str(html),
+        tuple(SectionSize(s.name, s.shown, s.total, len(s.body.encode())) for s in made),
+        is_fine(subject.findings) if findings else None,
+    )
+
+
+class _Given:
+    """What the caller gave, to be read several times from its beginning."""
+
+    def __init__(self, f: str | os.PathLike[str] | BinaryIO) -> None:
+        self._data: bytes | None = None
+        self._path = ""
+        if isinstance(f, str | os.PathLike):
+            self._path = os.fsdecode(f)
+            if not stat.S_ISREG(os.stat(self._path).st_mode):
+                with open(self._path, "rb") as file:
+                    self._data = bytes(read_all(file))
+        elif hasattr(f, "read"):
+            self._data = bytes(read_all(f))
+        else:
+            hint = "Pass a path, a file opened with mode 'rb', or io.BytesIO(data)"
+            raise CallError(f"an archive cannot be read from {type(f).__name__}", hint=hint)
+        self.name = os.path.basename(self._path) or _NAMELESS
+        self.nbytes = os.path.getsize(self._path) if self._data is None else len(self._data)
+
+    def fresh(self) -> str | BinaryIO:
+        """A path, or a file object at its beginning."""
+        return self._path if self._data is None else io.BytesIO(self._data)
+
+
+def _subject(
+    given: _Given, histograms: str | None, findings: bool, rows: int,
+    step: Callable[[str], None], stack: ExitStack,
+) -> Subject:  # fmt: skip
+    verified = audited = None
+    if findings:
+        step(STEPS[0])
+        verified = verify(given.fresh())
+        step(STEPS[1])
+        audited = audit(given.fresh())
+    archive = _opened(given, stack, is_needed=not findings)
+    return Subject(given.name, given.nbytes, archive, verified, audited, rows, histograms)
+
+
+def _opened(given: _Given, stack: ExitStack, *, is_needed: bool) -> Archive | None:
+    """The archive; None for one that cannot be opened, of which the findings tell."""
+    try:
+        return stack.enter_context(opened(given.fresh()))
+    except ArchiveError:
+        if is_needed:
+            raise
+        return None
+
+
+def _made(
+    row: tuple[str, str, _Maker], subject: Subject, step: Callable[[str], None]
+) -> Section | None:
+    """A section, or why it cannot be made."""
+    name, title, make = row
+    step(name)
+    try:
+        return make(subject)
+    except (ArchiveError, RecursionError) as error:
+        message = error.message if isinstance(error, ArchiveError) else _TOO_DEEP
+        problem = tag("p", f"This cannot be shown: {message}", class_="problem")
+        return Section(name, title, problem, 0, 0)
+
+
+def _check_other_file(
+    f: str | os.PathLike[str] | BinaryIO, out: str | os.PathLike[str] | None
+) -> None:
+    """Raise CallError where the page would take the place of the file that it is about."""
+    if out is None or not isinstance(f, str | os.PathLike) or not os.path.exists(out):
+        return
+    if os.path.exists(f) and os.path.samefile(f, out):
+        raise CallError(
+            "the page would replace the file that it is about", hint="Give another name to it"
+        )
