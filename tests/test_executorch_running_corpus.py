@@ -10,7 +10,7 @@ from conftest import CORPUS
 from executorch_support import sound_files
 
 import tsarchive
-from tsarchive.errors import ArchiveError, UnsupportedError
+from tsarchive.errors import ArchiveError, PolicyError, UnsupportedError
 
 GENERATED = CORPUS / "generated"
 # Sums of float32 in other orders: the most that any program here is apart from its record.
@@ -75,6 +75,17 @@ def test_methods_with_backends_say_so(corpus, monkeypatch):
     (case, *_) = torch.load(path.with_suffix(".io.pt"), weights_only=True)["forward"]
     with pytest.raises(UnsupportedError, match=rf"{message}.*tsarchive\[executorch\]"):
         module(*case["inputs"])
+
+
+def test_backends_that_nobody_allowed(corpus):
+    """One of them ends the process where the library that it wants is not there."""
+    path = corpus / "pte" / "pytorch-executorch__stories260k_hybrid_llama_qnn_198b96e.pte"
+    module = tsarchive.load(path)
+    with tsarchive.open(path) as archive:
+        methods = archive.executorch.program.methods
+    (name, *_) = [method.name for method in methods if method.delegates]
+    with pytest.raises(PolicyError, match="the backend QnnBackend"):
+        module.tsarchive_class.methods[name].graph  # noqa: B018  # made when it is asked for
 
 
 def test_foreign_programs_load(corpus):

@@ -221,11 +221,20 @@ LIBRARIES: Final = (
 
 CLASSES: Final = (
     Group(
-        "",
+        "delegate",
         Risk.COMPUTE,
     Group(
         "executorch",
         Risk.COMPUTE,
+        "a library of kernels, which reads a graph and weights from bytes of the file: native code",
+        "XnnpackBackend",
+    ),
+    Group(
+        "delegate",
+        Risk.NATIVE_CODE,
+        "a backend of ExecuTorch, which runs bytes of the file: native code",
+        "*",
+    ),
         "a step between the instructions of a program and its memory plan",
         "adopt apart bounded count fixed give holds item store take",
     ),

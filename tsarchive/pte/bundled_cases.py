@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -13,13 +13,10 @@ from tsarchive.executorch.bundled import RECORD, BundledProgram, BundledTensor, 
 from tsarchive.executorch.regions import Regions
 from tsarchive.executorch.values import layout_problem
 
+from .comparing import ABSOLUTE, RELATIVE, compared, flattened
 from .memory import tensor_over
 
 __all__ = ["ABSOLUTE", "RELATIVE", "CaseResult", "check_cases"]
-
-# The tolerances of the runtime, for which results are equal where they are 0 apart.
-RELATIVE: Final = 1e-5
-ABSOLUTE: Final = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,44 +80,5 @@ def _result(
         found = flattened(getattr(module, method)(*given))
     except (ArchiveError, RuntimeError, AttributeError) as error:
         return CaseResult(method, number, None, f"the call fails: {error}")
-    if len(found) != len(expected):
-        message = f"{len(found)} outputs, and {len(expected)} are expected"
-        return CaseResult(method, number, None, message)
-    differences: list[float] = []
-    for position, (one, other) in enumerate(zip(found, expected, strict=True)):
-        problem = _difference(one, other, tolerances, differences)
-        if problem is not None:
-            apart = max(differences, default=None)
-            return CaseResult(method, number, apart, f"output {position} {problem}")
-    return CaseResult(method, number, max(differences, default=None), None)
-
-
-def flattened(value: Any) -> list[Any]:
-    """The outputs one by one, of however they are nested."""
-    if isinstance(value, (tuple, list)):
-        return [leaf for item in value for leaf in flattened(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in flattened(item)]
-    return [value]
-
-
-def _difference(
-    found: Any, expected: Any, tolerances: tuple[float, float], differences: list[float]
-) -> str | None:
-    if not isinstance(expected, torch.Tensor) or not isinstance(found, torch.Tensor):
-        is_same = type(found) is type(expected) and found == expected
-        return None if is_same else f"is {found!r}, not {expected!r}"
-    if found.shape != expected.shape or found.dtype is not expected.dtype:
-        return f"is {_shown(found)}, not {_shown(expected)}"
-    rtol, atol = tolerances
-    one, other = found.to(torch.float64), expected.to(torch.float64)
-    if one.numel():
-        apart = (one - other).abs().nan_to_num(0.0)
-        differences.append(float(apart.max()))
-    if torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True):
-        return None
-    return f"is up to {differences[-1]:.3g} apart"
-
-
-def _shown(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    outcome = compared(found, expected, rtol=tolerances[0], atol=tolerances[1])
+    return CaseResult(method, number, outcome.max_difference, outcome.problem)

@@ -9,22 +9,22 @@ from __future__ import annotations
 import io
 import tempfile
 import threading
+import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
 import torch
 
-from tsarchive.errors import FormatError, PolicyError, ScriptError, UnsupportedError
-from tsarchive.executorch.program import RECORD, Program
+from tsarchive.errors import FormatError, ScriptError, UnsupportedError
+from tsarchive.executorch.program import Program
 from tsarchive.findings import Severity
-from tsarchive.policy import Guard
+from tsarchive.policy import Policy
 from tsarchive.verifying import verify
 
-__all__ = ["Backends", "backends_of", "can_run", "check_backends", "check_sound"]
+__all__ = ["Backends", "are_allowed", "backends_of", "can_run", "check_sound"]
 
 _RUNTIME: Final = "executorch"
-_NATIVE: Final = "its code is native, and reads bytes of the file without checks of this library"
 
 
 def backends_of(program: Program) -> list[str]:
@@ -42,15 +42,9 @@ def can_run() -> bool:
     return find_spec(_RUNTIME) is not None and find_spec(f"{_RUNTIME}.runtime") is not None
 
 
-def check_backends(program: Program, guard: Guard) -> None:
-    """Raise PolicyError where the policy forbids a backend that a program calls."""
-    for backend in backends_of(program):
-        name = f"delegate::{backend}"
-        if guard.policy.forbids(name):
-            raise PolicyError(
-                f"the program hands bytes to the backend {backend}, which the policy forbids: "
-                f"{_NATIVE}", operator=name, record=RECORD,
-            )  # fmt: skip
+def are_allowed(program: Program, policy: Policy) -> bool:
+    """Whether the policy allows each backend that a program calls."""
+    return not any(policy.refusal(f"delegate::{name}") for name in backends_of(program))
 
 
 def check_sound(content: bytes) -> None:
@@ -102,14 +96,20 @@ class Backends:
         return self._loaded
 
     def _load(self) -> Any:
-        from executorch.runtime import Runtime  # type: ignore[import-not-found]
-
-        runtime = Runtime.get()
+        runtime = _runtime()
         if not self._data:
             return runtime.load_program(self._program)
         if len(self._data) > 1:
             raise UnsupportedError("the runtime of ExecuTorch takes one data file")
         return _from_files(runtime, self._program, self._data[0])
+
+
+def _runtime() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # importing it warns that it is experimental
+        from executorch.runtime import Runtime  # type: ignore[import-not-found]
+
+        return Runtime.get()
 
 
 def _from_files(runtime: Any, program: bytes, data: bytes) -> Any:

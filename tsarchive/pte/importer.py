@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from tsarchive.errors import ArchiveError, FormatError, UnknownOperatorError, UnsupportedError
+from tsarchive.errors import (
+    ArchiveError,
+    FormatError,
+    PolicyError,
+    UnknownOperatorError,
+    UnsupportedError,
+)
 from tsarchive.executorch.program import RECORD, Method, Program
 from tsarchive.executorch.regions import Regions
 from tsarchive.executorch.values import Tensor
@@ -74,8 +80,8 @@ class PteImporter:
     def _add(self, made: ClassType, method: Method) -> None:
         names = _names(self.layout, method)
         try:
-            graph = MethodGraph(method, names, made, operator_schemas)
-        except (UnsupportedError, UnknownOperatorError) as error:
+            graph = MethodGraph(method, names, made, operator_schemas, self.classes.guard.policy)
+        except (PolicyError, UnsupportedError, UnknownOperatorError) as error:
             made.methods[method.name] = failing(made, method, error)
             return
         self._graphs[method.name] = graph

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
+from tsarchive.errors import ArchiveError, FormatError, PolicyError, UnsupportedError
 from tsarchive.executorch.instructions import DelegateCall, Free, KernelCall, Move
 from tsarchive.executorch.program import RECORD, Method
 from tsarchive.executorch.values import Tensor
+from tsarchive.policy import Policy
 from tsarchive.printer.graph import MAX_TRIP_COUNT, Block, Function, Value
 from tsarchive.printer.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.printer.types import (
@@ -83,11 +84,19 @@ class MethodGraph:
 
     ``find`` gives the overloads of an operator. Making it raises FormatError where an instruction
     breaks a rule, UnknownOperatorError for an operator that is not registered, UnsupportedError
-    for a part that only a backend can run.
+    for a part that only a backend can run, PolicyError for one that none may.
     """
 
-    def __init__(self, method: Method, names: Names, owner: ClassType, find: FindOverloads) -> None:
+    def __init__(
+        self,
+        method: Method,
+        names: Names,
+        owner: ClassType,
+        find: FindOverloads,
+        policy: Policy,
+    ) -> None:
         self.method = method
+        self._policy = policy
         self._names = names
         self._owner = owner
         self._find = find
@@ -128,8 +137,17 @@ class MethodGraph:
         delegates = self.method.delegates
         if not 0 <= call.delegate < len(delegates):
             return FormatError(f"it calls delegate {call.delegate}, which is not there")
+        backend = delegates[call.delegate].backend
+        name = f"delegate::{backend}"
+        row = self._policy.refusal(name)
+        if row is not None:
+            return PolicyError(
+                f"the backend {backend} runs a part of it, which the policy refuses: {row.reason}",
+                operator=name,
+                hint=f'If you trust the file with that: policy.allow("{name}")',
+            )
         return UnsupportedError(
-            f"the backend {delegates[call.delegate].backend} runs a part of it, and none is here",
+            f"the backend {backend} runs a part of it, and none is here",
             hint='pip install "tsarchive[executorch]" brings the runtime that has it',
         )
 

@@ -10,7 +10,7 @@ from tsarchive.policy import Guard
 
 from .data import Data
 from .delegated import DelegatedImporter
-from .delegates import backends_of, can_run, check_backends
+from .delegates import are_allowed, backends_of, can_run
 from .importer import PteImporter
 
 __all__ = ["importer_of_program"]
@@ -19,15 +19,13 @@ __all__ = ["importer_of_program"]
 def importer_of_program(
     regions: Regions, device: torch.device | None, guard: Guard, data: Data | None
 ) -> PteImporter | DelegatedImporter:
-    """Raises PolicyError for a backend that the policy forbids, UnsupportedError for data files
-    and for devices other than the CPU."""
+    """Raises UnsupportedError for data files and for devices other than the CPU."""
     if device is not None and device.type != "cpu":
         raise UnsupportedError(
             f"a program of ExecuTorch runs on the CPU, not on {device}",
             hint="Leave out map_location",
         )
     program = regions.require_program()
-    check_backends(program, guard)
-    if backends_of(program) and can_run():
+    if backends_of(program) and can_run() and are_allowed(program, guard.policy):
         return DelegatedImporter(regions, guard, data)
     return PteImporter(regions, guard, data)
