@@ -90,6 +90,17 @@ def to_type_name(name: str) -> str:
     return ".".join([part if is_identifier(part) else f"{part}_" for part in parts])
 
 
+def untaken_name(qualified_name: str, taken: set[str]) -> str:
+    """The name, mangled where it is ``taken``; it is added to those that are."""
+    qualifier, _, own = qualified_name.rpartition(".")
+    found, number = qualified_name, 0
+    while found in taken:
+        found = f"{qualifier}.{MANGLE_PREFIX}{number}.{own}"
+        number += 1
+    taken.add(found)
+    return found
+
+
 def base_name(debug_name: str) -> str | None:
     """The name of a value without the suffix that made it unique in its graph.
 

@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from .types import (
-    BOOL,
-    FLOAT,
-    INT,
-    NONE,
-    NUMBER,
-    STRING,
-    TENSOR,
-    DictType,
-    HandleType,
-    ListType,
-    OptionalType,
-    Type,
-    UnionType,
-)
+from . import types
+from .types import DictType, HandleType, ListType, OptionalType, Type, UnionType
 
 BUILDERS: dict[str, Callable[..., Type]] = {
     "OptionalType": OptionalType,
@@ -33,11 +20,11 @@ BUILDERS: dict[str, Callable[..., Type]] = {
 
 # Types without parts, which torch has one of each.
 SINGLE: dict[str, Type] = {
-    "BoolType": BOOL,
-    "FloatType": FLOAT,
-    "IntType": INT,
-    "NoneType": NONE,
-    "NumberType": NUMBER,
-    "StringType": STRING,
-    "TensorType": TENSOR,
+    "BoolType": types.BOOL,
+    "FloatType": types.FLOAT,
+    "IntType": types.INT,
+    "NoneType": types.NONE,
+    "NumberType": types.NUMBER,
+    "StringType": types.STRING,
+    "TensorType": types.TENSOR,
 }

@@ -298,6 +298,9 @@ def test_pt2_archives_tell_what_they_unpickle_and_load():
     }  # fmt: skip
     (payload,) = report.payloads
     assert (payload.record, payload.format) == ("data/aotinductor/model/code.so", "ELF")
+    (native,) = [found for found in report.findings if found.rule == "record-native"]
+    assert "load_pt2" in native.hint
+    assert "as they open the file" in native.hint
     assert [name.record for name in report.pickled_names if name.is_called] == [
         "data/sample_inputs/model.pt/data.pkl"
     ]

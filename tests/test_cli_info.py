@@ -139,7 +139,7 @@ def needy(tmp_path_factory):
 def test_what_a_file_needs_is_told_without_torch(needy):
     needs = document("info", needy / "net.pt")["program"]["needs"]
     assert list(needs) == ["doubling::twice"]
-    assert "import that library" in needs["doubling::twice"]
+    assert "give --import with its name" in needs["doubling::twice"]
     shown = run("info", needy / "net.pt").stdout
     assert "doubling::twice" in shown
     assert needs["doubling::twice"] in shown

@@ -55,6 +55,7 @@ def test_files_of_torch(path):
 def test_the_sound_archive():
     report = audit()
     assert report.findings == ()
+    assert report.groups["programs"].records == 1
     (use,) = report.operators
     assert (use.operator, use.risk.value) == ("aten::mul", "compute")
     assert (use.places[0].record, use.places[0].function) == (MODEL, "graph.nodes[0]")

@@ -294,7 +294,7 @@ def test_broken_graphs_are_refused(name):
     assert caught.value.record == "models/model.json"
 
 
-@pytest.mark.parametrize("name", ["no_such", "associative_scan", "flex_attention", "__class__", ""])
+@pytest.mark.parametrize("name", ["no_such", "out_dtype", "flex_attention", "__class__", ""])
 def test_what_nothing_stands_for(name):
     with pytest.raises(UnsupportedError, match="nothing here stands for") as caught:
         module_of(graph_of({"x": "as_tensor"}, [(f"{HOP}{name}", [tensor("x")], Y)], []))

@@ -94,3 +94,10 @@ def test_the_command_finds_pt2_archives_below_a_folder():
     assert "linear.pt2: stable" in result.stdout
     assert "15 archives: 0 unusable, 15 stable, 0 changed" in result.stdout
     assert result.exit_code == 0
+
+
+def test_the_command_speaks_of_programs():
+    shown = run("jitter", fixture("linear")).output
+    assert "programs: the JSON as read" in shown
+    assert "code" not in shown
+    assert "debug" not in shown

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
+import re
 
 import pytest
 import torch
+from cli_support import document
 from pt2_support import (
     NAMES,
     ROW_META,
@@ -191,6 +194,7 @@ def node(**metadata) -> Node:
         ("k,L['self'].layers.0,a.L", [("layers.0", "a.L")]),
         ("k,layers.0@2,a.L", [("layers.0", "a.L")]),
         ("f(a, b)[1, 2],x,a.L", [("x", "a.L")]),
+        ("_empty_nn_module_stack_from_metadata_hook," * 2 + "x", []),
         ("nothing of the kind", []),
         ("", []),
     ],
@@ -277,12 +281,55 @@ def test_machine_code_is_listed(tmp_path):
 
 
 def test_an_archive_of_machine_code_alone_says_so(tmp_path):
-    with tsarchive.open(write(tmp_path / "a.pt2", AOT)) as archive:
+    records = {name: data for name, data in AOT.items() if not name.endswith("weights_config.json")}
+    with tsarchive.open(write(tmp_path / "a.pt2", records)) as archive:
         assert dict(archive.code) == {}
         assert archive.needs.operators == {}
         for look in (lambda: archive.tensors, archive.tree):
             with pytest.raises(MissingRecordError, match="AOTInductor and programs of ExecuTorch"):
                 look()
+
+
+def saved(value) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def test_weights_beside_machine_code_are_listed(tmp_path):
+    config = b'{"w": ["weight_0", [2], [1], 0], "row": ["weight_0", [1, 2], [2, 1], 2]}'
+    records = {
+        **AOT,
+        "data/aotinductor/net/weights_config.json": config,
+        "data/weights/weight_0": saved(torch.arange(4.0)),
+    }
+    with tsarchive.open(write(tmp_path / "a.pt2", records)) as archive:
+        found = {name: (t.dtype, t.shape, t.nbytes) for name, t in archive.tensors.items()}
+    assert found == {"w": ("float32", (2,), 8), "row": ("float32", (1, 2), 8)}
+    facts = document("info", tmp_path / "a.pt2")["tensors"]
+    assert (facts["count"], facts["bytes"]) == (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("described", "message"),
+    [
+        (b'["weight_0", [4], [1], 1]', "'w': a tensor of size"),
+        (b'["weight_0", [4], [1]]', "'w' is not a file, shape, strides and an offset"),
+        (b'["weight_0", [-4], [1], 0]', "'w' is not a file, shape, strides and an offset"),
+        (b'["weight_0", [4], [], 0]', "'w': it has the sizes [4] and the strides []"),
+    ],
+)
+def test_weights_beside_machine_code_fit_their_records(described, message, tmp_path):
+    records = {
+        **AOT,
+        "data/aotinductor/net/weights_config.json": b'{"w": %s}' % described,
+        "data/weights/weight_0": saved(torch.arange(4.0)),
+    }
+    with (
+        tsarchive.open(write(tmp_path / "a.pt2", records)) as archive,
+        pytest.raises(FormatError, match=re.escape(message)),
+    ):
+        _ = archive.tensors
 
 
 # Sample inputs

@@ -190,7 +190,7 @@ REFUSED = {
     "negative stride": (meta(strides=ints(-3, 1)), "no size"),
     "negative offset": (meta(storage_offset={"as_int": -1}), "no size"),
     "symbolic size": (meta(sizes=[SYMBOL, {"as_int": 3}]), "no size"),
-    "rank": (meta(strides=ints(1)), "2 dimensions and 1 strides"),
+    "rank": (meta(strides=ints(1)), r"sizes \[2, 3\] and the strides \[1\]"),
     "huge rank": (meta(sizes=ints(*[1] * 65), strides=ints(*[1] * 65)), "65 dimensions"),
     "overflow": (meta(sizes=ints(1 << 62, 1 << 62), strides=ints(0, 0)), "beyond what memory"),
     "overflow of an empty one": (meta(sizes=ints(0, 1 << 62), strides=ints(1, 1)), "beyond what"),

@@ -83,6 +83,9 @@ def _checked(
 
 def _first_lines(error: Exception) -> str:
     """What an error says first: a line, and after a colon the one that it announces."""
+    name = type(error).__name__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    shown = lines[:2] if lines and lines[0].endswith(":") else lines[:1]
-    return ": ".join([type(error).__name__, " ".join(shown).rstrip(".")][: 1 + bool(shown)])
+    if not lines:
+        return name
+    first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    return f"{name}: {first.rstrip('.')}"

@@ -187,4 +187,6 @@ class _Archive:
         nature = Nature.ABILITY if is_expected else Nature.HOSTILE
         message = f"it is native code or a program ({kind})"
         hint = "Code that is loaded from it is bound by nothing"
+        if is_expected and group == NATIVE:
+            hint = f"load_pt2 and aoti_load_package of torch load it as they open the file. {hint}"
         self.found.find("record-native", severity, nature, message, name, hint)

@@ -20,6 +20,7 @@ PICKLES: Final = "pickles"
 TENSORS: Final = "tensors"
 DEBUG: Final = "debug records"
 NOTES: Final = "notes"
+PROGRAMS: Final = "programs"
 EXTRA: Final = "extra files"
 PYTHON: Final = "Python source"
 NATIVE: Final = "native code"
@@ -47,7 +48,8 @@ _TABLE: Final = {
     ),
     PT2: (
         (r"code/.*\.py", CODE),
-        (r"models/.*\.json|.*/?(data_)?(weights|constants)?[\w.]*config\.json", NOTES),
+        (r"models/.*\.json|serialized_exported_program\.json", PROGRAMS),
+        (r".*/?(data_)?(weights|constants)?[\w.]*config\.json", NOTES),
         (r"data/aotinductor/.*\.(cpp|json|h|txt)|serialized_[\w.]*\.json", NOTES),
         (r"data/aotinductor/.*\.(so|dll|pyd|dylib|o|a|cubin|fatbin|ptx|hsaco|spv|metallib)",
          NATIVE),

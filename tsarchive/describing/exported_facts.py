@@ -88,10 +88,11 @@ def exported_facts(archive: Archive) -> ExportedFacts:
 def exported_tensors(archive: Archive) -> TensorFacts:
     """The tensors of all models. ``bytes`` are those of storages."""
     door = archive.exported
-    views = [view for name in door.models for view in door.payloads(name).values()]
+    stored = [*map(door.payloads, door.models), *door.beside_code().values()]
+    views = [view for payloads in stored for view in payloads.values()]
     dense = [view for view in views if isinstance(view, StoredView)]
     storages = {view.storage: view.device for view in dense}
-    infos = list(archive.tensors.values()) if door.models else []
+    infos = list(archive.tensors.values()) if stored else []
     parameters = [info for info in infos if info.is_parameter]
     return TensorFacts(
         count=len(infos),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tsarchive.archive import Archive
 from tsarchive.container import Record
 from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
+from tsarchive.describing.hints import in_commands
 from tsarchive.describing.records import GROUPS, TENSORS, group_of, method_name
 from tsarchive.describing.signatures import signatures
 from tsarchive.errors import MissingRecordError
@@ -190,8 +191,11 @@ def _program(archive: Archive) -> ProgramFacts:
     )
 
 
-def _has_models(archive: Archive) -> bool:
-    return archive.kind == PT2 and bool(archive.exported.models)
+def _has_stored(archive: Archive) -> bool:
+    """Whether it is a PT2 archive with a program, or with weights beside compiled code."""
+    if archive.kind != PT2:
+        return False
+    return bool(archive.exported.models or archive.exported.beside_code())
 
 
 def _exported(archive: Archive) -> ExportedFacts:
@@ -202,7 +206,8 @@ def _exported(archive: Archive) -> ExportedFacts:
 
 def advice(name: str) -> str:
     """What to do about an operator or torchbind class that does not come with torch."""
-    return what_registers(name if "::" in name else f"{NATIVE_PREFIX}{name}")
+    hint = what_registers(name if "::" in name else f"{NATIVE_PREFIX}{name}")
+    return in_commands(hint)
 
 
 def _tensors(archive: Archive) -> TensorFacts:

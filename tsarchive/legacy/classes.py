@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tsarchive.errors import FormatError, MissingRecordError, SourceError
-from tsarchive.printer.names import MANGLE_PREFIX
+from tsarchive.printer.names import untaken_name
 from tsarchive.printer.types import BOOL, TENSOR, Attribute, ClassType
 from tsarchive.torchscript.code_records import CodeRecords
 from tsarchive.torchscript.frontend import CodeImporter
@@ -89,12 +89,7 @@ class _Classes:
         atom = _NOT_OF_A_NAME.sub("_", own)
         if not atom or atom[0].isdigit():
             atom = f"_{atom}"
-        name, number = f"{qualifier}.{atom}", 0
-        while name in self._taken:
-            name = f"{qualifier}.{MANGLE_PREFIX}{number}.{atom}"
-            number += 1
-        self._taken.add(name)
-        return name
+        return untaken_name(f"{qualifier}.{atom}", self._taken)
 
     def _add(self, class_: ClassType, attribute: Attribute) -> None:
         if attribute.name in class_.attributes:

@@ -146,6 +146,13 @@ LIBRARIES: Final = (
         "*",
     ),
     Group(
+        "quantized_decomposed",
+        Risk.COMPUTE,
+        "quantizes values, back, or finds scales: torch.ao writes it in Python with operators "
+        "of aten",
+        "*",
+    ),
+    Group(
         "sparse",
         Risk.MEMORY,
         "packs sparse weights, or computes with them, and trusts their indices and blocks",

@@ -28,7 +28,16 @@ from . import schema
 from .building import Body
 from .schema import Layout, MemoryFormat, ScalarType
 
-__all__ = ["Values", "argument_value", "bind", "define", "operands", "type_of_argument"]
+__all__ = [
+    "LITERALS",
+    "SYMBOLIC",
+    "Values",
+    "argument_value",
+    "bind",
+    "define",
+    "operands",
+    "type_of_argument",
+]
 
 Values = dict[str, Value]
 """What each name of a graph stands for."""
@@ -64,15 +73,16 @@ _ENUMERATIONS: Final[Mapping[str, Mapping[Any, int]]] = MappingProxyType(
         "as_memory_format": MEMORY_FORMAT_NUMBERS,
     }
 )
-# The type of what a symbolic argument names or is.
 SYMBOLIC: Final[Mapping[str, Type]] = MappingProxyType(
     {"as_sym_int": INT, "as_sym_float": FLOAT, "as_sym_bool": BOOL}
 )
-_CONSTANTS: Final[Mapping[str, Type]] = MappingProxyType(
+"""The type of what a symbolic argument names or is."""
+LITERALS: Final[Mapping[str, Type]] = MappingProxyType(
     {"as_int": INT, "as_float": FLOAT, "as_bool": BOOL, "as_string": STRING}
 )
+"""The type of a literal."""
 _CONSTANT_LISTS: Final[Mapping[str, Type]] = MappingProxyType(
-    {f"{tag}s": type_ for tag, type_ in _CONSTANTS.items()}
+    {f"{tag}s": type_ for tag, type_ in LITERALS.items()}
 )
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
@@ -103,8 +113,8 @@ def argument_value(
     """
     wanted = type_.element if isinstance(type_, OptionalType) else type_
     tag, value = argument.tag, argument.value
-    if tag in _CONSTANTS:
-        return _constant(body, value, _CONSTANTS[tag], wanted)
+    if tag in LITERALS:
+        return _constant(body, value, LITERALS[tag], wanted)
     if tag in SYMBOLIC:
         return _as_wanted(body, _symbolic(body, value, SYMBOLIC[tag], values), wanted)
     if tag in _CONSTANT_LISTS:
@@ -319,7 +329,7 @@ def _bind_one(body: Body, output: schema.Argument, result: Value, values: Values
         raise UnsupportedError(f"a result cannot be {tag}")
 
 
-_NAMELESS: Final = frozenset({"as_none", "as_optional_tensor", *SYMBOLIC, *_CONSTANTS})
+_NAMELESS: Final = frozenset({"as_none", "as_optional_tensor", *SYMBOLIC, *LITERALS})
 
 
 def _bind_tensor(body: Body, name: str, result: Value, values: Values) -> None:
@@ -338,7 +348,7 @@ def type_of_argument(argument: schema.Argument) -> Type:
 
 _TYPES: Final[Mapping[str, Type]] = MappingProxyType(
     {
-        **_CONSTANTS,
+        **LITERALS,
         **SYMBOLIC,
         **{tag: ListType(type_) for tag, type_ in _CONSTANT_LISTS.items()},
         **{f"{tag}s": ListType(type_) for tag, type_ in SYMBOLIC.items()},

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnknownOperatorError
-from tsarchive.printer.graph import CONSTANT, Block, Node, Placed, Value
+from tsarchive.printer.graph import CONSTANT, Block, Function, Node, Placed, Value
 from tsarchive.printer.literals import type_of_constant
 from tsarchive.printer.schema import Argument, FunctionSchema
 from tsarchive.printer.subtyping import is_subtype
@@ -26,6 +26,7 @@ from tsarchive.printer.types import (
     ClassType,
     ListType,
     OptionalType,
+    TupleType,
     Type,
     annotation,
 )
@@ -236,13 +237,25 @@ class Body:
         method = target.type.methods.get(name) if isinstance(target.type, ClassType) else None
         if method is None:
             raise FormatError(f"a {annotation(target.type)} has no method {name!r}")
-        call = Call([typed(value) for value in (target, *arguments)], {})
-        match = call.match(method.schema, convert=True)
-        if isinstance(match, Mismatch):
-            raise FormatError(f"{name} does not take these arguments: {match}")
-        inputs = [self._realised(input_, call.values) for input_ in match.inputs]
+        inputs = self._taken(method.schema, (target, *arguments))
         type_ = method.schema.return_type
         return self.append("prim::CallMethod", inputs, type_, name=name).output
+
+    def call_function(self, function: Function, arguments: Sequence[Value]) -> list[Value]:
+        """The results of a function. Raises FormatError where it does not take the arguments."""
+        callee = self.constant(function, function.type)
+        inputs = [callee, *self._taken(function.schema, arguments)]
+        result = self.append("prim::CallFunction", inputs, function.schema.return_type).output
+        if isinstance(result.type, TupleType):
+            return self.append("prim::TupleUnpack", [result], *result.type.elements).outputs
+        return [result]
+
+    def _taken(self, schema: FunctionSchema, arguments: Sequence[Value]) -> list[Value]:
+        call = Call([typed(value) for value in arguments], {})
+        match = call.match(schema, convert=True)
+        if isinstance(match, Mismatch):
+            raise FormatError(f"{schema.name} does not take these arguments: {match}")
+        return [self._realised(input_, call.values) for input_ in match.inputs]
 
     def _realised(self, input_: Input, given: Sequence[Typed]) -> Value:
         if isinstance(input_.source, Default):

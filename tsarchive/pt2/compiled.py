@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tsarchive.errors import FormatError
 from tsarchive.strict_json import parse_object
+from tsarchive.torchscript.stored_tensors import MAX_BYTES, MAX_RANK
 
+from .dtypes import DTYPES
+from .payloads import Payload, StoredView, check_bounds, saved_payload
 from .records import AOTINDUCTOR, WEIGHTS, Records
+from .saved import Saved
 
-__all__ = ["Compiled", "compiled", "weight_records"]
+__all__ = ["Compiled", "compiled", "stored_weights", "weight_records"]
 
 _METADATA = "_metadata.json"
 _WEIGHTS = "weights_config.json"
@@ -42,6 +46,43 @@ def compiled(records: Records, model: str) -> Compiled:
             weights = len(parse_object(records.container.read(name), name))
     files = {name.removeprefix(folder): records.container.records[name].size for name in names}
     return Compiled(model, files, metadata, weights)
+
+
+def stored_weights(records: Records, model: str) -> dict[str, Payload]:
+    """The weights that are stored beside the code, by their names; none where it holds them.
+
+    Raises MissingRecordError where a record is missing, FormatError for JSON of another form and
+    for a weight that reaches beyond its record, PickleError where that is no file of torch.save.
+    """
+    record = f"{AOTINDUCTOR}{model}/{_WEIGHTS}"
+    if not records.has(record):
+        return {}
+    described = parse_object(records.container.read(record), record)
+    return {name: _weight(records, record, name, values) for name, values in described.items()}
+
+
+def _weight(records: Records, record: str, name: str, described: Any) -> Payload:
+    match described:
+        case [str(file), [*shape], [*strides], offset] if _are_sizes(*shape, *strides, offset):
+            saved = Saved(records.container, f"{WEIGHTS}{file}")
+            whole = saved_payload(saved, saved.root)
+        case _:
+            message = f"the weight {name[:100]!r} is not a file, shape, strides and an offset"
+            raise FormatError(message, record=record)
+    if not isinstance(whole, StoredView):
+        return whole
+    itemsize = DTYPES[whole.dtype].itemsize
+    try:
+        check_bounds(tuple(shape), tuple(strides), offset, whole.storage.nbytes, itemsize)
+    except FormatError as error:
+        raise FormatError(f"{name[:100]!r}: {error.message}", record=record) from None
+    return replace(whole, shape=tuple(shape), strides=tuple(strides), offset=offset)
+
+
+def _are_sizes(*numbers: Any) -> bool:
+    return len(numbers) <= 2 * MAX_RANK + 1 and all(
+        type(number) is int and 0 <= number <= MAX_BYTES for number in numbers
+    )
 
 
 def weight_records(records: Records, record: str) -> frozenset[str]:

@@ -5,22 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import ClassType, NamedType
-from tsarchive.torchscript.frontend import CodeImporter
-
-__all__ = ["AUTOCAST", "NO_GRAD", "WITH_GRAD", "Contexts"]
+__all__ = ["AUTOCAST", "FILES", "NO_GRAD", "WITH_GRAD"]
 
 _GRAD_MODE: Final = "__torch__.torch.autograd.grad_mode"
 NO_GRAD: Final = f"{_GRAD_MODE}.no_grad"
 WITH_GRAD: Final = f"{_GRAD_MODE}.enable_grad"
 AUTOCAST: Final = "__torch__.torch.amp.autocast_mode.autocast"
-# The version of operators that the text below is written in.
-_VERSION: Final = 10
 
 
 def _grad_mode_class(name: str, is_enabled: bool) -> str:
@@ -75,41 +69,10 @@ class autocast:
     self.device = device_type0
     return None
 """
-_FILES: Final[Mapping[str, str]] = MappingProxyType(
+FILES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "code/__torch__/torch/autograd/grad_mode.py": _grad_mode_class("no_grad", False)
         + _grad_mode_class("enable_grad", True),
         "code/__torch__/torch/amp/autocast_mode.py": _AUTOCAST_CLASS,
     }
 )
-
-
-class Contexts:
-    """The classes, each made when first asked for."""
-
-    def __init__(self, operators: Callable[[str], Sequence[FunctionSchema]]) -> None:
-        self._code = CodeImporter(
-            _FILES,
-            operators=operators,
-            constant=_no_constant,
-            version=_VERSION,
-            native_class=_no_class,
-            evaluate=_no_evaluation,
-        )
-
-    def class_of(self, qualified_name: str) -> ClassType:
-        found: NamedType = self._code.find_class(qualified_name)
-        assert isinstance(found, ClassType)
-        return found
-
-
-def _no_constant(index: int) -> tuple[object, ClassType]:
-    raise IndexError(index)
-
-
-def _no_class(name: str) -> None:
-    return None
-
-
-def _no_evaluation(schema: FunctionSchema) -> None:
-    return None

@@ -23,7 +23,7 @@ from .schema import PayloadConfig, PayloadMeta
 from .stable_metadata import make_stable
 from .storing import Storing
 
-__all__ = ["config_record", "end_records", "exported_records"]
+__all__ = ["config_record", "end_records", "exported_records", "extra_records"]
 
 _FORMAT, _ARCHIVE_VERSION, _CONTAINER_VERSION = b"pt2", b"0", b"6\n"
 
@@ -44,28 +44,26 @@ def exported_records(
     for name, program in programs.items():
         _check_name(name)
         stored = weights.payloads(program.state_dict, "weight_")
-        records += [*_taken(weights), config_record(WEIGHTS, name, stored)]
+        records += [*weights.take(), config_record(WEIGHTS, name, stored)]
         stored = constants.payloads(program.constants, "tensor_")
-        records += [*_taken(constants), config_record(CONSTANTS, name, stored)]
+        records += [*constants.take(), config_record(CONSTANTS, name, stored)]
         text, inputs = _serialized(program)
         found = read_json(Program, text, f"{MODELS}{name}.json")
         make_stable(found.graph_module.graph, origins=debug, paths=source_paths)
         _check_objects(found, stored)
         records.append(NewRecord(f"{MODELS}{name}.json", write_json(found)))
         records.append(NewRecord(f"{SAMPLE_INPUTS}{name}.pt", inputs))
-    records += (NewRecord(f"{EXTRA}{name}", data) for name, data in files.items())
-    return [*records, *end_records()]
-
-
-def _taken(storing: Storing) -> Iterator[NewRecord]:
-    """The records of one model, which follow those of the models before."""
-    yield from storing.records
-    storing.records.clear()
+    return [*records, *extra_records(files), *end_records()]
 
 
 def config_record(folder: str, model: str, payloads: dict[str, PayloadMeta]) -> NewRecord:
     kind = "weights" if folder == WEIGHTS else "constants"
     return NewRecord(f"{folder}{model}_{kind}_config.json", write_json(PayloadConfig(payloads)))
+
+
+def extra_records(files: Mapping[str, bytes]) -> Iterator[NewRecord]:
+    """Extra files, in the order in which they are given."""
+    return (NewRecord(f"{EXTRA}{name}", data) for name, data in files.items())
 
 
 def end_records() -> list[NewRecord]:
@@ -93,6 +91,7 @@ def _serialized(program: ExportedProgram) -> tuple[bytes, bytes]:
     try:
         found = serialize(program, **options)
     except (SerializeError, AssertionError, NotImplementedError, TypeError) as error:
+        # It asserts where its JSON lacks a form; json and pickle raise TypeError for theirs.
         raise SaveError(f"torch cannot write the program: {error}") from error
     return found.exported_program, found.example_inputs
 

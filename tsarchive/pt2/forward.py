@@ -19,6 +19,7 @@ from .program import Translation
 from .schema import ExportedProgram
 from .signature import Signature
 from .structure import TypedTree, built, taken
+from .unused import drop_unused
 
 __all__ = ["Forward", "argument_names"]
 
@@ -83,6 +84,7 @@ class Forward:
         body.place = None
         self._write_back(body, values)
         block.add_return(built(body, self.result, self._results(translation, block, values)))
+        drop_unused(block)
         return block
 
     def _leaves(self, body: Body) -> Iterator[Value]:

@@ -99,7 +99,8 @@ class Checks:
             return
         body, rank = self._body, len(sizes)
         held = body.value("aten::dim", leaf)
-        message = f"{input_.place} must have {rank} dimensions, but has {{}}"
+        dimensions = "1 dimension" if rank == 1 else f"{rank} dimensions"
+        message = f"{input_.place} must have {dimensions}, but has {{}}"
         self._require(body.value("aten::eq", held, body.integer(rank)), message, held)
         for index, size in enumerate(sizes):
             source = Source(input_.place, "size", index)

@@ -25,7 +25,7 @@ from .arguments import argument_value, operands
 from .building import Body
 from .contexts import AUTOCAST, NO_GRAD, WITH_GRAD
 
-__all__ = ["GRAPH_CALLS", "HigherOrderCall", "Program"]
+__all__ = ["GRAPH_CALLS", "HigherOrderCall", "Loop", "Program"]
 
 
 class Program(Protocol):
@@ -122,7 +122,7 @@ def _exactly(values: list[Value], count: int, what: str) -> list[Value]:
     return values
 
 
-class _Loop:
+class Loop:
     """A loop that carries values, with the body of one turn under construction."""
 
     def __init__(
@@ -161,7 +161,7 @@ def _while_loop(call: HigherOrderCall) -> list[Value]:
         results = call.inlined(inside, 0, [*carried, *extra])
         return inside.truth(_exactly(results, 1, "conditions")[0])
 
-    loop = _Loop(body, body.integer(MAX_TRIP_COUNT), proceeds(body, carried), carried)
+    loop = Loop(body, body.integer(MAX_TRIP_COUNT), proceeds(body, carried), carried)
     results = call.inlined(loop.body, 1, [*loop.carried, *extra])
     return loop.end(proceeds(loop.body, results), results)
 
@@ -185,7 +185,7 @@ def _stacking(
     count = body.value("aten::size", over[0], body.integer(0))
     kept = len(call.graph(0).outputs) - len(initial)
     lists = [body.list_of(TENSOR, ()) for _ in range(kept)]
-    loop = _Loop(body, count, always, initial)
+    loop = Loop(body, count, always, initial)
     inside = loop.body
     first = inside.integer(0)
     items = [inside.value("aten::select", value, first, loop.counter) for value in over]
@@ -195,6 +195,26 @@ def _stacking(
         inside.call("aten::append", list_, value)
     carried = loop.end(inside.constant(True, BOOL), results[: len(initial)])
     return [*carried, *(body.value("aten::stack", list_, body.integer(0)) for list_ in lists)]
+
+
+def _associative_scan(call: HigherOrderCall) -> list[Value]:
+    """All that lies before each row combined with it, one row after the other."""
+    body, over, extra = call.body, call.operands(1), call.operands(2)
+    if not over:
+        raise FormatError("it goes over no tensors")
+    zero, one = body.integer(0), body.integer(1)
+    first = [body.value("aten::select", value, zero, zero) for value in over]
+    lists = [body.list_of(TENSOR, [value]) for value in first]
+    count = body.value("aten::size", over[0], zero)
+    loop = Loop(body, body.value("aten::sub", count, one), body.constant(True, BOOL), first)
+    inside = loop.body
+    index = inside.value("aten::add", loop.counter, inside.integer(1))
+    rows = [inside.value("aten::select", value, inside.integer(0), index) for value in over]
+    results = call.inlined(inside, 0, [*loop.carried, *rows, *extra])
+    for list_, value in zip(lists, _exactly(results, len(over), "results"), strict=True):
+        inside.call("aten::append", list_, value)
+    loop.end(inside.constant(True, BOOL), results)
+    return [body.value("aten::stack", list_, zero) for list_ in lists]
 
 
 def _set_grad_enabled(call: HigherOrderCall) -> list[Value]:
@@ -242,6 +262,7 @@ def _hints_wrapper(call: HigherOrderCall) -> list[Value]:
 
 GRAPH_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = MappingProxyType(
     {
+        "associative_scan": _associative_scan,
         "cond": _cond,
         "hints_wrapper": _hints_wrapper,
         "invoke_subgraph": _plain(0, 2),

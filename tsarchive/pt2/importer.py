@@ -109,11 +109,8 @@ class Pt2Importer:
     def _view(
         self, state: State, stored: tuple[Mapping[str, Payload], Mapping[str, Payload]]
     ) -> Payload:
-        """Where a state is stored: parameters and persistent buffers among the weights."""
-        in_weights = state.kind is StateKind.PARAMETER or (
-            state.kind is StateKind.BUFFER and state.is_persistent
-        )
-        found = stored[not in_weights].get(state.target)
+        """Where a state is stored."""
+        found = stored[not state.in_weights].get(state.target)
         if found is None:
             raise MissingRecordError(
                 f"the archive does not hold the {state.kind.value} {state.target!r}",
@@ -221,7 +218,7 @@ def _chosen(records: Records, model: str | None) -> str:
         return USUAL_NAME
     raise CallError(
         f"the archive has {len(names)} models: {', '.join(names)}",
-        hint=f"Say which one: model={names[0]!r} (--model {names[0]})",
+        hint=f"Say which one: model={names[0]!r}",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from copy import copy
 from math import prod
 
@@ -12,11 +12,13 @@ from tsarchive.pickler import Object
 from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import ClassOf, ModuleInfo, TensorInfo
 
+from .compiled import stored_weights
 from .dtypes import DTYPES
 from .listing import Listings, signature
 from .metadata import nodes_of, places
 from .module_tree import module_tree
 from .payloads import Payload, PickledPayload, StoredView, constants, weights
+from .quantized_decomposed import FUNCTIONS
 from .records import EXECUTORCH, MODELS, Records
 from .schema import ExportedProgram, TensorMeta
 
@@ -29,6 +31,8 @@ _EDGE_OPERATORS = "executorch.exir.dialects.edge._ops."
 _EXTENSION = "#"
 _HIGHER_ORDER = "higher_order"
 _NATIVE_CLASSES = "__torch__.torch.classes."
+# What a library of torch defines, and is written as code here.
+_WRITTEN = frozenset(kind for kind, _ in FUNCTIONS)
 # The first that is there counts.
 _VERSIONS = ("archive_version", "version")
 _INCOMPLETE = "The file may be incomplete"
@@ -109,20 +113,31 @@ class Pt2Door:
     def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
         """Every tensor by its dotted name, pickled ones as far as their configuration tells.
 
-        Raises MissingRecordError where there is no program.
+        Those beside compiled code are weights of no program. Raises MissingRecordError where
+        there is neither a program nor such weights.
         """
-        self.require_models()
-        for model in self.models:
-            prefix = f"{model}." if len(self.models) > 1 else ""
-            for name, info in self.tensors_of(model):
+        beside = self.beside_code()
+        if not beside:
+            self.require_models()
+        found = [(model, self.tensors_of(model)) for model in self.models]
+        found += [(model, _infos(payloads)) for model, payloads in beside.items()]
+        for model, named in found:
+            prefix = f"{model}." if len(found) > 1 else ""
+            for name, info in named:
                 yield f"{prefix}{name}", info
 
+    def beside_code(self) -> dict[str, dict[str, Payload]]:
+        """The weights of compiled models that are stored beside the code, by model and name.
+
+        None where one program was chosen. Raises what ``compiled.stored_weights`` raises.
+        """
+        if self.models != self.records.models:
+            return {}
+        found = {model: stored_weights(self.records, model) for model in self.records.compiled}
+        return {model: payloads for model, payloads in found.items() if payloads}
+
     def tensors_of(self, model: str) -> Iterator[tuple[str, TensorInfo]]:
-        buffers = _buffers(self.program(model))
-        for name, payload in self.payloads(model).items():
-            info = _info(payload, is_buffer=name in buffers)
-            if info is not None:
-                yield name, info
+        yield from _infos(self.payloads(model), _buffers(self.program(model)))
 
     def tree(self) -> ModuleInfo:
         """The modules of the model or, where there are several, a root that has them all.
@@ -167,7 +182,11 @@ class Pt2Door:
             operators.update(self.operators(model))
             classes |= set(_native_classes(self.program(model)))
         own = (f"{_HIGHER_ORDER}::", *(f"{name}." for name in _PYTHON), "torch.")
-        needed = {name: n for name, n in operators.items() if not name.startswith(own)}
+        needed = {
+            name: n
+            for name, n in operators.items()
+            if not name.startswith(own) and name not in _WRITTEN
+        }
         return needed, tuple(sorted(classes))
 
 
@@ -200,6 +219,15 @@ def _native_classes(program: ExportedProgram) -> Iterator[str]:
     for spec in program.graph_module.signature.input_specs:
         if spec.tag == "custom_obj" and spec.value.arg.class_fqn.startswith(_NATIVE_CLASSES):
             yield spec.value.arg.class_fqn.removeprefix(_NATIVE_CLASSES)
+
+
+def _infos(
+    payloads: Mapping[str, Payload], buffers: Container[str] = ()
+) -> Iterator[tuple[str, TensorInfo]]:
+    for name, payload in payloads.items():
+        info = _info(payload, is_buffer=name in buffers)
+        if info is not None:
+            yield name, info
 
 
 def _info(payload: Payload, *, is_buffer: bool) -> TensorInfo | None:

@@ -12,6 +12,8 @@ __all__ = ["Frame", "ModulePlace", "frames", "graphs_in", "modules", "nodes_of",
 
 _FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
 _BRACKETS = {"[": 1, "(": 1, "]": -1, ")": -1}
+# What torch notes of nodes that its passes add, which belong to no module.
+_NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
 # A module that is called again has its number behind its name.
 _CALL_NUMBER = re.compile(r"@\d+\Z")
 
@@ -51,7 +53,7 @@ def places(graph: Graph) -> Iterator[ModulePlace]:
 def _places(text: str) -> Iterator[ModulePlace]:
     for entry in text.split(";"):
         parts = tuple(_split(entry))
-        if len(parts) == 3:
+        if len(parts) == 3 and parts[0] != _NO_MODULE:
             path = parts[1].removeprefix("L['self']").removeprefix(".")
             yield ModulePlace(_CALL_NUMBER.sub("", path), parts[2])
 

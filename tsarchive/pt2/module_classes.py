@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tsarchive.errors import FormatError
-from tsarchive.printer.names import MANGLE_PREFIX, to_identifier, to_type_name
+from tsarchive.printer.names import to_identifier, to_type_name, unmangled, untaken_name
 from tsarchive.printer.types import BOOL, TENSOR, Attribute, ClassType, Type
 from tsarchive.torchscript.stored_values import MAX_DEPTH
 
@@ -111,20 +111,14 @@ class _Classes:
 
     def _class(self, path: str, attributes: tuple[Attribute, ...]) -> ClassType:
         given = self._class_names.get(path, _UNKNOWN if path else _ROOT)
+        # Programs of modules that came from an archive name the classes there.
+        given = unmangled(given).removeprefix(f"{_TORCH}.")
         name = to_type_name(given if _CLASS_NAME.fullmatch(given) else to_identifier(given))
         key = name, attributes
         found = self._known.get(key) if path else None
         if found is None:
-            found = ClassType(self._new_name(name), is_module=True)
+            qualified = untaken_name(f"{_TORCH}.{name}", self._taken)
+            found = ClassType(qualified, is_module=True)
             found.attributes.update({attribute.name: attribute for attribute in attributes})
             self._known[key] = found
-        return found
-
-    def _new_name(self, name: str) -> str:
-        qualifier, _, own = f"{_TORCH}.{name}".rpartition(".")
-        found, number = f"{qualifier}.{own}", 0
-        while found in self._taken:
-            found = f"{qualifier}.{MANGLE_PREFIX}{number}.{own}"
-            number += 1
-        self._taken.add(found)
         return found

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.printer.graph import Value, must_be_none
+from tsarchive.printer.graph import Function, Value, must_be_none
 from tsarchive.printer.schema import Argument, FunctionSchema
 from tsarchive.printer.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
 
@@ -19,7 +19,7 @@ from .building import Body
 from .public_forms import PUBLIC_FORMS
 from .schema import ScalarType
 
-__all__ = ["Target", "call_operator", "operator_of"]
+__all__ = ["Target", "call_function", "call_operator", "operator_of"]
 
 # What torch and ExecuTorch put before the name of an operator; "#" marks a registered extension.
 _TARGET: Final = re.compile(
@@ -86,13 +86,13 @@ def operator_of(target: str) -> Target:
     return Target(_OF_SYMBOLS.get(kind, kind), "" if overload in (None, "default") else overload)
 
 
-def call_operator(body: Body, node: schema.Node, values: Values) -> None:
+def call_operator(body: Body, target: Target, node: schema.Node, values: Values) -> None:
     """Append the operator that a node calls, and name its results.
 
     Raises FormatError where arguments or results do not fit, UnknownOperatorError for an
     operator that this process does not have.
     """
-    kind, overload = operator_of(node.target)
+    kind, overload = target
     if kind in _ITEMS:
         given = [value for one in node.inputs for value in operands(body, one.arg, values)]
         if len(given) != 1:
@@ -103,6 +103,13 @@ def call_operator(body: Body, node: schema.Node, values: Values) -> None:
     positional, keywords = given_arguments(body, named, node.inputs, values)
     results = call_with(body, named, positional, keywords)
     bind(body, node.outputs, results, values)
+
+
+def call_function(body: Body, function: Function, node: schema.Node, values: Values) -> None:
+    """Append a call of a function that stands for an operator, and name its results."""
+    named = function.schema
+    given = _all_arguments(body, named, *given_arguments(body, named, node.inputs, values))
+    bind(body, node.outputs, body.call_function(function, list(given.values())), values)
 
 
 def call_with(

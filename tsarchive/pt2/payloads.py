@@ -24,8 +24,8 @@ from .saved import Saved
 from .schema import Device, Layout, PayloadMeta, ScalarType, SymInt, TensorMeta
 
 __all__ = [
-    "Configured", "Kind", "Payload", "PickledPayload", "Storage", "StoredView", "constants",
-    "objects", "saved_payload", "tensors", "weights",
+    "Configured", "Kind", "Payload", "PickledPayload", "Storage", "StoredView", "check_bounds",
+    "constants", "objects", "saved_payload", "tensors", "weights",
 ]  # fmt: skip
 
 _CUSTOM_OBJECT = "custom_obj_"
@@ -190,7 +190,7 @@ class Configured:
             shape, strides = _numbers("size", meta.sizes), _numbers("stride", meta.strides)
             (offset,) = _numbers("offset", [meta.storage_offset])
             self._check_dtype(path, size, meta.dtype)
-            _check_bounds(shape, strides, offset, size, DTYPES[meta.dtype].itemsize)
+            check_bounds(shape, strides, offset, size, DTYPES[meta.dtype].itemsize)
         except FormatError as error:
             raise FormatError(f"{name!r}: {error.message}", record=self.record) from None
         return StoredView(
@@ -246,7 +246,7 @@ def _numbers(what: str, symbols: Sequence[SymInt]) -> tuple[int, ...]:
     return tuple(symbol.value for symbol in symbols)
 
 
-def _check_bounds(
+def check_bounds(
     shape: tuple[int, ...], strides: tuple[int, ...], offset: int, nbytes: int, itemsize: int
 ) -> None:
     """Raise FormatError unless every element is in a record of ``nbytes``.
@@ -254,7 +254,7 @@ def _check_bounds(
     A record without bytes stands for tensors of any size, which have no data.
     """
     if len(shape) != len(strides):
-        raise FormatError(f"it has {len(shape)} dimensions and {len(strides)} strides")
+        raise FormatError(f"it has the sizes {list(shape)} and the strides {list(strides)}")
     elements = prod(shape)
     last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     # torch multiplies sizes one by one, so that a zero comes too late.

@@ -13,11 +13,12 @@ from tsarchive.printer.types import ClassType, Type
 
 from . import schema
 from .arguments import Values, argument_value, bind, define, flat_outputs, operands
+from .batching import Batches
 from .building import Body, Operators
-from .contexts import Contexts
 from .higher_order import GRAPH_CALLS, HigherOrderCall
+from .library import Library
 from .operator_calls import OPERATOR_CALLS
-from .operators import call_operator
+from .operators import call_function, call_operator, operator_of
 from .scalars import SCALARS, call_scalar
 from .stack_places import NodePlace, Places
 
@@ -40,7 +41,7 @@ class Translation:
         self._operators = Operators(operators)
         self._places = Places(record)
         self._bodies: dict[Block, Body] = {}
-        self._contexts = Contexts(operators)
+        self._library = Library(operators)
         self._depth = 0
 
     def body(self, block: Block) -> Body:
@@ -86,13 +87,18 @@ class Translation:
 
     def context_class(self, qualified_name: str) -> ClassType:
         """A class of context managers, whose objects nodes make."""
-        return self._contexts.class_of(qualified_name)
+        return self._library.class_of(qualified_name)
 
     def _nodes(self, graph: schema.Graph, body: Body, values: Values) -> None:
+        batches = Batches()
         for node in graph.nodes:
             body.place = place = self._places.of(node)
             with self._located(node, place):
-                self._node(node, body, values)
+                if batches.takes(node):
+                    body = batches.step(node, body, values)
+                else:
+                    self._node(node, body, values)
+        batches.check_end()
 
     def _node(self, node: schema.Node, body: Body, values: Values) -> None:
         if node.target in SCALARS:
@@ -100,7 +106,15 @@ class Translation:
         elif node.target.startswith(_PREFIX):
             self._higher_order(node, body, values)
         else:
-            call_operator(body, node, values)
+            self._operator(node, body, values)
+
+    def _operator(self, node: schema.Node, body: Body, values: Values) -> None:
+        target = operator_of(node.target)
+        function = self._library.function(target)
+        if function is None:
+            call_operator(body, target, node, values)
+        else:
+            call_function(body, function, node, values)
 
     def _higher_order(self, node: schema.Node, body: Body, values: Values) -> None:
         call = _HIGHER_ORDER.get(node.target.removeprefix(_PREFIX))

@@ -14,8 +14,10 @@ from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.printer.graph import Value
 from tsarchive.printer.types import BOOL, INT, NONE
 
+from .arguments import DTYPE_NUMBERS
 from .building import Body
 from .python_operators import PYTHON_FORMS
+from .schema import ScalarType
 
 __all__ = ["PUBLIC_FORMS"]
 
@@ -65,6 +67,27 @@ def _batch_norm_functional(body: Body, given: Given) -> list[Value]:
     copies = {name: body.value("aten::clone", given[name]) for (name,) in _STATISTICS}
     norm = _call("aten::native_batch_norm", "", *_FIRST, *_STATISTICS, _TRAINING, *_LAST)
     return [*norm(body, {**given, **copies}), *copies.values()]
+
+
+def _batch_norm_and_reserve(training: bool) -> Callable[[Body, Given], list[Value]]:
+    """Batch norm, and a tensor that libraries of GPUs keep for the derivative: empty elsewhere."""
+    norm = _call("aten::native_batch_norm", "", *_FIRST, *_STATISTICS, training, *_LAST)
+
+    def call(body: Body, given: Given) -> list[Value]:
+        return [*norm(body, given), _reserve(body, given)]
+
+    return call
+
+
+def _batch_norm_and_reserve_functional(body: Body, given: Given) -> list[Value]:
+    training = {**given, "training": body.constant(True, BOOL)}
+    *results, mean, variance = _batch_norm_functional(body, training)
+    return [*results, _reserve(body, given), mean, variance]
+
+
+def _reserve(body: Body, given: Given) -> Value:
+    size, dtype = body.list_of(INT, [body.integer(0)]), body.integer(DTYPE_NUMBERS[ScalarType.BYTE])
+    return body.value("aten::new_zeros", given["input"], size, dtype=dtype)
 
 
 def _attention(body: Body, given: Given) -> list[Value]:
@@ -117,6 +140,59 @@ def _transform(
     return body.call(kind, given["self"], shape or body.none(), given["dim"], norm, overload="")
 
 
+def _factors(kind: str, *names: str) -> Callable[[Body, Given], list[Value]]:
+    """A function of linear algebra without the factors, which only its derivative takes.
+
+    ``names`` are the results, those that are factors without a name.
+    """
+
+    def call(body: Body, given: Given) -> list[Value]:
+        keywords = {name: given[name] for name in ("left", "check_errors") if name in given}
+        matrices = [given[name] for name in ("A", "B") if name in given]
+        results = iter(body.call(kind, *matrices, overload="", **keywords))
+        return [next(results) if name else body.none() for name in names]
+
+    return call
+
+
+def _singular_values(body: Body, given: Given) -> list[Value]:
+    matrix, driver = given["A"], given["driver"]
+    if _literal(given["compute_uv"]):
+        full = given["full_matrices"]
+        return body.call("aten::linalg_svd", matrix, full, driver=driver, overload="")
+    values = body.call("aten::linalg_svdvals", matrix, driver=driver, overload="")
+    return [body.none(), *values, body.none()]
+
+
+def _eigenvalues(body: Body, given: Given) -> list[Value]:
+    matrix, triangle = given["A"], given["UPLO"]
+    if _literal(given["compute_v"]):
+        return body.call("aten::linalg_eigh", matrix, triangle, overload="")
+    return [*body.call("aten::linalg_eigvalsh", matrix, triangle, overload=""), body.none()]
+
+
+def _histogram(overload: str, result: int) -> Callable[[Body, Given], list[Value]]:
+    """The counts of a histogram of points, or the edges of its bins."""
+
+    def call(body: Body, given: Given) -> list[Value]:
+        limits = given.get("range", body.none())
+        values = given["self"], given["bins"], limits, given["weight"], given["density"]
+        return [body.call("aten::histogramdd", *values, overload=overload)[result]]
+
+    return call
+
+
+def _with_keywords(kind: str, *keywords: str) -> Callable[[Body, Given], list[Value]]:
+    """An operator that takes the same arguments, some of them by ``keywords``."""
+
+    def call(body: Body, given: Given) -> list[Value]:
+        positional = [value for name, value in given.items() if name not in keywords]
+        named = {name: given[name] for name in keywords}
+        return body.call(kind, *positional, overload="", **named)
+
+    return call
+
+
 def _literal(value: Value) -> Any:
     """The content of an argument that programs give as a literal. Raises UnsupportedError."""
     if not value.node.is_constant:
@@ -130,6 +206,9 @@ _INVERSE_NORMS: Final = ("forward", "ortho", "backward")
 
 PUBLIC_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = MappingProxyType(
     {
+        "aten::_batch_norm_no_update": _batch_norm_and_reserve(training=False),
+        "aten::_batch_norm_with_update": _batch_norm_and_reserve(training=True),
+        "aten::_batch_norm_with_update_functional": _batch_norm_and_reserve_functional,
         "aten::_adaptive_avg_pool2d": _same("aten::adaptive_avg_pool2d"),
         "aten::_adaptive_avg_pool3d": _same("aten::adaptive_avg_pool3d"),
         "aten::_cdist_forward": _same("aten::cdist"),
@@ -138,6 +217,15 @@ PUBLIC_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = Mappin
         "aten::_fft_c2c": _complex_transform,
         "aten::_fft_c2r": _transform_to_real,
         "aten::_fft_r2c": _real_transform,
+        "aten::_histogramdd_bin_edges": _histogram("", 1),
+        "aten::_histogramdd_from_bin_cts": _histogram("", 0),
+        "aten::_histogramdd_from_bin_tensors": _histogram("TensorList_bins", 0),
+        "aten::_linalg_det": _factors("aten::linalg_det", "det", "", ""),
+        "aten::_linalg_eigh": _eigenvalues,
+        "aten::_linalg_eigvals": _same("aten::linalg_eigvals"),
+        "aten::_linalg_slogdet": _factors("aten::linalg_slogdet", "sign", "logabsdet", "", ""),
+        "aten::_linalg_solve_ex": _factors("aten::linalg_solve_ex", "result", "", "", "info"),
+        "aten::_linalg_svd": _singular_values,
         "aten::_native_batch_norm_legit": _call(
             "aten::native_batch_norm", "", *_FIRST, *_STATISTICS, _TRAINING, *_LAST
         ),
@@ -150,6 +238,13 @@ PUBLIC_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = Mappin
         ),
         "aten::_pdist_forward": _same("aten::pdist"),
         "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
+        "aten::_to_dense": _with_keywords("aten::to_dense", "masked_grad"),
+        "aten::_to_sparse": _with_keywords("aten::to_sparse", "layout", "blocksize", "dense_dim"),
+        "aten::_to_sparse.sparse_dim": _same("aten::to_sparse", "sparse_dim"),
+        "aten::_to_sparse_bsc": _same("aten::to_sparse_bsc"),
+        "aten::_to_sparse_bsr": _same("aten::to_sparse_bsr"),
+        "aten::_to_sparse_csc": _same("aten::to_sparse_csc"),
+        "aten::_to_sparse_csr": _same("aten::to_sparse_csr"),
         "aten::_unsafe_index.Tensor": _same("aten::index", "Tensor"),
         "aten::_unsafe_index_put": _same("aten::index_put"),
         **PYTHON_FORMS,

@@ -80,6 +80,14 @@ class Records:
     def under(self, folder: str) -> Iterator[str]:
         return (name for name in self.container.records if name.startswith(folder))
 
+    def extra_files(self) -> dict[str, str]:
+        """The record of each extra file, by the name that its user gave it."""
+        return {
+            record.removeprefix(folder): record
+            for folder in (FLAT_EXTRA, EXTRA)
+            for record in self.under(folder)
+        }
+
     def program_record(self, model: str) -> str:
         return FLAT_PROGRAM if self.has(FLAT_PROGRAM) else f"{MODELS}{model}.json"
 

@@ -20,13 +20,12 @@ from .convention import ForwardMethod
 from .decoding import read_json
 from .dtypes import DTYPES
 from .encoding import write_json
-from .exporter import config_record, end_records
+from .exporter import config_record, end_records, extra_records
 from .forward import Forward
 from .payloads import Payload, StoredView, constants, weights
 from .records import (
     CONSTANTS,
     EXTRA,
-    FLAT_EXTRA,
     MODELS,
     SAMPLE_INPUTS,
     WEIGHTS,
@@ -34,7 +33,6 @@ from .records import (
     Records,
 )
 from .schema import ExportedProgram, PayloadConfig, SchemaVersion
-from .signature import StateKind
 from .stable_metadata import make_stable
 from .storing import Storing
 from .tensors import Tensors
@@ -64,7 +62,7 @@ def resaved_records(
     state = _state(module, forward, saving)
     written = saving.in_place if records.layout is Layout.RAW else saving.converted
     extras = saving.kept_extras(files) if keeps_extras else ()
-    return list(written(state, [*extras, *new_extras(files)]))
+    return list(written(state, [*extras, *extra_records(files)]))
 
 
 def forward_of(module: ArchiveModule) -> Forward:
@@ -148,8 +146,7 @@ class _Saving:
             values = state if model == self.model else self._read(model)
             for folder, storing in storings.items():
                 payloads = storing.payloads(values[folder], _PREFIXES[folder])
-                yield from storing.records
-                storing.records.clear()
+                yield from storing.take()
                 yield config_record(folder, model, payloads)
             yield NewRecord(f"{MODELS}{model}.json", self._text(model))
             inputs = self.records.inputs_record(model)
@@ -160,11 +157,9 @@ class _Saving:
 
     def kept_extras(self, files: Mapping[str, bytes]) -> Iterator[NewRecord]:
         """The extra files of the archive that ``files`` do not replace."""
-        for folder in (FLAT_EXTRA, EXTRA):
-            for record in self.records.under(folder):
-                name = record.removeprefix(folder)
-                if name not in files:
-                    yield NewRecord(f"{EXTRA}{name}", self.container.read(record))
+        for name, record in self.records.extra_files().items():
+            if name not in files:
+                yield NewRecord(f"{EXTRA}{name}", self.container.read(record))
 
     def _read(self, model: str) -> State:
         """What another model of the archive holds."""
@@ -179,10 +174,6 @@ class _Saving:
         if self._debug and program is read and not is_old:
             return self.container.read(self.records.program_record(model))
         return write_json(_of_today(program) if self._debug else _without_origins(program))
-
-
-def new_extras(files: Mapping[str, bytes]) -> Iterator[NewRecord]:
-    return (NewRecord(f"{EXTRA}{name}", data) for name, data in files.items())
 
 
 def _of_today(program: ExportedProgram) -> ExportedProgram:
@@ -213,10 +204,7 @@ def _state(module: ArchiveModule, forward: Forward, saving: _Saving) -> State:
     stored = saving.stored(saving.model)
     held: State = {WEIGHTS: {}, CONSTANTS: {}}
     for state in forward.signature.states:
-        in_weights = state.kind is StateKind.PARAMETER or (
-            state.kind is StateKind.BUFFER and state.is_persistent
-        )
-        folder = WEIGHTS if in_weights else CONSTANTS
+        folder = WEIGHTS if state.in_weights else CONSTANTS
         value = _held(module, state.target)
         _check(state.target, value, stored[folder].get(state.target))
         held[folder][state.target] = value

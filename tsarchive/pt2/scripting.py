@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
-from tsarchive.container import Container, NewRecord
+from tsarchive.container import NewRecord
 from tsarchive.errors import UnsupportedError
 from tsarchive.printer.graph import Block, nested_blocks
 from tsarchive.printer.types import ANY, COMPOSITE, DictType, ListType, TupleType, Type
@@ -14,8 +14,9 @@ from tsarchive.torchscript.exporter import extra_files
 from tsarchive.torchscript.resaving import canonical_loaded_records
 
 from .forward import Forward
-from .records import EXTRA, FLAT_EXTRA
+from .records import Records
 from .resaving import forward_of
+from .retyped_views import copy_retyped_views
 from .structure import TypedTree
 from .trees import Kind
 
@@ -37,18 +38,12 @@ def scripted_records(module: ArchiveModule) -> list[NewRecord]:
         _require_values(forward, typed, f"the argument {parameter.name}")
         _require_known_types(forward, typed, f"the argument {parameter.name}", is_item=False)
     _require_values(forward, forward.result, "the result")
-    _require_operators(forward)
-    files = _extra_files(module.tsarchive_classes.container)
+    graph = forward.module.type.methods["forward"].graph
+    _require_operators(forward, graph)
+    copy_retyped_views(graph)
+    records = Records(module.tsarchive_classes.container)
+    files = {name: records.container.read(one) for name, one in records.extra_files().items()}
     return canonical_loaded_records(module, extra_files(files))
-
-
-def _extra_files(container: Container) -> dict[str, bytes]:
-    return {
-        name.removeprefix(folder): container.read(name)
-        for folder in (FLAT_EXTRA, EXTRA)
-        for name in container.records
-        if name.startswith(folder)
-    }
 
 
 def _require_values(forward: Forward, typed: TypedTree, place: str) -> None:
@@ -100,8 +95,8 @@ def _refuse(forward: Forward, message: str) -> NoReturn:
     )
 
 
-def _require_operators(forward: Forward) -> None:
-    for name in _operators(forward.module.type.methods["forward"].graph):
+def _require_operators(forward: Forward, graph: Block) -> None:
+    for name in _operators(graph):
         if name.startswith(_IN_PYTHON):
             raise UnsupportedError(
                 f"the program has no form in TorchScript: {name} is written in Python",

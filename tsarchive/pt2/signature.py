@@ -12,17 +12,9 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.printer.types import (
-    BOOL,
-    FLOAT,
-    INT,
-    NONE,
-    STRING,
-    TENSOR,
-    Type,
-)
+from tsarchive.printer.types import NONE, TENSOR, Type
 
-from .arguments import type_of_argument
+from .arguments import LITERALS, SYMBOLIC, type_of_argument
 from .schema import (
     Argument,
     CustomObjArgument,
@@ -39,10 +31,7 @@ __all__ = ["Input", "Mutation", "Parameter", "Signature", "State", "StateKind", 
 
 ClassOf = Callable[[str], Type]
 
-_CONSTANT_TYPES = {
-    "as_none": NONE, "as_int": INT, "as_float": FLOAT, "as_bool": BOOL, "as_string": STRING,
-}  # fmt: skip
-_SYMBOL_TYPES = {"as_sym_int": INT, "as_sym_float": FLOAT, "as_sym_bool": BOOL}
+_CONSTANT_TYPES = {"as_none": NONE, **LITERALS}
 
 
 class StateKind(Enum):
@@ -61,6 +50,13 @@ class State:
     kind: StateKind
     is_persistent: bool = True
     class_fqn: str | None = None
+
+    @property
+    def in_weights(self) -> bool:
+        """Whether it is stored among the weights, and not among the constants."""
+        return self.kind is StateKind.PARAMETER or (
+            self.kind is StateKind.BUFFER and self.is_persistent
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +201,9 @@ class _Reader:
         if argument.tag == "as_custom_obj":
             return Input(place, self._class_of(argument.value.class_fqn), argument.value.name)
         if _is_symbol(argument):
-            return Input(place, _SYMBOL_TYPES[argument.tag], argument.value.value)
-        if argument.tag in _SYMBOL_TYPES:
-            return Input(place, _SYMBOL_TYPES[argument.tag], None, argument.value.value)
+            return Input(place, SYMBOLIC[argument.tag], argument.value.value)
+        if argument.tag in SYMBOLIC:
+            return Input(place, SYMBOLIC[argument.tag], None, argument.value.value)
         if argument.tag in _CONSTANT_TYPES:
             return Input(
                 place, _CONSTANT_TYPES[argument.tag], None, _constant(argument.tag, argument)
@@ -305,7 +301,7 @@ def _input_name(spec: InputSpec) -> str | None:
 
 
 def _is_symbol(argument: Argument) -> bool:
-    return argument.tag in _SYMBOL_TYPES and argument.value.tag == "as_name"
+    return argument.tag in SYMBOLIC and argument.value.tag == "as_name"
 
 
 def _constant(tag: str, tagged: Any) -> Any:

@@ -52,6 +52,11 @@ class Storing:
         self._numbers: dict[str, Iterator[int]] = {}
         self._used: set[str] = set()
 
+    def take(self) -> list[NewRecord]:
+        """The records of one model, after which those of the next are collected."""
+        taken, self.records = self.records, []
+        return taken
+
     def payloads(
         self,
         values: Mapping[str, Any],

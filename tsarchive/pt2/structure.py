@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.printer.graph import Value
-from tsarchive.printer.names import MANGLE_PREFIX, to_type_name
+from tsarchive.printer.names import to_type_name, untaken_name
 from tsarchive.printer.types import (
     ANY,
     BOOL,
@@ -59,7 +59,8 @@ class NamedTuples:
         found = self._known.get(key)
         if found is None:
             fields = tree.fields or tuple(f"field_{i}" for i in range(len(elements)))
-            found = self._known[key] = TupleType(elements, self._new_name(name), fields)
+            qualified = untaken_name(f"__torch__.{name}", self._taken)
+            found = self._known[key] = TupleType(elements, qualified, fields)
         return found
 
     @property
@@ -73,15 +74,6 @@ class NamedTuples:
             if type_.qualified_name == qualified_name:
                 return type_
         return None
-
-    def _new_name(self, name: str) -> str:
-        qualifier, _, own = f"__torch__.{name}".rpartition(".")
-        found, number = f"{qualifier}.{own}", 0
-        while found in self._taken:
-            found = f"{qualifier}.{MANGLE_PREFIX}{number}.{own}"
-            number += 1
-        self._taken.add(found)
-        return found
 
 
 def typed_tree(tree: Tree, leaves: Iterator[Type], named: NamedTuples) -> TypedTree:

@@ -1,0 +1,47 @@
+"""Hints of the library, which names what Python code would do, as options of commands."""
+
+from __future__ import annotations
+
+import re
+from shlex import quote
+from typing import Final
+
+__all__ = ["in_commands"]
+
+_NAME = r"'[^']*'|\"[^\"]*\""
+# What the library says, and what stands for it; "\1" is the name or number in it.
+_WORDS: Final = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"run 'import ([\w.]+)' first", r"give --import \1"),
+        (
+            r"import that library first, or load its file with torch\.ops\.load_library",
+            "give --import with its name, or with the path of its file",
+        ),
+        (
+            r"load the library of that backend with torch\.ops\.load_library",
+            "give --import with the path of the library of that backend",
+        ),
+        (r"policy=Policy\.trusted\(\)", "--trust"),
+        (rf"model=({_NAME})", r"--model \1"),
+        (rf"map_location=({_NAME})", r"--map-location \1"),
+        (r"force=True", "--force"),
+        (r"canonical=True", "--canonical"),
+        (r"Limits\((\w+)=\.\.\.\)", r"--max-\1"),
+        (r"them as args and kwargs", "INPUTS, --arg or --random, as to 'tsarchive run'"),
+        (r"args, kwargs and dynamic_shapes", "INPUTS, --arg, --random and --dynamic"),
+    )
+)
+_ALLOWING: Final = re.compile(r"policy=Policy\.default\(\)\.allow\(([^)]*)\)")
+_ALLOWED: Final = re.compile(r'"([^"]*)"')
+
+
+def in_commands(hint: str) -> str:
+    """The same hint for the command line."""
+    for pattern, words in _WORDS:
+        hint = pattern.sub(words, hint)
+    return _ALLOWING.sub(_options, hint)
+
+
+def _options(allowing: re.Match[str]) -> str:
+    return " ".join(f"--allow {quote(name)}" for name in _ALLOWED.findall(allowing[1]))

@@ -1,0 +1,59 @@
+"""What programs use of torch's Python, as classes and functions of TorchScript code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tsarchive.printer.graph import Function
+from tsarchive.printer.schema import FunctionSchema
+from tsarchive.printer.types import ClassType, FunctionType
+from tsarchive.torchscript.frontend import CodeImporter
+
+from . import contexts, quantized_decomposed
+from .operators import Target
+
+__all__ = ["Library"]
+
+# The version of operators that the texts are written in.
+_VERSION: Final = 10
+
+
+class Library:
+    """Reads the texts; each class and function is made when first asked for."""
+
+    def __init__(self, operators: Callable[[str], Sequence[FunctionSchema]]) -> None:
+        self._code = CodeImporter(
+            {**contexts.FILES, **quantized_decomposed.FILES},
+            operators=operators,
+            constant=_no_constant,
+            version=_VERSION,
+            native_class=_no_class,
+            evaluate=_no_evaluation,
+        )
+
+    def class_of(self, qualified_name: str) -> ClassType:
+        found = self._code.find_class(qualified_name)
+        assert isinstance(found, ClassType)
+        return found
+
+    def function(self, target: Target) -> Function | None:
+        """What stands for an operator that torch defines in Python; None for others."""
+        name = quantized_decomposed.FUNCTIONS.get(target)
+        if name is None:
+            return None
+        found = self._code.find(name)
+        assert isinstance(found, FunctionType)
+        return found.function
+
+
+def _no_constant(index: int) -> tuple[object, ClassType]:
+    raise IndexError(index)
+
+
+def _no_class(name: str) -> None:
+    return None
+
+
+def _no_evaluation(schema: FunctionSchema) -> None:
+    return None

@@ -1,0 +1,56 @@
+"""Views of a tensor as elements of another type, in code for TorchScript, which has none.
+
+There ``view`` takes sizes alone: an int cannot be told from a dtype. Copies of the view do the
+same as long as nothing is written to it, or to the tensor that it is a view of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tsarchive.errors import UnsupportedError
+from tsarchive.printer.graph import Block, Node, nested_blocks
+from tsarchive.run.aliasing import Aliases
+from tsarchive.run.operators import operator_schemas
+
+__all__ = ["copy_retyped_views"]
+
+_VIEW, _OVERLOAD = "aten::view", "dtype"
+_COPY = "aten::view_copy"
+
+
+def copy_retyped_views(graph: Block) -> None:
+    """Let copies take the place of such views.
+
+    Raises UnsupportedError where a view, or what it is of, may be written to after it is made.
+    """
+    for index, top in enumerate(graph.nodes):
+        for node in filter(_is_retyped, _nodes([top])):
+            aliases = Aliases(graph)
+            seen = aliases.places(node.output)
+            # Whatever stands beside a view in a loop comes after it as well.
+            if any(seen & aliases.written(later) for later in _nodes(graph.nodes[index:])):
+                raise UnsupportedError(
+                    "the program has no form in TorchScript: it writes to a tensor of which it "
+                    "has a view of another dtype",
+                    hint="Write to a clone of it in the model, and export that",
+                )
+            _copy(node)
+
+
+def _is_retyped(node: Node) -> bool:
+    return node.schema is not None and (node.kind, node.schema.overload) == (_VIEW, _OVERLOAD)
+
+
+def _copy(node: Node) -> None:
+    schemas = operator_schemas(_COPY)
+    node.kind = _COPY
+    node.schema = next(schema for schema in schemas if schema.overload == _OVERLOAD)
+    node.attributes.pop("lost", None)
+
+
+def _nodes(nodes: Sequence[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        for inner in nested_blocks(node):
+            yield from _nodes(inner.nodes)

@@ -1,0 +1,24 @@
+"""Leaving out what is read for the translation of a program, and then not needed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tsarchive.printer.graph import Block, nested_blocks
+
+__all__ = ["drop_unused"]
+
+# These do nothing but give their results, and cannot fail where a program runs.
+_READING: Final = frozenset(
+    {"aten::dim", "aten::new_zeros", "aten::size", "aten::storage_offset", "aten::stride"}
+)
+
+
+def drop_unused(block: Block) -> None:
+    """Remove the nodes that read the shape of a tensor, and whose results nothing takes."""
+    for node in reversed(tuple(block.nodes)):
+        for inner in nested_blocks(node):
+            drop_unused(inner)
+        if node.kind in _READING and not any(output.uses for output in node.outputs):
+            node.drop_inputs()
+            block.nodes.remove(node)
