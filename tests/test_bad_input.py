@@ -38,7 +38,7 @@ def code_name(records: dict[str, bytes]) -> str:
 def test_not_a_zip(tmp_path, content):
     path = tmp_path / "model.pt"
     path.write_bytes(content)
-    with pytest.raises(tsarchive.FormatError, match="not a zip archive") as caught:
+    with pytest.raises(tsarchive.FormatError, match="zip archive") as caught:
         tsarchive.load(path)
     assert caught.value.hint
 

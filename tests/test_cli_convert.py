@@ -42,6 +42,26 @@ def test_inputs_by_name(tmp_path):
     assert torch.export.load(out).module()(x=torch.ones(7, 3)).shape == (7, 2)
 
 
+def test_sizes_inside_of_arguments_stay_open(tmp_path):
+    """Keys and positions lead to the tensors."""
+
+    class Nested(torch.nn.Module):
+        def forward(self, pair: dict[str, list[torch.Tensor]], x: torch.Tensor):
+            return pair["a"][0].sum() + pair["a"][1].sum(0) + x
+
+    source, inputs, out = tmp_path / "net.pt", tmp_path / "in.pt", tmp_path / "net.pt2"
+    torch.jit.save(torch.jit.script(Nested()), source)
+    tensors = [torch.ones(2, 3), torch.ones(4, 3)]
+    torch.save({"pair": {"a": tensors}, "x": torch.ones(3)}, inputs)
+    options = ("--dynamic", "pair.a.0:0", "--dynamic", "pair.a.0:1", "--dynamic", "pair.a.1:0")
+    document("convert", source, out, inputs, *options)
+    module = torch.export.load(out).module()
+    given = {"a": [torch.ones(5, 7), torch.ones(6, 3)]}
+    assert torch.equal(module(pair=given, x=torch.ones(3)), torch.full((3,), 42.0))
+    found = error("convert", source, tmp_path / "b.pt2", inputs, "--dynamic", "pair:0")
+    assert "no tensor 'pair' is given; there are: pair.a.0, pair.a.1, x" in found["message"]
+
+
 def test_text_says_what_was_made(exported, tmp_path):
     shown = run("convert", exported, tmp_path / "net.ts").stdout
     size = (tmp_path / "net.ts").stat().st_size
@@ -56,8 +76,11 @@ def test_text_says_what_was_made(exported, tmp_path):
         (("net.pt2",), "example arguments"),
         (("net.pt", "--random", "2x3"), "takes no arguments"),
         (("net.pt2", "--random", "2x4"), "cannot"),
-        (("net.pt2", "--random", "2x3", "--dynamic", "x"), "is no NAME:DIM"),
-        (("net.pt2", "--random", "2x3", "--dynamic", "y:0"), "no argument 'y' is given"),
+        (("net.pt2", "--random", "2x3", "--dynamic", "x"), "is no PLACE:DIM"),
+        (
+            ("net.pt2", "--random", "2x3", "--dynamic", "y:0"),
+            "no tensor 'y' is given; there are: x",
+        ),
         (("net.pt2", "--random", "2x3", "--dynamic", "x:7"), "'x' has 2 dimensions"),
         (("net.pt", "--model", "one"), "no models by name"),
         ((), "Missing argument 'DESTINATION'"),

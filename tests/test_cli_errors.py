@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from cli_support import SEQUENTIAL, document, error, process, run, write_archive
 from conftest import ARCHIVES, records_of
+
+from tsarchive.cli.command import UNREAD
 
 LOOKING = ("info", "tree", "code", "tensors")
 LOADING = ("run", "jitter", "demo")
@@ -66,7 +70,7 @@ def test_a_file_that_is_no_zip(command, tmp_path):
 def test_a_file_that_is_cut_short(command, truncated):
     found = failing(command, truncated)
     assert found["type"] == "FormatError"
-    assert "cut short" in found["hint"]
+    assert "cut short" in found["message"]
 
 
 @pytest.mark.parametrize("command", LOOKING + LOADING)
@@ -179,4 +183,28 @@ def test_output_that_nobody_reads(tmp_path):
         SEQUENTIAL,
         cwd=tmp_path,
     )
-    assert "Traceback" not in done.stdout + done.stderr
+    assert (done.stdout.split(), done.stderr) == ([str(UNREAD)], "")
+
+
+@pytest.mark.parametrize("command", ["tensors", "info", "tree", "verify", "audit"])
+def test_a_reader_that_ends_early_is_no_error(command, tmp_path):
+    """All is written before the reader ends, or not: neither is told."""
+    shell = f'"$0" -m tsarchive {command} "$1" | true'
+    done = subprocess.run(
+        ["sh", "-c", shell, sys.executable, SEQUENTIAL],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("options", ["", "--json"])
+@pytest.mark.parametrize("command", ["tensors", "info", "verify"])
+def test_stdout_that_is_closed(command, options, tmp_path):
+    shell = f'"$0" -m tsarchive {command} {options} "$1" >&-'
+    done = subprocess.run(
+        ["sh", "-c", shell, sys.executable, SEQUENTIAL],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "stdout is closed" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -138,3 +138,12 @@ def test_characters_that_the_encoding_lacks_are_escaped(monkeypatch):
     say("本")
     sys.stdout.flush()
     assert written.getvalue() == b"\\u65e5 \xe9\n\\u672c\n"
+
+
+def test_whole_columns_are_not_folded(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    name = "features.denseblock1.denselayer1.norm1.weight"
+    columns = (Column("name", is_whole=True), Column("what"))
+    lines = table((name, "parameter of it"), columns=columns)
+    assert [line for line in lines if name in line]
+    assert all("featur" not in line or name in line for line in lines)

@@ -47,6 +47,11 @@ def test_match():
     }  # fmt: skip
 
 
+def test_a_match_of_nothing_says_so():
+    shown = run("tensors", SEQUENTIAL, "--match", "zzz*")
+    assert (shown.exit_code, shown.stdout) == (0, "no tensor has a name that fits zzz*\n")
+
+
 def test_text_has_a_row_for_each_and_a_total():
     lines = run("tensors", SEQUENTIAL).stdout.splitlines()
     assert lines[2].split() == ["layers.0.weight", "float32", "4x3", "48", "data/0", "parameter"]

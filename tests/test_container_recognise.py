@@ -60,22 +60,37 @@ NOT_ZIPS = {
 
 @pytest.mark.parametrize("kind", NOT_ZIPS)
 def test_a_file_that_is_no_zip_archive_is_named(kind, tmp_path):
-    data, hint = NOT_ZIPS[kind]
+    data, words = NOT_ZIPS[kind]
     (tmp_path / "net.pt").write_bytes(data)
-    with pytest.raises(FormatError, match="not a zip archive") as caught:
+    with pytest.raises(FormatError) as caught:
         Container.open(tmp_path / "net.pt")
-    assert hint in caught.value.hint
+    assert words in f"{caught.value.message}. {caught.value.hint}"
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("web page", "it is a web page, not a zip archive"),
+        ("Git LFS pointer", "it is a Git LFS pointer, not a zip archive"),
+        ("gzip", "it is compressed with gzip, not a zip archive"),
+        ("half a download", "it is cut short: there is no end record, which zip archives have"),
+        ("text", "not a zip archive: there is no end record"),
+    ],
+)
+def test_the_message_begins_with_what_it_is(kind, message):
+    assert recognise(NOT_ZIPS[kind][0]).message == message
 
 
 @pytest.mark.parametrize("kind", NOT_ZIPS)
-def test_the_survey_gives_its_kind_and_the_same_hint(kind):
-    data, hint = NOT_ZIPS[kind]
+def test_the_survey_gives_its_kind_and_the_same_words(kind):
+    data, words = NOT_ZIPS[kind]
     found = survey(io.BytesIO(data))
     assert found.container is None
     (finding,) = found.findings
     assert finding.rule in FILE_RULES
     assert finding.nature is Nature.BROKEN
-    assert hint in finding.hint
+    assert words in f"{finding.message}. {finding.hint}"
 
 
 def test_every_kind_has_a_sample():

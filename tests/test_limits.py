@@ -107,6 +107,11 @@ def test_endless_programs_end(name, bound):
     assert caught.value.hint
 
 
+def test_one_step_is_no_steps():
+    with pytest.raises(LimitError, match="its budget of 1 step in __torch__"):
+        loaded(function("while True:\n  x = x + 1\nreturn x"), Limits(steps=1))(X.clone())
+
+
 # One operator takes too much, of bytes and of steps. Sizes are arguments: torch would compute
 # with constants while it compiles.
 HUGE = {

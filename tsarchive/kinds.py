@@ -57,19 +57,26 @@ def executorch_kind(head: bytes) -> str | None:
     return _EXECUTORCH_MAGIC.get(magic[:2]) if is_magic else None
 
 
+_WHAT_IT_IS = {
+    PTE: "a program of ExecuTorch",
+    PTD: "a data file of ExecuTorch",
+    BPTE: "a bundled program of ExecuTorch",
+    LEGACY_TORCHSCRIPT: "TorchScript of before torch 1.3",
+    PT2: "a PT2 archive of torch.export",
+    TORCH_SAVE: "a torch.save file, which holds tensors and no code",
+    TORCH_PACKAGE: "a torch.package archive",
+}
 _TO_BE_LOOKED_AT = "'tsarchive info', 'code', 'tensors', 'tree' and 'verify' show what it holds"
 _WHAT_TO_DO = {
-    PTE: f"It is a program of ExecuTorch: {_TO_BE_LOOKED_AT}",
-    PTD: f"It is a data file of ExecuTorch: {_TO_BE_LOOKED_AT}",
-    BPTE: f"It is a bundled program of ExecuTorch: {_TO_BE_LOOKED_AT}",
-    LEGACY_TORCHSCRIPT: "It is TorchScript of before torch 1.3: tsarchive.load reads it, and "
-    "tsarchive.save writes it in the form of today",
-    PT2: "It is a PT2 archive of torch.export: tsarchive.load reads it, and 'tsarchive code' "
-    "lists its program",
-    TORCH_SAVE: "It is meant for tensors, without code: load it with "
-    "torch.load(weights_only=True), after 'tsarchive audit' when it comes from others",
-    TORCH_PACKAGE: "It is a torch.package archive: torch.package.PackageImporter runs the Python "
-    "source in it",
+    PTE: _TO_BE_LOOKED_AT,
+    PTD: _TO_BE_LOOKED_AT,
+    BPTE: _TO_BE_LOOKED_AT,
+    LEGACY_TORCHSCRIPT: "tsarchive.load reads it, and tsarchive.save writes it in the form of "
+    "today",
+    PT2: "tsarchive.load reads it, and 'tsarchive code' lists its program",
+    TORCH_SAVE: "Load it with torch.load(weights_only=True), after 'tsarchive audit' when it "
+    "comes from others",
+    TORCH_PACKAGE: "torch.package.PackageImporter runs the Python source in it",
     UNKNOWN: "Check that this is the file you mean",
 }
 
@@ -84,11 +91,9 @@ def require_torchscript(kind: str, names: Collection[str]) -> None:
     if kind == TORCHSCRIPT:
         return
     missing = "constants.pkl" if "data.pkl" in names else "data.pkl"
-    hint = _WHAT_TO_DO[kind]
+    message, hint = f"not a TorchScript archive: {missing} is not in it", _WHAT_TO_DO[kind]
     if kind != LEGACY_TORCHSCRIPT and any(name.startswith("code/") for name in names):
         hint = "The archive is incomplete: download or copy it again"
-    raise MissingRecordError(
-        f"not a TorchScript archive: {missing} is not in it",
-        record=missing,
-        hint=hint,
-    )
+    elif kind in _WHAT_IT_IS:
+        message = f"not a TorchScript archive, but {_WHAT_IT_IS[kind]}"
+    raise MissingRecordError(message, record=missing, hint=hint)

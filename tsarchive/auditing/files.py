@@ -97,8 +97,13 @@ def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
             found.find("record-native", Severity.ERROR, Nature.HOSTILE, message)
     if not form.is_inert and not audit.streams.pickles:
         message = f"it is {_described(form)}"
-        hint = recognise(data[:HEAD_BYTES]).hint if form is UNKNOWN else form.advice
+        hint = _looks(data) if form is UNKNOWN else form.advice
         found.find("file-kind", Severity.WARNING, Nature.BROKEN, message, hint=hint)
+
+
+def _looks(data: bytes) -> str:
+    found = recognise(data[:HEAD_BYTES])
+    return f"By its looks {found.message}. {found.hint}"
 
 
 def _described(form: Form) -> str:

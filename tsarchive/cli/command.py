@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
@@ -14,6 +16,8 @@ FINDINGS = 1
 UNUSABLE = 2
 DEFECT = 3
 INTERRUPTED = 130
+# As shells say it of a process that a closed pipe ended.
+UNREAD = 141
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -56,13 +60,28 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
+            _require_stdout()
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+        except (click.exceptions.Exit, click.Abort):
             raise
+        except BrokenPipeError:
+            _print_no_more()
+            ctx.exit(UNREAD)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         except Exception as error:
             _end(ctx, error)
+
+
+def _require_stdout() -> None:
+    """Files that are opened would take the place of a closed stdout, and what is printed."""
+    if sys.stdout is None:
+        raise click.ClickException("stdout is closed, so there is nowhere to print to")
+
+
+def _print_no_more() -> None:
+    """Let what stdout still holds go nowhere: Python prints it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(ctx: click.Context, error: Exception) -> NoReturn:
@@ -73,7 +92,7 @@ def _end(ctx: click.Context, error: Exception) -> NoReturn:
 
         traceback.print_exception(error)
         ctx.exit(code)
-    as_json = bool(ctx.params.get("as_json"))
+    as_json = bool(ctx.params.get("as_json")) and sys.stdout is not None
     if isinstance(error, click.UsageError) and not as_json:
         raise error
     facts = describe(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,16 @@ from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, s
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
-from tsarchive.describing.text import visible
+from tsarchive.describing.text import plural, visible
 from tsarchive.kinds import PT2
 
 if TYPE_CHECKING:
+    import torch
+
     from tsarchive.converting import Conversion
 
 _STEPS = 2
-_SIZE = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<dimension>\d+)", re.ASCII)
+_SIZE = re.compile(r"(?P<place>[^:]+):(?P<dimension>\d+)", re.ASCII)
 _SHOWN = {
     "torchscript": "TorchScript",
     "torchscript-legacy": "TorchScript of before torch 1.3",
@@ -37,8 +39,8 @@ _SHOWN = {
     "--dynamic",
     "sizes",
     multiple=True,
-    metavar="NAME:DIM",
-    help="Leave a size open: the argument, and which of its dimensions.",
+    metavar="PLACE:DIM",
+    help="Leave a size open: the argument, such as x or x.key.0, and which of its dimensions.",
 )
 @click.option("--model", metavar="NAME", help="Which model of a PT2 archive.")
 @click.option("--map-location", metavar="DEVICE", help="Convert for another device.")
@@ -64,7 +66,8 @@ def command(
     The name of DESTINATION says which kind it is: .pt2 for torch.export, .pt, .pth or .ts for
     TorchScript, which torch.jit and libtorch load. From TorchScript to PT2, torch.export traces
     one call: INPUTS, --arg and --random are its arguments, as for 'tsarchive run'. Sizes are
-    those of this call unless --dynamic leaves them open.
+    those of this call unless --dynamic leaves them open; in arguments that are containers, keys
+    and positions lead to the tensor.
 
     \b
     Examples:
@@ -110,19 +113,48 @@ def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[s
     from torch.export import Dim
 
     given = {**dict(zip(_names(source), inputs.args, strict=False)), **inputs.kwargs}
-    shapes: dict[str, Any] = dict.fromkeys(given)
+    tensors = dict(_tensors(given, ""))
+    shapes: dict[str, dict[int, Any]] = {}
     for size in sizes:
         match = _SIZE.fullmatch(size)
         if match is None:
-            raise _not_open(f"{size!r} is no NAME:DIM")
-        name, dimension = match["name"], int(match["dimension"])
-        if name not in shapes:
-            raise _not_open(f"no argument {name!r} is given; there are: {', '.join(shapes)}")
-        rank = getattr(given[name], "ndim", 0)
+            raise _not_open(f"{size!r} is no PLACE:DIM")
+        place, dimension = match["place"], int(match["dimension"])
+        if place not in tensors:
+            known = ", ".join(tensors) or "none"
+            raise _not_open(f"no tensor {place!r} is given; there are: {known}")
+        rank = tensors[place].ndim
         if dimension >= rank:
-            raise _not_open(f"{name!r} has {rank} dimensions, counted from 0")
-        shapes[name] = {**(shapes[name] or {}), dimension: Dim.DYNAMIC}
-    return shapes
+            raise _not_open(f"{place!r} has {plural(rank, 'dimension')}, counted from 0")
+        shapes.setdefault(place, {})[dimension] = Dim.DYNAMIC
+    found: dict[str, Any] = _shaped(given, "", shapes)
+    return found
+
+
+def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors in arguments by their places, such as ``x`` or ``x.key.0``."""
+    if hasattr(value, "ndim"):
+        yield place, value
+    for key, item in _items(value):
+        yield from _tensors(item, f"{place}.{key}" if place else str(key))
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
+
+
+def _shaped(value: Any, place: str, shapes: Mapping[str, Any]) -> Any:
+    """What is open at each place, in the structure of the arguments."""
+    found = {
+        key: _shaped(item, f"{place}.{key}" if place else str(key), shapes)
+        for key, item in _items(value)
+    }
+    if isinstance(value, list | tuple):
+        values = found.values()
+        return [*values] if isinstance(value, list) else (*values,)
+    return found if isinstance(value, dict) else shapes.get(place)
 
 
 def _not_open(message: str) -> click.BadParameter:

@@ -7,6 +7,7 @@ from typing import TypedDict
 import click
 
 from tsarchive.cli.output import print_json, say
+from tsarchive.describing.hints import in_commands
 from tsarchive.describing.text import visible
 from tsarchive.errors import ArchiveError
 
@@ -63,7 +64,7 @@ def describe(error: Exception) -> Failure:
             origin=getattr(error, "origin", None),
             operator=getattr(error, "operator", None),
             function=getattr(error, "function", None),
-            hint=error.hint,
+            hint=in_commands(error.hint) if error.hint else None,
         )
     if isinstance(error, ReportedFailure):
         return error.facts

@@ -13,6 +13,7 @@ from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import print_json, show, table
 from tsarchive.cli.tables import Column, Table
+from tsarchive.describing.hints import in_commands
 from tsarchive.describing.lines import fact_lines, named
 from tsarchive.describing.text import visible
 from tsarchive.garbage import not_collecting
@@ -69,11 +70,15 @@ def _missing(file: str) -> Missing:
 
 
 def _document(found: Missing) -> dict[str, object]:
-    return {"operators": found.operators, "classes": found.classes, "hints": found.hints}
+    return {"operators": found.operators, "classes": found.classes, "hints": _hints(found)}
+
+
+def _hints(found: Missing) -> dict[str, str]:
+    return {name: in_commands(hint) for name, hint in found.hints.items()}
 
 
 def _show(facts: Facts, found: Missing | None) -> None:
-    missing = [] if found is None else named("missing", found.hints, "nothing")
+    missing = [] if found is None else named("missing", _hints(found), "nothing")
     lines = [*fact_lines(facts), *missing]
     show((*_pairs(lines).lines(), "", *_groups(facts).lines()))
 

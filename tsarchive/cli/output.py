@@ -38,9 +38,17 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
-    """An empty table; the columns named in ``right`` are aligned to the right."""
-    return Table([Column(heading, heading in right) for heading in headings])
+def table(*headings: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
+    """An empty table; the columns named in ``right`` are aligned to the right.
+
+    Those named in ``whole`` are never folded, however narrow the terminal is.
+    """
+    return Table(
+        [
+            Column(heading, is_right=heading in right, is_whole=heading in whole)
+            for heading in headings
+        ]
+    )
 
 
 def show(lines: Iterable[str]) -> None:

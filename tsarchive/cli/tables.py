@@ -15,11 +15,15 @@ _NARROWEST = 8
 
 
 class Column(NamedTuple):
-    """How the texts of a column are shown; ``heading`` is empty where there is none."""
+    """How the texts of a column are shown; ``heading`` is empty where there is none.
+
+    Texts that are ``whole`` are never folded: names are copied from where they are shown.
+    """
 
     heading: str = ""
     is_right: bool = False
     style: str = ""
+    is_whole: bool = False
 
     def aligned(self, text: str, room: int, style: str) -> str:
         """A line of a text with spaces around it."""
@@ -60,10 +64,11 @@ class Table:
         widths = [max(map(_longest, texts)) for texts in zip(*rows, strict=True)]
         limit = width()
         excess = 0 if limit is None else self._whole(widths) - limit
-        while excess > 0 and max(widths) > _NARROWEST:
-            *_, second, widest = sorted([_NARROWEST, *widths])
+        giving = [index for index, column in enumerate(self._columns) if not column.is_whole]
+        while excess > 0 and max([0, *(widths[index] for index in giving)]) > _NARROWEST:
+            *_, second, widest = sorted([_NARROWEST, *(widths[index] for index in giving)])
             less = min(excess, max(1, widest - second))
-            widths[widths.index(widest)] -= less
+            widths[next(index for index in giving if widths[index] == widest)] -= less
             excess -= less
         return widths
 

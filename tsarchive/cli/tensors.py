@@ -59,6 +59,8 @@ def command(
     if as_json:
         rows = [_document(name, info) for name, info in found]
         print_json({"file": file, "tensors": rows, "total": _total(found)})
+    elif match is not None and not found:
+        say(f"no tensor has a name that fits {visible(match)}")
     else:
         _show(found)
 
@@ -90,7 +92,9 @@ def _total(found: list[Named]) -> dict[str, int]:
 
 
 def _show(found: list[Named]) -> None:
-    rows = table("name", "dtype", "shape", "bytes", "record", "role", right=("bytes",))
+    rows = table(
+        "name", "dtype", "shape", "bytes", "record", "role", right=("bytes",), whole=("name",)
+    )
     for name, info in found:
         rows.add_row(
             visible(name),

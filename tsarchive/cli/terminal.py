@@ -19,7 +19,8 @@ _AS_ASCII = str.maketrans("─│├└", "-|+`")
 def has_styles(*, stderr: bool = False) -> bool:
     """Whether a terminal is there, or FORCE_COLOR asks to act as on one."""
     forced = os.environ.get("FORCE_COLOR")
-    is_terminal = (sys.stderr if stderr else sys.stdout).isatty() if forced is None else forced
+    stream = sys.stderr if stderr else sys.stdout
+    is_terminal = stream is not None and stream.isatty() if forced is None else forced
     return bool(is_terminal) and os.environ.get("TERM", "").lower() not in _WITHOUT_STYLES
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # What each verdict means, and what to do.
 _VERDICTS: Final = {
-    "sound": "nothing is wrong with it",
+    "sound": "it is whole, and what it claims to be; what it can do, 'tsarchive audit' tells",
     "unusual": "no writer of archives does all of this; see above whether it was meant",
     "not an archive": "it is a file of another kind; see above which, and what to do",
     "broken": "it is damaged or incomplete: get it again from where it came from",

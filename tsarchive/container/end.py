@@ -57,7 +57,7 @@ def _find_end_record(buffer: memoryview, faults: Faults) -> int:
     found = _end_candidates(tail)
     if not found:
         kind = recognise(bytes(buffer[:HEAD_BYTES]))
-        faults.stop(kind.rule, "not a zip archive: there is no end record", hint=kind.hint)
+        faults.stop(kind.rule, kind.message, hint=kind.hint)
     complete = [position for position, after in found if after == len(tail)]
     if not complete:
         position, after = found[-1]

@@ -12,82 +12,123 @@ HEAD_BYTES = 512
 
 
 class NotAZip(NamedTuple):
-    """``rule`` is the same in every version; ``hint`` says what the file is and what to do."""
+    """``rule`` is the same in every version; ``message`` says what it is, ``hint`` what to do."""
 
     rule: str
+    message: str
     hint: str
 
 
-_CUT = "It begins like one and is cut short: download or copy it again"
+def _is(what: str) -> str:
+    return f"it is {what}, not a zip archive"
 
-# Found at the first byte of the file -> rule, hint. The first that fits counts.
-_KINDS: tuple[tuple[bytes, str, str], ...] = (
+
+_CHECK = "Check that this is the file you mean"
+
+# Found at the first byte of the file -> rule, message, hint. The first that fits counts.
+_KINDS: tuple[tuple[bytes, str, str, str], ...] = (
     (
         rb"PK(\x07\x08|00)PK\x03\x04",
         "file-zip-volume",
-        "It is the first of several volumes: join them",
+        _is("the first of several volumes"),
+        "Join the volumes with the tool that split them",
     ),
-    (rb"PK\x03\x04", "file-cut-short", _CUT),
+    (
+        rb"PK\x03\x04",
+        "file-cut-short",
+        "it is cut short: there is no end record, which zip archives have",
+        "Download or copy it again",
+    ),
     (
         rb"version https://git-lfs\.github\.com/spec/",
         "file-git-lfs-pointer",
-        "It is a Git LFS pointer: run 'git lfs pull' to get the file itself",
+        _is("a Git LFS pointer"),
+        "Run 'git lfs pull' to get the file itself",
     ),
     (
         rb"(?i:(\xef\xbb\xbf)?\s*<(!doctype\s|html|head|\?xml))",
         "file-web-page",
-        "It is a web page: the download gave a page in place of the file",
+        _is("a web page"),
+        "The download gave a page in place of the file: look at what it says",
     ),
     (
         rb"\x80.\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.",
         "file-torch-save-legacy",
-        "It is a torch.save file of the form before torch 1.6: load it with "
-        "torch.load(weights_only=True) and save it again",
+        _is("a torch.save file of the form before torch 1.6"),
+        "Load it with torch.load(weights_only=True) and save it again",
     ),
     (
         rb".{4}PTMF",
         "file-mobile-flatbuffer",
-        "It is a mobile flatbuffer (.ptl, .ff), which holds no zip records",
+        _is("a mobile flatbuffer (.ptl, .ff)"),
+        "Load what it was made from: flatbuffers hold other code than archives do",
     ),
-    (rb".{4}ET\d\d", "file-executorch-program", "It is an ExecuTorch program (.pte)"),
-    (rb".{4}BP\d\d", "file-executorch-bundle", "It is an ExecuTorch bundled program (.bpte)"),
-    (rb".{4}FT\d\d", "file-executorch-data", "It is an ExecuTorch data file (.ptd)"),
-    (rb".{4}TFL3", "file-tflite", "It is a TensorFlow Lite model"),
+    (rb".{4}ET\d\d", "file-executorch-program", _is("an ExecuTorch program (.pte)"), _CHECK),
+    (
+        rb".{4}BP\d\d",
+        "file-executorch-bundle",
+        _is("an ExecuTorch bundled program (.bpte)"),
+        _CHECK,
+    ),
+    (rb".{4}FT\d\d", "file-executorch-data", _is("an ExecuTorch data file (.ptd)"), _CHECK),
+    (rb".{4}TFL3", "file-tflite", _is("a TensorFlow Lite model"), _CHECK),
     (
         rb"PYTORCH1",
         "file-torch-preview",
-        "It is an archive of a torch older than 1.0: save it with a later torch",
+        _is("an archive of a torch older than 1.0"),
+        "Save it with a later torch",
     ),
-    (rb".{257}ustar", "file-tar", "It is a tar archive, as torch.save wrote before 2017"),
-    (rb"\x1f\x8b", "file-gzip", "It is compressed with gzip: decompress it first"),
-    (rb"BZh[1-9]1AY&SY", "file-bzip2", "It is compressed with bzip2: decompress it first"),
-    (rb"\xfd7zXZ\x00", "file-xz", "It is compressed with xz: decompress it first"),
+    (
+        rb".{257}ustar",
+        "file-tar",
+        _is("a tar archive, as torch.save wrote before 2017"),
+        "Unpack it, or load it with torch.load(weights_only=True) and save it again",
+    ),
+    (rb"\x1f\x8b", "file-gzip", _is("compressed with gzip"), "Decompress it first"),
+    (rb"BZh[1-9]1AY&SY", "file-bzip2", _is("compressed with bzip2"), "Decompress it first"),
+    (rb"\xfd7zXZ\x00", "file-xz", _is("compressed with xz"), "Decompress it first"),
     (
         rb"\x28\xb5\x2f\xfd",
         "file-zstandard",
-        "It is compressed with Zstandard: decompress it first",
+        _is("compressed with Zstandard"),
+        "Decompress it first",
     ),
-    (rb"7z\xbc\xaf\x27\x1c", "file-7z", "It is a 7z archive: unpack it first"),
-    (rb"Rar!\x1a\x07", "file-rar", "It is a RAR archive: unpack it first"),
-    (rb"\x93NUMPY", "file-numpy", "It is a NumPy array file"),
-    (rb"\x89HDF\r\n\x1a\n", "file-hdf5", "It is an HDF5 file, as Keras writes"),
-    (rb"GGUF", "file-gguf", "It is a GGUF model, which holds weights and no code"),
-    (rb"\x7fELF|MZ.{58}|[\xcf\xce]\xfa\xed\xfe", "file-program", "It is a program or a library"),
-    (rb".{8}\{\s*\"", "file-safetensors", "It looks like a safetensors file"),
-    (rb"\x80[\x02-\x05]", "file-pickle", "It is a bare pickle, which tsarchive does not load"),
+    (rb"7z\xbc\xaf\x27\x1c", "file-7z", _is("a 7z archive"), "Unpack it first"),
+    (rb"Rar!\x1a\x07", "file-rar", _is("a RAR archive"), "Unpack it first"),
+    (rb"\x93NUMPY", "file-numpy", _is("a NumPy array file"), _CHECK),
+    (rb"\x89HDF\r\n\x1a\n", "file-hdf5", _is("an HDF5 file, as Keras writes"), _CHECK),
+    (rb"GGUF", "file-gguf", _is("a GGUF model, which holds weights and no code"), _CHECK),
+    (
+        rb"\x7fELF|MZ.{58}|[\xcf\xce]\xfa\xed\xfe",
+        "file-program",
+        _is("a program or a library"),
+        _CHECK,
+    ),
+    (rb".{8}\{\s*\"", "file-safetensors", _is("a safetensors file, by its looks"), _CHECK),
+    (
+        rb"\x80[\x02-\x05]",
+        "file-pickle",
+        _is("a bare pickle"),
+        "tsarchive does not load pickles: 'tsarchive audit' shows what it names",
+    ),
     (
         rb"\s*\{\s*\"(?i:error|message|detail)",
         "file-error-message",
-        "It is an error message: the download gave that in place of the file",
+        _is("an error message"),
+        "The download gave it in place of the file: look at what it says",
     ),
 )
 
-_EMPTY = NotAZip("file-empty", "The file is empty")
-_ZEROS = NotAZip("file-zeros", "It begins with zeros only: the copy or download did not finish")
-_UNKNOWN = NotAZip("file-not-zip", "Check that this is the file you mean")
+_EMPTY = NotAZip("file-empty", _is("an empty file"), "Download or copy it again")
+_ZEROS = NotAZip(
+    "file-zeros",
+    "it begins with zeros only, not a zip archive",
+    "The copy or download did not finish: do it again",
+)
+_UNKNOWN = NotAZip("file-not-zip", "not a zip archive: there is no end record", _CHECK)
 
 FILE_RULES = tuple(
-    dict.fromkeys((_EMPTY.rule, _ZEROS.rule, *(rule for _, rule, _ in _KINDS), _UNKNOWN.rule))
+    dict.fromkeys((_EMPTY.rule, _ZEROS.rule, *(rule for _, rule, _, _ in _KINDS), _UNKNOWN.rule))
 )
 
 
@@ -97,7 +138,7 @@ def recognise(head: bytes) -> NotAZip:
         return _EMPTY
     if not head.strip(b"\0"):
         return _ZEROS
-    for pattern, rule, hint in _KINDS:
+    for pattern, *kind in _KINDS:
         if re.match(pattern, head, re.DOTALL):
-            return NotAZip(rule, hint)
+            return NotAZip(*kind)
     return _UNKNOWN

@@ -47,7 +47,7 @@ def destination(directory: str | os.PathLike[str], *, force: bool) -> Path:
     if not force and target.exists() and any(target.iterdir()):
         raise CallError(
             f"{shown!r} exists and is not an empty directory",
-            hint="Name another one, or write into it with force=True (--force)",
+            hint="Name another one, or write into it with force=True",
         )
     return target
 

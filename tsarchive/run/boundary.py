@@ -333,6 +333,8 @@ def _described(call: Any, function: Function, signature: Signature, raw: Callabl
     call.__name__ = name
     call.__qualname__ = name
     call.__module__ = module
+    # Without a text of its own, help would show that of torch.nn.Module.
+    call.__doc__ = f"{name} of {module}, as the archive defines it."
     call.__signature__ = signature.shown()
     call.__wrapped__ = raw
     return call

@@ -69,10 +69,11 @@ class Budget:
         self._steps = -1
         if self._error is None:
             bound = getattr(self._limits, name)
+            unit = name.removesuffix("s") if bound == 1 else name
             self._error = LimitError(
-                f"code of the archive goes beyond its budget of {bound} {name}{_running_place()}",
+                f"code of the archive goes beyond its budget of {bound} {unit}{_running_place()}",
                 limit=bound,
-                hint=f"Limits({name}=...) (--max-{name}) sets the budget at load",
+                hint=f"Limits({name}=...) sets the budget at load",
             )
         raise self._error
 

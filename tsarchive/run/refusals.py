@@ -57,4 +57,4 @@ def refused(
 def _hint(policy: Policy, name: str) -> str:
     """How to allow what is named: an operator with all its overloads."""
     allowing = policy.allow(name)
-    return f"If you trust the file with that: policy={allowing!r} (--allow {name})"
+    return f"If you trust the file with that: policy={allowing!r}"
