@@ -136,7 +136,7 @@ def facts_of(archive: Archive, file: str, nbytes: int) -> Facts:
         groups=_groups(records),
         program=_program(archive) if is_torchscript else None,
         exported=_exported(archive) if archive.kind == PT2 else None,
-        tensors=_tensors(archive) if is_torchscript or _has_models(archive) else None,
+        tensors=_tensors(archive) if is_torchscript or _has_stored(archive) else None,
     )
 
 
