@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
 
 import tsarchive
+from tsarchive.executorch.values import Tensor
 from tsarchive.printer.types import annotation
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.testing.zip_draft import take_apart
 
+MOST_ELEMENTS = 1 << 20
 LIMITS = tsarchive.Limits(steps=2000, seconds=1.0, bytes=1 << 26)
 
 
@@ -43,7 +47,7 @@ def run(data: bytes) -> None:
     _call(module, _arguments(module))
 
 
-def _call(module: ArchiveModule, arguments: list[Any]) -> None:
+def _call(module: Callable[..., Any], arguments: list[Any]) -> None:
     try:
         module(*arguments)
     except (tsarchive.ArchiveError, MemoryError, RecursionError, SystemError):
@@ -56,6 +60,27 @@ def run_exported(data: bytes) -> None:
     """Load a PT2 archive, and call it with small tensors for its arguments, with limits."""
     module = tsarchive.load(io.BytesIO(data), limits=LIMITS)
     _call(module, [_VALUES.get(type_, torch.ones(2, 4)) for type_ in _types(module)])
+
+
+def run_program(data: bytes) -> None:
+    """Load a program of ExecuTorch, and call each method with tensors as it wants, with limits."""
+    module = tsarchive.load(io.BytesIO(data), limits=LIMITS)
+    with tsarchive.open(io.BytesIO(data)) as archive:
+        methods = archive.executorch.regions.require_program().methods
+    for method in methods:
+        call = vars(type(module)).get(method.name)
+        if call is not None:
+            inputs = [_like(method.values[index]) for index in method.inputs]
+            _call(call.__get__(module, type(module)), inputs)
+
+
+def _like(value: Any) -> Any:
+    """An argument for an input of a program."""
+    if not isinstance(value, Tensor):
+        return value
+    if prod(value.sizes) > MOST_ELEMENTS:
+        raise tsarchive.CallError("an input is large")
+    return torch.ones(value.sizes).to(getattr(torch, value.dtype))
 
 
 def _arguments(module: ArchiveModule) -> list[Any]:

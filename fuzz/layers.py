@@ -60,7 +60,8 @@ _OF_EXPORTED = (
     (doors.load, 200), (doors.run_exported, 95), (doors.load_moved, 5),
 )  # fmt: skip
 _OF_EXECUTORCH = (
-    (torch_free.look_at_executorch, 500), (torch_free.verify, 350), (torch_free.audit, 150),
+    (torch_free.look_at_executorch, 350), (torch_free.verify, 250), (torch_free.audit, 100),
+    (doors.load, 50), (doors.run_program, 250),
 )  # fmt: skip
 _CHANCE_OF_BLIND_CHANGE = 0.05
 # What inputs may make Python import: decompressors, and a codec that pickletools uses.

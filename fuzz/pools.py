@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,10 @@ import tsarchive
 from tsarchive.testing.seeds import small_archive
 
 FIXTURES = Path(__file__).absolute().parents[1] / "fixtures"
+sys.path.insert(0, str(FIXTURES.parent))
+
+from fixtures.executorch_programs import RUNNING  # noqa: E402  # found by the line above
+
 # Speed counts: what larger archives could show, small ones show.
 LARGEST_ARCHIVE = 6000
 LARGEST_RECORD = 2500
@@ -84,8 +89,9 @@ class Pool:
 
     @cached_property
     def executorch(self) -> list[bytes]:
-        """Programs, data and bundles of ExecuTorch."""
-        return [path.read_bytes() for path in sorted((FIXTURES / "executorch").iterdir())]
+        """Programs, data and bundles of ExecuTorch, and programs that compute something."""
+        files = [path.read_bytes() for path in sorted((FIXTURES / "executorch").iterdir())]
+        return files + [made() for made in RUNNING.values()]
 
     def _records(self) -> Iterator[tuple[bytes, str, bytes]]:
         for data in self.archives:

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import tsarchive
+from fixtures.executorch_programs import file_of
 from fixtures.executorch_samples import FILES
 from tsarchive.testing.mutated_flatbuffer import mutate_flatbuffer
 
@@ -42,3 +43,9 @@ def mutated(seed: int, count: int) -> Iterator[bytes]:
     originals = [make() for make in FILES.values()]
     for _ in range(count):
         yield mutate_flatbuffer(random.choice(originals), random)
+
+
+def loaded(*methods, **more):
+    """The module of a program of these methods."""
+    given = {name: more.pop(name) for name in ("policy", "limits") if name in more}
+    return tsarchive.load(io.BytesIO(file_of(*methods, **more)), **given)

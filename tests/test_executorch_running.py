@@ -10,19 +10,26 @@ import threading
 
 import pytest
 import torch
-from executorch_programs import (
+from executorch_support import FIXTURES, loaded
+
+import tsarchive
+from fixtures.executorch_programs import (
+    ADD,
+    PRIM,
+    adding,
     bounded,
+    choosing,
+    counting,
+    dynamic,
     file_of,
     free,
     jump,
-    loaded,
+    mapping,
     method,
     move,
     tensors,
+    viewing,
 )
-from executorch_support import FIXTURES
-
-import tsarchive
 from fixtures.executorch_samples import (
     BIAS,
     BOOL,
@@ -33,14 +40,6 @@ from fixtures.executorch_samples import (
     data_file,
     tensor,
 )
-
-ADD = ("aten::add.out", 0, 0, 1, 2, 2)
-
-
-def adding(**more):
-    """``y = x + x`` of two elements."""
-    values = [tensor([2], at=(1, 0)), 1, tensor([2], at=(1, 16))]
-    return method(values, [ADD], [0], [2], **more)
 
 
 def test_a_fixture_runs():
@@ -104,19 +103,6 @@ def test_results_keep_the_order_of_dimensions():
 # Jumps
 
 
-def choosing():
-    """``y = x + x if p else x - x``, through a move."""
-    values = [
-        tensor([], BOOL, at=(1, 0)), tensor([2], at=(1, 16)), 1, tensor([2], at=(1, 32)),
-        tensor([2], at=(1, 48)), False, tensor([2], at=(1, 64)),
-    ]  # fmt: skip
-    steps = [
-        jump(0, 4), ("aten::add.out", 1, 1, 2, 3, 3), move(3, 6), jump(5, 6),
-        ("aten::sub.out", 1, 1, 2, 4, 4), move(4, 6),
-    ]  # fmt: skip
-    return method(values, steps, [0, 1], [6])
-
-
 def test_both_branches():
     module = loaded(choosing())
     for _ in range(2):
@@ -130,28 +116,6 @@ def test_a_jump_by_several_bools_is_taken_unless_all_hold():
     module = loaded(method([*values, False], steps, [0], [3]))
     found = [module(torch.tensor(given)) for given in ([True, True], [True, False])]
     assert found == [1, 0]
-
-
-PRIM = "executorch_prim::"
-
-
-def mapping(rows=4):
-    """``[row + row for row in x]``, as map is written: a loop that counts in a value."""
-    values = [
-        tensor([rows, 2], at=(1, 0)), bounded([rows, 2], (1, 64)), 0, rows, 0,
-        tensor([2], at=(1, 128)), tensor([2], at=(1, 144)), 1, False,
-    ]  # fmt: skip
-    steps = [
-        ("aten::sym_size.int", 0, 4, 3),
-        ("aten::select_copy.int_out", 0, 4, 2, 5, 5),
-        ("aten::add.out", 5, 5, 7, 6, 6),
-        (f"{PRIM}et_copy_index.tensor", 1, 6, 2),
-        (f"{PRIM}add.Scalar", 2, 7, 2),
-        (f"{PRIM}eq.Scalar", 2, 3, 8),
-        jump(8, 1),
-        (f"{PRIM}sub.Scalar", 2, 3, 2),
-    ]
-    return method(values, steps, [0], [1])
 
 
 def test_a_loop_can_run_again():
@@ -205,11 +169,6 @@ def test_a_freed_value_is_there_for_the_next_call():
 
 
 # Sizes that are open
-
-
-def dynamic(rows=4):
-    values = [bounded([rows, 2], (1, 0)), 1, bounded([rows, 2], (1, 64))]
-    return method(values, [ADD], [0], [2])
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 4])
@@ -271,9 +230,7 @@ def test_sizes_are_computed():
 
 
 def test_a_view_is_over_the_memory_of_what_it_views():
-    values = [tensor([2, 3], at=(1, 0)), [2], -1, tensor([6], at=(1, 64)), 1]
-    steps = [(f"{PRIM}et_view.default", 0, 1, 3, 3), ("aten::add_.Tensor", 3, 3, 4, 3)]
-    module = loaded(method(values, steps, [0], [0]))
+    module = loaded(viewing())
     x = torch.randn(2, 3)
     for _ in range(2):
         assert torch.equal(module(x), x + x)
@@ -377,15 +334,6 @@ def test_a_method_without_results_or_instructions():
 
 
 # State
-
-
-def counting():
-    state = tensor([2], at=(2, 0), extra_tensor_info={"fully_qualified_name": "count"})
-    values = [state, tensor([2], at=(1, 0)), 1, tensor([2], at=(1, 16)), False]
-    steps = [("aten::add.out", 0, 1, 2, 3, 3), ("aten::copy_", 0, 3, 4, 0)]
-    arenas = {"non_const_buffer_sizes": [0, 64, 16]}
-    more = method([state], [], [], [0], name="look", **arenas)
-    return method(values, steps, [1], [3], **arenas), more
 
 
 def test_methods_share_what_is_kept_between_calls():

@@ -134,7 +134,7 @@ def test_a_program_on_the_command_line(tmp_path):
 def test_data_on_the_command_line(tmp_path):
     from test_executorch_running import external, external_data
 
-    from executorch_programs import file_of
+    from fixtures.executorch_programs import file_of
 
     path, data = tmp_path / "model.pte", tmp_path / "model.ptd"
     path.write_bytes(file_of(external()))

@@ -6,15 +6,23 @@ import io
 
 import pytest
 import torch
-from executorch_programs import bounded, file_of, free, jump, loaded, method, move, tensors
-from executorch_support import mutated
+from executorch_support import loaded, mutated
 
 import tsarchive
+from fixtures.executorch_programs import (
+    PRIM,
+    bounded,
+    file_of,
+    free,
+    jump,
+    method,
+    move,
+    tensors,
+)
 from fixtures.executorch_samples import BIAS, LONG, kernel, tensor
 from tsarchive.errors import ArchiveError, FormatError, LimitError, UnsupportedError
 
 X, Y = tensor([2], at=(1, 0)), tensor([2], at=(1, 16))
-PRIM = "executorch_prim::"
 
 
 def refused(*methods, match, error=FormatError, **more):
