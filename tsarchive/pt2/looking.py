@@ -126,6 +126,15 @@ class Pt2Door:
             for name, info in named:
                 yield f"{prefix}{name}", info
 
+    def named_payloads(self) -> Iterator[tuple[str, Payload]]:
+        """Weights and constants of all models by the names that ``tensors`` gives to them."""
+        beside = self.beside_code()
+        found = [*((model, self.payloads(model)) for model in self.models), *beside.items()]
+        for model, payloads in found:
+            prefix = f"{model}." if len(found) > 1 else ""
+            for name, payload in payloads.items():
+                yield f"{prefix}{name}", payload
+
     def beside_code(self) -> dict[str, dict[str, Payload]]:
         """The weights of compiled models that are stored beside the code, by model and name.
 

@@ -93,13 +93,8 @@ class Elements:
 
     @cached_property
     def _payloads(self) -> dict[str, StoredView]:
-        door = self._archive.exported
-        return {
-            f"{model}.{name}" if len(door.models) > 1 else name: payload
-            for model in door.models
-            for name, payload in door.payloads(model).items()
-            if isinstance(payload, StoredView)
-        }
+        named = self._archive.exported.named_payloads()
+        return {name: payload for name, payload in named if isinstance(payload, StoredView)}
 
     @cached_property
     def _order(self) -> Literal["<", ">"]:

@@ -65,6 +65,13 @@ class Subject:
         return self.archive.kind in (TORCHSCRIPT, LEGACY_TORCHSCRIPT, *EXECUTORCH)
 
     @property
+    def has_tensors(self) -> bool:
+        """Whether tensors can be listed, also those beside compiled code."""
+        if self.archive is None or self.archive.kind != PT2:
+            return self.has_program
+        return self.has_program or bool(self.archive.exported.beside_code())
+
+    @property
     def executorch_program(self) -> Program | None:
         """That of a file of ExecuTorch, also in a bundle."""
         if self.archive is None or self.archive.kind not in EXECUTORCH:

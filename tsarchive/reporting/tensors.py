@@ -29,7 +29,7 @@ _OPEN: Final = "Open a tensor by its name to see how its values are spread."
 
 def tensors(subject: Subject) -> Section | None:
     """None for files without tensors."""
-    if subject.archive is None or not subject.has_program:
+    if subject.archive is None or not subject.has_tensors:
         return None
     found = list(subject.archive.tensors.items())
     if not found:
