@@ -98,13 +98,18 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.printer", "tsarchive.pt2",
         "tsarchive.run", "tsarchive.torchscript",
     },
+    "tsarchive.preparing": {
+        "tsarchive.container", "tsarchive.exporting", "tsarchive.kinds", "tsarchive.loading",
+        "tsarchive.policy", "tsarchive.pt2", "tsarchive.pte",
+    },
     "tsarchive.converting": {
         "tsarchive.container", "tsarchive.exporting", "tsarchive.kinds", "tsarchive.loading",
-        "tsarchive.policy", "tsarchive.pt2", "tsarchive.run", "tsarchive.saving",
+        "tsarchive.policy", "tsarchive.preparing", "tsarchive.pt2", "tsarchive.run",
+        "tsarchive.saving",
     },
     "tsarchive.other_processes": {"tsarchive.policy"},
     "tsarchive.jitter": {
-        "tsarchive.container", "tsarchive.kinds", "tsarchive.loading",
+        "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds", "tsarchive.loading",
         "tsarchive.other_processes", "tsarchive.policy", "tsarchive.pt2", "tsarchive.run",
         "tsarchive.saving", "tsarchive.torchscript",
     },

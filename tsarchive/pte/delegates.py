@@ -107,7 +107,7 @@ class Backends:
 def _runtime() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # importing it warns that it is experimental
-        from executorch.runtime import Runtime  # type: ignore[import-not-found]
+        from executorch.runtime import Runtime
 
         return Runtime.get()
 

@@ -1,0 +1,1 @@
+"""Programs of ExecuTorch made from programs of torch.export and TorchScript archives."""

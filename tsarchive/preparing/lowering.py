@@ -1,0 +1,146 @@
+"""Programs of ExecuTorch from programs of torch.export.
+
+The executorch package lowers them: edge dialect, out variants, memory plan, delegates. What is
+done here is to ask it for bytes that hold all of the model: initial values of the buffers that
+the program changes, which it leaves out by default, and a data file by the name it will have.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import torch
+
+from tsarchive.errors import CallError, UnsupportedError
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+__all__ = ["BACKENDS", "Prepared", "lower", "require_package"]
+
+PACKAGE_HINT: Final = 'pip install "tsarchive[executorch]"'
+
+# Name of a backend -> where its partitioner is, which says what is delegated to it.
+BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {"xnnpack": ("executorch.backends.xnnpack.partition.xnnpack_partitioner", "XnnpackPartitioner")}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What the package made, written piece by piece."""
+
+    _manager: Any
+    _data_name: str | None
+
+    @property
+    def has_data(self) -> bool:
+        """Whether a data file belongs to the program."""
+        return self._data_name in self._tensor_data
+
+    @property
+    def _tensor_data(self) -> Mapping[str, Any]:
+        return self._manager._tensor_data or {}
+
+    def write(self, stream: BinaryIO) -> None:
+        """The program."""
+        self._manager.write_to_file(stream)
+
+    def write_data(self, stream: BinaryIO) -> None:
+        """The data file."""
+        self._tensor_data[str(self._data_name)].write_to_file(stream)
+
+
+def lower(
+    methods: Mapping[str, ExportedProgram],
+    *,
+    backends: Sequence[str] = (),
+    data_name: str | None = None,
+) -> Prepared:
+    """Lower programs to the methods of one program of ExecuTorch.
+
+    ``backends`` are delegated to, the first of them first: names of `BACKENDS`. Constants go to a
+    data file called ``data_name``, without ``.ptd``, where that is given.
+
+    Raises CallError for an unknown backend, UnsupportedError where the package is not installed
+    or cannot lower the programs.
+    """
+    require_package()
+    partitioners = [_partitioner(name) for name in backends]
+    with _quietly():
+        try:
+            return Prepared(_lowered(methods, partitioners, data_name), data_name)
+        except Exception as error:  # the package raises errors of many unrelated classes
+            message = str(error).strip().partition("\n")[0]
+            raise UnsupportedError(
+                f"executorch cannot lower the program: {type(error).__name__}: {message}",
+                hint="The traceback of its cause tells where it stopped",
+            ) from error
+
+
+def require_package() -> None:
+    """Raise UnsupportedError unless the executorch package can be imported."""
+    try:
+        importlib.import_module("executorch.exir")
+    except ImportError as error:
+        raise UnsupportedError(
+            "programs of ExecuTorch are made by the executorch package, which cannot be imported: "
+            f"{error}",
+            hint=PACKAGE_HINT,
+        ) from error
+
+
+def _partitioner(name: str) -> Any:
+    known = BACKENDS.get(name.lower())
+    if known is None:
+        raise CallError(f"no backend is called {name!r}", hint=f"There are: {', '.join(BACKENDS)}")
+    module, member = known
+    return getattr(importlib.import_module(module), member)()
+
+
+def _lowered(
+    methods: Mapping[str, ExportedProgram], partitioners: list[Any], data_name: str | None
+) -> Any:
+    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+
+    edge = to_edge_transform_and_lower(dict(methods), partitioner=partitioners or None)
+    programs = map(edge.exported_program, methods)  # only here is it known what they write to
+    buffers = sorted({name for program in programs for name in _changed_buffers(program)})
+    config = ExecutorchBackendConfig(
+        passes=[InitializedMutableBufferPass(buffers)] if buffers else [],
+        external_constants=(lambda node: data_name) if data_name else False,
+        emit_mutable_buffer_names=bool(buffers),
+    )
+    return edge.to_executorch(config)
+
+
+def _changed_buffers(program: ExportedProgram) -> Iterator[str]:
+    """The placeholders of buffers that the program writes to, unless they start as zeros.
+
+    Arenas are zeros when a method is loaded.
+    """
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    for placeholder, buffer in signature.inputs_to_buffers.items():
+        if buffer in changed and _has_content(program, buffer):
+            yield placeholder
+
+
+def _has_content(program: ExportedProgram, buffer: str) -> bool:
+    found = program.state_dict.get(buffer, program.constants.get(buffer))
+    return isinstance(found, torch.Tensor) and bool(found.count_nonzero())
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """The package warns of its own plans, which concern nobody who calls this."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,86 @@
+"""A loaded program as torch.export has it, for tools that go on from there.
+
+torch's own loader unpickles what a file tells it to. It is given records that were read and
+checked here, of one model, with nothing pickled among them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from torch.export import ExportedProgram
+from torch.export.pt2_archive._package import load_pt2
+
+from tsarchive.container import NewRecord, write_container
+from tsarchive.errors import UnsupportedError
+from tsarchive.run.classes import ArchiveModule
+
+from .decoding import read_json
+from .exporter import config_record, end_records
+from .records import CONSTANTS, MODELS, SAMPLE_INPUTS, USUAL_NAME, WEIGHTS, Records
+from .resaving import forward_of, resaved_records
+from .schema import PayloadConfig
+
+__all__ = ["exported_program"]
+
+_ARCHIVE_NAME = "model"
+_MOST_LETTERS = 300
+
+
+def exported_program(module: ArchiveModule) -> ExportedProgram:
+    """The program of a module that was loaded from a PT2 archive, with what the module holds now.
+
+    It has no example inputs, and holds the weights a second time. Raises SaveError for a part of a
+    program and for weights that only a pickle describes; UnsupportedError for objects that are
+    pickled, and for what torch itself cannot read, such as operators that are not registered.
+    """
+    forward = forward_of(module)
+    records = Records(module.tsarchive_classes.container)
+    model = next(name for name in records.models if records.program_record(name) == forward.record)
+    written = {
+        record.name: record
+        for record in resaved_records(module, {}, debug=True, keeps_extras=False)
+    }
+    stream = io.BytesIO()
+    write_container(stream, _of_model(written, model), root=_ARCHIVE_NAME)
+    stream.seek(0)
+    try:
+        return load_pt2(stream).exported_programs[USUAL_NAME]
+    except Exception as error:  # torch raises errors of many unrelated classes
+        lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+        raise UnsupportedError(
+            f"torch.export cannot read the program: {lines[-1][:_MOST_LETTERS]}",
+            record=forward.record,
+            hint="Import what registers its operators and named tuples",
+        ) from error
+
+
+def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecord]:
+    """The records of one model, under the name that torch asks for."""
+    for folder, kind in ((WEIGHTS, "weights"), (CONSTANTS, "constants")):
+        name = f"{folder}{model}_{kind}_config.json"
+        found = read_json(PayloadConfig, bytes(written[name].data), name)
+        _check(found, name)
+        paths = dict.fromkeys(meta.path_name for meta in found.config.values())
+        yield from _payloads(written, (f"{folder}{path}" for path in paths))
+        yield config_record(folder, USUAL_NAME, found.config)
+    program = written[f"{MODELS}{model}.json"]
+    yield replace(program, name=f"{MODELS}{USUAL_NAME}.json")
+    yield NewRecord(f"{SAMPLE_INPUTS}{USUAL_NAME}.pt", b"")
+    yield from end_records()
+
+
+def _payloads(written: Mapping[str, NewRecord], names: Iterable[str]) -> Iterator[NewRecord]:
+    return (written[name] for name in names if name in written)
+
+
+def _check(config: PayloadConfig, record: str) -> None:
+    for name, meta in config.config.items():
+        if meta.use_pickle:
+            raise UnsupportedError(
+                f"{name!r} is pickled, and torch would run what its pickle names",
+                record=record,
+                hint="Export the model again from its source, or save it where you trust the file",
+            )
