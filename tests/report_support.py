@@ -132,3 +132,19 @@ def hostile_program() -> bytes:
         non_const_buffer_sizes=[0, 32],
     )
     return program({"execution_plan": [made], "named_data": [{"key": fifth, "segment_index": 0}]})
+
+
+def program_with_a_view() -> bytes:
+    """``y = relu(view(relu(x)))``, whose view no instruction makes."""
+    values = [tensor([4], at=(1, 0)), tensor([4], at=(1, 16)), tensor([2, 2], at=(1, 16)),
+              tensor([2, 2], at=(1, 32))]  # fmt: skip
+    made = plan(
+        "forward",
+        values=values,
+        inputs=[0],
+        outputs=[3],
+        operators=[{"name": "aten::relu", "overload": "out"}],
+        chains=chain(kernel(0, 0, 1, 1), kernel(0, 2, 3, 3)),
+        non_const_buffer_sizes=[0, 64],
+    )
+    return program({"execution_plan": [made]})

@@ -8,7 +8,7 @@ from browser_support import Browser, executable
 from conftest import ARCHIVES, ROOT
 from executorch_support import FIXTURES
 from module_support import saved
-from report_support import hostile_program
+from report_support import hostile_program, program_with_a_view
 from torch.nn import Linear, Sequential
 
 import tsarchive
@@ -188,6 +188,21 @@ def test_the_memory_plan_is_drawn_and_told(shown):
         "[...document.querySelectorAll('.box rect')].map(r => getComputedStyle(r).fill)"
     )
     assert len(set(fills)) == 2
+
+
+def test_views_lie_over_what_they_show(shown, tmp_path):
+    """A view is a dashed frame around the bytes of another value, which can be seen through it."""
+    path = tmp_path / "views.pte"
+    path.write_bytes(program_with_a_view())
+    browser = shown(path)
+    frames = browser.value(
+        "['view', 'value'].map(role => document.querySelector(`.box.${role} rect`))"
+        ".map(r => { const b = r.getBoundingClientRect(); const s = getComputedStyle(r);"
+        " return [b.top, b.bottom, s.strokeDasharray, s.fillOpacity]; })"
+    )
+    assert frames[0][:2] == frames[1][:2]
+    assert frames[0][2] != "none" == frames[1][2]
+    assert float(frames[0][3]) < 0.5 < float(frames[1][3])
 
 
 def test_lines_of_user_source_can_be_hidden(shown):

@@ -37,8 +37,10 @@ _LEGEND: Final[Mapping[str, str]] = {
 _HOW: Final = (
     "Left to right are the instructions, bottom to top the bytes of an arena. A box is a value "
     "from the first instruction that names it to the last; inputs are there from the beginning, "
-    "results to the end. What a loop names is drawn over the whole loop. Point at a box, or walk "
-    "through them with the arrow keys, to see which value it is."
+    "results to the end. What a loop names is drawn over the whole loop."
+)
+_POINT: Final = (
+    "Point at a box, or walk through them with the arrow keys, to see which value it is."
 )
 _HEADINGS: Final = ("value", "type", "arena", "offset", "bytes", "from", "to", "role")
 
@@ -123,7 +125,7 @@ def _arena(plan: Plan, arena: int, nbytes: int, values: Sequence[Planned], names
         tag("figcaption", title),
         picture,
         tag("p", problem, class_="problem") if problem else None,
-        tag("output", class_="told", aria_live="polite"),
+        tag("output", _POINT, class_="told", aria_live="polite"),
     )
 
 
@@ -141,16 +143,21 @@ def _box(value: Planned, plan: Plan, limit: int, names: _Names) -> Html:
     shape = tag("rect", x=round(x, 2), y=round(y, 2), width=round(width, 2),
                 height=round(height, 2))  # fmt: skip
     parts = [tag("title", _told(value, names)), shape]
-    parts += _label(names.value(value), x, y, width, height)
+    parts += _label(value, x, y, width, height)
     return tag("g", *parts, class_=f"box {value.role}", data_value=value.index)
 
 
-def _label(text: str, x: float, y: float, width: float, height: float) -> Iterator[Html]:
-    """The name of a value inside of its box, as far as there is room."""
+def _label(value: Planned, x: float, y: float, width: float, height: float) -> Iterator[Html]:
+    """As much of the name of a value as there is room for inside of its box."""
     letters = int((width - 8) / _LETTER)
-    if height >= _LINE and letters >= 4:
-        shown = text if len(text) <= letters else f"{text[: letters - 1]}…"
+    texts = f"%{value.index} {value.name or ''} {value.type}", f"%{value.index}"
+    shown = next((text for text in map(_one_spaced, texts) if len(text) <= letters), None)
+    if height >= _LINE and shown is not None:
         yield tag("text", shown, x=round(x + 4, 2), y=round(y + height / 2 + 4, 2))
+
+
+def _one_spaced(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _told(value: Planned, names: _Names) -> Html:

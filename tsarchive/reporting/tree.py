@@ -90,12 +90,18 @@ class _Drawing:
         told = (
             tag("span", module.name or "(root)", class_="name"),
             tag("span", module.qualified_class, class_="class"),
-            tag("span", ", ".join(module.methods), class_="methods") if module.methods else None,
+            _methods(module) if module.methods else None,
         )
         parts = [tag("span", joined(told, " "), class_="told-of")]
         if total.nbytes:
             parts += (_figures(total), share_bar(total.nbytes, self._all))
         return tag("span", joined(parts, " "), class_="label")
+
+
+def _methods(module: ModuleInfo) -> Html:
+    """In one line, as far as there is room."""
+    listed = ", ".join(module.methods)
+    return tag("span", listed, class_="methods", title=listed)
 
 
 def _figures(total: _Total) -> Html:
