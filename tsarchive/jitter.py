@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.container import Container, write_container
 from tsarchive.container.layout import DEFLATED
+from tsarchive.container.source import Source, open_source
 from tsarchive.container.writer import deflated
-from tsarchive.errors import ArchiveError
-from tsarchive.kinds import PT2, kind_of
+from tsarchive.errors import ArchiveError, UnsupportedError
+from tsarchive.kinds import HEAD_BYTES, PT2, TORCHSCRIPT, executorch_kind, kind_of
 from tsarchive.policy import Guard, Policy
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class GraphReport:
 
     Of PT2 archives, ``code`` are programs and configurations of the file that was read whose JSON
     is otherwise when it is decoded and encoded again: other versions of torch have other fields.
+    Of files of ExecuTorch, it is the part whose tables are otherwise when they are encoded anew:
+    an unknown writer has laid them out.
 
     ``code`` are code records that print otherwise: an older torch wrote them, or they are of a
     first save that torch changes, too, when it saves again. ``records`` are those that change
@@ -114,7 +117,8 @@ class JitterReport:
 
     ``as_read`` is None for a live module, which was not read from a file; ``graph`` is the depth
     below the text; ``canonical`` compares the canonical form of this process with those of two
-    others, None when that was not asked for.
+    others, None when that was not asked for. ``kind`` is that of the saves: ``torchscript``, or
+    ``pt2``, where ``graph`` is about JSON.
     """
 
     stable: bool
@@ -124,6 +128,7 @@ class JitterReport:
     graph: GraphReport = field(default_factory=GraphReport)
     twice: SaveComparison = field(default_factory=SaveComparison)
     canonical: SaveComparison | None = None
+    kind: str = TORCHSCRIPT
 
 
 def check_jitter(
@@ -138,12 +143,14 @@ def check_jitter(
     ``source`` is an archive (path or binary file object), which is loaded first, or a module:
     scripted, traced, or one that ``tsarchive.load`` gave. torch.jit loads nothing here.
     Of several models in a PT2 archive each is loaded in turn; the report is of one that changes,
-    if any does.
+    if any does. Files of ExecuTorch are not loaded: they are written as they are, and once more
+    with their tables encoded anew.
     ``map_location`` is where archives are loaded to, ``policy`` what their code may reach, as for
     ``load``. With ``canonical=True``
     two fresh processes of other hash seeds, in other working directories, load the archive, or
     the first save of a module, and save it in the canonical form.
-    Raises what ``load`` and ``save`` raise; ArchiveError when a fresh process fails.
+    Raises what ``load`` and ``save`` raise; ArchiveError when a fresh process fails;
+    UnsupportedError for the canonical form of a file of ExecuTorch, which has none.
     """
     terms = _Terms(map_location, policy or Policy.default(), canonical)
     if isinstance(source, str | os.PathLike):
@@ -176,9 +183,34 @@ def _check_file(
 ) -> JitterReport:
     """The worst report of its models. ``source`` gives the bytes of the file each time anew:
     code that runs may write to those that it was loaded from."""
-    with Container.open(source()) as read:
+    opened = open_source(source())
+    kind = executorch_kind(bytes(memoryview(opened.data)[:HEAD_BYTES]))
+    if kind is not None:
+        return _check_executorch(opened, kind, terms)
+    with Container.of_source(opened) as read:
         each = (replace(terms, model=model) for model in _models(read))
         return min((_check_module(one.load(source()), one, read) for one in each), key=_soundness)
+
+
+def _check_executorch(opened: Source, kind: str, terms: _Terms) -> JitterReport:
+    """Of a file that is not loaded: written again, and its tables encoded anew."""
+    from tsarchive.executorch.regions import opened_regions
+    from tsarchive.executorch.stability import stability_of
+
+    if terms.canonical:
+        raise UnsupportedError("files of ExecuTorch have no canonical form")
+    with opened_regions(opened, kind) as regions:
+        found = stability_of(regions)
+        nbytes = len(regions.buffer())
+    once, again = (
+        () if one is None else (RecordDifference(one.record, one.offset, one.before, one.after),)
+        for one in (found.once, found.again)
+    )
+    unprinted = () if found.unread is None else (Unprinted(*found.unread),)
+    return JitterReport(
+        found.is_copied, nbytes, (), ReadComparison(found.is_copied, ()),
+        GraphReport(once, again, unprinted=unprinted), kind=kind,
+    )  # fmt: skip
 
 
 def _models(read: Container) -> Sequence[str | None]:
@@ -213,6 +245,7 @@ def _check_module(
             _check_forms(module, read, one, terms),
             twice,
             _compare_processes(module, first, terms) if terms.canonical else None,
+            kind_of(one.records),
         )
 
 

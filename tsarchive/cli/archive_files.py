@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tsarchive.errors import ArchiveError
-from tsarchive.kinds import PT2, TORCHSCRIPT
+from tsarchive.kinds import EXECUTORCH, PT2, TORCHSCRIPT, executorch_kind
 
 # The first record of an archive of torch, as its zip header names it.
 _FIRST_RECORD = re.compile(
@@ -30,15 +30,19 @@ def files_below(folder: str) -> Iterator[str]:
             yield entry.path
 
 
-def may_be_torchscript(path: str) -> bool:
-    """Whether a file is a TorchScript or PT2 archive, or begins like one and cannot be opened."""
+def can_jitter(path: str) -> bool:
+    """Whether a file is one that is saved again, or begins like one and cannot be opened.
+
+    These are TorchScript and PT2 archives, and files of ExecuTorch.
+    """
     import tsarchive
 
     try:
         with tsarchive.open(path) as archive:
-            return archive.kind in (TORCHSCRIPT, PT2)
+            return archive.kind in (TORCHSCRIPT, PT2, *EXECUTORCH)
     except ArchiveError:
         with Path(path).open("rb") as file:
-            return _FIRST_RECORD.match(file.read(_HEAD_BYTES)) is not None
+            head = file.read(_HEAD_BYTES)
+        return _FIRST_RECORD.match(head) is not None or executorch_kind(head) is not None
     except OSError:
         return True  # what cannot be read is not passed over

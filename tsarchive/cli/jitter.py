@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.archive_files import files_below, may_be_torchscript
+from tsarchive.cli.archive_files import can_jitter, files_below
 from tsarchive.cli.command import FINDINGS, UNUSABLE, Command, json_option
 from tsarchive.cli.failures import describe, report
 from tsarchive.cli.imports import import_option
@@ -16,6 +16,7 @@ from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
 from tsarchive.describing.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
+from tsarchive.kinds import EXECUTORCH, PT2
 
 if TYPE_CHECKING:
     from tsarchive import (
@@ -30,6 +31,11 @@ _SAVES = ("first save:", "second save:")
 _PROCESSES = ("this process:", "a fresh one:")
 _PRINTS = ("first print:", "second print:")
 _READ = ("saved:", "printed:")
+# What files whose code is not printed have in its place: how lines about it begin, what is done.
+_ENCODED = {
+    PT2: ("programs", "JSON is encoded"),
+    **dict.fromkeys(EXECUTORCH, ("tables", "tables are encoded")),
+}
 
 
 @click.command(cls=Command)
@@ -56,9 +62,10 @@ def command(
     """Check that saving again gives the same bytes.
 
     Each FILE is loaded and saved twice, and that loaded and saved again; its code is also printed
-    from its graphs alone. torch.jit loads nothing. With --canonical, two fresh processes of other
-    hash seeds save the canonical form beside this one. The exit code is 1 when a byte changes, 2
-    when a file cannot be loaded, or there is none.
+    from its graphs alone, and JSON of PT2 archives decoded and encoded. torch.jit loads nothing.
+    With --canonical, two fresh processes of other hash seeds save the canonical form beside this
+    one. Files of ExecuTorch are written without being loaded, and their tables encoded anew. The
+    exit code is 1 when a byte changes, 2 when a file cannot be loaded, or there is none.
 
     Shown beside that is what does not count as jitter: records that the first save writes in
     another form than the file has; and, in files that tsarchive was not the first to save, code
@@ -101,7 +108,7 @@ def _check_all(
     with progress(len(files)) as step:
         for number, file in enumerate(files):
             step(visible(file))
-            if number < named or may_be_torchscript(file):
+            if number < named or can_jitter(file):
                 results.append(_check(file, options, as_json=as_json))
     return results, len(files) - len(results)
 
@@ -195,7 +202,8 @@ def _fault(found: JitterReport) -> str | None:
     if not found.stable:
         return "the second save differs"
     if found.graph.records:
-        return "its code prints otherwise each time"
+        _, forms = _ENCODED.get(found.kind, ("", "code prints"))
+        return f"its {forms} otherwise each time"
     if not found.graph.stable:
         return f"its graphs print other {'code' if found.graph.code else 'debug records'}"
     if found.canonical is not None and not found.canonical.same:
@@ -218,7 +226,10 @@ def _details(found: JitterReport) -> Iterator[str]:
     if found.canonical is not None and not found.canonical.same:
         yield from _changes(found.canonical.records, _PROCESSES)
     yield from _as_read_lines(found.as_read)
-    yield from _graph_lines(graph)
+    if found.kind in _ENCODED:
+        yield from _encoding_lines(graph, *_ENCODED[found.kind])
+    else:
+        yield from _graph_lines(graph)
     if found.canonical is not None and found.canonical.same:
         yield "canonical: the same bytes in fresh processes"
 
@@ -255,6 +266,16 @@ def _graph_lines(found: GraphReport) -> Iterator[str]:
         yield f"graphs: {visible(first.record)} is not compared: {visible(first.reason)}{others}"
     if not (found.code or found.debug or found.unprinted):
         yield "graphs: the code and debug records as read"
+
+
+def _encoding_lines(found: GraphReport, label: str, forms: str) -> Iterator[str]:
+    """Of files whose programs are not printed from graphs."""
+    for each in found.unprinted:
+        yield f"{label}: {visible(each.record)} is not compared: {visible(each.reason)}"
+    if found.code:
+        yield f"{label}: encode {_names(found.code)} in another form, then always the same"
+    elif not found.unprinted:
+        yield f"{label}: the {forms.partition(' ')[0]} as read"
 
 
 def _names(differences: Sequence[RecordDifference]) -> str:
