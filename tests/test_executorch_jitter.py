@@ -115,7 +115,7 @@ def test_lines(tmp_path):
         "  saved: the file that was read, byte for byte",
         "  tables: the tables as read",
     ]
-    shown = run("jitter", FIXTURES / "linear.pte").stdout.splitlines()
+    shown = run("jitter", FIXTURES / "inline.pte").stdout.splitlines()
     assert shown[-1] == "  tables: encode program in another form, then always the same"
 
 
