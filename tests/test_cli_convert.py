@@ -8,7 +8,9 @@ import pytest
 import torch
 from cli_support import SEQUENTIAL, document, error, process, run
 
-KEYS = {"source", "source_kind", "destination", "kind", "nbytes"}
+import tsarchive
+
+KEYS = {"source", "source_kind", "destination", "kind", "nbytes", "data", "agreements"}
 
 
 @pytest.fixture
@@ -104,3 +106,52 @@ def test_a_process(exported, tmp_path):
     done = process("-m", "tsarchive", "convert", exported, "net.pt", "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["destination"] == "net.pt"
+
+
+# Programs of ExecuTorch
+
+
+@pytest.fixture
+def _executorch():
+    pytest.importorskip("executorch.exir", reason="executorch is not installed")
+
+
+@pytest.mark.usefixtures("_executorch")
+def test_torchscript_to_executorch(tmp_path):
+    out, data = tmp_path / "net.pte", tmp_path / "net.ptd"
+    options = ("--random", "2x3", "--dynamic", "x:0=1..8", "--data", data)
+    found = document("convert", SEQUENTIAL, out, *options)
+    assert (found["kind"], found["data"]) == ("pte", str(data))
+    assert [(one["method"], one["problem"]) for one in found["agreements"]] == [("forward", None)]
+    module = tsarchive.load(out, data=data)
+    x = torch.ones(8, 3)
+    torch.testing.assert_close(module(x), torch.jit.load(SEQUENTIAL)(x))
+
+
+@pytest.mark.usefixtures("_executorch")
+def test_pt2_to_executorch_tells_of_the_results(exported, tmp_path):
+    done = run("convert", exported, tmp_path / "net.pte", "--backend", "xnnpack")
+    assert done.exit_code == 0
+    assert "is now" in done.output
+    assert "(ExecuTorch, " in done.output
+    assert "forward: results are" in done.output
+
+
+@pytest.mark.usefixtures("_executorch")
+def test_results_that_do_not_agree_are_a_finding(tmp_path):
+    class Noisy(torch.nn.Module):
+        def forward(self, x):
+            return x + torch.rand(2)
+
+    source = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(Noisy(), (torch.ones(2),)), source)
+    done = run("convert", source, tmp_path / "net.pte")
+    assert done.exit_code == 1
+    assert "forward: results do not agree: the runtime: output 0 is up to" in done.output
+
+
+def test_bounds_that_are_no_bounds(tmp_path):
+    message = error(
+        "convert", SEQUENTIAL, tmp_path / "x.pt2", "--random", "2x3", "--dynamic", "x:0=few"
+    )
+    assert "'x:0=few' is no PLACE:DIM" in str(message)

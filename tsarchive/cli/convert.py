@@ -9,26 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.command import json_option
+from tsarchive.cli.command import FINDINGS, json_option
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
 from tsarchive.describing.text import plural, visible
-from tsarchive.kinds import PT2
+from tsarchive.kinds import PT2, PTE
 
 if TYPE_CHECKING:
     import torch
 
     from tsarchive.converting import Conversion
+    from tsarchive.preparing.agreement import Agreement
 
 _STEPS = 2
-_SIZE = re.compile(r"(?P<place>[^:]+):(?P<dimension>\d+)", re.ASCII)
+_STEPS_TO_EXECUTORCH = 3
+_SIZE = re.compile(
+    r"(?P<place>[^:]+):(?P<dimension>\d+)(=((?P<least>\d+)\.\.)?(?P<most>\d+))?", re.ASCII
+)
 _SHOWN = {
     "torchscript": "TorchScript",
     "torchscript-legacy": "TorchScript of before torch 1.3",
     "pt2": "PT2",
+    "pte": "ExecuTorch",
 }
 
 
@@ -39,8 +44,13 @@ _SHOWN = {
     "--dynamic",
     "sizes",
     multiple=True,
-    metavar="PLACE:DIM",
-    help="Leave a size open: the argument, such as x or x.key.0, and which of its dimensions.",
+    metavar="PLACE:DIM[=[MIN..]MAX]",
+    help="Leave a size open: the argument, such as x or x.key.0, which of its dimensions, and the "
+    "sizes that it may have.",
+)
+@click.option("--data", metavar="FILE.ptd", help="Where constants of a program of ExecuTorch go.")
+@click.option(
+    "--backend", "backends", multiple=True, metavar="NAME", help="Delegate to it: xnnpack."
 )
 @click.option("--model", metavar="NAME", help="Which model of a PT2 archive.")
 @click.option("--map-location", metavar="DEVICE", help="Convert for another device.")
@@ -54,6 +64,8 @@ def command(
     *,
     seed: int,
     sizes: tuple[str, ...],
+    data: str | None,
+    backends: tuple[str, ...],
     model: str | None,
     map_location: str | None,
     imports: tuple[str, ...],
@@ -64,16 +76,20 @@ def command(
     """Write the model of one archive as another.
 
     The name of DESTINATION says which kind it is: .pt2 for torch.export, .pt, .pth or .ts for
-    TorchScript, which torch.jit and libtorch load. From TorchScript to PT2, torch.export traces
-    one call: INPUTS, --arg and --random are its arguments, as for 'tsarchive run'. Sizes are
-    those of this call unless --dynamic leaves them open; in arguments that are containers, keys
-    and positions lead to the tensor.
+    TorchScript, which torch.jit and libtorch load, .pte for ExecuTorch. Of TorchScript,
+    torch.export traces one call: INPUTS, --arg and --random are its arguments, as for
+    'tsarchive run'. Sizes are those of this call unless --dynamic leaves them open; in arguments
+    that are containers, keys and positions lead to the tensor.
+
+    Programs of ExecuTorch are made by its package, and run for one call here, in its runtime, and
+    as they were: the exit code is 1 where the results do not agree.
 
     \b
     Examples:
       tsarchive convert model.pt2 model.pt
       tsarchive convert model.pt model.pt2 --random 2x3x224x224 --dynamic x:0
       tsarchive convert old.pt2 new.pt2
+      tsarchive convert model.pt model.pte --random 1x8 --dynamic x:0=1..16 --data model.ptd
     """
     source, rest = split_file(arguments)
     destination, rest = split_file(tuple(rest))
@@ -84,7 +100,7 @@ def command(
     import tsarchive
 
     inputs = gather(rest, seed) if rest else None
-    with progress(_STEPS) as step:
+    with progress(_STEPS_TO_EXECUTORCH if destination.endswith(".pte") else _STEPS) as step:
         done = tsarchive.convert(
             source,
             destination,
@@ -94,31 +110,49 @@ def command(
             model=model,
             policy=chosen_policy(allow, trust=trust),
             map_location=map_location,
+            data=data,
+            backends=backends,
             step=step,
         )
     if as_json:
         print_json(asdict(done))
     else:
         _show(done)
+    if not all(found.ok for found in done.agreements):
+        ctx.exit(FINDINGS)
 
 
 def _show(done: Conversion) -> None:
     kinds = _SHOWN[done.source_kind], _SHOWN[done.kind]
     source, destination = visible(done.source), visible(done.destination)
     say(f"{source} ({kinds[0]}) is now {destination} ({kinds[1]}, {done.nbytes:,} bytes)")
+    if done.data is not None:
+        say(f"its constants are in {visible(done.data)}")
+    for found in done.agreements:
+        say(_agreement(found))
+    if done.kind == PTE and not done.agreements:
+        say("results were not compared: give the INPUTS of a call")
+
+
+def _agreement(found: Agreement) -> str:
+    if found.problem is not None:
+        return f"{found.method}: results do not agree: {visible(found.problem)}"
+    apart = (found.runtime_difference or 0.0, found.source_difference or 0.0)
+    return (
+        f"{found.method}: results are {apart[0]:.3g} from those of the runtime, {apart[1]:.3g} "
+        "from those of its source"
+    )
 
 
 def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
     """The sizes of each given argument that stay open, as torch.export takes them."""
-    from torch.export import Dim
-
     given = {**dict(zip(_names(source), inputs.args, strict=False)), **inputs.kwargs}
     tensors = dict(_tensors(given, ""))
     shapes: dict[str, dict[int, Any]] = {}
     for size in sizes:
         match = _SIZE.fullmatch(size)
         if match is None:
-            raise _not_open(f"{size!r} is no PLACE:DIM")
+            raise _not_open(f"{size!r} is no PLACE:DIM, PLACE:DIM=MAX or PLACE:DIM=MIN..MAX")
         place, dimension = match["place"], int(match["dimension"])
         if place not in tensors:
             known = ", ".join(tensors) or "none"
@@ -126,9 +160,19 @@ def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[s
         rank = tensors[place].ndim
         if dimension >= rank:
             raise _not_open(f"{place!r} has {plural(rank, 'dimension')}, counted from 0")
-        shapes.setdefault(place, {})[dimension] = Dim.DYNAMIC
+        shapes.setdefault(place, {})[dimension] = _open_size(match)
     found: dict[str, Any] = _shaped(given, "", shapes)
     return found
+
+
+def _open_size(match: re.Match[str]) -> Any:
+    """Any size, or one between bounds, under a name that no other size has."""
+    from torch.export import Dim
+
+    if match["most"] is None:
+        return Dim.DYNAMIC
+    name = re.sub(r"\W", "_", f"size_{match['place']}_{match['dimension']}", flags=re.ASCII)
+    return Dim(name, min=int(match["least"] or 1), max=int(match["most"]))
 
 
 def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
