@@ -483,6 +483,12 @@ class TestAligning:
         places = reopened(draft).executorch.program.blob_places("constant_buffer", "storage")
         assert [start % 256 for start, _ in places] == [0, 0, 0]
 
+    def test_programs_without_constants_get_none(self):
+        draft = fixture("values.pte")
+        before = Draft.pieces(draft, anew=True).join()
+        draft.align(64, 64)
+        assert written(draft) == before
+
     @pytest.mark.parametrize("width", [0, -16, 8, 24, 1 << 21])
     def test_what_is_no_alignment(self, width):
         for kind in ("segments", "constants"):
@@ -555,9 +561,10 @@ class TestBundles:
         assert reopened(draft).read("program") == written(program)
 
     def test_other_files_hold_no_other(self):
-        for name in ("linear.pte", "data.ptd"):
+        of_bundle = fixture("linear.bpte").externalize()
+        for draft in (fixture("linear.pte"), fixture("data.ptd"), of_bundle):
             with pytest.raises(UnsupportedError, match="only bundled programs"):
-                _ = fixture(name).program
+                _ = draft.program
 
 
 def test_a_segment_that_others_use_is_left_to_them():

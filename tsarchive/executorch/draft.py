@@ -107,7 +107,7 @@ class Draft:
 
         Raises UnsupportedError for other files.
         """
-        bundle = self._sources[0].content if self._sources else None
+        bundle = self._sources[0].content if self._inner is not None else None
         if not isinstance(bundle, BundledProgram):
             raise UnsupportedError("only bundled programs hold another file")
         return _draft(self._program, bundle.program_data, self._sources, self._inner)

@@ -94,7 +94,7 @@ class ProgramDraft:
         """Let segments, or constants in theirs, begin at multiples of these."""
         if segments is not None:
             self.file.align_segments(segments)
-        if constants is not None:
+        if constants is not None and self._sizes(False):
             self.pool(False).align(constants)
             self._align_base(constants)
 
