@@ -19,6 +19,7 @@ from torch.nn import Linear, Sequential
 import tsarchive
 from tsarchive.errors import CallError, FormatError
 from tsarchive.reporting import STEPS
+from tsarchive.reporting.caps import LINES_PER_ROW
 
 FIXTURES = ROOT / "fixtures"
 ALWAYS = ["overview", "findings"]
@@ -243,7 +244,7 @@ def test_rows_are_bounded(tmp_path):
     shown = [
         e for e in page.by_id("code").all("span", "line") if (e["id"] or "").startswith("code")
     ]
-    assert len(shown) == sizes["code"].shown == 100
+    assert len(shown) == sizes["code"].shown == 10 * LINES_PER_ROW
     assert re.search(r"and [\d,]+ more lines", page.by_id("code").text)
 
 

@@ -10,7 +10,7 @@ ROWS: Final = 2_000
 """Modules, tensors, operators, records, findings and planned values, of each this many, unless
 the caller says otherwise."""
 
-LINES_PER_ROW: Final = 10
+LINES_PER_ROW: Final = 5
 """Lines of code, and of user source, for each of these."""
 
 MAX_TEXT: Final = 400

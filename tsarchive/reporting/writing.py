@@ -109,7 +109,7 @@ def report(
     ``f`` is a path, or a binary file object that gives a file from its position on. ``histograms``
     is a pattern of the names of tensors (``"*.weight"``) whose values are read and counted; by
     default no elements are. Without ``findings`` nothing is verified and audited, which reads the
-    whole file. ``rows`` bounds how many modules, tensors, operators and records are shown, and ten
+    whole file. ``rows`` bounds how many modules, tensors, operators and records are shown, and five
     times as many lines of code; what is left out is counted. ``step`` is called with what is being
     done, one of ``STEPS``. ``out`` is replaced only when the page is complete.
 
