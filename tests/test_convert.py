@@ -453,3 +453,83 @@ def test_names_that_are_keywords(tmp_path):
         warnings.simplefilter("ignore")
         theirs, mine = scripts(written(program, tmp_path / "net.pt2"))
     assert theirs(torch.ones(2)).tolist() == mine(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_converted_programs_are_sound_and_name_lines_of_user_source(tmp_path):
+    class Chosen(torch.nn.Module):
+        def forward(self, x, index):
+            return x[index] + 1
+
+    source, made = tmp_path / "net.pt2", tmp_path / "net.pt"
+    program = torch.export.export(Chosen(), (torch.ones(2, 3), torch.tensor([1])))
+    torch.export.save(program, source)
+    tsarchive.convert(source, made)
+    assert tsarchive.verify(made).verdict == "sound"
+    module = torch.jit.load(made)
+    with pytest.raises((RuntimeError, IndexError)) as caught:
+        module(torch.ones(2, 3), torch.tensor([9]))
+    assert f'File "{__file__}"' in str(caught.value)
+    assert "return x[index] + 1\n" in str(caught.value)
+
+
+def converted(call, args, folder):
+    """The program of a call, and what torch.jit loads of it."""
+
+    class Network(torch.nn.Module):
+        def forward(self, *given):
+            return call(*given)
+
+    program = torch.export.export(Network(), args)
+    torch.export.save(program, folder / "net.pt2")
+    tsarchive.convert(folder / "net.pt2", folder / "net.pt")
+    return program.module(), torch.jit.load(folder / "net.pt")
+
+
+def test_views_of_another_dtype_are_copied(tmp_path):
+    """TorchScript has none. Writing before such a view is made is no matter."""
+    args = (torch.randn(2, 4),)
+
+    def bits(x):
+        y = x * 2
+        y.add_(1)
+        return x.view(torch.int32), y.view(torch.int16) + 1, y.view(torch.uint8).sum()
+
+    expected, module = converted(bits, args, tmp_path)
+    assert all(map(torch.equal, expected(*args), module(*args)))
+
+
+def test_views_of_another_dtype_that_are_written_to_are_refused(tmp_path):
+    def negated(x):
+        y = x.clone()
+        y.view(torch.int32).bitwise_xor_(-(2**31))
+        return y
+
+    with pytest.raises(tsarchive.UnsupportedError, match="a view of another dtype"):
+        converted(negated, (torch.randn(3),), tmp_path)
+    x = torch.randn(3)
+    assert torch.equal(tsarchive.load(tmp_path / "net.pt2")(x), -x)
+
+
+def test_classes_keep_their_names_on_both_ways(tmp_path):
+    script, exported, back = (tmp_path / name for name in ("a.pt", "b.pt2", "c.pt"))
+    torch.jit.save(torch.jit.script(torch.nn.Sequential(torch.nn.Linear(3, 2))), script)
+    tsarchive.convert(script, exported, args=(torch.ones(1, 3),))
+    tsarchive.convert(exported, back)
+    name = "__torch__.torch.nn.modules.container.Sequential"
+    for path in (script, back):
+        with tsarchive.open(path) as archive:
+            assert archive.root.cls.qualified_name == name
+
+
+def test_code_has_no_sizes_that_nothing_takes(tmp_path):
+    class Open(torch.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    program = torch.export.export(Open(), (torch.ones(2, 3),), dynamic_shapes=({0: OPEN},))
+    torch.export.save(program, tmp_path / "net.pt2")
+    tsarchive.convert(tmp_path / "net.pt2", tmp_path / "net.pt")
+    with tsarchive.open(tmp_path / "net.pt") as archive:
+        (code,) = archive.code.values()
+    assert "torch.size(x, 1)" in code
+    assert "torch.size(x, 0)" not in code

@@ -232,3 +232,21 @@ def test_programs_that_compute_gradients_give_them_behind_the_result(corpus):
     torch.testing.assert_close(loss, expected)
     for found, wanted in zip(gradients, torch.autograd.grad(expected, (weight, bias)), strict=True):
         torch.testing.assert_close(found, wanted)
+
+
+def test_objects_of_python_are_refused_by_name(tmp_path):
+    """torch keeps a Generator as a pickle."""
+
+    class Random(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.generator = torch.Generator()
+
+        def forward(self, x):
+            return torch.rand(x.shape, generator=self.generator) + x
+
+    path = tmp_path / "net.pt2"
+    tsarchive.save(torch.export.export(Random(), (torch.ones(2),)), path)
+    with pytest.raises(UnsupportedError, match=r"Python class torch\._C\.Generator") as caught:
+        tsarchive.load(path)
+    assert "torch.export.load" in caught.value.hint

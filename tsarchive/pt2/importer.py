@@ -177,9 +177,20 @@ class _Types:
 
 
 def _class_of(name: str) -> Type:
-    """A class bound from C++. Raises UnknownClassError when nothing has registered it."""
+    """A class bound from C++.
+
+    Raises UnknownClassError when nothing has registered it, UnsupportedError for one of Python,
+    such as torch.Generator.
+    """
     qualified = name if name.startswith(_NATIVE) else _NATIVE + name
     found = native_class(qualified)
+    if found is None and not name.startswith(_NATIVE):
+        raise UnsupportedError(
+            f"the program is given an object of the Python class {name or '?'}, which archives "
+            "hold as a pickle alone",
+            hint="Export a model that makes the object in its forward, or does without. "
+            "torch.export.load unpickles it, where you trust the file as you trust code",
+        )
     if found is None:
         raise UnknownClassError(
             f"the class {qualified} is not registered", hint=what_registers(qualified)

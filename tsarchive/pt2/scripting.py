@@ -29,6 +29,8 @@ _IN_PYTHON: Final = "prims::"
 def scripted_records(module: ArchiveModule) -> list[NewRecord]:
     """Every record but the serialization id, in the canonical form; extra files are kept.
 
+    Debug records name the lines of user source that the program tells of its nodes.
+
     Raises UnsupportedError for arguments and results that TorchScript has no values for, or
     values whose type torch.jit does not find out, and for operators written in Python; SaveError
     for a part of a program.
@@ -43,7 +45,7 @@ def scripted_records(module: ArchiveModule) -> list[NewRecord]:
     copy_retyped_views(graph)
     records = Records(module.tsarchive_classes.container)
     files = {name: records.container.read(one) for name, one in records.extra_files().items()}
-    return canonical_loaded_records(module, extra_files(files))
+    return canonical_loaded_records(module, extra_files(files), debug=True)
 
 
 def _require_values(forward: Forward, typed: TypedTree, place: str) -> None:

@@ -64,4 +64,5 @@ def _user_line(stack: str) -> Range | None:
     filename, line, text = (mine or frames)[-1]
     text = text.strip() if text[:1].isspace() else ""
     shown = text or filename
-    return Range(Source(shown, filename, int(line)), 0, byte_length(shown))
+    # Of a range that is all of its text, torch.jit tells neither file nor line.
+    return Range(Source(f"{shown}\n", filename, int(line)), 0, byte_length(shown))

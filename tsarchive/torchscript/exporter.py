@@ -57,14 +57,25 @@ def archive_records(
     return _in_order(pickling, data, code, extras)
 
 
-def canonical_records(text: CanonicalText, files: tuple[NewRecord, ...]) -> list[NewRecord]:
+def canonical_records(
+    text: CanonicalText, files: tuple[NewRecord, ...], *, debug: bool = False
+) -> list[NewRecord]:
     """The records of the canonical form, which depends on the model alone.
 
-    Nothing is compressed, since builds of zlib differ.
+    Nothing is compressed, since builds of zlib differ. ``debug`` adds what depends on where the
+    model was written: the places of its code.
     """
-    sources = (NewRecord(name, encoded(source)) for name, source in text.files.items())
+    sources = _canonical_sources(text, debug=debug)
     code = Code((*sources, *_constant_records(text.constants, text.names)), text.version)
     return _in_order(text.pickling, dumps(text.data), code, Extras(files))
+
+
+def _canonical_sources(text: CanonicalText, *, debug: bool) -> Iterator[NewRecord]:
+    writer = DebugWriter()
+    for name, source in text.files.items():
+        yield NewRecord(name, encoded(source))
+        if debug:
+            yield NewRecord(f"{name}{DEBUG_SUFFIX}", writer.record(text.places[name]))
 
 
 def _in_order(pickling: Pickling, data: bytes, code: Code, extras: Extras) -> list[NewRecord]:

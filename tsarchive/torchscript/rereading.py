@@ -8,12 +8,16 @@ when it is read back, so a module goes through its text, in memory and without i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from tsarchive.errors import SaveError
 from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.getstate import always_held_parts
 from tsarchive.printer.program import Program
+from tsarchive.printer.ranges import TaggedRange
+from tsarchive.printer.settling import settled_ranges
 from tsarchive.printer.types import ClassType, EnumType, Type
 from tsarchive.printer.values import EnumMember, ObjectValue, TypedValue
 from tsarchive.torchscript.constants import Constants
@@ -24,16 +28,20 @@ from tsarchive.torchscript.runnable import runnable_code
 _MOST_READINGS = 16
 
 
-def settled_text(root: ObjectValue, constants: Constants) -> CanonicalText:
+def settled_text(
+    root: ObjectValue, constants: Constants, *, keeps_places: bool = False
+) -> CanonicalText:
     """The text that stays as it is, and the same objects, of the classes that it defines.
 
-    ``constants`` is the table to fill while ``root`` is printed.
+    ``constants`` is the table to fill while ``root`` is printed; ``keeps_places`` lets the text
+    know its places in user source.
     Raises SaveError for a module that cannot be printed, SourceError for text that cannot be
     read back.
     """
     text = CanonicalText(root, constants)
     for _ in range(_MOST_READINGS):
-        again = CanonicalText(_Rereading(text).value(root), Constants())
+        places = text.places if keeps_places else {}
+        again = CanonicalText(_Rereading(text, places).value(root), Constants())
         if again.files == text.files:
             return again
         root, text = again.root, again
@@ -57,14 +65,20 @@ class CanonicalText:
         self.data = self.pickling.held(root, root.type)
         program = Program(self.names, constants, CanonicalDefinitions)
         program.print_classes(self.pickling.classes)
+        self._bodies = {f"code/{file.name}": file.body for file in program.files()}
         self.files = {f"code/{file.name}": file.text for file in program.files()}
         self.version = program.version
+
+    @cached_property
+    def places(self) -> dict[str, list[TaggedRange]]:
+        """What each record's text was in user source, as debug records tell it."""
+        return dict(zip(self._bodies, settled_ranges([*self._bodies.values()]), strict=True))
 
 
 class _Rereading:
     """Describes objects and values anew; identity is kept."""
 
-    def __init__(self, text: CanonicalText) -> None:
+    def __init__(self, text: CanonicalText, places: Mapping[str, list[TaggedRange]]) -> None:
         self._names = text.names
         self._constants = text.constants
         self._known: dict[int, Any] = {}
@@ -72,6 +86,7 @@ class _Rereading:
             text.files,
             constant=self._constant,
             version=text.version,
+            debug=places,
         )
 
     def value(self, value: Any) -> Any:

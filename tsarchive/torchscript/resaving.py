@@ -57,12 +57,15 @@ def loaded_records(
 
 
 def canonical_loaded_records(
-    module: ArchiveModule, files: tuple[NewRecord, ...]
+    module: ArchiveModule, files: tuple[NewRecord, ...], *, debug: bool = False
 ) -> list[NewRecord]:
-    """The canonical form of a loaded module: code is printed anew, from its graphs."""
+    """The canonical form of a loaded module: code is printed anew, from its graphs.
+
+    With ``debug`` it has debug records as well, which name the places of the graphs' nodes.
+    """
     objects = _Objects(module.tsarchive_classes.container)
-    text = settled_text(objects.object(module), _LoadedConstants(objects))
-    return canonical_records(text, files)
+    root, constants = objects.object(module), _LoadedConstants(objects)
+    return canonical_records(settled_text(root, constants, keeps_places=debug), files, debug=debug)
 
 
 def _refuse_partial_states(module: ArchiveModule) -> None:
