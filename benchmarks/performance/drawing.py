@@ -49,7 +49,12 @@ def draw_panel(panel: Any, curve: Curve, series: dict[str, Any], key: str, scale
             label=name if len(curve.forms) > 1 else side,
         )
     panel.set_xscale("log")
-    panel.set_yscale("symlog" if key == "bytes" else "log")
+    if key == "bytes":
+        panel.set_yscale("symlog")
+        # Memory may not have grown, or a little less than nothing.
+        panel.set_ylim(0, max(2 * panel.dataLim.y1, 1))
+    else:
+        panel.set_yscale("log")
     panel.xaxis.set_major_formatter("{x:g}")
     panel.yaxis.set_major_formatter("{x:g}")
     panel.set_xlabel(unit)
