@@ -29,6 +29,8 @@ _PERMITTED: Final = {
     "exec": _GENERATED,
     "code.__new__": ("/run/compiler.py", "/run/tracebacks.py"),
 }
+# Memory that no file is behind.
+_ANONYMOUS: Final = -1
 # CPython looks for the line of a syntax error in the file of this name, which ast.parse invents.
 _LINE_OF_SYNTAX_ERROR: Final = ("<unknown>", "rb")
 _MEMORY: Final = 1 << 30
@@ -97,6 +99,8 @@ def _problem(event: str, arguments: tuple[Any, ...]) -> str | None:
         return None if is_python else f"opened {arguments[0]!r} with mode {arguments[1]!r}"
     if event == "import":
         return f"imported {arguments[0]}"
+    if event == "mmap.__new__" and arguments[0] == _ANONYMOUS:
+        return None
     if event in _PERMITTED:
         caller = sys._getframe(2).f_code.co_filename
         return None if caller.endswith(_PERMITTED[event]) else f"{event} in {caller}"

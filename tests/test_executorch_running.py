@@ -552,3 +552,23 @@ def test_bytes_that_are_not_aligned():
         constant_segment={"segment_index": 0, "offsets": [0, 1]},
     )
     assert module().tolist() == [1.5, 2.5]
+
+
+@pytest.mark.parametrize("rows", [4, 3, 0])
+def test_lists_of_results_whose_sizes_are_open(rows):
+    """The overload of torch that is given a list does not resize what is in it."""
+    values = [
+        bounded([4, 2], (1, 0)), 1, bounded([4, 1], (1, 64)), bounded([4, 1], (1, 128)),
+        tensors(2, 3),
+    ]  # fmt: skip
+    module = loaded(method(values, [("aten::split_copy.Tensor_out", 0, 1, 1, 4, 4)], [0], [2, 3]))
+    x = torch.randn(rows, 2)
+    first, second = module(x)
+    assert torch.equal(torch.cat([first, second], 1), x)
+
+
+def test_lists_of_other_lengths():
+    values = [tensor([4], at=(1, 0)), 2, 0, tensor([2], at=(1, 16)), tensors(3)]
+    module = loaded(method(values, [("aten::split_copy.Tensor_out", 0, 1, 2, 4, 4)], [0], [3]))
+    with pytest.raises(tsarchive.ScriptError, match="2 results stand where 1 tensors"):
+        module(torch.ones(4))

@@ -20,7 +20,13 @@ from fixtures.executorch_programs import (
     tensors,
 )
 from fixtures.executorch_samples import BIAS, LONG, kernel, tensor
-from tsarchive.errors import ArchiveError, FormatError, LimitError, UnsupportedError
+from tsarchive.errors import (
+    ArchiveError,
+    FormatError,
+    LimitError,
+    UnknownOperatorError,
+    UnsupportedError,
+)
 
 X, Y = tensor([2], at=(1, 0)), tensor([2], at=(1, 16))
 
@@ -262,3 +268,10 @@ def test_lists_that_name_each_other():
 def test_what_is_freed_must_be_there():
     made = method([X], [free(4)], [0], [0])
     assert loaded(made)(torch.ones(2)).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["aten", "", "::", "aten::", "aten::relu\0", "a::b::c"])
+def test_names_of_operators(name):
+    made = method([X, Y], [("aten::relu.out", 0, 1, 1)], [], [1])
+    made["operators"] = [{"name": name, "overload": "out"}]
+    refused(made, match="is not registered", error=UnknownOperatorError)

@@ -64,8 +64,9 @@ def _schema(text: str) -> FunctionSchema:
 _FIXED: Final = _schema("executorch::fixed(Tensor(a) slot) -> Tensor(a)")
 _BOUNDED: Final = _schema("executorch::bounded(Tensor(a) slot) -> Tensor(a)")
 _APART: Final = _schema("executorch::apart(Tensor slot) -> Tensor")
-_ADOPT: Final = _schema("executorch::adopt(Tensor(a!) slot, Tensor written) -> ()")
+_ADOPT: Final = _schema("executorch::adopt(Tensor(a!) slot, Tensor written, bool is_fixed) -> ()")
 _STORE: Final = _schema("executorch::store(Tensor(a!) slot, Tensor value) -> ()")
+_STORE_ALL: Final = _schema("executorch::store_all(Tensor(a!)[] slots, Tensor[] values) -> ()")
 _ITEM: Final = _schema("executorch::item(Tensor self, str kind) -> Scalar")
 _VIEW: Final = _schema(
     "executorch_prim::et_view(Tensor(b) self, int[] size, bool is_fixed, Tensor(a!) out) "
@@ -94,6 +95,8 @@ def emit(frame: Frame, call: Call) -> None:
         _number(frame, call, call.result)
     elif call.public_form is not None:
         _Emission(frame, call).public_form(call.public_form)
+    elif call.making is not None:
+        _Emission(frame, call).making(call.making)
     else:
         _Emission(frame, call).writing()
 
@@ -154,6 +157,19 @@ class _Emission:
         for follow in self._after:
             follow()
 
+    def making(self, schema: FunctionSchema) -> None:
+        """The overload that makes its results, which then go into their memory."""
+        pairs = list(zip(self._call.args, self._call.schema.arguments, strict=True))
+        values = [argument_of(self._frame, i, a) for i, a in pairs if not a.is_out]
+        made = append(self._body, schema, *values)
+        (index,) = [i for i, a in pairs if a.is_out]
+        slots = []
+        for item in self._frame.slots.items(index):
+            slot = self._slot(item)
+            is_fixed = self._is_fixed(item)
+            slots.append(append(self._body, _FIXED, slot) if is_fixed else slot)
+        append(self._body, _STORE_ALL, self._body.list_of(TENSOR, slots), made)
+
     def _given(self, index: int, argument: Argument) -> Value:
         if not argument.is_write:
             return argument_of(self._frame, index, argument, self._copied)
@@ -192,12 +208,12 @@ class _Emission:
             return apart
         if self._call.schema.full_name == "executorch_prim::et_view.default":
             return slot
-        is_fixed = self._is_fixed(index) or not (is_own or argument.is_out)
-        if is_own and not is_fixed:
-            return slot
-        made = append(body, _FIXED if is_fixed else _BOUNDED, slot)
-        if argument.is_out:
-            self._after.append(lambda: append(body, _ADOPT, slot, made))
+        if is_own or not argument.is_out:
+            is_slot = is_own and not self._is_fixed(index)
+            return slot if is_slot else append(body, _FIXED, slot)
+        made = append(body, _BOUNDED, slot)
+        is_fixed = body.constant(self._is_fixed(index), BOOL)
+        self._after.append(lambda: append(body, _ADOPT, slot, made, is_fixed))
         return made
 
 

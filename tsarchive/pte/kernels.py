@@ -15,7 +15,7 @@ from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
 from tsarchive.executorch.instructions import KernelCall
 from tsarchive.executorch.program import Method, Operator
 from tsarchive.printer.schema import Argument, FunctionSchema, parse_schema
-from tsarchive.printer.types import BOOL, FLOAT, INT, NUMBER, Type
+from tsarchive.printer.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
 from tsarchive.pt2.public_forms import PUBLIC_FORMS
 from tsarchive.torchscript.frontend.libraries import what_registers
 
@@ -29,7 +29,8 @@ class Call:
     """A kernel call. ``args`` are numbers of values, one for each argument of the schema.
 
     ``result`` is the value that becomes the number that the operator gives. ``public_form`` names
-    the step of an operator that a public one stands for.
+    the step of an operator that a public one stands for. ``making`` is the overload that makes
+    its results, for an operator that gives a list: many of these do not resize what they are given.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Call:
     args: tuple[int, ...]
     result: int | None = None
     public_form: str | None = None
+    making: FunctionSchema | None = None
 
     @property
     def is_own(self) -> bool:
@@ -73,13 +75,24 @@ class Calls:
         if any(argument.is_write for argument in schema.arguments):
             if len(kernel.args) not in (count, count + 1):
                 raise _count_error(name, kernel.args, count + 1)
-            return Call(name, schema, kernel.args[:count], None, _public_form(operator))
+            args, making = kernel.args[:count], self._making(operator, schema)
+            return Call(name, schema, args, None, _public_form(operator), making)
         if len(kernel.args) != count + 1:
             raise _count_error(name, kernel.args, count + 1)
         if len(schema.returns) != 1 or schema.returns[0].type not in _NUMBERS:
             message = f"{name} makes a result of its own, which no value has memory for"
             raise UnsupportedError(message)
         return Call(name, schema, kernel.args[:count], kernel.args[count])
+
+    def _making(self, operator: Operator, schema: FunctionSchema) -> FunctionSchema | None:
+        if [argument.type for argument in schema.arguments if argument.is_out] != [TENSORS]:
+            return None
+        overload = _without_out(operator.overload)
+        taken = [argument.type for argument in schema.arguments if not argument.is_out]
+        for found in self._find(operator.name):
+            if found.overload == overload and [a.type for a in found.arguments] == taken:
+                return found if [result.type for result in found.returns] == [TENSORS] else None
+        return None
 
     def _schema(self, number: int, operator: Operator) -> FunctionSchema:
         found = self._known.get(number)
@@ -105,13 +118,19 @@ def _count_error(name: str, args: tuple[int, ...], wanted: int) -> FormatError:
     return FormatError(f"{name} has {len(args)} arguments, and takes {wanted}")
 
 
+def _without_out(overload: str) -> str:
+    """The overload without memory for results: ``Tensor`` for ``Tensor_out``."""
+    return overload.removesuffix("out").removesuffix("_")
+
+
 def _public_form(operator: Operator) -> str | None:
     """The step that an operator computes, without the memory for its results."""
-    overload = operator.overload.removesuffix("out").removesuffix("_")
+    overload = _without_out(operator.overload)
     name = f"{operator.name}.{overload}" if overload else operator.name
     return name if name in PUBLIC_FORMS and operator.overload.endswith("out") else None
 
 
+TENSORS: Final = ListType(TENSOR)
 _NUMBERS: Final = frozenset({INT, FLOAT, BOOL, NUMBER})
 _ARITHMETIC: Final = "add sub mul floordiv sym_max sym_min"
 _COMPARISONS: Final = "eq ne gt ge lt le"

@@ -52,7 +52,8 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
     """
     found = _known.get(name)
     if found is None:
-        registered = torch._C._jit_get_schemas_for_operator(name) if name.isascii() else ()
+        is_name = name.isascii() and "::" in name
+        registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
         found = (
             *(_parse(str(schema)) for schema in registered),
             *(schema for schema, _ in _BUILTINS if schema.name == name),

@@ -1,8 +1,8 @@
 """Tensors that lie in the memory plan of a program, and the names by which operators write to them.
 
 The storage of a planned tensor begins and ends where its place in the plan does, and cannot grow.
-An operator writes through another tensor over the same memory: one of the same sizes, which are
-compared afterwards, or one without elements that takes those of the result.
+An operator writes through another tensor over the same memory: one without elements, which takes
+the sizes of the result, or one of the same sizes for an operator that changes what is there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BOUNDED: Final = "bounded"
 
 
 def fixed_out(slot: Tensor) -> Tensor:
-    """A tensor over the same memory, for a result of the same sizes."""
+    """A tensor over the same memory; what an operator makes of its sizes is not the slot's."""
     return _marked(slot.detach(), _FIXED)
 
 
@@ -93,15 +93,19 @@ def strides_of(size: Sequence[int], order: Sequence[int]) -> list[int]:
     return strides
 
 
-def adopt(slot: Tensor, written: Any) -> None:
-    """Let a slot have the sizes of what an operator wrote into its memory, where it may."""
-    if getattr(written, _MARK, None) == _FIXED:
-        if written.size() != slot.size():
-            raise _misfit(written.size(), f"sizes are {list(slot.size())}, and may not change")
+def adopt(slot: Tensor, written: Any, is_fixed: bool) -> None:
+    """Let a slot have the sizes of what an operator wrote into its memory, where it may.
+
+    Raises ScriptError where it may not: sizes that are fixed, or another number of dimensions.
+    """
+    is_same = written.size() == slot.size()
+    if is_fixed and not is_same:
+        raise _misfit(written.size(), f"sizes are {list(slot.size())}, and may not change")
+    if is_same and written.stride() == slot.stride() and written.data_ptr() == slot.data_ptr():
         return
-    if written.dim() != slot.dim():
+    if is_fixed or written.data_ptr() != slot.data_ptr():
+        store(slot, written.clone())
+    elif written.dim() != slot.dim():
         raise _misfit(written.size(), f"tensor has {slot.dim()} dimensions")
-    if written.data_ptr() == slot.data_ptr():
-        slot.set_(written)
     else:
-        store(slot, written)
+        slot.set_(written)

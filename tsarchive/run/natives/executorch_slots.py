@@ -44,6 +44,15 @@ native("executorch::adopt")(adopt)
 native("executorch::store")(store)
 
 
+@native("executorch::store_all")
+def store_all(slots: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Copy several results into as many slots."""
+    if len(slots) != len(values):
+        raise ScriptError(f"{len(values)} results stand where {len(slots)} tensors are for them")
+    for slot, value in zip(slots, values, strict=True):
+        store(slot, value)
+
+
 @native("executorch::apart")
 def apart(slot: Tensor) -> Tensor:
     """A tensor of the same elements, in memory of its own, that takes the sizes of a result."""
