@@ -223,15 +223,8 @@ LIBRARIES: Final = (
         "an operator of a torch that is newer than this table",
         "*",
     ),
-    Group("", Risk.FOREIGN, "belongs to a library that is not part of torch", "*"),
-)
-
-CLASSES: Final = (
     Group(
         "delegate",
-        Risk.COMPUTE,
-    Group(
-        "executorch",
         Risk.COMPUTE,
         "a library of kernels, which reads a graph and weights from bytes of the file: native code",
         "XnnpackBackend",
@@ -242,8 +235,11 @@ CLASSES: Final = (
         "a backend of ExecuTorch, which runs bytes of the file: native code",
         "*",
     ),
+    Group(
+        "executorch",
+        Risk.COMPUTE,
         "a step between the instructions of a program and its memory plan",
-        "adopt apart bounded count fixed give holds item store take",
+        "adopt apart bounded count fixed give holds item store store_all take",
     ),
     Group(
         "executorch_prim",
@@ -263,6 +259,13 @@ CLASSES: Final = (
     Group(
         "et_copy", Risk.COMPUTE, "copies a tensor from one device to another", "_d2h_copy _h2d_copy"
     ),
+    Group("", Risk.FOREIGN, "belongs to a library that is not part of torch", "*"),
+)
+
+CLASSES: Final = (
+    Group(
+        "",
+        Risk.COMPUTE,
         "packed weights of a layer; what they are made of is checked before",
         """
         quantized.Conv2dPackedParamsBase quantized.Conv3dPackedParamsBase
