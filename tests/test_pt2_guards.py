@@ -15,6 +15,7 @@ from torch.export import Dim
 import tsarchive
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
+from tsarchive.pt2.established import Established
 from tsarchive.pt2.guard_texts import read_guard
 from tsarchive.pt2.symbol_values import evaluate
 from tsarchive.pt2.symbols import MAX_DEPTH, MAX_TEXT
@@ -335,3 +336,37 @@ def test_hostile_sizes_are_refused(text):
     module = ours(changed(data, change))
     with pytest.raises(ArchiveError):
         module(size(4))
+
+
+# Conditions that checks of sizes have established
+
+
+@pytest.mark.parametrize(
+    ("text", "is_known"),
+    [
+        ("L['x'].size()[0] > 5", True),
+        ("L['x'].size()[0] >= 6", True),
+        ("L['x'].size()[0] != 5", True),
+        ("L['x'].size()[0] <= 9", True),
+        ("L['x'].size()[0] > 6", False),
+        ("L['x'].size()[0] < 9", False),
+        ("L['x'].size()[0] != 7", False),
+        ("L['x'].size()[1] == 3", True),
+        ("L['x'].size()[1] == 4", False),
+        ("L['x'].size()[1] > 2", True),
+        ("L['y'].size()[0] == L['x'].size()[0]", True),
+        ("L['x'].size()[0] == L['y'].size()[0]", True),
+        ("L['y'].size()[1] == L['x'].size()[0]", False),
+        ("L['y'].size()[1] > 0", False),
+        ("(L['x'].size()[0] % 2) == 0", False),
+    ],
+)
+def test_what_checks_have_established_is_not_checked_again(text, is_known):
+    known = Established()
+    known.add_bounds("x.size()[0]", 6, None)
+    known.add_bounds("x.size()[0]", None, 9)
+    known.add_equal("x.size()[1]", 3)
+    known.add_equal("y.size()[0]", "x.size()[0]")
+    guard = read_guard(text, "models/model.json")
+    names = {name: str(source) for name, source in guard.sources.items()}
+    assert known.implies(guard.condition, names) == is_known

@@ -16,6 +16,7 @@ from tsarchive.printer.graph import Value
 from tsarchive.printer.types import INT, NONE, STRING, TENSOR
 
 from .building import Body
+from .established import Established
 from .guard_texts import Guard, Source, read_guard
 from .lowering import lowered
 from .schema import ExportedProgram, RangeConstraint, SymInt, TensorMeta
@@ -52,6 +53,7 @@ class Checks:
         self._symbols: dict[str, Value] = {}
         # Where each symbol was first found, for messages.
         self._places: dict[str, str] = {}
+        self._established = Established()
         self._ranges = {
             canonical(parse(text, record)): constraint
             for text, constraint in program.range_constraints.items()
@@ -106,6 +108,7 @@ class Checks:
             source = Source(input_.place, "size", index)
             if isinstance(size, Number):
                 self._check_equal(source, self._value(source), body.integer(int(size.value)))
+                self._established.add_equal(str(source), int(size.value))
             else:
                 yield source, size
 
@@ -123,6 +126,8 @@ class Checks:
         wanted = body.list_of(INT, [body.integer(size) for size in sizes])
         message = f"{input_.place} must have the size {list(sizes)}, but has {{}}"
         self._require(body.value("aten::eq", held, wanted), message, held)
+        for index, size in enumerate(sizes):
+            self._established.add_equal(str(Source(input_.place, "size", index)), int(size))
 
     def _number(self, input_: Input) -> Iterator[tuple[Source, Expression]]:
         symbol = self._program.graph_module.graph.sym_int_values.get(input_.name or "")
@@ -181,6 +186,8 @@ class Checks:
 
     def _check_expression(self, source: Source, size: Expression) -> None:
         wanted = lowered(self._body, size, self._symbols)
+        if isinstance(size, Symbol):
+            self._established.add_equal(str(source), self._places[size.name])
         names = ", ".join(f"{name} is {self._places[name]}" for name in sorted(free_symbols(size)))
         self._check_equal(source, self._value(source), wanted, f" ({size}, where {names})")
 
@@ -194,14 +201,16 @@ class Checks:
         if least is not None and least > _GREATEST_UNCHECKED_MINIMUM:
             fits = body.value("aten::ge", held, lowered(body, Number(least), {}))
             self._require(fits, f"{source} must be {least} at least, but is {{}}", held)
+            self._established.add_bounds(str(source), least, None)
         if most is not None:
             fits = body.value("aten::le", held, lowered(body, Number(most), {}))
             self._require(fits, f"{source} must be {most} at most, but is {{}}", held)
+            self._established.add_bounds(str(source), None, most)
 
     # Conditions given as text
 
     def _check_guard(self, guard: Guard, places: Mapping[str, int]) -> None:
-        values = {}
+        sources: dict[str, Source] = {}
         for name, source in guard.sources.items():
             position = places.get(source.place)
             if position is None:
@@ -209,7 +218,11 @@ class Checks:
                     f"a guard names {source.place!r}, which is no argument", record=self._record
                 )
             place = self._inputs[position].place
-            values[name] = self._value(Source(place, source.method, source.index))
+            sources[name] = Source(place, source.method, source.index)
+        texts = {name: str(source) for name, source in sources.items()}
+        if self._established.implies(guard.condition, texts):
+            return
+        values = {name: self._value(source) for name, source in sources.items()}
         condition = self._body.truth(lowered(self._body, guard.condition, values))
         self._require(condition, f"the arguments must be such that {_plain(guard.text)}")
 
