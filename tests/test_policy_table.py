@@ -21,7 +21,8 @@ BUILTIN = {text.partition("(")[0].partition(".")[0] for text, _ in BUILTIN_SCHEM
 ELSEWHERE = frozenset(
     {
         "image", "torchvision", "torchaudio", "prepacked",
-        "delegate", "executorch", "executorch_prim", "dim_order_ops", "et_copy", "quantized_decomposed",
+        "delegate", "dim_order_ops", "et_copy", "executorch", "executorch_prim",
+        "quantized_decomposed",
     }
 )  # fmt: skip
 NODES = frozenset(
