@@ -348,6 +348,12 @@ class TestInternalizing:
         with pytest.raises(UnsupportedError, match="a pte file is no data file"):
             fixture("linear.pte").internalize(opened(FILES["add.pte"]()))
 
+    def test_bytes_behind_tables_stay_there(self):
+        draft = draft_of(Draft(opened(net())).pieces(anew=True).join() + b"signature")
+        draft.internalize(opened(FILES["data.ptd"]()), ["net.weight"])
+        archive = reopened(draft)
+        assert archive.read("program").endswith(b"signature")
+
 
 class TestMerging:
     def test_all_entries(self):

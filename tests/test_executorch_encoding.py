@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from flatbuffer_strategies import Packer, plain, values_of
 from hypothesis import HealthCheck, given, settings
@@ -124,8 +126,8 @@ def test_blobs_are_aligned_as_asked(order, width):
 
 
 def test_the_alignment_that_blobs_were_given_is_found():
-    for width in (16, 32, 64, 1024):
-        values = {"constant_buffer": [{"storage": b"x" * n} for n in (1, 30, 70)], "version": 3}
+    for width, sizes in product((16, 32, 64, 1024), ((1, 30, 70), (0, 5), (0,))):
+        values = {"constant_buffer": [{"storage": b"x" * n} for n in sizes], "version": 3}
         alignments = {("Buffer", "storage"): width}
         data = joined(PROGRAM, values, Order.PYTHON, alignments)
         found = origin_of(root_of(data, PROGRAM), values, None)

@@ -155,6 +155,19 @@ def test_what_readers_do_not_look_at_is_kept(what):
         assert written(draft) == data.replace(WEIGHT, NEW_WEIGHT)
 
 
+@pytest.mark.parametrize("width", [16, 128, 4096])
+def test_empty_segments_stand_where_they_would_if_they_had_bytes(width):
+    parts = [{"offset": 0, "size": len(LINEAR_DATA)}, {"offset": 0, "size": 0}]
+    with opened(program({**LINEAR, "segments": parts}, LINEAR_DATA)) as archive:
+        draft = Draft(archive)
+        draft.align(width)
+        data = written(draft)
+    assert written_anew(data) == data
+    with opened(data) as archive:
+        (_, (start, size)) = archive.executorch.program.segments
+        assert (start % width, size) == (0, 0)
+
+
 def test_other_bytes_between_segments_are_kept():
     odd = STATE_DATA[:12] + b"\xaa" * 116 + STATE_DATA[128:]
     data = in_order_of_exir(program(STATE, odd))

@@ -53,7 +53,7 @@ def _is_same(made: Encoded, data: memoryview, inserted: int) -> bool:
 
 
 def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:
-    """What the writer may have been told, by where the blobs are that have bytes."""
+    """What the writer may have been told, by where the blobs are."""
     known = [name for name in _BLOBS if name in root.buffer.schema.slots[root.name]]
     starts = {name: _starts(root, name) for name in known}
     present = [_BLOBS[name] for name in known if starts[name]]
@@ -62,8 +62,11 @@ def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:
 
 
 def _starts(root: Table, field: str) -> list[int]:
+    """Where blobs begin; empty ones count where there are no others, since not all align them."""
     blob = _BLOBS[field][1]
-    return [table.data_start(blob) for table in root.tables(field) or () if table.data(blob)]
+    tables = [table for table in root.tables(field) or () if table.has(blob)]
+    full = [table for table in tables if table.data(blob)]
+    return [table.data_start(blob) for table in full or tables]
 
 
 def _possible(starts: list[int]) -> list[int]:

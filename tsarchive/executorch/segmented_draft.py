@@ -39,8 +39,9 @@ class SegmentedDraft:
     ``inserted`` is what stands in the tables behind their first eight bytes: the header, and
     zeros; nothing in a program without bytes in segments, unless ``keeps_header``. Segments
     begin at a multiple of ``base_alignment``, which is 0 where a header tells no such place.
-    ``gap`` is what stood before the first, ``trailing`` what stands behind the last, of which
-    the header counts ``surplus`` bytes in.
+    ``tail`` is what stands behind the tables of a file that had no header, ``gap`` what stood
+    before the first segment, ``trailing`` what stands behind the last, of which the header counts
+    ``surplus`` bytes in.
     """
 
     schema: Schema
@@ -51,6 +52,7 @@ class SegmentedDraft:
     inserted: bytes = b""
     keeps_header: bool = True
     base_alignment: int = SEGMENT_ALIGNMENT
+    tail: Bytes = b""
     gap: Bytes = b""
     surplus: int = 0
     trailing: Bytes = b""
@@ -82,13 +84,13 @@ class SegmentedDraft:
         behind = self._placed()
         tables = encoded(self.schema, self.values, self.origin.order, self.origin.alignments)
         inserted = self._inserted(len(behind))
-        size = AT + len(inserted) + len(tables.body)
+        size = AT + len(inserted) + len(tables.body) + len(self.tail)
         base = self._base(size, len(behind)) if inserted else 0
         if inserted:
             inserted = self.write_header(inserted, size, base, len(behind) + self.surplus)
         gap = _filled(max(base - size, 0), self.gap)
         head = tables.head(len(inserted))
-        return Pieces((head, inserted, tables.body, gap, behind, self.trailing))
+        return Pieces((head, inserted, tables.body, self.tail, gap, behind, self.trailing))
 
     def _placed(self) -> Pieces:
         """All segments; their tables are told where they came to stand."""
@@ -130,7 +132,7 @@ def opened_draft(
     draft = SegmentedDraft(root.buffer.schema, write_header, values, origin)
     if header is None:
         draft.keeps_header = False
-        draft.trailing = b"" if origin.size is None else data[origin.size :]
+        draft.tail = b"" if origin.size is None else data[origin.size :]
         draft.segments = [NewSegment(b"") for _ in segments]
     else:
         draft.keeps_header = not any(segment.size for segment in segments)
@@ -156,9 +158,11 @@ def _read_segments(
     for table, (start, size) in zip(draft.values.get("segments", ()), segments, strict=True):
         offset = table.get("offset", 0)
         places.append((end, offset))
-        padding = data[base + end : base + offset] if size else b""
+        # An empty one may claim to be anywhere.
+        is_there = start == base + offset
+        padding = data[base + end : start] if is_there else b""
         draft.segments.append(NewSegment(data[start : start + size], padding=padding))
-        end = offset + size if size else end
+        end = offset + size if is_there else end
     widths = alignments_of(places, SEGMENT_ALIGNMENT)
     draft.base_alignment = widths[0] if header.segment_base else 0
     for segment, width in zip(draft.segments, widths[1:], strict=True):
