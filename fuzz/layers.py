@@ -46,8 +46,8 @@ class Input:
 Layer = Callable[[Random], Input]
 # How many in a thousand inputs come in by each door: what is dear gets less.
 _OF_ARCHIVES = (
-    (torch_free.read_archive, 850), (torch_free.look_at_archive, 100), (torch_free.verify, 10),
-    (torch_free.audit, 5), (doors.load, 30), (doors.load_moved, 5),
+    (torch_free.read_archive, 845), (torch_free.look_at_archive, 100), (torch_free.verify, 10),
+    (torch_free.audit, 5), (torch_free.report, 5), (doors.load, 30), (doors.load_moved, 5),
 )  # fmt: skip
 _OF_PICKLES = (
     (doors.load, 30), (torch_free.verify, 3), (torch_free.audit, 3), (doors.load_moved, 5),
@@ -56,12 +56,12 @@ _OF_CODE = (
     (doors.compile_all, 35), (torch_free.verify, 3), (torch_free.audit, 3), (doors.load_moved, 5),
 )  # fmt: skip
 _OF_EXPORTED = (
-    (torch_free.look_at_exported, 300), (torch_free.verify, 300), (torch_free.audit, 100),
-    (doors.load, 200), (doors.run_exported, 95), (doors.load_moved, 5),
+    (torch_free.look_at_exported, 280), (torch_free.verify, 300), (torch_free.audit, 100),
+    (torch_free.report, 20), (doors.load, 200), (doors.run_exported, 95), (doors.load_moved, 5),
 )  # fmt: skip
 _OF_EXECUTORCH = (
-    (torch_free.look_at_executorch, 350), (torch_free.verify, 250), (torch_free.audit, 100),
-    (doors.load, 50), (doors.run_program, 250),
+    (torch_free.look_at_executorch, 300), (torch_free.verify, 250), (torch_free.audit, 100),
+    (torch_free.report, 50), (doors.load, 50), (doors.run_program, 250),
 )  # fmt: skip
 _CHANCE_OF_BLIND_CHANGE = 0.05
 # What inputs may make Python import: decompressors, and a codec that pickletools uses.

@@ -88,6 +88,16 @@ def audit(data: bytes) -> None:
         raise AssertionError("audit raised instead of reporting") from error
 
 
+def report(data: bytes) -> None:
+    """A page tells of everything, and holds no markup but its own."""
+    try:
+        html = tsarchive.report(io.BytesIO(data), histograms="*", rows=40).html
+    except tsarchive.ArchiveError as error:
+        raise AssertionError("report raised instead of telling") from error
+    assert (html.count("<script"), html.count("</script")) == (2, 2)
+    assert all(letter.isprintable() or letter == "\n" for letter in html)
+
+
 def read_pickle(archive: bytes, record: str, data: bytes) -> None:
     """Read one pickle, and what it shows without torch."""
     if record.endswith(".debug_pkl"):

@@ -233,6 +233,22 @@ def test_chains_are_counted_through():
     assert {v.index: (v.first, v.last) for v in found.values} == {0: (0, 0), 1: (0, 2), 2: (1, 2)}
 
 
+def test_values_that_are_not_there_are_left_out():
+    found = planned(
+        [at(0), at(16)],
+        kernel(RELU_, 0, 9, 9),
+        kernel(VIEW_, 7, 8, -3, -3),
+        kernel(9, 0),
+        move(0, 12),
+        move(-4, 1),
+        jump(77, 0),
+        jump(0, 50),
+        inputs=[0, 5],
+        outputs=[1, 6],
+    )
+    assert lives(found) == {0: (0, 6, "input"), 1: (0, 6, "output")}
+
+
 def test_names_beyond_counting_are_refused():
     values = [at(0), {"val": ("TensorList", {"items": [0] * 100_000})}]
     data = bytes_of(values, *[kernel(RELU_, 1, 0, 0)] * 60)

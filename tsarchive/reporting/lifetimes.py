@@ -94,7 +94,7 @@ class _Walk:
             case Move(source, target):
                 self._read(self._expanded([source]), place)
                 self._write(self._expanded([target]), place)
-                self.views[target].append(source)
+                self._show(target, source)
             case JumpFalse(condition, destination):
                 self._read(self._expanded([condition]), place)
                 if 0 <= destination <= place - start:
@@ -112,7 +112,12 @@ class _Walk:
         operators = self.method.operators
         is_view = 0 <= operator < len(operators) and operators[operator].name == _VIEW_OPERATOR
         if is_view and len(args) > 1:
-            self.views[args[-1]].append(args[0])
+            self._show(args[-1], args[0])
+
+    def _show(self, value: int, base: int) -> None:
+        """Note that a value shows the bytes of another, where both are there."""
+        if value in self.spans and base in self.spans:
+            self.views[value].append(base)
 
     def _read(self, values: Iterable[int], place: int) -> None:
         for value in values:

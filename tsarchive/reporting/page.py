@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Final
 
@@ -118,5 +119,7 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(digest).decode('ascii')}"
 
 
+@cache
 def _resource(name: str) -> str:
+    """A file that comes with this package."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
