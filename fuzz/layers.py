@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import doors
+import edits
 import torch_free
 from pools import POOL
 
@@ -60,8 +61,8 @@ _OF_EXPORTED = (
     (torch_free.report, 20), (doors.load, 200), (doors.run_exported, 95), (doors.load_moved, 5),
 )  # fmt: skip
 _OF_EXECUTORCH = (
-    (torch_free.look_at_executorch, 300), (torch_free.verify, 250), (torch_free.audit, 100),
-    (torch_free.report, 50), (doors.load, 50), (doors.run_program, 250),
+    (torch_free.look_at_executorch, 250), (torch_free.verify, 200), (torch_free.audit, 100),
+    (torch_free.report, 50), (edits.edit, 100), (doors.load, 50), (doors.run_program, 250),
 )  # fmt: skip
 _CHANCE_OF_BLIND_CHANGE = 0.05
 # What inputs may make Python import: decompressors, and a codec that pickletools uses.
