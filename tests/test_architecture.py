@@ -96,7 +96,7 @@ MAY_IMPORT = {
     },
     "tsarchive.saving": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.printer", "tsarchive.pt2",
-        "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.pte", "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.preparing": {
         "tsarchive.container", "tsarchive.exporting", "tsarchive.kinds", "tsarchive.loading",

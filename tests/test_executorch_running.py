@@ -212,6 +212,16 @@ def test_a_result_of_fixed_sizes_is_of_those():
             module(torch.ones(rows, 2))
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_bound_of_no_elements(rows):
+    values = [bounded([4, 2], (1, 0)), 1, bounded([0, 2], (1, 64))]
+    module = loaded(method(values, [ADD], [0], [2]))
+    assert module(torch.ones(0, 2)).shape == (0, 2)
+    with pytest.raises(RuntimeError):
+        module(torch.ones(rows, 2))
+    assert module(torch.ones(0, 2)).shape == (0, 2)
+
+
 def test_sizes_are_computed():
     values = [
         bounded([4, 3], (1, 0)), 0, 0, 3, 0, [4], bounded([12], (1, 64)), 2,
@@ -478,13 +488,6 @@ def test_what_cannot_be_loaded():
     with pytest.raises(tsarchive.CallError, match="no models by name"):
         tsarchive.load(FIXTURES / "add.pte", model="model")
 
-
-def test_a_program_is_not_saved_as_torchscript(tmp_path):
-    module = tsarchive.load(FIXTURES / "add.pte")
-    with pytest.raises(tsarchive.SaveError, match="program of ExecuTorch"):
-        tsarchive.save(module, tmp_path / "module.pt")
-    with pytest.raises(tsarchive.UnsupportedError, match="program of ExecuTorch"):
-        tsarchive.to_exported_program(module, (torch.ones(2),))
 
 
 def test_policies_hold():

@@ -62,6 +62,10 @@ def save(
     ``source_paths=True`` asks for whole ones. A module that was loaded from a PT2 archive is
     written back as one, each record as it was read unless its data changed.
 
+    A module that was loaded from a file of ExecuTorch is written back as one, byte for byte unless
+    its buffers changed. What calls left in memory that the file has no initial values for is not
+    in it, and data files are not written.
+
     With ``canonical=True`` the bytes depend on the model and ``extra_files`` alone: not on the
     process, its hash seed, the file name, or places and comments in source files. This form has
     class names without the numbers that torch gives them, sorted constants and methods, nothing
@@ -73,6 +77,11 @@ def save(
     that this process lacks; OSError when the file cannot be written.
     """
     files = {name: _bytes(name, content) for name, content in (extra_files or {}).items()}
+    if _is_of_executorch(module):
+        from tsarchive.pte.resaving import save_program
+
+        save_program(module, f, files)
+        return
     if is_exported(module):
         records = program_records(module, files, debug and not canonical, source_paths)
     else:
@@ -84,7 +93,6 @@ def module_records(
     module: Any, files: Mapping[str, bytes], *, debug: bool = True, canonical: bool = False
 ) -> list[NewRecord]:
     """The records that ``save`` writes, for extra files by name."""
-    _refuse_programs(module)
     try:
         with not_collecting():
             if canonical:
@@ -99,15 +107,10 @@ def module_records(
         ) from error
 
 
-def _refuse_programs(module: Any) -> None:
-    """Raise SaveError for a program of ExecuTorch, which is instructions and no code."""
-    if not isinstance(module, ArchiveModule):
-        return
-    if not isinstance(module.tsarchive_classes.container, Container):
-        raise SaveError(
-            "a program of ExecuTorch has no TorchScript code",
-            hint="It was exported from a module: save or convert that",
-        )
+def _is_of_executorch(module: Any) -> bool:
+    return isinstance(module, ArchiveModule) and not isinstance(
+        module.tsarchive_classes.container, Container
+    )
 
 
 def is_exported(module: Any) -> bool:

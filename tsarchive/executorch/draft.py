@@ -59,7 +59,16 @@ class Draft:
     """
 
     def __init__(self, archive: Opened) -> None:
-        regions = archive.executorch.regions
+        self._open(archive.executorch.regions)
+
+    @classmethod
+    def of(cls, regions: Regions) -> Draft:
+        """A draft of an opened file without the archive around it."""
+        made = cls.__new__(cls)
+        made._open(regions)
+        return made
+
+    def _open(self, regions: Regions) -> None:
         content = regions.content
         inner = None
         if isinstance(content, BundledProgram):

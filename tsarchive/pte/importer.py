@@ -62,6 +62,7 @@ class PteImporter:
         self.code = self
         self._data = Data() if data is None else data
         self._graphs: dict[str, MethodGraph] = {}
+        self._constants: dict[str, torch.Tensor] = {}
         self.type = self._class()
 
     def find(self, qualified_name: str) -> ClassType | None:
@@ -115,7 +116,7 @@ class PteImporter:
         buffers: dict[str, Any] = {}
         for name, content in self.layout.buffers.items():
             if isinstance(content, Tensor):
-                buffers[name] = self._constant(content)
+                buffers[name] = self._constants[name] = self._constant(content)
             else:
                 buffers[name] = memory.tensors[content]
                 self._initialise(self.layout.places[content].tensor, buffers[name])
@@ -159,13 +160,19 @@ class PteImporter:
             set_slot(made, slots[names.kept(index)], value)
 
     def _constant(self, tensor: Tensor) -> torch.Tensor:
-        return tensor_over(self._bytes(tensor), tensor.sizes, tensor.strides, tensor.dtype)
+        return tensor_over(self.bytes_of(tensor), tensor.sizes, tensor.strides, tensor.dtype)
 
     def _initialise(self, tensor: Tensor, planned: torch.Tensor) -> None:
         if tensor.is_external or tensor.data_index:
             planned.copy_(self._constant(tensor))
 
-    def _bytes(self, tensor: Tensor) -> memoryview:
+    def is_written_to(self, name: str) -> bool:
+        """Whether a constant changed in the map of its file, which is no more as it was read."""
+        found = self._constants.get(name)
+        return found is not None and found._version > 0
+
+    def bytes_of(self, tensor: Tensor) -> memoryview:
+        """What a tensor begins with, in the file or in a data file."""
         if tensor.is_external:
             return self._data.bytes_of(tensor)
         found = self.program.initial_data(tensor)
