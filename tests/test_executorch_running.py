@@ -489,6 +489,11 @@ def test_what_cannot_be_loaded():
         tsarchive.load(FIXTURES / "add.pte", model="model")
 
 
+def test_a_program_is_not_exported():
+    module = tsarchive.load(FIXTURES / "add.pte")
+    with pytest.raises(tsarchive.UnsupportedError, match="program of ExecuTorch"):
+        tsarchive.to_exported_program(module, (torch.ones(2),))
+
 
 def test_policies_hold():
     module = loaded(adding(), policy=tsarchive.Policy.default().forbid("aten::add"))
