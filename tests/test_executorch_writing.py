@@ -85,6 +85,16 @@ def test_every_file_of_the_corpus_is_written_as_it_was(corpus, kind):
             assert draft.pieces(anew=True).join() == path.read_bytes(), path.name
 
 
+@pytest.mark.parametrize("kind", CORPUS_KINDS)
+def test_drafts_name_tensors_as_archives_do(corpus, kind):
+    for path in sound_files(corpus, kind):
+        with tsarchive.open(path) as archive:
+            named = archive.tensors.items()
+            inside = {name for name, info in named if not info.storage.startswith("external:")}
+            found = Draft(archive).tensors.items()
+            assert {name for name, layout in found if layout is not None} == inside, path.name
+
+
 ORDERS = {
     "generated/linear.pte": Order.PYTHON,
     "generated/bundled.bpte": Order.PYTHON,

@@ -56,6 +56,7 @@ def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | No
     for entry, content in found:
         add = _add_key if entry.layout is None else _add_tensor
         add(program, entry, content, numbers)
+    program.forget_tensors()
     return chosen
 
 
@@ -79,6 +80,7 @@ def _move_tensors(
             data.add(one.name, one.layout, _bytes(program, one), source)
         for table in one.tables:
             make_external(table, one.name)
+    program.forget_tensors()
     for is_mutable in (False, True):
         gone = {one.number for one in moved if one.is_mutable == is_mutable}
         if gone:

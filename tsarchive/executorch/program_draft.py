@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
@@ -41,11 +42,18 @@ class ProgramDraft:
         self.root: Values = self.file.values
         self.is_edited = False
         self._pools: dict[bool, Pool] = {}
+        self._tensors: dict[str, StoredTensor] | None = None
 
     @property
     def tensors(self) -> Mapping[str, StoredTensor]:
         """All that begin with bytes, wherever these are."""
-        return stored_tensors(self.root)
+        if self._tensors is None:
+            self._tensors = stored_tensors(self.root)
+        return self._tensors
+
+    def forget_tensors(self) -> None:
+        """Look for them again: their tables were changed."""
+        self._tensors = None
 
     def tensor(self, name: str) -> StoredTensor:
         """Raises MissingRecordError when there is none of this name."""
@@ -71,6 +79,7 @@ class ProgramDraft:
         number = pool.add(new)
         for table in stored.tables:
             make_internal(table, number)
+        self._put(name, replace(stored, number=number))
 
     def rename(self, old: str, new: str) -> None:
         """Raises MissingRecordError when there is no such tensor, CallError when it is taken."""
@@ -79,6 +88,7 @@ class ProgramDraft:
             raise CallError(f"the program has a tensor {new!r} already")
         for table in stored.tables:
             set_name(table, new)
+        self._put(old, replace(stored, name=new))
 
     def strip_stack_traces(self) -> bool:
         """Take out the lines of user source. Returns whether there were any."""
@@ -88,6 +98,7 @@ class ProgramDraft:
 
     def strip_names(self) -> bool:
         """Take out names, but for those by which data files know tensors."""
+        self.forget_tensors()
         return any([clear_name(table) for _, table in tensors_of(self.root)])
 
     def align(self, segments: int | None, constants: int | None) -> None:
@@ -131,6 +142,7 @@ class ProgramDraft:
         for one in stored:
             for table in one.tables:
                 make_internal(table, renumbered.get(one.number, one.number))
+        self.forget_tensors()
         if is_mutable and len(pool.items) == 1:
             self._drop_mutable()
 
@@ -143,6 +155,13 @@ class ProgramDraft:
     def _has_inline_constants(self) -> bool:
         in_segment = self.root.get("constant_segment", {}).get("offsets")
         return not in_segment and bool(self.root.get("constant_buffer"))
+
+    def _put(self, name: str, one: StoredTensor) -> None:
+        """Let a tensor stand in the place of that of a name."""
+        pairs = (
+            (one.name, one) if key == name else (key, old) for key, old in self.tensors.items()
+        )
+        self._tensors = dict(pairs)
 
     def _users(self, stored: StoredTensor) -> int:
         """How many tensors have these bytes."""
