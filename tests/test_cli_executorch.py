@@ -140,7 +140,8 @@ def test_broken_files_are_told(tmp_path):
 
 
 def test_what_is_not_done_with_programs_says_what_they_are():
-    assert "ExecuTorch" in error("run", path("linear.pte"))["hint"]
+    found = error("decompile", path("linear.pte"), "-o", "nowhere")
+    assert "it is an ExecuTorch program (.pte)" in found["message"]
 
 
 def test_an_option_for_other_files():
