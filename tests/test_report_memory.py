@@ -296,6 +296,27 @@ def test_boxes_lie_at_their_instructions_and_bytes():
     assert page.by_id("table-memory-0").one("tbody").all("tr")[1].text.startswith("%1float32[4]")
 
 
+def test_methods_beyond_the_rows_are_counted():
+    method = {
+        "values": [at(0), at(16)],
+        "operators": OPERATORS,
+        "inputs": [0],
+        "outputs": [1],
+        "chains": chain(kernel(RELU_, 0, 1, 1)),
+        "non_const_buffer_sizes": [0, 32],
+    }
+    data = program({"execution_plan": [plan(name, **method) for name in "abc"]})
+    made = tsarchive.report(io.BytesIO(data), rows=3)
+    (section,) = [section for section in made.sections if section.name == "memory"]
+    assert (section.shown, section.total) == (3, 6)
+    memory = read(made.html).by_id("memory")
+    assert [heading.text for heading in memory.all("h3")] == ["a", "b"]
+    assert [p.text for p in memory.all("p", "more")] == [
+        "and 1 more value, none of which is larger",
+        "and 1 more method",
+    ]
+
+
 def test_arenas_are_drawn_apart():
     data = bytes_of(
         [at(0), at(0, arena=2), at(16, arena=3)],
@@ -307,7 +328,7 @@ def test_arenas_are_drawn_apart():
     memory = read(tsarchive.report(io.BytesIO(data)).html).by_id("memory")
     captions = [caption.text for caption in memory.all("figcaption")]
     assert captions == [f"Arena {n} of forward: 16 bytes for 1 value" for n in (1, 2, 3)]
-    assert [p.text for p in memory.all("p", "problem")] == ["1 value end behind the arena"]
+    assert [p.text for p in memory.all("p", "problem")] == ["Beyond the end of the arena: 1 value"]
 
 
 @pytest.mark.parametrize("kind", ["pte", "bpte"])

@@ -65,12 +65,6 @@ def command(
         _show(found)
 
 
-def _role(info: TensorInfo) -> str:
-    if info.is_parameter:
-        return "parameter"
-    return "buffer" if info.is_buffer else "attribute"
-
-
 def _document(name: str, info: TensorInfo) -> dict[str, Any]:
     return {
         "name": name,
@@ -79,7 +73,7 @@ def _document(name: str, info: TensorInfo) -> dict[str, Any]:
         "strides": info.strides,
         "bytes": info.nbytes,
         "record": info.storage,
-        "role": _role(info),
+        "role": info.role,
     }
 
 
@@ -102,7 +96,7 @@ def _show(found: list[Named]) -> None:
             shape(info.shape),
             f"{info.nbytes:,}",
             info.storage or "several",
-            _role(info),
+            info.role,
         )
     total = _total(found)
     show(rows.lines())

@@ -13,7 +13,7 @@ from tsarchive.torchscript.code_records import CodeRecords
 
 from .caps import LINES_PER_ROW, MAX_LINE
 from .colouring import coloured
-from .html import Html, joined, tag
+from .html import Html, joined, more, tag
 from .origins import Origins, UserSource
 from .section import Section, Subject
 
@@ -174,8 +174,7 @@ def _block(name: str, lines: list[_Line], total: int, anchor: str, *, is_open: b
     heading = tag("summary", tag("span", name, class_="name"), " ",
                   tag("span", plural(total, "line"), class_="figures"))  # fmt: skip
     shown = sum(line.number is not None for line in lines)
-    left = total - shown
-    rest = tag("p", f"and {left:,} more lines", class_="more") if left > 0 else None
+    rest = more(shown, total, "line")
     drawn = joined(_drawn(line, anchor) for line in lines)
     body = tag("pre", tag("code", drawn), tabindex=0) if lines else None
     return tag("details", heading, body, rest, class_="code-block", open=is_open)

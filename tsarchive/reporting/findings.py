@@ -40,7 +40,7 @@ def findings(subject: Subject) -> Section | None:
         (
             tag("p", verdict(subject.verified), " ", _abilities(subject.audited)),
             tag("ul", *items, class_="findings") if shown else None,
-            more(len(shown), len(found), "findings"),
+            more(len(shown), len(found), "finding"),
         )
     )
     return Section("findings", "Findings", body, len(shown), len(found))
@@ -96,7 +96,7 @@ def pickled_names(subject: Subject) -> Section | None:
     shown = ordered[: subject.rows]
     headings = ("name", "record", "used", "why it is harmless")
     rows = [_name_row(name) for name in shown]
-    body = joined((table("pickled", headings, rows), more(len(rows), len(names), "names")))
+    body = joined((table("pickled", headings, rows), more(len(rows), len(names), "name")))
     return Section("pickled", "Pickled names", body, len(rows), len(names))
 
 

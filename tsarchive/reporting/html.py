@@ -53,10 +53,11 @@ def tag(name: str, /, *content: str | None, **attributes: str | int | float | bo
     return Html(f"{opened}>{joined(content)}</{name}>")
 
 
-def more(shown: int, total: int, what: str) -> Html | None:
-    """``and 9,500 more modules``; None where all are shown."""
+def more(shown: int, total: int, noun: str, behind: str = "") -> Html | None:
+    """``and 9,500 more modules``; None where all are shown. ``behind`` follows that."""
     left = total - shown
-    return tag("p", f"and {left:,} more {what}", class_="more") if left > 0 else None
+    told = f"and {left:,} more {noun}{'' if left == 1 else 's'}{behind}"
+    return tag("p", told, class_="more") if left > 0 else None
 
 
 def _piece(part: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -54,13 +55,14 @@ def memory_plan(subject: Subject) -> Section | None:
     drawn = [(method, plan) for method, plan in plans if plan.values]
     if not drawn:
         return None
-    left, shown, parts = subject.rows, 0, [tag("p", _HOW, class_="dim"), _legend()]
+    left, parts = subject.rows, [tag("p", _HOW, class_="dim"), _legend()]
     for number, (method, plan) in enumerate(drawn):
-        parts.append(_method(number, method, plan, left))
-        shown += min(len(plan.values), left)
-        left -= min(len(plan.values), left)
+        if left:
+            parts.append(_method(number, method, plan, left))
+            left -= min(len(plan.values), left)
     total = sum(len(plan.values) for _, plan in drawn)
-    return Section("memory", "Memory plan", joined(parts), shown, total)
+    body = joined((*parts, more(len(parts) - 2, len(drawn), "method")))
+    return Section("memory", "Memory plan", body, subject.rows - left, total)
 
 
 def _legend() -> Html:
@@ -74,16 +76,14 @@ def _legend() -> Html:
 def _method(number: int, method: Method, plan: Plan, most: int) -> Html:
     """Pictures of all arenas of a method, of so many values."""
     values = sorted(plan.values, key=lambda value: -value.nbytes)[:most]
-    names = _Names(method)
-    figures = [
-        _arena(plan, arena, nbytes, [v for v in values if v.arena == arena], names)
-        for arena, nbytes in plan.arenas.items()
-        if any(value.arena == arena for value in values)
-    ]
+    names, arenas = _Names(method), defaultdict[int, list[Planned]](list)
+    for value in values:
+        arenas[value.arena].append(value)
+    figures = [_arena(plan, arena, arenas[arena], names) for arena in sorted(arenas)]
     rows = [_row(value, names) for value in sorted(values, key=lambda value: value.index)]
     listed = tag("details", tag("summary", "As a table"),
                  table(f"memory-{number}", _HEADINGS, rows))  # fmt: skip
-    rest = more(len(values), len(plan.values), "values, none of which is larger")
+    rest = more(len(values), len(plan.values), "value", ", none of which is larger")
     return joined((tag("h3", tag("code", plan.method)), *figures, listed, rest))
 
 
@@ -107,7 +107,8 @@ class _Names:
         return f"%{value.index}{name} {value.type}"
 
 
-def _arena(plan: Plan, arena: int, nbytes: int, values: Sequence[Planned], names: _Names) -> Html:
+def _arena(plan: Plan, arena: int, values: Sequence[Planned], names: _Names) -> Html:
+    nbytes = plan.arenas[arena]
     limit = nbytes or max((value.end for value in values), default=0) or 1
     drawn = sorted((v for v in values if v.role != UNUSED), key=_depth)
     title = f"Arena {arena} of {plan.method}: {size(nbytes)} for {plural(len(values), 'value')}"
@@ -119,7 +120,7 @@ def _arena(plan: Plan, arena: int, nbytes: int, values: Sequence[Planned], names
         class_="plan", role="img", tabindex=0, aria_label=f"{title}. A table of it follows.",
     )  # fmt: skip
     beyond = sum(value.end > limit for value in values)
-    problem = f"{plural(beyond, 'value')} end behind the arena" if beyond else None
+    problem = f"Beyond the end of the arena: {plural(beyond, 'value')}" if beyond else None
     return tag(
         "figure",
         tag("figcaption", title),

@@ -60,9 +60,6 @@ class Plan:
     arenas: Mapping[int, int]
     values: tuple[Planned, ...]
 
-    def in_arena(self, arena: int) -> tuple[Planned, ...]:
-        return tuple(value for value in self.values if value.arena == arena)
-
 
 def plan_of(method: Method) -> Plan:
     """Raises LimitError where instructions name too many values."""

@@ -34,7 +34,7 @@ def operators(subject: Subject) -> Section | None:
     most = shown[0][1]
     rows = [_row(name, count, most, uses.get(name.partition(".")[0])) for name, count in shown]
     headings = ("operator", "calls", "what it can do") if uses else ("operator", "calls")
-    body = joined((table("operators", headings, rows), more(len(rows), len(counts), "operators")))
+    body = joined((table("operators", headings, rows), more(len(rows), len(counts), "operator")))
     return Section("operators", "Operators", body, len(rows), len(counts))
 
 

@@ -49,7 +49,7 @@ def _bytes(groups: Mapping[str, GroupFacts]) -> Html:
         )  # fmt: skip
         start += width
     bar = tag("svg", *parts, viewBox="0 0 1000 20", preserveAspectRatio="none", class_="bytes",
-              role="img", aria_label="Bytes by purpose: see the table below")  # fmt: skip
+              role="img", aria_label="Bytes by purpose, as the list below tells them")  # fmt: skip
     return joined((bar, _legend(groups, total)))
 
 

@@ -28,7 +28,7 @@ def records(subject: Subject) -> Section | None:
     is_zip = subject.archive.kind not in EXECUTORCH
     rows = [_record_row(record) if is_zip else _part_row(record) for record in shown]
     headings: tuple[str, ...] = _OF_ZIP if is_zip else _OF_EXECUTORCH
-    body = joined((table("records", headings, rows), more(len(shown), len(found), "records")))
+    body = joined((table("records", headings, rows), more(len(shown), len(found), "record")))
     return Section("records", "Records", body, len(shown), len(found))
 
 

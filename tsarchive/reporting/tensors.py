@@ -56,7 +56,7 @@ def _largest(found: list[tuple[str, TensorInfo]], most: int) -> list[tuple[str, 
 
 
 def _rest(shown: int, total: int) -> Html | None:
-    return more(shown, total, "tensors, none of which is larger")
+    return more(shown, total, "tensor", ", none of which is larger")
 
 
 def _row(name: str, info: TensorInfo) -> list[Cell]:

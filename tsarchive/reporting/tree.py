@@ -43,7 +43,7 @@ def tree(subject: Subject) -> Section | None:
         class_="tools",
     )
     drawn = tag("ul", drawing.module(root, 0), class_="tree", id="tree-root")
-    body = joined((buttons, drawn, more(shown, total, "modules")))
+    body = joined((buttons, drawn, more(shown, total, "module")))
     return Section("modules", "Modules", body, shown, total)
 
 
