@@ -200,3 +200,27 @@ def assert_zeroed(tmp_path, path, data_path):
             floats = [entry for entry in found.entries if entry.layout.dtype == "float32"]
             assert floats
             assert not any(any(found.data_of(entry)) for entry in floats)
+
+
+def agrees(data, case):
+    """Whether the runtime gets the results of a call that a bundle tells."""
+    from executorch.extension.pybindings import portable_lib
+
+    bundle = portable_lib._load_bundled_program_from_buffer(data)
+    try:
+        bundle.verify_result_with_bundled_expected_output("forward", case, 1e-5, 1e-8)
+    except RuntimeError:
+        return False
+    return True
+
+
+def test_calls_of_an_edited_bundle(corpus, tmp_path):
+    draft = Draft(tsarchive.open(corpus / "generated" / "bundled.bpte"))
+    draft.align(segments=4096, constants=64)
+    draft.rename("forward.0", "weight")
+    edited = draft.pieces().join()
+    assert [agrees(edited, case) for case in range(3)] == [True] * 3
+    name = "test_suites/forward/1/expected_outputs/0"
+    draft.replace(name, torch.full(draft.tensors[name].sizes, 7.0).numpy())
+    other = draft.pieces().join()
+    assert [agrees(other, case) for case in range(3)] == [True, False, True]
