@@ -10,7 +10,6 @@ from tsarchive.container.source import Source
 from tsarchive.errors import UnsupportedError
 
 from .draft import Draft
-from .looking import ExecutorchDoor
 from .pieces import Pieces
 from .regions import Regions, opened_regions
 
@@ -45,32 +44,23 @@ class Stability:
     unread: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    executorch: ExecutorchDoor
-
-
 def stability_of(regions: Regions) -> Stability:
     """Write a file, to nowhere; encode its tables, and what was encoded.
 
     Raises FormatError and LimitError where the file breaks a rule.
     """
     data = regions.buffer()
-    is_copied = _first_difference(data, _draft(regions).pieces()) is None
+    is_copied = _first_difference(data, Draft.of(regions).pieces()) is None
     try:
-        once = _draft(regions).pieces(anew=True)
+        once = Draft.of(regions).pieces(anew=True)
     except UnsupportedError as error:
         return Stability(is_copied, unread=(error.record or "", error.message))
     changed = _first_change(data, once, regions)
     if changed is None:
         return Stability(is_copied)
     anew = opened_regions(Source(memoryview(once.join())), regions.kind)
-    again = _first_change(anew.buffer(), _draft(anew).pieces(anew=True), anew)
+    again = _first_change(anew.buffer(), Draft.of(anew).pieces(anew=True), anew)
     return Stability(is_copied, changed, again)
-
-
-def _draft(regions: Regions) -> Draft:
-    return Draft(_Opened(ExecutorchDoor(regions)))
 
 
 def _first_change(before: memoryview, after: Pieces, regions: Regions) -> Change | None:
