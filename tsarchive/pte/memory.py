@@ -73,7 +73,9 @@ def _tensor(arena: mmap.mmap | None, place: Place) -> Tensor:
     strides = derived_strides(tensor.sizes, tensor.dim_order)
     count = tensor.nbytes // dtype.itemsize
     if arena is None or not count:
-        return torch.empty_strided(tensor.sizes, strides, dtype=dtype)
+        # Behind the only element of its storage, so that it has no memory, and gets none.
+        alone = torch.frombuffer(bytearray(dtype.itemsize), dtype=dtype)
+        return alone.as_strided(tensor.sizes, strides, 1)
     made = torch.frombuffer(arena, dtype=dtype, count=count, offset=place.offset)
     return made.as_strided(tensor.sizes, strides)
 

@@ -86,10 +86,12 @@ def _with_plain_outs(names: Sequence[str], run: Run) -> Run:
     """Kernels write to ``out`` as if it were dense and contiguous.
 
     A tensor that has gaps gets what is written afterwards; so does one whose memory cannot grow,
-    which torch would give sizes that it has no memory for.
+    which torch would give sizes that it has no memory for. Those of memory plans are made for this.
     """
 
     def run_out(*args: Any, **kwargs: Any) -> Any:
+        if all(is_planned_out(kwargs.get(name)) for name in names):
+            return run(*args, **kwargs)
         given = {name: _tensors(kwargs.get(name)) for name in names}
         made = {name: [_writable(tensor) for tensor in tensors] for name, tensors in given.items()}
         replaced = {
@@ -108,7 +110,7 @@ def _writable(out: Tensor) -> Tensor:
     is_dense = out.layout is torch.strided and not out.is_quantized
     require(is_dense, "the out of an operator is sparse or quantized")
     made = plain(out)
-    is_fixed = made is out and not (is_planned_out(out) or out.untyped_storage().resizable())
+    is_fixed = made is out and not out.untyped_storage().resizable()
     return out.clone() if is_fixed else made
 
 

@@ -46,9 +46,11 @@ def _marked(made: Tensor, kind: str) -> Tensor:
     return made
 
 
-def is_planned_out(tensor: Tensor) -> bool:
-    """Whether an operator may write to it in place, whatever becomes of its sizes."""
-    return hasattr(tensor, _MARK)
+def is_planned_out(value: Any) -> bool:
+    """Whether an operator may write to it, or to all in a list, whatever becomes of sizes."""
+    if isinstance(value, list):
+        return all(map(is_planned_out, value))
+    return hasattr(value, _MARK)
 
 
 def resize(slot: Tensor, size: Sequence[int], strides: Sequence[int] | None = None) -> None:
@@ -61,11 +63,12 @@ def resize(slot: Tensor, size: Sequence[int], strides: Sequence[int] | None = No
         return
     if getattr(slot, _MARK, None) == _FIXED or len(size) != slot.dim():
         raise _misfit(size, f"sizes are {list(slot.size())}, and may not change")
-    room = slot.untyped_storage().nbytes() // slot.element_size()
+    start = slot.storage_offset()
+    room = slot.untyped_storage().nbytes() // slot.element_size() - start
     if min(size, default=0) < 0 or prod(size) > room:
         raise _misfit(size, f"bound is {room:,} elements")
     with torch.no_grad():
-        slot.set_(slot.untyped_storage(), 0, tuple(size), wanted)
+        slot.set_(slot.untyped_storage(), start, tuple(size), wanted)
 
 
 def _misfit(size: Sequence[int], why: str) -> ScriptError:
