@@ -344,6 +344,13 @@ class TestInternalizing:
                 draft.internalize(data, [name])
         assert not draft.is_edited
 
+    def test_a_data_file_that_was_refused_need_not_stay_open(self):
+        draft, other = fixture("linear.pte"), opened(FILES["data.ptd"]())
+        with pytest.raises(MissingRecordError):
+            draft.internalize(other, ["net.weight"])
+        other.close()
+        assert written(draft) == FILES["linear.pte"]()
+
     def test_only_data_files_are_taken(self):
         with pytest.raises(UnsupportedError, match="a pte file is no data file"):
             fixture("linear.pte").internalize(opened(FILES["add.pte"]()))

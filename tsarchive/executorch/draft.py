@@ -176,8 +176,9 @@ class Draft:
         for one that the program has itself.
         """
         program = self._program()
-        moved = internalize(program, self._other(archive), names)
+        moved = internalize(program, _data_file(archive), names)
         program.is_edited |= bool(moved)
+        self._sources.append(archive.executorch.regions)
         return moved
 
     def merge(self, archive: Opened) -> None:
@@ -187,8 +188,9 @@ class Draft:
         files, and for files of ExecuTorch 0.6 before :meth:`upgrade`.
         """
         drafted = self._data()
-        drafted.merge(self._other(archive))
+        drafted.merge(_data_file(archive))
         drafted.is_edited = True
+        self._sources.append(archive.executorch.regions)
 
     def strip(self, *what: str) -> list[str]:
         """Take out ``stack-traces``, ``names`` and ``test-suites``; all of them if none is named.
@@ -267,14 +269,6 @@ class Draft:
         for source in self._sources:
             source.buffer()
 
-    def _other(self, archive: Opened) -> DataFile:
-        """The data file that an archive is, to take bytes from."""
-        regions = archive.executorch.regions
-        if not isinstance(regions.content, DataFile):
-            raise UnsupportedError(f"a {regions.kind} file is no data file")
-        self._sources.append(regions)
-        return regions.content
-
     def _tables(self) -> ProgramDraft | DataDraft:
         drafted = self._drafted
         return drafted.program if isinstance(drafted, BundleDraft) else drafted
@@ -289,6 +283,14 @@ class Draft:
         if not isinstance(self._drafted, DataDraft):
             raise UnsupportedError("this is a program, and no data file")
         return self._drafted
+
+
+def _data_file(archive: Opened) -> DataFile:
+    """The data file that an archive is, to take bytes from."""
+    regions = archive.executorch.regions
+    if not isinstance(regions.content, DataFile):
+        raise UnsupportedError(f"a {regions.kind} file is no data file")
+    return regions.content
 
 
 def _draft(

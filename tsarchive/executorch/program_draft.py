@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -28,7 +29,8 @@ from .table_values import Values, put
 
 __all__ = ["ProgramDraft"]
 
-_OLD_HEADER_BYTES: Final = 24
+# The length of a header of before ExecuTorch 1.0, as it stands in it.
+_OLD_HEADER: Final = struct.pack("<I", 24)
 # They are copied when a method is loaded, and packed.
 _MUTABLE_ALIGNMENT: Final = 1
 
@@ -103,10 +105,11 @@ class ProgramDraft:
 
     def align(self, segments: int | None, constants: int | None) -> None:
         """Let segments, or constants in theirs, begin at multiples of these."""
+        pool = None if constants is None or not self._sizes(False) else self.pool(False)
         if segments is not None:
             self.file.align_segments(segments)
-        if constants is not None and self._sizes(False):
-            self.pool(False).align(constants)
+        if pool is not None and constants is not None:
+            pool.align(constants)
             self._align_base(constants)
 
     def upgrade(self) -> bool:
@@ -114,11 +117,12 @@ class ProgramDraft:
 
         Returns whether the file was of before.
         """
-        is_old = len(self.file.inserted) > 0 and self.file.inserted[4] == _OLD_HEADER_BYTES
-        if is_old:
+        is_old = self._extract_constants()
+        if self.file.inserted[4:8] == _OLD_HEADER:
             width = len(self.file.inserted)
             self.file.inserted = program_header(b"", 0, 0, 0).ljust(width, b"\0")
-        return self._extract_constants() or is_old
+            is_old = True
+        return is_old
 
     def assembled(self) -> Pieces:
         """The whole file."""
