@@ -11,8 +11,9 @@ from tsarchive.auditing.values import PickledName
 from tsarchive.findings import Finding
 from tsarchive.verifying import VerifyReport
 
+from .caps import MAX_FACT
 from .code import LineAnchors, line_anchors
-from .html import Html, joined, more, tag
+from .html import Html, joined, more, tag, text
 from .section import Section, Subject
 from .tables import Cell, table
 
@@ -64,11 +65,11 @@ def _item(finding: Finding, anchors: LineAnchors) -> Html:
     heading = (
         tag("b", severity, class_=f"badge {severity}"),
         " ",
-        tag("span", finding.message),
+        tag("span", text(finding.message, MAX_FACT)),
     )
     where = joined(_where(finding, anchors), ", ")
     details = joined((tag("code", finding.rule), f" {finding.nature.value}", _prefixed(where)))
-    hint = tag("p", finding.hint, class_="hint") if finding.hint else None
+    hint = tag("p", text(finding.hint, MAX_FACT), class_="hint") if finding.hint else None
     return tag("li", tag("p", *heading), tag("p", details, class_="dim"), hint)
 
 
@@ -81,8 +82,8 @@ def _where(finding: Finding, anchors: LineAnchors) -> Iterator[str]:
         yield joined(("record ", tag("code", finding.record)))
     if finding.line is not None:
         anchor = anchors.of(finding.record, finding.line)
-        text = f"line {finding.line}"
-        yield text if anchor is None else tag("a", text, href=f"#{anchor}")
+        shown = f"line {finding.line}"
+        yield shown if anchor is None else tag("a", shown, href=f"#{anchor}")
     if finding.offset is not None:
         yield f"offset {finding.offset:,}"
 

@@ -8,7 +8,8 @@ from tsarchive.describing.facts import GroupFacts, facts_of
 from tsarchive.describing.lines import fact_lines
 from tsarchive.describing.text import plural, size
 
-from .html import Html, joined, tag
+from .caps import MAX_FACT
+from .html import Html, joined, tag, text
 from .section import Section, Subject
 
 __all__ = ["overview"]
@@ -29,7 +30,7 @@ def _facts(lines: list[tuple[str, str]]) -> Html:
     for label, value in lines:
         if label:
             rows.append(tag("dt", label))
-        rows.append(tag("dd", value))
+        rows.append(tag("dd", text(value, MAX_FACT)))
     return tag("dl", *rows, class_="facts")
 
 
