@@ -429,6 +429,18 @@ class TestRenaming:
             draft.rename("nothing", "else")
         assert not draft.is_edited
 
+    @pytest.mark.parametrize("new", ["", "a\0b", "\udcff"])
+    def test_what_is_no_name(self, new):
+        draft = fixture("data.ptd")
+        with pytest.raises(CallError, match="no name of a tensor"):
+            draft.rename("tied", new)
+        assert not draft.is_edited
+
+    def test_names_are_of_any_letters(self):
+        draft = fixture("data.ptd")
+        draft.rename("tied", "gewicht/Größe 重み")
+        assert "gewicht/Größe 重み" in entries_of(reopened(draft))
+
     def test_keys_of_backends_stay(self):
         with pytest.raises(MissingRecordError, match="no tensor 'blob'"):
             fixture("state.pte").rename("blob", "other")
@@ -589,6 +601,16 @@ def test_a_segment_that_others_use_is_left_to_them():
     draft = draft_of(program(shared, LINEAR_DATA))
     draft.replace("f.0", NEW_BIAS)
     assert bytes_of(reopened(draft)) == {"f.0": NEW_BIAS, "f.1": BIAS}
+
+
+def test_segments_that_overlap_are_told_apart():
+    """No writer does it; each has its own bytes when they are written."""
+    parts = [{"offset": 0, "size": 60}, {"offset": 16, "size": 12}]
+    draft = draft_of(program({**LINEAR, "segments": parts}, LINEAR_DATA + b"more"))
+    draft.rename("forward.0", "bias")
+    archive = opened(written(draft))
+    assert archive.read("segments/0") == LINEAR_DATA[:60]
+    assert archive.read("segments/1") == LINEAR_DATA[16:28]
 
 
 def test_names_that_two_tensors_have_otherwise_go_by_their_places():

@@ -142,8 +142,10 @@ class Draft:
         A tensor whose bytes are in a data file is found there by its name: rename both. Keys by
         which backends read are in the backends' own programs, and stay.
 
-        Raises MissingRecordError when there is no such tensor, CallError when the name is taken.
+        Raises MissingRecordError when there is no such tensor, CallError when the name is taken,
+        empty, or not such that the runtime reads it whole.
         """
+        _require_name(new)
         drafted = self._tables()
         drafted.rename(old, new)
         drafted.is_edited = True
@@ -283,6 +285,13 @@ class Draft:
         if not isinstance(self._drafted, DataDraft):
             raise UnsupportedError("this is a program, and no data file")
         return self._drafted
+
+
+def _require_name(name: str) -> None:
+    """Names are UTF-8, and end with a zero where the runtime reads them."""
+    is_text = not any("\ud800" <= letter <= "\udfff" for letter in name)
+    if not name or "\0" in name or not is_text:
+        raise CallError(f"{name!r} is no name of a tensor")
 
 
 def _data_file(archive: Opened) -> DataFile:

@@ -162,7 +162,7 @@ def _read_segments(
         is_there = start == base + offset
         padding = data[base + end : start] if is_there else b""
         draft.segments.append(NewSegment(data[start : start + size], padding=padding))
-        end = offset + size if is_there else end
+        end = max(end, offset + size) if is_there else end
     widths = alignments_of(places, SEGMENT_ALIGNMENT)
     draft.base_alignment = widths[0] if header.segment_base else 0
     for segment, width in zip(draft.segments, widths[1:], strict=True):
