@@ -327,7 +327,7 @@ def test_fixture_modules_there_and_back(tmp_path):
             continue
         try:
             tsarchive.convert(tmp_path / "case.pt2", path)
-        except tsarchive.UnknownClassError as error:  # of a generator of random numbers
+        except tsarchive.UnsupportedError as error:  # a generator of random numbers
             refused[case.name] = str(error)
             continue
         for one in scripts(path):
@@ -533,3 +533,23 @@ def test_code_has_no_sizes_that_nothing_takes(tmp_path):
         (code,) = archive.code.values()
     assert "torch.size(x, 1)" in code
     assert "torch.size(x, 0)" not in code
+
+
+def test_losses_that_torch_writes_in_python_load_and_have_no_code(tmp_path):
+    from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
+
+    options = LinearCrossEntropyOptions(batch_chunk_size=2, allow_retain_graph=True)
+
+    class Loss(torch.nn.Module):
+        def forward(self, x, weight, target):
+            loss = torch.nn.functional.linear_cross_entropy
+            return loss(x, weight, target, options=options)
+
+    args = torch.randn(6, 3), torch.randn(4, 3), torch.tensor([0, 1, 2, 3, 0, 1])
+    program = torch.export.export(Loss(), args)
+    path = tmp_path / "net.pt2"
+    torch.export.save(program, path)
+    torch.testing.assert_close(tsarchive.load(path)(*args), program.module()(*args))
+    with pytest.raises(tsarchive.UnsupportedError, match="written in Python") as caught:
+        tsarchive.convert(path, tmp_path / "net.pt")
+    assert "without chunks" in caught.value.hint

@@ -22,7 +22,7 @@ ELSEWHERE = frozenset(
     {
         "image", "torchvision", "torchaudio", "prepacked",
         "delegate", "dim_order_ops", "et_copy", "executorch", "executorch_prim",
-        "quantized_decomposed",
+        "quantized_decomposed", "torch_nn",
     }
 )  # fmt: skip
 NODES = frozenset(

@@ -256,7 +256,8 @@ def test_objects_are_made_of_their_state(packed):
 
 
 def test_objects_need_their_class(packed):
-    records = with_object(torch._C._pickle_save(packed), class_fqn="nolib.Nothing")
+    name = "__torch__.torch.classes.nolib.Nothing"
+    records = with_object(torch._C._pickle_save(packed), class_fqn=name)
     with pytest.raises(ArchiveError, match=r"nolib\.Nothing is not registered"):
         load(records)
 

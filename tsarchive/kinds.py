@@ -73,7 +73,8 @@ _WHAT_TO_DO = {
     BPTE: _TO_BE_LOOKED_AT,
     LEGACY_TORCHSCRIPT: "tsarchive.load reads it, and tsarchive.save writes it in the form of "
     "today",
-    PT2: "tsarchive.load reads it, and 'tsarchive code' lists its program",
+    PT2: "tsarchive.load reads it, 'tsarchive code' lists its program, and 'tsarchive convert' "
+    "writes it as TorchScript",
     TORCH_SAVE: "Load it with torch.load(weights_only=True), after 'tsarchive audit' when it "
     "comes from others",
     TORCH_PACKAGE: "torch.package.PackageImporter runs the Python source in it",

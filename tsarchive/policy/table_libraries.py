@@ -146,11 +146,23 @@ LIBRARIES: Final = (
         "*",
     ),
     Group(
+        "torch_nn",
+        Risk.COMPUTE,
+        "a loss of torch.nn in chunks: written in Python with operators of aten",
+        "_linear_cross_entropy_batch_chunked _linear_cross_entropy_batch_chunked_no_reduction",
+    ),
+    Group(
         "quantized_decomposed",
         Risk.COMPUTE,
         "quantizes values, back, or finds scales: torch.ao writes it in Python with operators "
         "of aten",
-        "*",
+        """
+        _choose_qparams_per_token_asymmetric_impl choose_qparams choose_qparams_per_token
+        choose_qparams_per_token_asymmetric choose_qparams_symmetric convert_element_type
+        dequantize_per_channel dequantize_per_channel_group dequantize_per_tensor
+        dequantize_per_token fake_quant_per_channel quantize_per_channel
+        quantize_per_channel_group quantize_per_tensor quantize_per_token
+        """,
     ),
     Group(
         "sparse",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NoReturn
 
 from tsarchive.container import NewRecord
@@ -23,7 +24,12 @@ from .trees import Kind
 __all__ = ["scripted_records"]
 
 # torch implements these in Python; a process without it, such as one of libtorch, has none.
-_IN_PYTHON: Final = "prims::"
+_IN_PYTHON: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "prims": "Export it again without decompositions, or with those of torch's default",
+        "torch_nn": "Export a model that computes the loss without chunks",
+    }
+)
 
 
 def scripted_records(module: ArchiveModule) -> list[NewRecord]:
@@ -99,12 +105,10 @@ def _refuse(forward: Forward, message: str) -> NoReturn:
 
 def _require_operators(forward: Forward, graph: Block) -> None:
     for name in _operators(graph):
-        if name.startswith(_IN_PYTHON):
-            raise UnsupportedError(
-                f"the program has no form in TorchScript: {name} is written in Python",
-                record=forward.record,
-                hint="Export it again without decompositions, or with those of torch's default",
-            )
+        hint = _IN_PYTHON.get(name.partition("::")[0])
+        if hint is not None:
+            message = f"the program has no form in TorchScript: {name} is written in Python"
+            raise UnsupportedError(message, record=forward.record, hint=hint)
 
 
 def _operators(block: Block) -> Iterator[str]:
