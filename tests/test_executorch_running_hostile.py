@@ -275,3 +275,18 @@ def test_names_of_operators(name):
     made = method([X, Y], [("aten::relu.out", 0, 1, 1)], [], [1])
     made["operators"] = [{"name": name, "overload": "out"}]
     refused(made, match="is not registered", error=UnknownOperatorError)
+
+
+def test_what_is_not_sound_is_not_given_to_a_runtime(monkeypatch):
+    """The runtime does not look at where jumps lead."""
+    monkeypatch.setattr("tsarchive.pte.opening.can_run", lambda: True)
+    call = {"instr_args": ("DelegateCall", {"delegate_index": 0, "args": [0, 1]})}
+    backend = {"id": "XnnpackBackend", "processed": {"location": 0, "index": 0}}
+    for target in (2, 9):
+        made = method([X, Y, False], [call, jump(2, target)], [0], [1], delegates=[backend])
+        data = io.BytesIO(file_of(made, backend_delegate_data=[{"data": bytes(32)}]))
+        if target == 2:
+            assert tsarchive.load(data).tsarchive_class.methods.keys() == {"forward"}
+        else:
+            with pytest.raises(FormatError, match="jumps to 9"):
+                tsarchive.load(data)
