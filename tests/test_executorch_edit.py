@@ -360,6 +360,7 @@ class TestInternalizing:
         draft.internalize(opened(FILES["data.ptd"]()), ["net.weight"])
         archive = reopened(draft)
         assert archive.read("program").endswith(b"signature")
+        assert Draft(archive).pieces(anew=True).join() == written(draft)
 
 
 class TestMerging:

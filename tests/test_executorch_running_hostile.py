@@ -75,7 +75,7 @@ def test_instructions_that_break_a_rule(values, steps, match):
         ({"at": (1, 2)}, "begins at 2 of arena 1, between two elements"),
         ({"at": (1, 0), "storage_offset": 1}, "the storage offset is 1"),
         ({"at": (1, 0), "dim_order": [1]}, "no permutation"),
-        ({"at": (1, 0), "scalar_type": 9}, "the scalar type 9 is not known"),
+        ({"at": (1, 0), "scalar_type": 21}, "the scalar type 21 is not known"),
         ({"data": 5}, "there is no inline constant 5"),
     ],
 )

@@ -106,6 +106,9 @@ MODULES = {
         ),
         (x(2, 3, 8, 8),),
     ),
+    "complex": (
+        Of(lambda z: (z.clone(), torch.cat([z, z]))), (torch.randn(3, dtype=torch.complex64),)
+    ),
     "depthwise": (nn.Conv1d(4, 4, 3, groups=4, dilation=2), (x(2, 4, 12),)),
     "channels_last": (
         nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last),

@@ -284,7 +284,7 @@ def test_data_files():
     assert changed(0, segment_index=9) == ["executorch-named-data"]
     assert changed(1, key="net.weight") == ["executorch-named-data"]
     assert changed(0, tensor_layout={**layout, "sizes": [5, 3]}) == ["executorch-named-data"]
-    assert changed(0, tensor_layout={**layout, "scalar_type": 9}) == ["executorch-tensor"]
+    assert changed(0, tensor_layout={**layout, "scalar_type": 21}) == ["executorch-tensor"]
     assert changed(0, tensor_layout={**layout, "dim_order": [1, 1]}) == ["executorch-tensor"]
     assert rules(data_file({"segments": []}, b"")) == ["executorch-table"]
 

@@ -24,6 +24,10 @@ SCALAR_TYPES: Final[Mapping[int, ScalarType]] = {
     5: ScalarType("float16", 2),
     6: ScalarType("float32", 4),
     7: ScalarType("float64", 8),
+    # Commented out in the schema, written by exir and read by the runtime.
+    8: ScalarType("complex32", 4),
+    9: ScalarType("complex64", 8),
+    10: ScalarType("complex128", 16),
     11: ScalarType("bool", 1),
     12: ScalarType("qint8", 1),
     13: ScalarType("quint8", 1),
