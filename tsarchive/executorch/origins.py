@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
-from .encoding import Encoded, Order, encoded
+from .encoding import Order, encoded
 from .flatbuffer import Table
 from .header import AT, Header
 from .table_values import Values
@@ -24,8 +24,9 @@ _BLOBS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """``inserted`` bytes stand between head and body of tables that end at ``size``; both are None
-    when no order that is known gives the tables of the file, which get that of today."""
+    """``inserted`` bytes stand between head and body of tables that end at ``size``, which may be
+    before the end of the buffer; both are None when no order that is known gives the tables of the
+    file, which get that of today."""
 
     order: Order = Order.PYTHON
     alignments: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -36,20 +37,16 @@ class Origin:
 def origin_of(root: Table, values: Values, header: Header | None) -> Origin:
     """The first order that gives the tables of a file, whose values these are.
 
-    The header tells where they end; in a file without one they end where they end.
+    The offset of the root tells how much is inserted before them: the header at least, nothing in
+    a file without one.
     """
-    data = root.buffer.data
     for alignments, order in product(_alignments(root), Order):
         made = encoded(root.buffer.schema, values, order, alignments)
-        inserted = 0 if header is None else header.tables_size - AT - len(made.body)
-        if inserted >= (0 if header is None else header.length) and _is_same(made, data, inserted):
+        inserted = root.position - made.root
+        is_possible = inserted == 0 if header is None else inserted >= header.length
+        if is_possible and made.body.is_at(root.buffer.data, AT + inserted):
             return Origin(order, alignments, inserted, AT + inserted + len(made.body))
     return Origin()
-
-
-def _is_same(made: Encoded, data: memoryview, inserted: int) -> bool:
-    is_head = data[:AT] == made.head(inserted)
-    return is_head and made.body.is_at(data, AT + inserted)
 
 
 def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:

@@ -39,7 +39,7 @@ class SegmentedDraft:
     ``inserted`` is what stands in the tables behind their first eight bytes: the header, and
     zeros; nothing in a program without bytes in segments, unless ``keeps_header``. Segments
     begin at a multiple of ``base_alignment``, which is 0 where a header tells no such place.
-    ``tail`` is what stands behind the tables of a file that had no header, ``gap`` what stood
+    ``tail`` is what stands behind the last table, and a header counts in, ``gap`` what stood
     before the first segment, ``trailing`` what stands behind the last, of which the header counts
     ``surplus`` bytes in.
     """
@@ -130,9 +130,10 @@ def opened_draft(
     values = table_values(root)
     origin = origin_of(root, values, header)
     draft = SegmentedDraft(root.buffer.schema, write_header, values, origin)
+    if origin.size is not None:
+        draft.tail = root.buffer.data[origin.size :]
     if header is None:
         draft.keeps_header = False
-        draft.tail = b"" if origin.size is None else data[origin.size :]
         draft.segments = [NewSegment(b"") for _ in segments]
     else:
         draft.keeps_header = not any(segment.size for segment in segments)
