@@ -14,6 +14,7 @@ from tsarchive.executorch.values import Tensor
 from tsarchive.printer.types import annotation
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.testing.zip_draft import take_apart
+from tsarchive.torchscript.tensors import without_warnings
 
 MOST_ELEMENTS = 1 << 20
 LIMITS = tsarchive.Limits(steps=2000, seconds=1.0, bytes=1 << 26)
@@ -80,7 +81,8 @@ def _like(value: Any) -> Any:
         return value
     if prod(value.sizes) > MOST_ELEMENTS:
         raise tsarchive.CallError("an input is large")
-    return torch.ones(value.sizes).to(getattr(torch, value.dtype))
+    with without_warnings():  # of dtypes, which are the caller's here
+        return torch.ones(value.sizes).to(getattr(torch, value.dtype))
 
 
 def _arguments(module: ArchiveModule) -> list[Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -28,6 +30,7 @@ from tsarchive.errors import (
     UnsupportedError,
 )
 
+COMPLEX32 = 8
 X, Y = tensor([2], at=(1, 0)), tensor([2], at=(1, 16))
 
 
@@ -290,3 +293,18 @@ def test_what_is_not_sound_is_not_given_to_a_runtime(monkeypatch):
         else:
             with pytest.raises(FormatError, match="jumps to 9"):
                 tsarchive.load(data)
+
+
+def test_what_torch_says_of_dtypes_reaches_nobody(tmp_path):
+    """It warns once in each process, so in one that nobody has warned before."""
+    path = tmp_path / "half.pte"
+    halves = [tensor([2], COMPLEX32, at=(1, 0)), None, tensor([2], COMPLEX32, at=(1, 16))]
+    path.write_bytes(file_of(method(halves, [("aten::clone.out", 0, 1, 2, 2)], [], [2])))
+    code = (
+        "import sys, tsarchive\n"
+        "limits = tsarchive.Limits(bytes=1 << 20)\n"
+        "print(tsarchive.load(sys.argv[1], limits=limits)().dtype)"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("torch.complex32\n", "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import threading
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from tsarchive.errors import LimitError
 from tsarchive.executorch.values import derived_strides
+from tsarchive.torchscript.tensors import without_warnings
 
 from .layout import Layout, Place
 
@@ -66,10 +68,20 @@ def _arena(size: int) -> mmap.mmap | None:
         ) from error
 
 
+@cache
+def _dtype(name: str) -> torch.dtype:
+    """A dtype of which torch has warned, as it does once of some when memory is first taken:
+    what a file holds is not for the caller to mend."""
+    found: torch.dtype = getattr(torch, name)
+    with without_warnings():
+        torch.empty(0, dtype=found, device="cpu")
+    return found
+
+
 def _tensor(arena: mmap.mmap | None, place: Place) -> Tensor:
     """A tensor whose storage is its place, and no more."""
     tensor = place.tensor
-    dtype = getattr(torch, tensor.dtype)
+    dtype = _dtype(tensor.dtype)
     strides = derived_strides(tensor.sizes, tensor.dim_order)
     count = tensor.nbytes // dtype.itemsize
     if arena is None or not count:
@@ -84,7 +96,7 @@ def tensor_over(
     data: memoryview, sizes: Sequence[int], strides: Sequence[int], name: str
 ) -> Tensor:
     """A tensor over bytes of a file; over a copy of them where they are not aligned."""
-    dtype = getattr(torch, name)
+    dtype = _dtype(name)
     if not len(data):
         return torch.empty_strided(tuple(sizes), tuple(strides), dtype=dtype)
     found = torch.frombuffer(data, dtype=dtype, count=len(data) // dtype.itemsize)
