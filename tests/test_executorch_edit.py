@@ -614,6 +614,34 @@ def test_segments_that_overlap_are_told_apart():
     assert archive.read("segments/1") == LINEAR_DATA[16:28]
 
 
+def constant_here_and_buffer_there():
+    """Two methods with one tensor of a data file, which only the second changes."""
+    values = [tensor([4, 3], data=1, extra_tensor_info=EXTERNAL_WEIGHT),
+              tensor([4, 3], data=2, at=(1, 0), extra_tensor_info=EXTERNAL_WEIGHT)]  # fmt: skip
+    sizes = {"non_const_buffer_sizes": [0, 48]}
+    plans = [plan(name, values=[value], **sizes) for name, value in zip("fg", values, strict=True)]
+    return program({"execution_plan": plans}, b"")
+
+
+EXTERNAL_WEIGHT = {"fully_qualified_name": "net.weight", "location": EXTERNAL}
+
+
+def test_a_data_file_gives_one_tensor_to_a_constant_and_to_a_buffer():
+    draft = draft_of(constant_here_and_buffer_there())
+    assert draft.internalize(opened(FILES["data.ptd"]()))[0] == "net.weight"
+    assert list(draft.tensors) == ["net.weight", "g.0"]
+    archive = reopened(draft)
+    for method in archive.executorch.program.methods:
+        assert archive.executorch.program.initial_data(method.values[0]) == WEIGHT
+
+
+def test_a_constant_and_a_buffer_of_one_key_are_renamed_together():
+    draft = draft_of(constant_here_and_buffer_there())
+    draft.rename("net.weight", "new")
+    methods = reopened(draft).executorch.program.methods
+    assert [method.values[0].name for method in methods] == ["new", "new"]
+
+
 def test_names_that_two_tensors_have_otherwise_go_by_their_places():
     named = {"extra_tensor_info": {"fully_qualified_name": "b"}}
     values = [tensor([3], data=1, **named), tensor([4, 3], data=2, **named)]

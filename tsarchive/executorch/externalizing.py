@@ -48,23 +48,34 @@ def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | No
     CallError for a tensor or key that the program has itself, FormatError where they disagree
     about a tensor.
     """
-    chosen = list(dict.fromkeys(_usable(program, data) if names is None else names))
+    outside = _outside(program)
+    chosen = list(dict.fromkeys(_usable(outside, data) if names is None else names))
     found = [(entry := _entry(data, name), data.data_of(entry)) for name in chosen]
     for entry, _ in found:
-        _require_outside(program, entry)
+        _require_outside(program, entry, outside.get(entry.key, ()))
     numbers: dict[object, int] = {}
     for entry, content in found:
-        add = _add_key if entry.layout is None else _add_tensor
-        add(program, entry, content, numbers)
+        if entry.layout is None:
+            _add_key(program, entry, content, numbers)
+        else:
+            for one in outside[entry.key]:
+                _add_tensor(program, one, entry, content, numbers)
     program.forget_tensors()
     return chosen
 
 
-def _usable(program: ProgramDraft, data: DataFile) -> Iterator[str]:
+def _outside(program: ProgramDraft) -> dict[str, list[StoredTensor]]:
+    """Tensors whose bytes are in a data file, by key: a constant here may be a buffer there."""
+    found: dict[str, list[StoredTensor]] = {}
+    for one in program.tensors.values():
+        if one.is_external:
+            found.setdefault(one.key, []).append(one)
+    return found
+
+
+def _usable(outside: Collection[str], data: DataFile) -> Iterator[str]:
     """Tensors in the order of the program, then bytes without layout, which backends read."""
-    for name, one in program.tensors.items():
-        if one.is_external and name in data.by_key:
-            yield name
+    yield from (key for key in outside if key in data.by_key)
     for key, entry in data.by_key.items():
         if entry.layout is None:
             yield key
@@ -106,10 +117,10 @@ def _move_keys(
 
 
 def _add_tensor(
-    program: ProgramDraft, entry: Entry, content: memoryview, numbers: dict[object, int]
-) -> None:
+    program: ProgramDraft, one: StoredTensor, entry: Entry, content: memoryview,
+    numbers: dict[object, int],
+) -> None:  # fmt: skip
     """Entries that share bytes in the data file do so in the program."""
-    one = program.tensor(entry.key)
     source = one.is_mutable, entry.segment, entry.offset, len(content)
     if source not in numbers:
         numbers[source] = program.pool(one.is_mutable).add(content)
@@ -159,20 +170,21 @@ def _inside(program: ProgramDraft, name: str) -> StoredTensor:
     return one
 
 
-def _require_outside(program: ProgramDraft, entry: Entry) -> None:
+def _require_outside(program: ProgramDraft, entry: Entry, tensors: Sequence[StoredTensor]) -> None:
     """Raise unless the program takes the entry from a data file, and as what it is."""
     if entry.layout is None:
         if entry.key in _keys(program):
             raise CallError(f"the program has {entry.key!r} itself")
         return
-    one = program.tensor(entry.key)
-    if not one.is_external:
+    if not tensors and program.tensor(entry.key):
         raise CallError(f"the program has the bytes of {entry.key!r} itself")
-    if entry.layout != one.layout:
-        raise FormatError(
-            f"{entry.key!r} is {_shown(one.layout)} in the program, and {_shown(entry.layout)} in "
-            "the data file", record=RECORD, hint="The two are not of one model",
-        )  # fmt: skip
+    for one in tensors:
+        if entry.layout != one.layout:
+            raise FormatError(
+                f"{entry.key!r} is {_shown(one.layout)} in the program, and "
+                f"{_shown(entry.layout)} in the data file", record=RECORD,
+                hint="The two are not of one model",
+            )  # fmt: skip
 
 
 def _shown(layout: Layout) -> str:

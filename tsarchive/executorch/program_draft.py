@@ -88,9 +88,17 @@ class ProgramDraft:
         stored = self.tensor(old)
         if new in self.tensors:
             raise CallError(f"the program has a tensor {new!r} already")
-        for table in stored.tables:
-            set_name(table, new)
+        for one in self._with_key(stored):
+            for table in one.tables:
+                set_name(table, new)
         self._put(old, replace(stored, name=new))
+
+    def _with_key(self, stored: StoredTensor) -> list[StoredTensor]:
+        """A tensor and, where a data file has its bytes, others that begin with the same ones."""
+        if not stored.is_external:
+            return [stored]
+        key = stored.key
+        return [one for one in self.tensors.values() if one.is_external and one.key == key]
 
     def strip_stack_traces(self) -> bool:
         """Take out the lines of user source. Returns whether there were any."""

@@ -36,6 +36,11 @@ class StoredTensor:
     number: int
     tables: tuple[Values, ...]
 
+    @property
+    def key(self) -> str:
+        """What a data file has its bytes under, where they are in one."""
+        return str(self.tables[0].get(_EXTRA, {}).get(_NAME) or self.name)
+
 
 def tensors_of(root: Values) -> Iterator[tuple[str, Values]]:
     """All tensors of a program, by method and number of value: ``forward.3``."""
