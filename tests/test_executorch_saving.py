@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import tsarchive
+from fixtures.executorch_programs import file_of, method
+from fixtures.executorch_samples import BIAS, tensor
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "executorch"
 CORPUS = Path(__file__).parents[2] / "shared" / "corpus"
@@ -114,3 +116,35 @@ def test_data_files_are_not_written(name):
     held.add_(1)
     with pytest.raises(tsarchive.SaveError, match="in a data file"):
         saved(module)
+
+
+def counting_in_two_methods():
+    """A buffer that both change; the file has bytes of it for each."""
+    methods = []
+    for number, name in enumerate(("down", "up"), start=1):
+        state = tensor([3], data=number, at=(2, 0), extra_tensor_info=NAMED)
+        steps = [(f"aten::{'add' if name == 'up' else 'sub'}_.Tensor", 0, 1, 2, 0)]
+        values = [state, tensor([3], at=(1, 0)), 1]
+        arenas = [0, 64, 16]
+        methods.append(method(values, steps, [1], [0], name=name, non_const_buffer_sizes=arenas))
+    return file_of(
+        *methods,
+        data=BIAS * 2,
+        segments=[{"offset": 0, "size": 0}, {"offset": 0, "size": 24}],
+        constant_segment={"segment_index": 0, "offsets": [0]},
+        mutable_data_segments=[{"segment_index": 1, "offsets": [0, 0, 12]}],
+    )
+
+
+NAMED = {"fully_qualified_name": "count"}
+
+
+def test_a_buffer_of_several_methods_is_one_and_keeps_what_it_holds():
+    module = tsarchive.load(io.BytesIO(counting_in_two_methods()))
+    assert saved(module) == counting_in_two_methods()
+    assert list(module.state_dict()) == ["count"]
+    module.up(torch.full((3,), 10.0))
+    again = tsarchive.load(io.BytesIO(saved(module)))
+    assert again.count.tolist() == [11, 12, 13]
+    assert again.down(torch.ones(3)).tolist() == [10, 11, 12]
+    assert again.up(torch.ones(3)).tolist() == [11, 12, 13]

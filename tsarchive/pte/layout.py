@@ -153,7 +153,9 @@ def _free(name: str, taken: Container[str]) -> str:
 
 
 def _key(tensor: Tensor) -> _Key:
-    index = 0 if tensor.is_external else tensor.data_index
+    # Each method has bytes of its own for a buffer that all share by its name and place.
+    is_shared = tensor.is_external or (tensor.name and tensor.allocation is not None)
+    index = 0 if is_shared else tensor.data_index
     return (
         tensor.name, tensor.is_external, index, tensor.allocation, tensor.scalar_type,
         tensor.sizes, tensor.dim_order, tensor.dynamism,

@@ -45,7 +45,8 @@ def _update(draft: Draft, importer: PteImporter, module: Any) -> None:
         if content == importer.bytes_of(tensor) and not is_lost:
             continue
         _require_inside(buffer, tensor)
-        name = tensor.name if tensor.name in draft.tensors else place
+        # Methods may each have bytes of their own for a name; drafts call the others by place.
+        name = place if place in draft.tensors else tensor.name
         draft.replace(str(name), content)
 
 
