@@ -35,6 +35,7 @@ from fixtures.executorch_samples import (
     BOOL,
     DATA,
     EXTERNAL,
+    FLOAT,
     LONG,
     WEIGHT,
     data_file,
@@ -250,6 +251,52 @@ def test_the_number_that_a_tensor_holds():
     values = [tensor([], LONG, at=(1, 0)), 0]
     module = loaded(method(values, [("aten::_local_scalar_dense", 0, 1)], [0], [1]))
     assert module(torch.tensor(7)) == 7
+
+
+@pytest.mark.parametrize(("kind", "held"), [(FLOAT, 2.5), (BOOL, True), (LONG, -3)])
+def test_numbers_are_of_the_type_of_their_tensor(kind, held):
+    """Writers declare integers for all of them."""
+    values = [tensor([], kind, at=(1, 0)), 0]
+    module = loaded(method(values, [("aten::_local_scalar_dense", 0, 1)], [0], [1]))
+    found = module(torch.tensor(held))
+    assert (type(found), found) == (type(held), held)
+
+
+def by_size():
+    """``x + x if x.size(0) > 2 else x - x``; the comparison goes where an integer is."""
+    values = [bounded([4], (1, 0)), 0, 0, 2, 0, 1, bounded([4], (1, 16)), False,
+              bounded([4], (1, 32)), bounded([4], (1, 48))]  # fmt: skip
+    steps = [
+        ("aten::sym_size.int", 0, 1, 2), (f"{PRIM}gt.Scalar", 2, 3, 4), jump(4, 6),
+        ("aten::add.out", 0, 0, 5, 6, 6), move(6, 9), jump(7, 8),
+        ("aten::sub.out", 0, 0, 5, 8, 8), move(8, 9),
+    ]  # fmt: skip
+    return method(values, steps, [0], [9])
+
+
+def test_a_choice_by_a_size():
+    module = loaded(by_size())
+    for size in (4, 1, 3, 2):
+        x = torch.arange(1.0, size + 1)
+        assert torch.equal(module(x), x + x if size > 2 else x - x)
+    assert tsarchive.verify(io.BytesIO(file_of(by_size()))).ok
+
+
+def test_a_number_becomes_one_of_another_type_but_once():
+    values = [1, 2, 0.5, 0]
+    steps = [(f"{PRIM}eq.Scalar", 0, 1, 3), (f"{PRIM}add.Scalar", 0, 2, 3)]
+    with pytest.raises(tsarchive.FormatError, match="value 3 holds bool, and is given float"):
+        loaded(method(values, steps, [], [3]))()
+
+
+def test_what_the_runtime_loads_in_no_way_does_not_run():
+    with pytest.raises(tsarchive.FormatError, match="no chain of instructions"):
+        loaded(adding(chains=[]))
+    with pytest.raises(tsarchive.UnsupportedError, match="the version 1, newer than any"):
+        loaded(adding(), version=1)
+    later = io.BytesIO(data_file({**DATA, "version": 1}, b""))
+    with pytest.raises(tsarchive.UnsupportedError, match="the version 1, newer than any"):
+        tsarchive.load(io.BytesIO(file_of(adding())), data=later)
 
 
 # Arguments and results

@@ -192,8 +192,16 @@ def test_instructions(what):
         [move(1, 2), jump(0, 0)],
         [move(1, 3), jump(3, 0)],
         [kernel(0, 1, 3), jump(3, 0)],
+        [kernel(0, 1, 4), jump(4, 0)],
     ],
-    ids=["to the end", "over another", "back by a tensor", "by what is moved", "by what is set"],
+    ids=[
+        "to the end",
+        "over another",
+        "back by a tensor",
+        "by what is moved",
+        "by what is set",
+        "by a number that becomes a bool",
+    ],
 )
 def test_loops_that_may_end_are_sound(made):
     assert rules(with_instructions(*made)) == []

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-__all__ = ["SCALARS", "Field", "Schema", "Slot"]
+from tsarchive.errors import UnsupportedError
+
+__all__ = ["SCALARS", "VERSION", "Field", "Schema", "Slot", "require_known"]
+
+VERSION: Final = 0
+"""The version of programs and data files, the same since the first."""
 
 # Scalar type -> format character of struct.
 SCALARS: Final[Mapping[str, str]] = {
@@ -78,3 +83,11 @@ class Schema:
             place += is_union
             yield described.name, Slot(place, described, element, is_vector, is_union, width)
             place += 1
+
+
+def require_known(version: int, record: str) -> None:
+    """Raises UnsupportedError for tables of a later version, which may mean something else."""
+    if version > VERSION:
+        raise UnsupportedError(
+            f"its schema has the version {version}, newer than any that is known", record=record
+        )

@@ -44,8 +44,11 @@ class BasicBlock:
 def basic_blocks(method: Method) -> tuple[BasicBlock, ...]:
     """The blocks of all chains, which run one after the other.
 
-    Raises FormatError for a jump that leads behind the end of its chain.
+    Raises FormatError for a method without a chain, and for a jump that leads behind the end of its
+    chain.
     """
+    if not method.chains:
+        raise FormatError(f"method {method.name!r}: it has no chain of instructions")
     instructions = tuple(_numbered(method))
     targets = dict(_targets(method))
     starts = {0, len(instructions), *targets.values(), *(at + 1 for at in targets)}

@@ -10,6 +10,7 @@ from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, FormatError, MissingRecordError
 from tsarchive.executorch.data_file import DataFile
 from tsarchive.executorch.regions import opened_regions
+from tsarchive.executorch.schema import require_known
 from tsarchive.executorch.values import Tensor
 from tsarchive.kinds import HEAD_BYTES, PTD, executorch_kind
 
@@ -62,7 +63,10 @@ class Data:
 
 
 def opened_data(data: DataSource | Sequence[DataSource] | None) -> Data:
-    """One or several data files. Raises CallError for what is none, what opening it raises."""
+    """One or several data files.
+
+    Raises CallError for what is none, UnsupportedError for a later version, what opening raises.
+    """
     if data is None:
         return Data()
     sources = data if isinstance(data, (list, tuple)) else (data,)
@@ -78,4 +82,5 @@ def _opened(source: DataSource) -> DataFile:
         raise CallError(f"data should be a data file of ExecuTorch (.ptd), and is {what}")
     content = opened_regions(opened, kind).content
     assert isinstance(content, DataFile)
+    require_known(content.version, "tables")
     return content

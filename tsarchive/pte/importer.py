@@ -153,7 +153,7 @@ class PteImporter:
         tensors = {index: memory.tensors[place] for index, place in places.items()}
         set_slot(made, slots[names.tensors], [tensors[index] for index in names.planned])
         for index in graph.slots.kept:
-            value: Any = method.values[index]
+            value: Any = graph.slots.initial(index)
             if isinstance(value, Tensor):
                 constant = names.constants.get(index)
                 value = tensors[index] if constant is None else buffers[constant]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 
 from tsarchive.errors import UnsupportedError
+from tsarchive.executorch.program import RECORD
 from tsarchive.executorch.regions import Regions
+from tsarchive.executorch.schema import require_known
 from tsarchive.policy import Guard
 
 from .data import Data
@@ -19,13 +21,14 @@ __all__ = ["importer_of_program"]
 def importer_of_program(
     regions: Regions, device: torch.device | None, guard: Guard, data: Data | None
 ) -> PteImporter | DelegatedImporter:
-    """Raises UnsupportedError for data files and for devices other than the CPU."""
+    """Raises UnsupportedError for data files, later versions and devices other than the CPU."""
     if device is not None and device.type != "cpu":
         raise UnsupportedError(
             f"a program of ExecuTorch runs on the CPU, not on {device}",
             hint="Leave out map_location",
         )
     program = regions.require_program()
+    require_known(program.version, RECORD)
     if backends_of(program) and can_run() and are_allowed(program, guard.policy):
         return DelegatedImporter(regions, guard, data)
     return PteImporter(regions, guard, data)

@@ -36,6 +36,8 @@ _TYPES: Final[Mapping[type, Type]] = {
     bool: BOOL, int: INT, float: FLOAT, str: STRING, type(None): NONE, Tensor: TENSOR,
 }  # fmt: skip
 
+_NUMBERS: Final = frozenset({BOOL, INT, FLOAT})
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -73,6 +75,7 @@ class Slots:
         }
         every = [step for number in range(len(blocks)) for step in steps[number]]
         self.rebound = frozenset(_rebound(every))
+        self._given: set[int] = set()
         for step in every:
             self._type_results(step)
         has_jumps = any(block.condition is not None for block in blocks)
@@ -92,6 +95,11 @@ class Slots:
         if found is None:
             raise FormatError(f"it uses value {index}, which is a list, as a single one")
         return found
+
+    def initial(self, index: int) -> Value:
+        """What a value holds before the first call; None where that is of no use to what reads."""
+        value = self.value(index)
+        return value if _TYPES.get(type(value)) == self.types.get(index) else None
 
     def items(self, index: int) -> Iterator[int]:
         """A value, or the tensors of a list."""
@@ -120,17 +128,33 @@ class Slots:
             self._set_type(step.target, self.type_of(step.source))
         elif isinstance(step, Call) and step.result is not None:
             operands = [self.types.get(index, NONE) for index in step.args]
-            declared = self.type_of(step.result)
+            declared = self._element_type(step) or self.type_of(step.result)
             self._set_type(step.result, result_type(step, operands, declared))
 
+    def _element_type(self, call: Call) -> Type | None:
+        """The type of the number that a tensor holds, for a call that takes it out."""
+        if call.name != "aten::_local_scalar_dense":
+            return None
+        tensor = self.value(call.args[0])
+        if not isinstance(tensor, Tensor):
+            return None
+        if tensor.dtype == "bool":
+            return BOOL
+        return FLOAT if "float" in tensor.dtype else INT
+
     def _set_type(self, index: int, type_: Type) -> None:
-        """A value that is None in the file takes the type of what it is first given."""
+        """A number or None takes the type of what it is first given.
+
+        Writers put the integer 0 where a size will be compared, or a tensor asked for its number.
+        """
         before = self.type_of(index)
-        if before == NONE:
+        is_first = before in _NUMBERS and type_ in _NUMBERS and index not in self._given
+        if is_first or before == NONE:
             self.types[index] = type_
         elif before != type_:
             holds, given = annotation(before), annotation(type_)
             raise FormatError(f"value {index} holds {holds}, and is given {given}")
+        self._given.add(index)
 
     def _read_early(self, method: Method, steps: Iterable[Step]) -> Iterator[int]:
         """Values that a method without jumps reads before it sets them, or never sets."""

@@ -17,6 +17,7 @@ from tsarchive.executorch.flatbuffer import Table, check_all
 from tsarchive.executorch.looking import ExecutorchDoor
 from tsarchive.executorch.program import Program
 from tsarchive.executorch.regions import Regions, opened_regions
+from tsarchive.executorch.schema import VERSION
 from tsarchive.executorch.values import layout_problem
 from tsarchive.findings import Finding, Nature, Severity
 
@@ -25,7 +26,6 @@ from .report import Findings, Step, VerifyReport, fault
 
 __all__ = ["verify_executorch"]
 
-_VERSION: Final = 0
 _BUNDLE_RECORD: Final = "bundle"
 _NOT_READ: Final = "Runtimes from 0.7 on crash on it: export the data again"
 
@@ -83,7 +83,7 @@ def _tables(read_root: Callable[[], Table]) -> Iterator[Finding]:
 
 
 def _version(version: int, record: str) -> Iterator[Finding]:
-    if version > _VERSION:
+    if version > VERSION:
         message = f"its schema has the version {version}, newer than any that is known"
         yield broken("executorch-version", message, record)
 

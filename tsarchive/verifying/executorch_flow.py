@@ -40,12 +40,12 @@ def flow_faults(method: Method) -> Iterator[Fault]:
     """All that is wrong with the instructions of a method."""
     if not method.chains:
         yield Fault("executorch-chain", "it has no chain of instructions")
-    fixed = _fixed_bools(method)
+    fixed, given = _fixed_bools(method), frozenset(_given(method))
     overlaps = _Overlaps(method)
     for number, chain in enumerate(method.chains):
         where = f"instruction {number}." if len(method.chains) > 1 else "instruction "
         for index, instruction in enumerate(chain.instructions):
-            for rule, message, severity in _instruction(method, instruction):
+            for rule, message, severity in _instruction(method, instruction, given):
                 yield Fault(rule, f"{where}{index} {message}", severity)
             for message in overlaps.of(instruction):
                 text = f"{where}{index} {message}"
@@ -54,7 +54,9 @@ def flow_faults(method: Method) -> Iterator[Fault]:
         yield from _endless(chain.instructions, fixed, where)
 
 
-def _instruction(method: Method, instruction: Instruction) -> Iterator[Fault]:
+def _instruction(
+    method: Method, instruction: Instruction, given: frozenset[int]
+) -> Iterator[Fault]:
     match instruction:
         case KernelCall(operator, args):
             yield from _in_range("operator", operator, len(method.operators))
@@ -65,7 +67,7 @@ def _instruction(method: Method, instruction: Instruction) -> Iterator[Fault]:
         case Move(source, target):
             yield from _arguments(method, (source, target))
         case JumpFalse(condition, _):
-            yield from _condition(method, condition)
+            yield from _condition(method, condition, given)
         case Free(value):
             yield from _arguments(method, (value,))
             if not isinstance(_at(method, value), Tensor):
@@ -82,11 +84,13 @@ def _in_range(what: str, index: int, count: int) -> Iterator[Fault]:
         yield Fault("executorch-index", f"uses {what} {index}, which is not there")
 
 
-def _condition(method: Method, index: int) -> Iterator[Fault]:
+def _condition(method: Method, index: int, given: frozenset[int]) -> Iterator[Fault]:
     yield from _arguments(method, (index,))
     value = _at(method, index)
     is_condition = isinstance(value, Tensor) and value.scalar_type == _BOOL
-    if not (is_condition or isinstance(value, bool)):
+    # Writers put an integer, or nothing, where a comparison of sizes will be.
+    is_set = index in given and (value is None or isinstance(value, int))
+    if not (is_condition or is_set or isinstance(value, bool)):
         yield Fault("executorch-kind", f"jumps by value {index}, which is {type_text(value)}")
 
 
@@ -191,6 +195,19 @@ def _fixed_bools(method: Method) -> dict[int, bool]:
                 named.add(instruction.target)
     values = enumerate(method.values)
     return {i: value for i, value in values if isinstance(value, bool) and i not in named}
+
+
+def _given(method: Method) -> Iterator[int]:
+    """Values that may become others."""
+    for chain in method.chains:
+        for instruction in chain.instructions:
+            match instruction:
+                case KernelCall(_, args):
+                    yield from args[-1:]
+                case DelegateCall(_, args):
+                    yield from args
+                case Move(_, target):
+                    yield target
 
 
 def _at(method: Method, index: int) -> Value:
