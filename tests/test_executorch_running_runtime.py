@@ -245,6 +245,27 @@ def test_open_sizes_on_both_sides_of_their_bounds():
         theirs(x(10, 4))
 
 
+def test_choices_by_a_size():
+    class Sized(nn.Module):
+        def forward(self, x):
+            return torch.cond(x.size(0) > 3, lambda x: x + 1, lambda x: x * 2, (x,))
+
+    data = made(Sized(), (x(4, 3),), {"x": {0: Dim("rows", min=2, max=6)}})
+    ours, theirs = tsarchive.load(io.BytesIO(data)), of_runtime(data)
+    for rows in (2, 6, 3, 4):
+        given = x(rows, 3)
+        assert_same(ours(given), theirs(given))
+
+
+def test_numbers_that_tensors_hold():
+    for held in (1.5, 2):
+        data = made(Of(lambda x, y: x * y.item()), (x(3), torch.tensor(held)))
+        ours, theirs = tsarchive.load(io.BytesIO(data)), of_runtime(data)
+        for factor in (-1, 2):
+            given = x(3), torch.tensor(held * factor)
+            assert_same(ours(*given), theirs(*given))
+
+
 # State
 
 

@@ -30,6 +30,19 @@ class Counting(nn.Module):
         return self.linear(x) * scale + self.count, self.calls * 1
 
 
+class Gathering(nn.Module):
+    """A buffer that takes what weights gave, which have gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.register_buffer("sum", torch.full((3,), 5.0))
+
+    def forward(self, x):
+        self.sum.add_(self.linear(x).sum(0))
+        return self.sum * 1
+
+
 class Nested(nn.Module):
     def forward(self, pair, named):
         return {"sum": pair[0] + pair[1], "twice": [named["x"] * 2]}
@@ -52,11 +65,12 @@ class Chosen(nn.Module):
 ROWS = torch.linspace(-1, 1, 8).view(2, 4)
 CASES = {
     "buffers": (Counting, (ROWS,)),
+    "gradients": (Gathering, (ROWS,)),
     "nested": (Nested, ((ROWS, ROWS), {"x": ROWS})),
     "convolution": (Convolutional, (torch.linspace(-1, 1, 16).view(1, 1, 4, 4),)),
     "condition": (Chosen, (ROWS,)),
 }
-SCRIPTABLE = ("buffers", "convolution")
+SCRIPTABLE = ("buffers", "gradients", "convolution")
 
 
 def made(name):

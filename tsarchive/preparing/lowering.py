@@ -73,7 +73,8 @@ def lower(
     """
     require_package()
     partitioners = [_partitioner(name) for name in backends]
-    with _quietly():
+    # With gradients, buffers that take what weights gave refuse it when they are traced again.
+    with _quietly(), torch.no_grad():
         try:
             return Prepared(_lowered(methods, partitioners, data_name), data_name)
         except Exception as error:  # the package raises errors of many unrelated classes
