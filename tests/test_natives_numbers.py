@@ -12,6 +12,7 @@ from test_natives_oracle import (
     INT_MAX,
     INT_MIN,
     INTS,
+    OF_EXECUTORCH,
     Failed,
     argument_types,
     by_native,
@@ -68,7 +69,9 @@ ELSEWHERE = re.compile(r"aten::(sort\.|remove\.|set_grad_enabled|Size)|prim::Num
 NUMERIC = sorted(
     key
     for key in NATIVES
-    if {*argument_types(key)} <= {*VALUES} and argument_types(key) and not ELSEWHERE.match(key)
+    if not (OF_EXECUTORCH.match(key) or ELSEWHERE.match(key))
+    and {*argument_types(key)} <= {*VALUES}
+    and argument_types(key)
 )
 
 

@@ -8,6 +8,7 @@ byte values, because Python refuses strings that are not UTF-8.
 
 import functools
 import math
+import re
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,10 @@ def schemas():
         f"{s.name}.{s.overload_name}" if s.overload_name else s.name: s
         for s in torch._C._jit_get_all_schemas()
     }
+
+
+# Operators of ExecuTorch's programs, which torch does not register: its runtime is their oracle.
+OF_EXECUTORCH = re.compile(r"(executorch(_prim)?|et_copy|dim_order_ops|quantized_decomposed)::.*")
 
 
 def argument_types(key):
