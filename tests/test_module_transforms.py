@@ -263,6 +263,30 @@ def test_a_module_that_was_never_called_compiles_whole(backend, dynamic):
     assert equal(mine.seen, theirs.seen)
 
 
+class Shaped(torch.nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.linear = nn.Linear(4, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).relu()
+
+    @torch.jit.export
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * 2
+
+
+@pytest.mark.parametrize("name", ["forward", "twice"])
+def test_more_modules_compile_than_one_function_may(name):
+    """torch.compile gives up on a function after some compilations; modules share none."""
+    torch._dynamo.reset()
+    for width in range(torch._dynamo.config.recompile_limit + 2):
+        theirs, mine = both_of(torch.jit.script(Shaped(width + 1)))
+        whole = mine if name == "forward" else getattr(mine, name)
+        compiled = torch.compile(whole, backend="eager", fullgraph=True)
+        assert equal(compiled(X), getattr(theirs, name)(X))
+
+
 def test_a_module_inside_another_compiles_once():
     torch._dynamo.reset()
 

@@ -28,11 +28,6 @@ class ForwardMethod(PublicMethod):
         super().__init__(forward.module.type.methods["forward"], classes)
         self._forward = forward
 
-    @property
-    def program(self) -> Forward:
-        """What the method was made from."""
-        return self._forward
-
     def _made(self) -> Any:
         convention = _Convention(self._forward, self._classes)
         finish = result(self._forward.result) or as_it_is

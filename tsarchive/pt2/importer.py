@@ -86,7 +86,9 @@ class Pt2Importer:
         )
         module.type.methods["forward"] = forward.function()
         self.code.add(module)
-        self.classes.python_class(module.type).forward = ForwardMethod(forward, self.classes)
+        class_ = self.classes.python_class(module.type)
+        class_.tsarchive_program = forward
+        ForwardMethod(forward, self.classes).place(class_, "forward")
         return module
 
     @property

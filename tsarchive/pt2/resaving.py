@@ -16,7 +16,6 @@ from tsarchive.errors import SaveError
 from tsarchive.run.classes import ArchiveModule, get_slot
 from tsarchive.torchscript.resaving import as_read
 
-from .convention import ForwardMethod
 from .decoding import read_json
 from .dtypes import DTYPES
 from .encoding import write_json
@@ -57,7 +56,7 @@ def resaved_records(
     """
     forward = forward_of(module)
     records = Records(module.tsarchive_classes.container)
-    model = next(name for name in records.models if records.program_record(name) == forward.record)
+    model = records.model_of(forward.record)
     saving = _Saving(records, model, forward, debug)
     state = _state(module, forward, saving)
     written = saving.in_place if records.layout is Layout.RAW else saving.converted
@@ -67,13 +66,13 @@ def resaved_records(
 
 def forward_of(module: ArchiveModule) -> Forward:
     """The program of a module. Raises SaveError for a part of one."""
-    method = vars(type(module)).get("forward")
-    if not isinstance(method, ForwardMethod):
+    forward: Forward | None = vars(type(module)).get("tsarchive_program")
+    if forward is None:
         raise SaveError(
             f"{type(module).__name__} is a part of an exported program, which has one graph",
             hint="Save the module that tsarchive.load gave",
         )
-    return method.program
+    return forward
 
 
 class _Saving:

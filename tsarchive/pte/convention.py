@@ -154,11 +154,6 @@ class ProgramMethod(PublicMethod):
         super().__init__(function, classes)
         self._method_of_program = method
 
-    @property
-    def method(self) -> Method:
-        """As the file has it."""
-        return self._method_of_program
-
     def _made(self) -> Any:
         convention = _Convention(self._method_of_program, self._function, self._classes)
         finish = result_of(self._method_of_program)

@@ -97,7 +97,7 @@ class PteImporter:
             method = self.program.methods[index]
             if method.name in vars(class_):
                 public = ProgramMethod(method, made.methods[method.name], self.classes)
-                setattr(class_, method.name, public)
+                public.place(class_, method.name)
         class_.tsarchive_importer = self
         class_.__deepcopy__ = copied
         class_.__reduce_ex__ = reduced

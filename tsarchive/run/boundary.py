@@ -205,6 +205,15 @@ def _converting(
     return _described(call, function, signature, raw)
 
 
+def with_own_code(function: Any) -> Any:
+    """``function``, whose code object no other function has.
+
+    torch.compile counts compilations by code object, and compiles none more than a few times.
+    """
+    function.__code__ = function.__code__.replace()
+    return function
+
+
 def restore_grad_mode(is_enabled: bool) -> None:
     """Undo what code of an archive may leave behind in the thread of its caller."""
     if torch.is_grad_enabled() is not is_enabled:
@@ -278,29 +287,41 @@ def public_overloads(functions: Sequence[Function], classes: Classes) -> Any:
 class PublicMethod:
     """A method whose function for Python callers is made when it is first looked up.
 
-    A network has hundreds of classes, and Python code calls methods of few.
+    A network has hundreds of classes, and Python code calls methods of few. The function then
+    takes this object's place in the class.
     """
 
     def __init__(self, function: Function, classes: Classes) -> None:
         self._function = function
         self._classes = classes
         self._method: Any = None
+        self._is_traced = False
 
     def __set_name__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner, name
         self._is_forward = name == "forward" and issubclass(owner, torch.nn.Module)
+
+    def place(self, owner: type, name: str) -> None:
+        """Make this the member ``name`` of a class that exists already."""
+        setattr(owner, name, self)
+        self.__set_name__(owner, name)
 
     def __get__(self, instance: Any, owner: type) -> Any:
         self._make()
         if instance is None:
             return self._method
-        bind = functools.partial if is_compiling() else MethodType  # tracers cannot make methods
-        return bind(self._method, instance)
+        if is_compiling():
+            return functools.partial(self._method, instance)  # tracers cannot make methods
+        if not self._is_traced:  # else what was compiled would be compiled again
+            setattr(self._owner, self._name, self._method)
+        return MethodType(self._method, instance)
 
     @called_by_tracers
     def _make(self) -> None:
         with self._classes.lock:
+            self._is_traced |= is_compiling()
             if self._method is None:
-                self._method = self._made()
+                self._method = with_own_code(self._made())
 
     def _made(self) -> Any:
         make = public_forward if self._is_forward else public_method
