@@ -49,3 +49,12 @@ def loaded(*methods, **more):
     """The module of a program of these methods."""
     given = {name: more.pop(name) for name in ("policy", "limits") if name in more}
     return tsarchive.load(io.BytesIO(file_of(*methods, **more)), **given)
+
+
+def flattened(value):
+    """The leaves of a result, in order."""
+    if isinstance(value, tuple | list):
+        return [leaf for item in value for leaf in flattened(item)]
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in flattened(item)]
+    return [value]

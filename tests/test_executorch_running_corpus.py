@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import CORPUS
-from executorch_support import sound_files
+from executorch_support import flattened, sound_files
 
 import tsarchive
 from tsarchive.errors import ArchiveError, PolicyError, UnsupportedError
@@ -30,14 +30,6 @@ def data_of(path: Path) -> list[Path]:
 def is_delegated(path: Path) -> bool:
     with tsarchive.open(path) as archive:
         return any(method.delegates for method in archive.executorch.program.methods)
-
-
-def flattened(value):
-    if isinstance(value, tuple | list):
-        return [leaf for item in value for leaf in flattened(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in flattened(item)]
-    return [value]
 
 
 def assert_recorded(module, path):

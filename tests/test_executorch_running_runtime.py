@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import CORPUS
+from executorch_support import flattened
 from torch import nn
 from torch.export import Dim, export
 
@@ -31,14 +32,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 # Kernels of the runtime sum in another order than those of torch.
 RELATIVE, ABSOLUTE = 1e-4, 5e-5
 UNCHECKED = EdgeCompileConfig(_check_ir_validity=False)
-
-
-def flattened(value):
-    if isinstance(value, tuple | list):
-        return [leaf for item in value for leaf in flattened(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in flattened(item)]
-    return [value]
 
 
 def made(module, inputs, shapes=None, config=None):
