@@ -57,7 +57,9 @@ MAY_IMPORT = {
     },
     "tsarchive.needs": {"tsarchive.torchscript"},
     "tsarchive.lacking": {"tsarchive.archive", "tsarchive.run", "tsarchive.torchscript"},
+    "tsarchive.opening": {"tsarchive.container", "tsarchive.executorch", "tsarchive.kinds"},
     "tsarchive.archive": {
+        "tsarchive.opening",
         "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds", "tsarchive.legacy",
         "tsarchive.needs", "tsarchive.pickler", "tsarchive.printer", "tsarchive.pt2",
         "tsarchive.torchscript",
@@ -78,11 +80,13 @@ MAY_IMPORT = {
         "tsarchive.torchscript", "tsarchive.verifying",
     },
     "tsarchive.reviving": {
+        "tsarchive.opening",
         "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds", "tsarchive.legacy",
         "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.pt2",
         "tsarchive.pte", "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.loading": {
+        "tsarchive.opening",
         "tsarchive.policy", "tsarchive.pte", "tsarchive.reviving", "tsarchive.run",
         "tsarchive.torchscript",
     },
@@ -126,7 +130,8 @@ MAY_IMPORT = {
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.kinds",
-    "tsarchive.policy", "tsarchive.archive", "tsarchive.auditing", "tsarchive.jitter",
+    "tsarchive.policy", "tsarchive.opening", "tsarchive.archive", "tsarchive.auditing",
+    "tsarchive.jitter",
     "tsarchive.describing", "tsarchive.executorch", "tsarchive.reporting",
     "tsarchive.container", "tsarchive.pickler", "tsarchive.printer",
     "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection",

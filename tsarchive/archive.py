@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tsarchive.container import Container, Record
 from tsarchive.container.closing import Closing
-from tsarchive.container.source import open_source
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.kinds import (
     EXECUTORCH,
-    HEAD_BYTES,
     LEGACY_TORCHSCRIPT,
     PT2,
-    executorch_kind,
     kind_of,
     require_torchscript,
 )
+from tsarchive.opening import opened_archive
 from tsarchive.pickler import Object, loads
 from tsarchive.printer.types import ClassType
 from tsarchive.torchscript.frontend import CodeImporter
@@ -251,10 +249,4 @@ def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of t
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read.
     """
-    opened = open_source(source)
-    kind = executorch_kind(bytes(memoryview(opened.data)[:HEAD_BYTES]))
-    if kind is None:
-        return Archive(Container.of_source(opened))
-    from tsarchive.executorch.regions import opened_regions
-
-    return Archive(opened_regions(opened, kind))
+    return Archive(opened_archive(source))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import torch
 
 from tsarchive.garbage import not_collecting
+from tsarchive.opening import opened_archive
 from tsarchive.policy import Guard, Limits, Policy
-from tsarchive.reviving import importer_of, opened_archive
+from tsarchive.reviving import importer_of
 from tsarchive.torchscript.tensors import given_device
 
 if TYPE_CHECKING:

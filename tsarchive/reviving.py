@@ -11,32 +11,26 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from tsarchive.container import Container
-from tsarchive.container.source import open_source
 from tsarchive.errors import CallError
-from tsarchive.executorch.regions import Regions, opened_regions
 from tsarchive.kinds import (
     EXECUTORCH,
-    HEAD_BYTES,
     LEGACY_TORCHSCRIPT,
     PT2,
     TORCHSCRIPT,
-    executorch_kind,
     kind_of,
 )
+from tsarchive.opening import Opened, opened_archive
 from tsarchive.policy import Guard
 from tsarchive.printer.types import Type
 from tsarchive.run.classes import Classes
 from tsarchive.torchscript.importer import Importer, NamedTypes
 
 if TYPE_CHECKING:
-    import os
-    from typing import BinaryIO
-
     from tsarchive.container import NewRecord
     from tsarchive.pte.data import Data
     from tsarchive.run.classes import ArchiveModule
@@ -47,16 +41,6 @@ _TENSORS = "data/"
 
 _living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary()
 _lock = threading.RLock()
-
-
-Opened: TypeAlias = Container | Regions
-
-
-def opened_archive(source: str | os.PathLike[str] | BinaryIO) -> Opened:
-    """An archive of any kind. Raises FormatError for a file that is none."""
-    opened = open_source(source)
-    kind = executorch_kind(bytes(memoryview(opened.data)[:HEAD_BYTES]))
-    return Container.of_source(opened) if kind is None else opened_regions(opened, kind)
 
 
 class AnyImporter(Protocol):
@@ -103,7 +87,7 @@ def _importer(
 
 
 def _kind(opened: Opened) -> str:
-    return opened.kind if isinstance(opened, Regions) else kind_of(opened.records)
+    return kind_of(opened.records) if isinstance(opened, Container) else opened.kind
 
 
 def _made(
@@ -119,7 +103,7 @@ def _made(
             f"only programs of ExecuTorch have data beside them; this archive is {kind}",
             hint="Leave out the argument data",
         )
-    if isinstance(opened, Regions):
+    if not isinstance(opened, Container):
         _require_no_model(model, kind)
         from tsarchive.pte.opening import importer_of_program
 
@@ -183,7 +167,7 @@ class _Origin:
 
 def _without_tensors(container: Opened) -> bytes:
     """The archive with what makes its classes alone; one of before torch 1.3 as it is."""
-    if isinstance(container, Regions):
+    if not isinstance(container, Container):
         return container.require_program().tables_alone()
     from tsarchive.container import NewRecord
     from tsarchive.pickler import dumps
