@@ -91,6 +91,10 @@ class Records:
     def program_record(self, model: str) -> str:
         return FLAT_PROGRAM if self.has(FLAT_PROGRAM) else f"{MODELS}{model}.json"
 
+    def model_of(self, record: str) -> str:
+        """The model whose program a record is."""
+        return next(name for name in self.models if self.program_record(name) == record)
+
     def inputs_record(self, model: str) -> str:
         return FLAT_INPUTS if self.has(FLAT_PROGRAM) else f"{SAMPLE_INPUTS}{model}.pt"
 

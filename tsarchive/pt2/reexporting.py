@@ -38,7 +38,7 @@ def exported_program(module: ArchiveModule) -> ExportedProgram:
     """
     forward = forward_of(module)
     records = Records(module.tsarchive_classes.container)
-    model = next(name for name in records.models if records.program_record(name) == forward.record)
+    model = records.model_of(forward.record)
     written = {
         record.name: record
         for record in resaved_records(module, {}, debug=True, keeps_extras=False)
