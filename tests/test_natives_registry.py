@@ -17,6 +17,7 @@ import torch
 from fresh_registry import names_of_torch
 from test_natives_oracle import OF_EXECUTORCH, schemas
 
+import tsarchive.pte.natives  # noqa: F401  # importing them enters them into the table
 from tsarchive.run.natives import NATIVES
 
 COMPUTED_BY_TORCH = {

@@ -23,8 +23,6 @@ __all__ = ["runtime_files"]
 _FOLDER = Path(natives.__file__).parent
 _PACKAGE = "tsarchive.run.natives"
 _PROBED = "tsarchive_copied_natives"
-# Imported by what programs of ExecuTorch need, which are not decompiled.
-_PLANNED = "tsarchive.run.planned"
 _UPGRADER = "upgrader::"
 _TABLE = "table"
 _ERRORS = '''"""Errors of TorchScript programs."""
@@ -134,7 +132,7 @@ def _in_order() -> list[str]:
     found: list[str] = []
 
     def add(name: str) -> None:
-        if name not in found and _PLANNED not in _source(name):
+        if name not in found:
             for other in sorted(_imports(name)):
                 add(other)
             found.append(name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+import tsarchive.pte.natives  # noqa: F401  # importing them enters them into the table
 from tsarchive.errors import (
     ArchiveError,
     FormatError,
