@@ -61,7 +61,7 @@ class DelegatedImporter:
         for method in methods:
             if method.name in vars(class_):
                 public = _Method(method, made.methods[method.name], self.classes)
-                setattr(class_, method.name, public)
+                public.place(class_, method.name)
         return made
 
     def load(self) -> ArchiveModule:
