@@ -55,7 +55,7 @@ MAY_IMPORT = {
         "tsarchive.printer", "tsarchive.pt2", "tsarchive.run", "tsarchive.torchscript",
         "tsarchive.verifying",
     },
-    "tsarchive.needs": {"tsarchive.torchscript"},
+    "tsarchive.needs": {"tsarchive.printer", "tsarchive.torchscript"},
     "tsarchive.lacking": {"tsarchive.archive", "tsarchive.run", "tsarchive.torchscript"},
     "tsarchive.opening": {"tsarchive.container", "tsarchive.executorch", "tsarchive.kinds"},
     "tsarchive.archive": {

@@ -243,3 +243,61 @@ def test_what_is_missing_is_what_torch_refuses(path):
         assert any(name in first_line for name in (*found.operators, *found.classes))
     else:
         assert not found
+
+
+TWIN = """class Twin(Module):
+  def forward(self: __torch__.{own}.Twin,
+    x: Tensor) -> Tensor:
+    return (__torch__.{called}.{name})(torch.{operator}(x))
+"""
+
+
+def twins(path, *rows):
+    """An archive whose main function names classes that differ in names, and what these name."""
+    code = {"code/__torch__.py": body(*(f"y = __torch__.{own}.Twin" for own, *_ in rows))}
+    for own, called, name, operator in rows:
+        text = TWIN.format(own=own, called=called, name=name, operator=operator)
+        code[f"code/__torch__/{own}.py"] = text
+    for number in (7, 8, 9):
+        code[f"code/__torch__/___torch_mangle_{number}.py"] = (
+            f"def f(x: Tensor) -> Tensor:\n  return ops.mine.op{number}(x)\n"
+        )
+    return archive(path, code)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (
+            [("___torch_mangle_1", "___torch_mangle_7", "f", "relu")],
+            {"aten::relu": 1, "mine::op7": 1},
+        ),
+        (
+            [
+                ("___torch_mangle_1", "___torch_mangle_7", "f", "relu"),
+                ("___torch_mangle_2", "___torch_mangle_8", "f", "relu"),
+            ],
+            {"aten::relu": 2, "mine::op7": 1, "mine::op8": 1},
+        ),
+        (  # one calls another, one itself
+            [
+                ("___torch_mangle_1", "___torch_mangle_9", "f", "relu"),
+                ("___torch_mangle_2", "___torch_mangle_2", "f", "relu"),
+            ],
+            {"aten::relu": 2, "mine::op9": 1},
+        ),
+        (
+            [("___torch_mangle_1", "___torch_mangle_7", "f", "___torch_mangle_3")],
+            {"aten::___torch_mangle_3": 1, "mine::op7": 1},
+        ),
+    ],
+)  # fmt: skip
+def test_twins_need_what_each_of_them_names(tmp_path, rows, expected):
+    found = needs(twins(tmp_path / "x.pt", *rows)).operators
+    assert found == expected
+
+
+def test_errors_show_mangled_names_as_they_are_written(tmp_path):
+    refused = body("y = (lambda: __torch__.___torch_mangle_123456.f(x))")
+    with pytest.raises(SourceError, match=r"^code/__torch__\.py:4: [^$]*___torch_mangle_123456"):
+        needs(archive(tmp_path / "x.pt", refused))

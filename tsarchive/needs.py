@@ -7,15 +7,18 @@ what those name. Branches that a literal decides are never compiled, so they nee
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tsarchive.errors import SourceError
+from tsarchive.printer.names import MANGLE_PREFIX
 from tsarchive.torchscript.code_records import encoded
 from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
 from tsarchive.torchscript.pickled import names_in
-from tsarchive.torchscript.program_text import ProgramText, dotted
+from tsarchive.torchscript.program_text import RecordText, dotted
 
 # The namespaces of operators and of classes that torch registers when it is imported.
 TORCH_OPERATORS: Final = frozenset(
@@ -27,6 +30,7 @@ TORCH_OPERATORS: Final = frozenset(
         "symm_mem",
     }
 )  # fmt: skip
+_NUMBER: Final = re.compile(rf"(?<={MANGLE_PREFIX})[0-9]+")
 TORCH_CLASSES: Final = frozenset({"c10d", "mkldnn", "quantized", "rnn", "sparse"})
 
 
@@ -54,7 +58,7 @@ def needs_of(code: Mapping[str, str], data: Iterable[Any]) -> Needs:
 
     Raises SourceError for code that does not parse.
     """
-    reader = _Reader(_program(code))
+    reader = _Reader(code)
     for value in data:
         for name in names_in(value):
             reader.mention(name)
@@ -67,27 +71,94 @@ def needs_of_all(code: Mapping[str, str], renamed: Mapping[str, str]) -> Needs:
     ``renamed`` gives the names of today of operators that have changed theirs.
     Raises SourceError for code that does not parse.
     """
-    program = _program(code)
-    reader = _Reader(program, renamed)
-    for record in program.records.values():
-        reader.pending += record.tree
+    reader = _Reader(code, renamed)
+    for record in code:
+        reader.read(record)
     return reader.needs()
 
 
-def _program(code: Mapping[str, str]) -> ProgramText:
-    return ProgramText({name: encoded(text) for name, text in code.items()})
+class _Mentions:
+    """The operators that a statement calls, and the names of the archive's definitions in it."""
+
+    def __init__(self, root: ast.stmt) -> None:
+        self.operators: Counter[str] = Counter()
+        self.names: set[str] = set()
+        for node in live_nodes(root):
+            match node:
+                case ast.Call(func):
+                    self.operators.update(_operator(dotted(func)))
+                # The parts of a longer name are nodes of their own.
+                case ast.Attribute() | ast.BinOp():
+                    name = dotted(node)
+                    if name.startswith("__torch__."):
+                        self.names.add(name)
+
+
+class _Text:
+    """The statements of a record, and of all records that differ from it in mangled names."""
+
+    def __init__(self, record: RecordText) -> None:
+        self._record = record
+        self._mentions: dict[ast.stmt, _Mentions] = {}
+
+    def definition(self, name: str) -> _Mentions | None:
+        found = self._record.definitions.get(name)
+        return None if found is None else self._of(found)
+
+    def all(self) -> list[_Mentions]:
+        return [self._of(statement) for statement in self._record.tree]
+
+    def _of(self, statement: ast.stmt) -> _Mentions:
+        if statement not in self._mentions:
+            self._mentions[statement] = _Mentions(statement)
+        return self._mentions[statement]
+
+
+class _Texts:
+    """Code records, those that differ in mangled names alone parsed once."""
+
+    def __init__(self, code: Mapping[str, str]) -> None:
+        self._code = code
+        self._texts: dict[str, _Text] = {}
+        self._of_records: dict[str, tuple[_Text, tuple[str, ...]]] = {}
+
+    def __contains__(self, record: str) -> bool:
+        return record in self._code
+
+    def __getitem__(self, record: str) -> tuple[_Text, tuple[str, ...]]:
+        """The text, and the numbers of mangled names that it has by their place in this list."""
+        if record not in self._of_records:
+            text, numbers = renumbered(self._code[record])
+            if text not in self._texts:
+                self._texts[text] = _Text(self._parsed(record, text))
+            self._of_records[record] = self._texts[text], numbers
+        return self._of_records[record]
+
+    def _parsed(self, record: str, text: str) -> RecordText:
+        found = RecordText(record, encoded(text))
+        try:
+            found.tree  # noqa: B018  # parses
+        except SourceError:
+            RecordText(record, encoded(self._code[record])).tree  # noqa: B018  # as it is written
+            raise
+        return found
 
 
 class _Reader:
     """Collects what definitions mention, and goes on with the definitions among that."""
 
-    def __init__(self, program: ProgramText, renamed: Mapping[str, str] | None = None) -> None:
-        self.program = program
-        self.renamed = renamed or {}
-        self.operators: Counter[str] = Counter()
-        self.native: set[str] = set()
-        self.pending: list[ast.stmt] = []
+    def __init__(self, code: Mapping[str, str], renamed: Mapping[str, str] | None = None) -> None:
+        self._texts = _Texts(code)
+        self._renamed = renamed or {}
+        self._operators: Counter[str] = Counter()
+        self._native: set[str] = set()
+        self._pending: list[tuple[_Mentions, tuple[str, ...]]] = []
         self._mentioned: set[str] = set()
+
+    def read(self, record: str) -> None:
+        """All of a record."""
+        text, numbers = self._texts[record]
+        self._pending += [(mentions, numbers) for mentions in text.all()]
 
     def mention(self, name: str) -> None:
         """A dotted name, of which the start may be that of a definition."""
@@ -96,30 +167,43 @@ class _Reader:
         self._mentioned.add(name)
         if name.startswith(NATIVE_PREFIX):
             if name.count(".") == NATIVE_PREFIX.count(".") + 1:
-                self.native.add(name)
+                self._native.add(name)
             return
-        found = self.program.definition(name)
-        if found is not None:
-            self.pending.append(found)
+        module, _, own_name = name.rpartition(".")
+        record = f"code/{module.replace('.', '/')}.py"
+        if record in self._texts:
+            text, numbers = self._texts[record]
+            found = text.definition(own_name)
+            if found is not None:
+                self._pending.append((found, numbers))
 
     def needs(self) -> Needs:
         """What has been collected when all that is pending has been read."""
-        while self.pending:
-            for node in live_nodes(self.pending.pop()):
-                self._node(node)
-        classes = sorted(name.removeprefix(NATIVE_PREFIX) for name in self.native)
-        return Needs(dict(self.operators), tuple(classes))
+        while self._pending:
+            mentions, numbers = self._pending.pop()
+            for written, count in mentions.operators.items():
+                name = restored(written, numbers)
+                self._operators[self._renamed.get(name, name)] += count
+            for name in mentions.names:
+                self.mention(restored(name, numbers))
+        classes = sorted(name.removeprefix(NATIVE_PREFIX) for name in self._native)
+        return Needs(dict(self._operators), tuple(classes))
 
-    def _node(self, node: ast.AST) -> None:
-        match node:
-            case ast.Call(func):
-                operators = _operator(dotted(func))
-                self.operators.update(self.renamed.get(name, name) for name in operators)
-            # The parts of a longer name are nodes of their own.
-            case ast.Attribute() | ast.BinOp():
-                name = dotted(node)
-                if name.startswith("__torch__."):
-                    self.mention(name)
+
+def renumbered(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text with the numbers of mangled names replaced by their places in the tuple.
+
+    One with letters that Python may take for others stays as it is.
+    """
+    places: dict[str, str] = {}
+    if text.isascii():
+        text = _NUMBER.sub(lambda match: places.setdefault(match[0], str(len(places))), text)
+    return text, tuple(places)
+
+
+def restored(name: str, numbers: tuple[str, ...]) -> str:
+    """A name from such a text as the text had it before."""
+    return _NUMBER.sub(lambda match: numbers[int(match[0])], name) if numbers else name
 
 
 def _operator(name: str) -> Iterator[str]:
