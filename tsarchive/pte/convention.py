@@ -150,22 +150,31 @@ def result_of(method: Method) -> Callable[[Any], Any]:
 class ProgramMethod(PublicMethod):
     """A method of a program, for callers in Python. One method of a module runs at a time."""
 
-    def __init__(self, method: Method, function: Function, classes: Classes) -> None:
+    def __init__(
+        self, method: Method, function: Function, classes: Classes, check: Callable[..., None]
+    ) -> None:
         super().__init__(function, classes)
         self._method_of_program = method
+        self._check = check
 
     def _made(self) -> Any:
         convention = _Convention(self._method_of_program, self._function, self._classes)
         finish = result_of(self._method_of_program)
-        return locked(public_by(self._function, self._classes, convention, finish))
+        return locked(public_by(self._function, self._classes, convention, finish), self._check)
 
 
-def locked(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``call``, a method of a program, while no other uses the memory of its module."""
+def locked(call: Callable[..., Any], check: Callable[..., None] | None = None) -> Any:
+    """``call``, a method of a program, while no other uses the memory of its module.
+
+    ``check`` looks at memory and buffers before.
+    """
 
     @functools.wraps(call)
     def run(module: Any, *arguments: Any, **keywords: Any) -> Any:
-        with module.__dict__[MEMORY].lock, torch.no_grad():
+        memory = module.__dict__[MEMORY]
+        with memory.lock, torch.no_grad():
+            if check is not None:
+                check(memory, module._buffers)
             return call(module, *arguments, **keywords)
 
     return run

@@ -32,6 +32,7 @@ from .data import Data
 from .layout import Layout, layout_of
 from .memory import Memory, tensor_over
 from .methods import MethodGraph, Names, tensor_inputs
+from .state import checker_of, load_from_state_dict
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
@@ -94,14 +95,16 @@ class PteImporter:
     def _with_methods(self, made: ClassType) -> ClassType:
         """The Python class, with methods that take arguments as programs do."""
         class_ = self.classes.python_class(made)
+        check = checker_of(self.layout)
         for index in self.program.indices.values():
             method = self.program.methods[index]
             if method.name in vars(class_):
-                public = ProgramMethod(method, made.methods[method.name], self.classes)
+                public = ProgramMethod(method, made.methods[method.name], self.classes, check)
                 public.place(class_, method.name)
         class_.tsarchive_importer = self
         class_.__deepcopy__ = copied
         class_.__reduce_ex__ = reduced
+        class_._load_from_state_dict = load_from_state_dict
         return made
 
     def load(self) -> ArchiveModule:

@@ -34,6 +34,8 @@ class Memory:
         self._layout = layout
         self._arenas = [_arena(size) for size in layout.arenas]
         self.tensors = [_tensor(self._arenas[place.arena], place) for place in layout.places]
+        # Buffers of the module that were found to be those that methods use.
+        self.checked: list[Any] = []
 
     def contents(self) -> list[bytes]:
         """A copy of the bytes of each arena."""

@@ -1,0 +1,84 @@
+"""What a module of a program holds: its buffers, whoever set them.
+
+Methods know a buffer that they change by its memory, and others by name and type. Values can be
+copied into them; another tensor in the place of one is told of, and never passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from operator import is_
+from typing import Any
+
+import torch
+
+from tsarchive.errors import CallError
+from tsarchive.executorch.values import Tensor
+
+from .layout import Layout
+from .memory import Memory
+
+__all__ = ["checker_of", "load_from_state_dict"]
+
+
+def checker_of(layout: Layout) -> Callable[[Memory, Mapping[str, Any]], None]:
+    """What checks the buffers of a module before a call, at length only where they changed.
+
+    It raises CallError for a buffer that the program was not made for.
+    """
+
+    def check(memory: Memory, buffers: Mapping[str, Any]) -> None:
+        known = memory.checked
+        if len(known) != len(buffers) or not all(map(is_, buffers.values(), known)):
+            for problem in _problems(layout, memory, buffers):
+                raise problem
+            memory.checked = list(buffers.values())
+
+    return check
+
+
+def _problems(layout: Layout, memory: Memory, buffers: Mapping[str, Any]) -> Iterator[CallError]:
+    for name, content in layout.buffers.items():
+        found = buffers.get(name)
+        made_for = _shown(content if isinstance(content, Tensor) else memory.tensors[content])
+        if not isinstance(found, torch.Tensor) or _shown(found) != made_for:
+            is_now = _shown(found) if isinstance(found, torch.Tensor) else type(found).__name__
+            yield CallError(
+                f"the buffer {name!r} is {is_now}; the program was made for {made_for}",
+                hint="A program runs in the types and sizes that it was exported with",
+            )
+        elif isinstance(content, int) and found is not memory.tensors[content]:
+            yield CallError(
+                f"the buffer {name!r} is another tensor than the one in the program's memory",
+                hint="Copy values into it: with copy_(), or by load_state_dict()",
+            )
+
+
+def _shown(tensor: Tensor | torch.Tensor) -> str:
+    if isinstance(tensor, Tensor):
+        return f"{tensor.dtype}{list(tensor.sizes)} on cpu"
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return f"{dtype}{list(tensor.shape)} on {tensor.device.type}"
+
+
+def load_from_state_dict(
+    module: Any,
+    state_dict: Mapping[str, Any],
+    prefix: str,
+    local_metadata: Mapping[str, Any],
+    strict: bool,
+    missing_keys: list[str],
+    unexpected_keys: list[str],
+    error_msgs: list[str],
+) -> None:
+    """``_load_from_state_dict`` of a program: values are copied, ``assign=True`` or not.
+
+    torch takes a name with dots for that of a submodule; here it is one of a buffer.
+    """
+    metadata = {**local_metadata, "assign_to_params_buffers": False}
+    own: list[str] = []
+    torch.nn.Module._load_from_state_dict(
+        module, state_dict, prefix, metadata, strict, missing_keys, own, error_msgs
+    )
+    names = {prefix + name for name in module._buffers}
+    unexpected_keys += [key for key in own if key not in names]
