@@ -223,11 +223,22 @@ def live_nodes(root: ast.AST) -> Iterator[ast.AST]:
         yield node
         known = _known(node.test) if isinstance(node, ast.If | ast.IfExp) else None
         if known is None:
-            pending += ast.iter_child_nodes(node)
+            pending += _children(node)
         elif isinstance(node, ast.If):
             pending += [node.test, *(node.body if known else node.orelse)]
         elif isinstance(node, ast.IfExp):
             pending += [node.test, node.body if known else node.orelse]
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """Like ``ast.iter_child_nodes``, in less than half of the time."""
+    found: list[ast.AST] = []
+    for value in vars(node).values():
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif isinstance(value, list):
+            found += [item for item in value if isinstance(item, ast.AST)]
+    return found
 
 
 def _known(condition: ast.expr) -> bool | None:
