@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -46,6 +47,33 @@ def test_the_quick_form_measures_its_rows(tmp_path):
     drawn = [path.name for path in pictures.glob("*")]
     assert drawn == (["growth-code.svg"] if find_spec("matplotlib") else [])
     assert {path.name for path in tmp_path.iterdir()} <= {"found.json", "pictures"}
+
+
+@pytest.mark.parametrize(
+    ("row", "part"), [("first-call", "code to graphs"), ("save", "graphs to source")]
+)
+def test_profiles_tell_parts(row, part):
+    script = FOLDER.with_name("profiling.py")
+    command = [
+        sys.executable,
+        script,
+        row,
+        "decoder:scripted",
+        "--processes",
+        "2",
+        "--functions",
+        "1",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    title, _, *rows = done.stdout.strip().split("\n")
+    assert title == "| decoder:scripted | share |"
+    shares = {
+        name: int(share) for name, share in re.findall(r"\| ([A-Za-z ]+) \| (\d+)% \|", done.stdout)
+    }
+    assert shares[part] > 0
+    assert 95 <= sum(shares.values()) <= 105
+    assert rows[-1].startswith("| `")
 
 
 def test_an_unknown_row_is_refused(tmp_path):
