@@ -19,6 +19,8 @@ import torch
 
 from tsarchive.errors import CallError, UnsupportedError
 
+from .core_operators import with_core_operators
+
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
@@ -111,7 +113,8 @@ def _lowered(
     from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
-    edge = to_edge_transform_and_lower(dict(methods), partitioner=partitioners or None)
+    core = {name: with_core_operators(program) for name, program in methods.items()}
+    edge = to_edge_transform_and_lower(core, partitioner=partitioners or None)
     programs = map(edge.exported_program, methods)  # only here is it known what they write to
     buffers = sorted({name for program in programs for name in _changed_buffers(program)})
     config = ExecutorchBackendConfig(
