@@ -132,7 +132,7 @@ def test_a_program_on_the_command_line(tmp_path):
 
 
 def test_data_on_the_command_line(tmp_path):
-    from test_executorch_running import external, external_data
+    from test_executorch_running_data import external, external_data
 
     from fixtures.executorch_programs import file_of
 

@@ -18,7 +18,7 @@ from tsarchive.printer.schema import FunctionSchema
 
 from .checks import Check, plain, require
 from .packed_checks import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
-from .planned import is_planned_out
+from .planned import is_planned_out, outgrown
 from .recurrent_checks import RECURRENT_CHECKS
 from .tensor_checks import TENSOR_CHECKS, check_rounding
 
@@ -91,7 +91,7 @@ def _with_plain_outs(names: Sequence[str], run: Run) -> Run:
 
     def run_out(*args: Any, **kwargs: Any) -> Any:
         if all(is_planned_out(kwargs.get(name)) for name in names):
-            return run(*args, **kwargs)
+            return _run_planned(names, run, args, kwargs)
         given = {name: _tensors(kwargs.get(name)) for name in names}
         made = {name: [_writable(tensor) for tensor in tensors] for name, tensors in given.items()}
         replaced = {
@@ -104,6 +104,18 @@ def _with_plain_outs(names: Sequence[str], run: Run) -> Run:
         return _written(pairs, result)
 
     return run_out
+
+
+def _run_planned(
+    names: Sequence[str], run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    try:
+        return run(*args, **kwargs)
+    except RuntimeError as error:
+        found = outgrown(error, [out for name in names for out in _tensors(kwargs[name])])
+        if found is None:
+            raise
+        raise found from error
 
 
 def _writable(out: Tensor) -> Tensor:

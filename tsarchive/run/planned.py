@@ -21,6 +21,7 @@ __all__ = [
     "bounded_out",
     "fixed_out",
     "is_planned_out",
+    "outgrown",
     "resize",
     "store",
     "strides_of",
@@ -63,12 +64,25 @@ def resize(slot: Tensor, size: Sequence[int], strides: Sequence[int] | None = No
         return
     if getattr(slot, _MARK, None) == _FIXED or len(size) != slot.dim():
         raise _misfit(size, f"sizes are {list(slot.size())}, and may not change")
-    start = slot.storage_offset()
-    room = slot.untyped_storage().nbytes() // slot.element_size() - start
+    room = _room(slot)
     if min(size, default=0) < 0 or prod(size) > room:
         raise _misfit(size, f"bound is {room:,} elements")
     with torch.no_grad():
-        slot.set_(slot.untyped_storage(), start, tuple(size), wanted)
+        slot.set_(slot.untyped_storage(), slot.storage_offset(), tuple(size), wanted)
+
+
+def _room(slot: Tensor) -> int:
+    """How many elements a slot has memory for."""
+    elements: int = slot.untyped_storage().nbytes() // slot.element_size()
+    return elements - int(slot.storage_offset())
+
+
+def outgrown(error: RuntimeError, outs: Sequence[Tensor]) -> ScriptError | None:
+    """What to raise where an operator had not the memory for a result; None for other errors."""
+    if "storage that is not resizable" not in str(error):
+        return None
+    rooms = ", ".join(f"{_room(out):,}" for out in outs)
+    return ScriptError(f"a result does not fit: the bound is {rooms} elements")
 
 
 def _misfit(size: Sequence[int], why: str) -> ScriptError:
