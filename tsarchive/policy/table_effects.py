@@ -50,31 +50,30 @@ EFFECTS: Final = (
         adaptive_avg_pool3d_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward
         affine_grid_generator_backward avg_pool2d_backward avg_pool3d_backward batch_norm_backward
         batch_norm_backward_elemt batch_norm_backward_reduce binary_cross_entropy_backward
-        conv_tbc_backward convolution_backward convolution_backward_overrideable
-        cummaxmin_backward cumprod_backward diagonal_backward elu_backward
-        embedding_backward embedding_dense_backward embedding_sparse_backward
-        fake_quantize_per_channel_affine_cachemask_backward
+        conv_tbc_backward convolution_backward_overrideable cummaxmin_backward cumprod_backward
+        diagonal_backward elu_backward embedding_backward embedding_dense_backward
+        embedding_sparse_backward fake_quantize_per_channel_affine_cachemask_backward
         fake_quantize_per_tensor_affine_cachemask_backward fractional_max_pool2d_backward
         fractional_max_pool3d_backward gather_backward gelu_backward glu_backward glu_backward_jvp
         grid_sampler_2d_backward grid_sampler_3d_backward hardshrink_backward hardsigmoid_backward
         hardswish_backward hardtanh_backward huber_loss_backward index_select_backward
         infinitely_differentiable_gelu_backward leaky_relu_backward linear_backward
         log_sigmoid_backward logit_backward masked_scatter_backward masked_select_backward
-        matmul_backward matrix_exp_backward max_pool2d_backward max_pool2d_with_indices_backward
-        max_pool3d_with_indices_backward mish_backward mkldnn_adaptive_avg_pool2d_backward
-        mkldnn_linear_backward mkldnn_linear_backward_input mkldnn_linear_backward_weights
-        mkldnn_max_pool2d_backward mkldnn_max_pool3d_backward mkldnn_rnn_layer_backward
-        mse_loss_backward multi_margin_loss_backward multilabel_margin_loss_backward
-        native_batch_norm_backward native_dropout_backward native_group_norm_backward
-        native_layer_norm_backward nll_loss2d_backward nll_loss_backward reflection_pad1d_backward
-        reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward
-        replication_pad2d_backward replication_pad3d_backward rrelu_with_noise_backward
-        select_backward sigmoid_backward silu_backward slice_backward smooth_l1_loss_backward
-        soft_margin_loss_backward softplus_backward softshrink_backward tanh_backward
-        threshold_backward to_dense_backward to_mkldnn_backward trace_backward unfold_backward
-        upsample_bicubic2d_backward upsample_bilinear2d_backward upsample_linear1d_backward
-        upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
-        upsample_trilinear3d_backward value_selecting_reduction_backward
+        matmul_backward matrix_exp_backward max_pool2d_backward max_pool3d_with_indices_backward
+        mish_backward mkldnn_adaptive_avg_pool2d_backward mkldnn_linear_backward
+        mkldnn_linear_backward_input mkldnn_linear_backward_weights mkldnn_max_pool2d_backward
+        mkldnn_max_pool3d_backward mkldnn_rnn_layer_backward mse_loss_backward
+        multi_margin_loss_backward multilabel_margin_loss_backward native_batch_norm_backward
+        native_dropout_backward native_group_norm_backward native_layer_norm_backward
+        nll_loss2d_backward nll_loss_backward reflection_pad1d_backward reflection_pad2d_backward
+        reflection_pad3d_backward replication_pad1d_backward replication_pad2d_backward
+        replication_pad3d_backward rrelu_with_noise_backward select_backward sigmoid_backward
+        silu_backward slice_backward smooth_l1_loss_backward soft_margin_loss_backward
+        softplus_backward softshrink_backward tanh_backward threshold_backward to_dense_backward
+        to_mkldnn_backward trace_backward unfold_backward upsample_bicubic2d_backward
+        upsample_bilinear2d_backward upsample_linear1d_backward upsample_nearest1d_backward
+        upsample_nearest2d_backward upsample_nearest3d_backward upsample_trilinear3d_backward
+        value_selecting_reduction_backward
         """,
     ),
     Group(

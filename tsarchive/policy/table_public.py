@@ -44,17 +44,17 @@ COMPUTING: Final = (
         choose_qparams_optimized chunk clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_ clip
         clip_ clone coalesce col2im col_indices col_indices_copy column_stack combinations complex
         concat concatenate conj conj_physical conj_physical_ constant_pad_nd contiguous conv1d
-        conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution copy
-        copy_ copy_sparse_to_sparse copy_sparse_to_sparse_ copysign copysign_ corrcoef cos cos_ cosh
-        cosh_ cosine_embedding_loss cosine_similarity count_nonzero cov cpu cross cross_entropy_loss
-        crow_indices crow_indices_copy ctc_loss cuda cummax cummin cumprod cumprod_ cumsum cumsum_
-        cumulative_trapezoid data deg2rad deg2rad_ dense_dim dequantize det detach detach_
-        detach_copy device diag diag_embed diagflat diagonal diagonal_copy diagonal_scatter diff
-        digamma digamma_ dim dist div div_ divide divide_ dot dsplit dstack einsum element_size elu
-        elu_ embedding embedding_bag embedding_renorm embedding_renorm_ empty empty_like
-        empty_permuted empty_quantized empty_strided eq eq_ equal erf erf_ erfc erfc_ erfinv erfinv_
-        exp exp2 exp2_ exp_ expand expand_as expand_copy expm1 expm1_ eye
-        fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask
+        conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution
+        convolution_backward copy copy_ copy_sparse_to_sparse copy_sparse_to_sparse_ copysign
+        copysign_ corrcoef cos cos_ cosh cosh_ cosine_embedding_loss cosine_similarity count_nonzero
+        cov cpu cross cross_entropy_loss crow_indices crow_indices_copy ctc_loss cuda cummax cummin
+        cumprod cumprod_ cumsum cumsum_ cumulative_trapezoid data deg2rad deg2rad_ dense_dim
+        dequantize det detach detach_ detach_copy device diag diag_embed diagflat diagonal
+        diagonal_copy diagonal_scatter diff digamma digamma_ dim dist div div_ divide divide_ dot
+        dsplit dstack einsum element_size elu elu_ embedding embedding_bag embedding_renorm
+        embedding_renorm_ empty empty_like empty_permuted empty_quantized empty_strided eq eq_ equal
+        erf erf_ erfc erfc_ erfinv erfinv_ exp exp2 exp2_ exp_ expand expand_as expand_copy expm1
+        expm1_ eye fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask
         fake_quantize_per_tensor_affine fake_quantize_per_tensor_affine_cachemask fill fill_
         fill_diagonal_ fix fix_ flatten flatten_dense_tensors flip fliplr flipud float_power
         float_power_ floor floor_ floor_divide floor_divide_ fmax fmin fmod fmod_ frac frac_
@@ -78,48 +78,49 @@ COMPUTING: Final = (
         logical_xor_ logit logit_ logspace logsumexp lstm lstm_cell lt lt_ lu_solve lu_unpack mH mT
         margin_ranking_loss masked_fill masked_fill_ masked_scatter masked_scatter_ masked_select
         matmul matrix_H matrix_exp matrix_power max max_pool1d max_pool1d_with_indices max_pool2d
-        max_pool2d_with_indices max_pool3d max_pool3d_with_indices max_unpool2d max_unpool3d maximum
-        mean median meshgrid min minimum mish mish_ mm mode moveaxis movedim mse_loss msort mul mul_
-        multi_margin_loss multilabel_margin_loss multilabel_margin_loss_forward multiply multiply_
-        mv mvlgamma mvlgamma_ nan_to_num nan_to_num_ nanmean nanmedian nanquantile nansum narrow
-        narrow_copy native_batch_norm native_channel_shuffle native_group_norm native_layer_norm
-        native_norm ne ne_ neg neg_ negative negative_ nested_to_padded_tensor new_empty
-        new_empty_strided new_full new_ones new_zeros nextafter nextafter_ nll_loss nll_loss2d
-        nll_loss2d_forward nll_loss_forward nll_loss_nd nonzero nonzero_numpy nonzero_static norm
-        norm_except_dim not_equal not_equal_ nuclear_norm numel numpy_T one_hot ones ones_like orgqr
-        ormqr outer output_nr pad pad_sequence pairwise_distance pdist permute permute_copy
-        pin_memory pinverse pixel_shuffle pixel_unshuffle poisson_nll_loss polar polygamma
-        polygamma_ positive pow_ prelu prod promote_types put put_ q_per_channel_axis
-        q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qr qscheme quantile
-        quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic quantized_gru
-        quantized_lstm rad2deg rad2deg_ range ravel real reciprocal reciprocal_ reflection_pad1d
-        reflection_pad2d reflection_pad3d relu relu6 relu6_ relu_ remainder remainder_ renorm
-        renorm_ repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d
-        requires_grad_ reshape reshape_as resolve_conj resolve_neg result_type retain_grad
-        retains_grad reverse rms_norm rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell roll rot90 round
-        round_ row_indices row_indices_copy row_stack rsqrt rsqrt_ rsub scalar_tensor
-        scaled_dot_product_attention scatter scatter_ scatter_add scatter_add_ scatter_reduce
-        scatter_reduce_ searchsorted select select_copy select_scatter selu selu_ set_grad_enabled
-        sgn sgn_ sigmoid sigmoid_ sign sign_ signbit silu silu_ sin sin_ sinc sinc_ sinh sinh_ size
-        slice slice_copy slice_inverse slice_scatter slogdet smm smooth_l1_loss soft_margin_loss
-        softmax softplus softshrink sort sparse_bsc_tensor sparse_bsr_tensor
-        sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor sparse_dim
-        sparse_mask sparse_sampled_addmm split split_copy split_with_sizes split_with_sizes_copy
-        sqrt sqrt_ square square_ squeeze squeeze_ squeeze_copy sspaddmm stack std std_mean stft
-        storage_offset stride sub sub_ subtract subtract_ sum sum_to_size svd swapaxes swapaxes_
-        swapdims swapdims_ sym_constrain_range sym_constrain_range_for_size sym_is_contiguous
-        sym_numel sym_size sym_storage_offset sym_stride t t_ t_copy take take_along_dim tan tan_
-        tanh tanh_ tensor tensor_split tensordot threshold threshold_ tile to to_dense
-        to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr topk
-        trace transpose transpose_ transpose_copy trapezoid trapz triangular_solve tril tril_
-        tril_indices triplet_margin_loss triu triu_ triu_indices true_divide true_divide_ trunc
-        trunc_ type_as unbind unbind_copy unflatten unflatten_dense_tensors unfold unfold_copy
-        unique_consecutive unique_dim unique_dim_consecutive unsafe_chunk unsafe_split
-        unsafe_split_with_sizes unsqueeze unsqueeze_ unsqueeze_copy upsample_bicubic2d
-        upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
-        upsample_nearest3d upsample_trilinear3d values values_copy vander var var_mean vdot view
-        view_as view_as_complex view_as_complex_copy view_as_real view_as_real_copy view_copy vsplit
-        vstack where xlogy xlogy_ zero zero_ zeros zeros_like
+        max_pool2d_with_indices max_pool2d_with_indices_backward max_pool3d max_pool3d_with_indices
+        max_unpool2d max_unpool3d maximum mean median meshgrid min minimum mish mish_ mm mode
+        moveaxis movedim mse_loss msort mul mul_ multi_margin_loss multilabel_margin_loss
+        multilabel_margin_loss_forward multiply multiply_ mv mvlgamma mvlgamma_ nan_to_num
+        nan_to_num_ nanmean nanmedian nanquantile nansum narrow narrow_copy native_batch_norm
+        native_channel_shuffle native_group_norm native_layer_norm native_norm ne ne_ neg neg_
+        negative negative_ nested_to_padded_tensor new_empty new_empty_strided new_full new_ones
+        new_zeros nextafter nextafter_ nll_loss nll_loss2d nll_loss2d_forward nll_loss_forward
+        nll_loss_nd nonzero nonzero_numpy nonzero_static norm norm_except_dim not_equal not_equal_
+        nuclear_norm numel numpy_T one_hot ones ones_like orgqr ormqr outer output_nr pad
+        pad_sequence pairwise_distance pdist permute permute_copy pin_memory pinverse pixel_shuffle
+        pixel_unshuffle poisson_nll_loss polar polygamma polygamma_ positive pow_ prelu prod
+        promote_types put put_ q_per_channel_axis q_per_channel_scales q_per_channel_zero_points
+        q_scale q_zero_point qr qscheme quantile quantize_per_channel quantize_per_tensor
+        quantize_per_tensor_dynamic quantized_gru quantized_lstm rad2deg rad2deg_ range ravel real
+        reciprocal reciprocal_ reflection_pad1d reflection_pad2d reflection_pad3d relu relu6 relu6_
+        relu_ remainder remainder_ renorm renorm_ repeat repeat_interleave replication_pad1d
+        replication_pad2d replication_pad3d requires_grad_ reshape reshape_as resolve_conj
+        resolve_neg result_type retain_grad retains_grad reverse rms_norm rnn_relu rnn_relu_cell
+        rnn_tanh rnn_tanh_cell roll rot90 round round_ row_indices row_indices_copy row_stack rsqrt
+        rsqrt_ rsub scalar_tensor scaled_dot_product_attention scatter scatter_ scatter_add
+        scatter_add_ scatter_reduce scatter_reduce_ searchsorted select select_copy select_scatter
+        selu selu_ set_grad_enabled sgn sgn_ sigmoid sigmoid_ sign sign_ signbit silu silu_ sin sin_
+        sinc sinc_ sinh sinh_ size slice slice_copy slice_inverse slice_scatter slogdet smm
+        smooth_l1_loss soft_margin_loss softmax softplus softshrink sort sparse_bsc_tensor
+        sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor
+        sparse_csr_tensor sparse_dim sparse_mask sparse_sampled_addmm split split_copy
+        split_with_sizes split_with_sizes_copy sqrt sqrt_ square square_ squeeze squeeze_
+        squeeze_copy sspaddmm stack std std_mean stft storage_offset stride sub sub_ subtract
+        subtract_ sum sum_to_size svd swapaxes swapaxes_ swapdims swapdims_ sym_constrain_range
+        sym_constrain_range_for_size sym_is_contiguous sym_numel sym_size sym_storage_offset
+        sym_stride t t_ t_copy take take_along_dim tan tan_ tanh tanh_ tensor tensor_split tensordot
+        threshold threshold_ tile to to_dense to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr
+        to_sparse_csc to_sparse_csr topk trace transpose transpose_ transpose_copy trapezoid trapz
+        triangular_solve tril tril_ tril_indices triplet_margin_loss triu triu_ triu_indices
+        true_divide true_divide_ trunc trunc_ type_as unbind unbind_copy unflatten
+        unflatten_dense_tensors unfold unfold_copy unique_consecutive unique_dim
+        unique_dim_consecutive unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze
+        unsqueeze_ unsqueeze_copy upsample_bicubic2d upsample_bilinear2d upsample_linear1d
+        upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d values
+        values_copy vander var var_mean vdot view view_as view_as_complex view_as_complex_copy
+        view_as_real view_as_real_copy view_copy vsplit vstack where xlogy xlogy_ zero zero_ zeros
+        zeros_like
         """,
     ),
     Group(

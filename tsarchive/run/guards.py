@@ -17,6 +17,7 @@ from torch import Tensor
 from tsarchive.printer.schema import FunctionSchema
 
 from .checks import Check, plain, require
+from .derivative_checks import DERIVATIVE_CHECKS
 from .packed_checks import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
 from .planned import is_planned_out, outgrown
 from .recurrent_checks import RECURRENT_CHECKS
@@ -28,7 +29,7 @@ Run = Callable[..., Any]
 Copy = Callable[[Tensor], Tensor]
 
 _CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {**PACKED_CHECKS, **RECURRENT_CHECKS, **TENSOR_CHECKS}
+    {**DERIVATIVE_CHECKS, **PACKED_CHECKS, **RECURRENT_CHECKS, **TENSOR_CHECKS}
 )
 # The indices of a sparse tensor are checked when it is made: nothing may write to them after that.
 _INDICES: Final = frozenset(

@@ -45,8 +45,8 @@ _RUNNER: Final = __name__.rpartition(".")[0]
 _OF_OPERATORS: Final = tuple(
     f"{_RUNNER}.{name}"
     for name in (
-        "checks", "guards", "metering", "natives.", "packed_checks", "planned", "receivers",
-        "recurrent_checks", "slots", "tensor_checks", "tensor_costs",
+        "checks", "derivative_checks", "guards", "metering", "natives.", "packed_checks", "planned",
+        "receivers", "recurrent_checks", "slots", "tensor_checks", "tensor_costs",
     )
 )  # fmt: skip
 

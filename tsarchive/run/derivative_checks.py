@@ -1,0 +1,82 @@
+"""Checks before formulas of differentiation, which trust that their operator was called before.
+
+Programs that train hold them: the size of a gradient is that of the operator's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from .checks import Check, Given, is_within, require
+
+__all__ = ["DERIVATIVE_CHECKS"]
+
+_SPATIAL: Final = 2  # dimensions of a convolution before the first of space
+_PLANE: Final = 2
+
+
+def _convolution(given: Given) -> None:
+    """The gradient is of the sizes that the convolution gives, its bias of the channels.
+
+    Kernels for transposed ones read outside of their tensors, whatever they are given.
+    """
+    require(not given["transposed"], "the gradient of a transposed convolution is not computed")
+    data, weight = given["input"], given["weight"]
+    tensors: list[Tensor] = [given["grad_output"], data, weight]
+    dims = weight.dim()
+    fits = dims > _SPATIAL and all(_is_like(tensor, weight, dims) for tensor in tensors)
+    require(fits, "a gradient, an input and a weight of convolution do not belong together")
+    steps = [*given["stride"], *given["dilation"], given["groups"]]
+    require(all(step > 0 for step in steps), "steps of convolution that are not positive")
+    channels = weight.size(0)
+    wanted = [data.size(0), channels, *_sizes(given)]
+    found = list(given["grad_output"].size())
+    require(found == wanted, f"a gradient of sizes {found} for a convolution that gives {wanted}")
+    bias, wants_bias = given["bias_sizes"], given["output_mask"][-1]
+    fits = not wants_bias if bias is None else list(bias) == [channels]
+    require(fits, f"a bias of sizes {bias} for {channels} channels")
+
+
+def _is_like(tensor: Tensor, other: Tensor, dims: int) -> bool:
+    is_dense = tensor.layout is torch.strided and not tensor.is_quantized
+    return is_dense and tensor.dim() == dims and tensor.dtype is other.dtype
+
+
+def _spread(numbers: Sequence[int], count: int) -> list[int]:
+    """One number for each dimension of space; a single one is that of all."""
+    found = list(numbers) * count if len(numbers) == 1 else list(numbers)
+    require(len(found) == count, f"{len(found)} numbers for {count} dimensions of a convolution")
+    return found
+
+
+def _sizes(given: Given) -> list[int]:
+    """Those that the convolution gives."""
+    data, kernel = (list(given[name].shape)[_SPATIAL:] for name in ("input", "weight"))
+    stride, padding, dilation = (
+        _spread(given[name], len(kernel)) for name in ("stride", "padding", "dilation")
+    )
+    numbers = zip(data, kernel, stride, padding, dilation, strict=True)
+    return [(n + 2 * more - far * (k - 1) - 1) // step + 1 for n, k, step, more, far in numbers]
+
+
+def _max_pool(given: Given) -> None:
+    """The kernel adds to the elements that ``indices`` name, wherever these are."""
+    data: Tensor = given["self"]
+    indices: Tensor = given["indices"]
+    fits = data.dim() > _PLANE and indices.size() == given["grad_output"].size()
+    require(fits, f"indices of sizes {list(indices.size())} for {list(data.size())}")
+    count = data.size(-1) * data.size(-2)
+    require(is_within(indices, 0, count), f"indices that are not within {count} elements")
+
+
+DERIVATIVE_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "aten::convolution_backward": _convolution,
+        "aten::max_pool2d_with_indices_backward": _max_pool,
+    }
+)
