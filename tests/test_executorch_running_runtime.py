@@ -283,6 +283,54 @@ def test_state_over_calls():
         assert_same(ours(*given), theirs(*given))
 
 
+# Training
+
+
+def convolved(gradient, x, weight):
+    """The derivative of a convolution, all of it and a part."""
+    rest = [1, 1], [1, 1], [1, 1], False, [0, 0], 1
+    back = torch.ops.aten.convolution_backward
+    _, part, _ = back(gradient, x, weight, None, *rest, [False, True, False])
+    return *back(gradient, x, weight, [4], *rest, [True, True, True]), part
+
+
+def test_derivatives_of_convolutions():
+    inputs = x(2, 4, 6, 6), x(2, 3, 6, 6), x(4, 3, 3, 3)
+    data = made(Of(convolved), inputs)
+    ours, theirs = tsarchive.load(io.BytesIO(data)), of_runtime(data)
+    for _ in range(2):
+        assert_same(ours(*inputs), theirs(*inputs))
+
+
+class Learning(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(27, 4),
+        )  # fmt: skip
+
+    def forward(self, x, label):
+        return nn.functional.cross_entropy(self.net(x), label)
+
+
+def test_steps_of_training():
+    """Compared with torch: the runtime adds to what lies in the memory of gradients of pooling."""
+    from torch.export.experimental import _export_forward_backward
+
+    module, inputs = Learning(), (x(2, 1, 6, 6), ints(4, 2))
+    program = _export_forward_backward(export(module, inputs, strict=True))
+    ours = tsarchive.load(
+        io.BytesIO(to_edge(program, compile_config=UNCHECKED).to_executorch().buffer)
+    )
+    for scale in (1, 3):
+        given = inputs[0] * scale, inputs[1]
+        loss = module(*given)
+        gradients = torch.autograd.grad(loss, list(module.parameters()))
+        found = flattened(ours(*given))
+        assert_same(found[: 1 + len(gradients)], [loss.detach(), *gradients])
+
+
 # Quantized values
 
 

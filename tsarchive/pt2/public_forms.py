@@ -1,4 +1,4 @@
-"""Public operators for inner steps of theirs, and for those written in Python.
+"""Public operators for inner steps of theirs, for masked ones, and for those written in Python.
 
 Decomposing a program leaves steps that trust their caller to have checked arguments; policies
 refuse them. The public operators check, and then do the same.
@@ -193,6 +193,18 @@ def _with_keywords(kind: str, *keywords: str) -> Callable[[Body, Given], list[Va
     return call
 
 
+def _masked(kind: str) -> Callable[[Body, Given], list[Value]]:
+    """An operator that leaves out the results that ``output_mask`` does not ask for."""
+
+    def call(body: Body, given: Given) -> list[Value]:
+        results = body.call(kind, *given.values(), overload="")
+        asked = [_literal(value) for value in given["output_mask"].node.inputs]
+        pairs = zip(asked, results, strict=True)
+        return [result if is_asked else body.none() for is_asked, result in pairs]
+
+    return call
+
+
 def _literal(value: Value) -> Any:
     """The content of an argument that programs give as a literal. Raises UnsupportedError."""
     if not value.node.is_constant:
@@ -247,6 +259,7 @@ PUBLIC_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = Mappin
         "aten::_to_sparse_csr": _same("aten::to_sparse_csr"),
         "aten::_unsafe_index.Tensor": _same("aten::index", "Tensor"),
         "aten::_unsafe_index_put": _same("aten::index_put"),
+        "aten::convolution_backward": _masked("aten::convolution_backward"),
         **PYTHON_FORMS,
     }
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from tsarchive.errors import FormatError
+from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.executorch.values import (
     NO_TENSOR,
     BoolList,
@@ -149,11 +149,11 @@ class _Emission:
         pairs = zip(self._call.args, self._call.schema.arguments, strict=True)
         given = {a.name: self._given(i, a) for i, a in pairs if not a.is_out}
         results = PUBLIC_FORMS[step](self._body, given)
-        outs = [i for i, a in zip(self._call.args, self._call.schema.arguments, strict=True)
-                if a.is_out]  # fmt: skip
-        for index, result in zip(outs, results, strict=False):
+        for index, result in zip(self._call.outs(), results, strict=False):
             if result.type == TENSOR:
-                append(self._body, _STORE, self._slot(index), result)
+                append(self._body, _STORE, self._place(index), result)
+            elif self._frame.slots.is_read(index):
+                raise UnsupportedError(f"{self._call.name} does not compute value {index} here")
         for follow in self._after:
             follow()
 
@@ -163,12 +163,8 @@ class _Emission:
         values = [argument_of(self._frame, i, a) for i, a in pairs if not a.is_out]
         made = append(self._body, schema, *values)
         (index,) = [i for i, a in pairs if a.is_out]
-        slots = []
-        for item in self._frame.slots.items(index):
-            slot = self._slot(item)
-            is_fixed = self._is_fixed(item)
-            slots.append(append(self._body, _FIXED, slot) if is_fixed else slot)
-        append(self._body, _STORE_ALL, self._body.list_of(TENSOR, slots), made)
+        places = [self._place(item) for item in self._frame.slots.items(index)]
+        append(self._body, _STORE_ALL, self._body.list_of(TENSOR, places), made)
 
     def _given(self, index: int, argument: Argument) -> Value:
         if not argument.is_write:
@@ -192,6 +188,11 @@ class _Emission:
             raise FormatError(f"{self._call.name} writes to value {index}, which is no tensor")
         return self._frame.read(index)
 
+    def _place(self, index: int) -> Value:
+        """What a result is copied to, which changes its sizes only where the slot may."""
+        slot = self._slot(index)
+        return append(self._body, _FIXED, slot) if self._is_fixed(index) else slot
+
     def _is_fixed(self, index: int) -> bool:
         value = self._frame.slots.value(index)
         return isinstance(value, Tensor) and value.dynamism == Shape.STATIC
@@ -204,7 +205,7 @@ class _Emission:
             schema = _APART if argument.is_out else _CLONE
             more = () if argument.is_out else (body.none(),)
             apart = append(body, schema, slot, *more)
-            self._after.append(lambda: append(body, _STORE, slot, apart))
+            self._after.append(lambda: append(body, _STORE, self._place(index), apart))
             return apart
         if self._call.schema.full_name == "executorch_prim::et_view.default":
             return slot

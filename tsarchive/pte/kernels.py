@@ -50,9 +50,15 @@ class Call:
         pairs = zip(self.args, self.schema.arguments, strict=True)
         return [index for index, argument in pairs if argument.is_write]
 
-    def read(self) -> list[int]:
+    def taken(self) -> list[int]:
+        """The values that are more than places for results."""
         pairs = zip(self.args, self.schema.arguments, strict=True)
-        return [index for index, argument in pairs if not argument.is_write]
+        return [index for index, argument in pairs if not argument.is_out]
+
+    def outs(self) -> list[int]:
+        """The places for results."""
+        pairs = zip(self.args, self.schema.arguments, strict=True)
+        return [index for index, argument in pairs if argument.is_out]
 
 
 class Calls:
@@ -75,8 +81,8 @@ class Calls:
         if any(argument.is_write for argument in schema.arguments):
             if len(kernel.args) not in (count, count + 1):
                 raise _count_error(name, kernel.args, count + 1)
-            args, making = kernel.args[:count], self._making(operator, schema)
-            return Call(name, schema, args, None, _public_form(operator), making)
+            args, form = kernel.args[:count], self._public_form(schema)
+            return Call(name, schema, args, None, form, self._making(schema))
         if len(kernel.args) != count + 1:
             raise _count_error(name, kernel.args, count + 1)
         if len(schema.returns) != 1 or schema.returns[0].type not in _NUMBERS:
@@ -84,14 +90,26 @@ class Calls:
             raise UnsupportedError(message)
         return Call(name, schema, kernel.args[:count], kernel.args[count])
 
-    def _making(self, operator: Operator, schema: FunctionSchema) -> FunctionSchema | None:
+    def _making(self, schema: FunctionSchema) -> FunctionSchema | None:
         if [argument.type for argument in schema.arguments if argument.is_out] != [TENSORS]:
             return None
-        overload = _without_out(operator.overload)
-        taken = [argument.type for argument in schema.arguments if not argument.is_out]
-        for found in self._find(operator.name):
-            if found.overload == overload and [a.type for a in found.arguments] == taken:
-                return found if [result.type for result in found.returns] == [TENSORS] else None
+        found = self._without_outs(schema)
+        is_list = found is not None and [result.type for result in found.returns] == [TENSORS]
+        return found if is_list else None
+
+    def _public_form(self, schema: FunctionSchema) -> str | None:
+        """The step that an operator computes, without the memory for its results."""
+        if schema.name not in _STEPS:
+            return None
+        found = self._without_outs(schema)
+        return None if found is None or found.full_name not in PUBLIC_FORMS else found.full_name
+
+    def _without_outs(self, schema: FunctionSchema) -> FunctionSchema | None:
+        """The overload that takes the same, and makes its results itself."""
+        taken = [(a.name, a.type) for a in schema.arguments if not a.is_out]
+        for found in self._find(schema.name):
+            if [(a.name, a.type) for a in found.arguments] == taken and found is not schema:
+                return found
         return None
 
     def _schema(self, number: int, operator: Operator) -> FunctionSchema:
@@ -118,19 +136,8 @@ def _count_error(name: str, args: tuple[int, ...], wanted: int) -> FormatError:
     return FormatError(f"{name} has {len(args)} arguments, and takes {wanted}")
 
 
-def _without_out(overload: str) -> str:
-    """The overload without memory for results: ``Tensor`` for ``Tensor_out``."""
-    return overload.removesuffix("out").removesuffix("_")
-
-
-def _public_form(operator: Operator) -> str | None:
-    """The step that an operator computes, without the memory for its results."""
-    overload = _without_out(operator.overload)
-    name = f"{operator.name}.{overload}" if overload else operator.name
-    return name if name in PUBLIC_FORMS and operator.overload.endswith("out") else None
-
-
 TENSORS: Final = ListType(TENSOR)
+_STEPS: Final = frozenset(step.partition(".")[0] for step in PUBLIC_FORMS)
 _NUMBERS: Final = frozenset({INT, FLOAT, BOOL, NUMBER})
 _ARITHMETIC: Final = "add sub mul floordiv sym_max sym_min"
 _COMPARISONS: Final = "eq ne gt ge lt le"

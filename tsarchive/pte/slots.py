@@ -81,6 +81,7 @@ class Slots:
         has_jumps = any(block.condition is not None for block in blocks)
         self.kept = self.rebound if has_jumps else frozenset(self._read_early(method, every))
         self._groups = _groups(every)
+        self._taken = frozenset(self._taken_by(every)).union(method.outputs)
 
     def value(self, index: int) -> Value:
         """Raises FormatError when there is none of this number."""
@@ -100,6 +101,10 @@ class Slots:
         """What a value holds before the first call; None where that is of no use to what reads."""
         value = self.value(index)
         return value if _TYPES.get(type(value)) == self.types.get(index) else None
+
+    def is_read(self, index: int) -> bool:
+        """Whether an instruction takes a value, or the method gives it."""
+        return index in self._taken
 
     def items(self, index: int) -> Iterator[int]:
         """A value, or the tensors of a list."""
@@ -171,6 +176,14 @@ class Slots:
         elif isinstance(step, Call):
             for index in step.args:
                 yield from self._with_items(index)
+
+    def _taken_by(self, steps: Iterable[Step]) -> Iterator[int]:
+        for step in steps:
+            if isinstance(step, Call):
+                for index in step.taken():
+                    yield from self._with_items(index)
+            else:
+                yield from self._reads(step)
 
     def _with_items(self, index: int) -> Iterator[int]:
         value = self.value(index)
