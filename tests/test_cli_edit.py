@@ -117,6 +117,8 @@ def test_the_program_of_a_bundle(tmp_path):
         (["--align", "24"], "power of two"),
         (["--merge", str(path("data.ptd"))], "no data file"),
         (["--internal", str(path("add.pte"))], "a pte file is no data file"),
+        (["--external", str(path("linear.pte"))], "the data would replace FILE"),
+        (["--external", "-"], "not written to a pipe"),
         (["--internal", "nowhere.ptd"], "nowhere.ptd: No such file"),
         (["--replace", f"forward.0={path('data.ptd')}"], "has 12 bytes"),
     ],
@@ -140,6 +142,24 @@ def test_two_files_at_one_place(tmp_path):
     target = tmp_path / "model"
     found = error("edit", path("linear.pte"), "-o", target, "--external", target)
     assert "two files" in found["message"]
+
+
+def test_data_of_another_program_is_told(tmp_path):
+    data, target = tmp_path / "data.ptd", tmp_path / "x.pte"
+    run("edit", path("linear.pte"), "-o", tmp_path / "small.pte", "--external", data)
+    found = error("edit", path("add.pte"), "-o", target, "--internal", data)
+    assert "data.ptd' has nothing that the program takes" in found["message"]
+    assert not target.exists()
+
+
+def test_a_pipe_is_no_file_to_write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("edit", "report", "decompile"):
+        found = error(name, SEQUENTIAL, "-o", "-")
+        assert "not written to a pipe" in found["message"]
+    assert list(tmp_path.iterdir()) == []
+    run("edit", path("linear.pte"), "-o", "./-")
+    assert [found.name for found in tmp_path.iterdir()] == ["-"]
 
 
 def test_other_archives_are_told(tmp_path):

@@ -9,6 +9,7 @@ import pickle
 
 import pytest
 import torch
+from cli_support import error
 
 import tsarchive
 from fixtures.executorch_programs import file_of, method
@@ -60,3 +61,15 @@ def test_methods_are_shown_and_copied(program):
     module(torch.zeros(2))
     for again in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         assert again(torch.zeros(2)).tolist() == [1, 1]
+
+
+def test_without_the_runtime_the_command_says_what_to_install(program, tmp_path, monkeypatch):
+    monkeypatch.setattr("tsarchive.pte.opening.can_run", lambda: False)
+    path = tmp_path / "x.pte"
+    path.write_bytes(program.getvalue())
+    found = error("run", path, "--random", "2")
+    assert found["type"] == "UnsupportedError"
+    assert found["message"].startswith(
+        "method 'forward', instruction 0: the backend XnnpackBackend"
+    )
+    assert found["hint"] == 'pip install "tsarchive[executorch]" brings the runtime that has it'

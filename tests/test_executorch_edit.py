@@ -121,7 +121,7 @@ class TestReplacing:
         [
             ("forward.0", bytes(11), CallError, "has 12 bytes, not 11"),
             ("forward.0", [1.0, 2.0, 3.0], CallError, "cannot be replaced by a list"),
-            ("forward.0", numpy.zeros(3), CallError, "is float32, and the array of format 'd'"),
+            ("forward.0", numpy.zeros(3), CallError, "is float32, the array float64"),
             ("forward.0", numpy.zeros(3, ">f4"), CallError, "of format '>f'"),
             ("forward.0", numpy.zeros((3, 1), "f"), CallError, r"sizes \(3,\), the array \(3, 1\)"),
             ("forward.9", BIAS, MissingRecordError, "no tensor 'forward.9'"),

@@ -21,6 +21,7 @@ from fixtures.executorch_samples import (
     program,
 )
 from tsarchive.cli import main
+from tsarchive.executorch import Draft
 from tsarchive.pte.bundled_cases import check_cases
 
 GOOD = FIXTURES / "linear.bpte"
@@ -117,6 +118,16 @@ def test_bundled_as_json(tmp_path):
     (case,) = json.loads(found.output)["cases"]
     assert (found.exit_code, case["ok"], case["max_difference"]) == (1, False, 3.0)
     assert run(path, "--bundled", "--atol", "3").exit_code == 0
+
+
+def test_a_bundle_without_calls_is_not_fine(tmp_path):
+    path = tmp_path / "x.bpte"
+    with tsarchive.open(GOOD) as archive:
+        draft = Draft(archive)
+        draft.strip("test-suites")
+        draft.write(path)
+    found = run(path, "--bundled")
+    assert (found.exit_code, "brings no calls" in found.output) == (2, True)
 
 
 def test_bundled_takes_no_inputs_and_wants_a_bundle():

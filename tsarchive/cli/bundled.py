@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsarchive.cli.output import console, print_json
 from tsarchive.describing.text import visible
+from tsarchive.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from tsarchive.pte.bundled_cases import CaseResult
@@ -18,6 +19,8 @@ def run_bundled(model: Any, file: str, *, rtol: float, atol: float, as_json: boo
     from tsarchive.pte.bundled_cases import check_cases
 
     results = list(check_cases(model, rtol=rtol, atol=atol))
+    if not results:
+        raise UnsupportedError("the bundled program brings no calls to compare")
     is_fine = all(result.ok for result in results)
     if as_json:
         print_json(_document(file, results, is_fine))

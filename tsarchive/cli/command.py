@@ -36,6 +36,15 @@ _TRACEBACK = click.Option(
 )
 
 
+class OutputPath(click.Path):
+    """A file to write. '-' is none: output has several parts, or is written out of order."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-":
+            self.fail("files are not written to a pipe; './-' is one of that name.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Command(click.Command):
     """Reports errors in a few lines on stderr or, with --json, as a document on stdout."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tsarchive.cli.command import Command, file_argument, json_option
+from tsarchive.cli.command import Command, OutputPath, file_argument, json_option
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import print_json, say, show, table
 from tsarchive.cli.policies import chosen_policy, policy_options
@@ -23,7 +23,7 @@ _STEPS = 3
 @click.command(cls=Command)
 @file_argument
 @click.option(
-    "-o", "--output", "directory", required=True, type=click.Path(), help="The package to write."
+    "-o", "--output", "directory", required=True, type=OutputPath(), help="The package to write."
 )
 @click.option("--force", is_flag=True, help="Write into a directory that is not empty.")
 @click.option("--full-paths", is_flag=True, help="Name original files with their folders.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.command import Command, file_argument, json_option
+from tsarchive.cli.command import Command, OutputPath, file_argument, json_option
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.progress import progress
 from tsarchive.container.source import open_source
@@ -27,7 +27,8 @@ _PROGRAM_SUFFIX = ".pte"
 
 @click.command(cls=Command)
 @file_argument
-@click.option("-o", "--output", required=True, metavar="FILE", help="What to write.")
+@click.option("-o", "--output", required=True, type=OutputPath(), metavar="FILE",
+              help="What to write.")  # fmt: skip
 @click.option("--upgrade", is_flag=True, help="Write an old file as writers of today do.")
 @click.option("--internal", multiple=True, metavar="DATA.ptd",
               help="Move what a data file has into the program.")  # fmt: skip
@@ -35,7 +36,8 @@ _PROGRAM_SUFFIX = ".pte"
 @click.option("--replace", multiple=True, metavar="NAME=FILE",
               help="Give a tensor other bytes: those of a .npy file, or raw ones.")  # fmt: skip
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="Give a tensor another name.")
-@click.option("--external", metavar="DATA.ptd", help="Move constants to a new data file.")
+@click.option("--external", type=OutputPath(), metavar="DATA.ptd",
+              help="Move constants to a new data file.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="NAME",
               help="Move this with --internal or --external, and not all.")  # fmt: skip
 @click.option("--strip", multiple=True, type=click.Choice(_STRIPPED), help="Take this out.")
@@ -61,6 +63,8 @@ def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
     """
     if edits["only"] and edits["external"] is None and not edits["internal"]:
         raise click.UsageError("--only is about --internal or --external, and neither is given.")
+    if edits["external"] is not None and _are_same(edits["external"], file):
+        raise click.BadParameter("the data would replace FILE.", param_hint="--external")
     from tsarchive.executorch import Draft, write_together
 
     with ExitStack() as files, progress(_STEPS) as step:
@@ -87,13 +91,19 @@ def _opened(path: str) -> Archive:
     return tsarchive.open(path)
 
 
+def _are_same(path: str, other: str) -> bool:
+    return Path(path).resolve() == Path(other).resolve()
+
+
 def _edit(draft: Draft, edits: Mapping[str, Any], files: ExitStack) -> Iterator[tuple[Draft, str]]:
     """Make all edits. Yields what is to be written beside the draft, and where to."""
     names = edits["only"] or None
     if edits["upgrade"]:
         draft.upgrade()
     for path in edits["internal"]:
-        draft.internalize(files.enter_context(_opened(path)), names)
+        if not draft.internalize(files.enter_context(_opened(path)), names):
+            message = f"{path!r} has nothing that the program takes from a data file."
+            raise click.BadParameter(message, param_hint="--internal")
     for path in edits["merge"]:
         draft.merge(files.enter_context(_opened(path)))
     for name, path in _pairs("--replace", edits["replace"]):

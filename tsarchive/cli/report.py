@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
+from tsarchive.cli.command import FINDINGS, Command, OutputPath, file_argument, json_option
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.progress import progress
 from tsarchive.describing.text import plural, size, visible
@@ -19,7 +19,7 @@ _ALL = "*"
 
 @click.command(cls=Command)
 @file_argument
-@click.option("-o", "--output", "path", required=True, type=click.Path(), help="The page to write.")
+@click.option("-o", "--output", "path", required=True, type=OutputPath(), help="The page to write.")
 @click.option(
     "--histograms",
     metavar="[GLOB]",

@@ -21,7 +21,7 @@ from tsarchive.cli.output_files import check_path, write_output
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.summary_text import lines
 from tsarchive.describing.text import duration, visible
-from tsarchive.errors import CallError, LimitError, SourceError
+from tsarchive.errors import ArchiveError, ScriptError
 from tsarchive.policy import Limits, Policy
 
 
@@ -217,10 +217,10 @@ def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             output = function(*inputs.args, **inputs.kwargs)
-    except (CallError, LimitError, SourceError):
-        raise
     # An operator of torch raises almost any class for arguments it does not like.
     except Exception as error:
+        if isinstance(error, ArchiveError) and not isinstance(error, ScriptError):
+            raise
         reason = str(error).strip() or "no message"
         origin = innermost_origin(error)
         raise ModelError(

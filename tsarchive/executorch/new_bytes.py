@@ -15,6 +15,7 @@ _FORMATS: Final = {
     "bool": "?", "uint8": "B", "int8": "b", "int16": "h", "uint16": "H", "int32": "i",
     "uint32": "I", "int64": "lq", "uint64": "LQ", "float16": "e", "float32": "f", "float64": "d",
 }  # fmt: skip
+_NAMES: Final = {letter: name for name, letters in _FORMATS.items() for letter in letters}
 
 
 def bytes_for(name: str, layout: Layout, data: Any) -> memoryview:
@@ -54,7 +55,11 @@ def _of_size(name: str, view: memoryview, size: int) -> memoryview:
 def _require_like(name: str, layout: Layout, view: memoryview) -> None:
     given = (view.format or "").lstrip("@=<")
     if not given or given not in _FORMATS.get(layout.dtype, ""):
-        raise CallError(f"{name!r} is {layout.dtype}, and the array of format {view.format!r}")
+        found = _NAMES.get(given, f"of format {view.format!r}")
+        raise CallError(
+            f"{name!r} is {layout.dtype}, the array {found}",
+            hint="Give an array of that dtype, or the raw bytes",
+        )
     if view.shape != layout.sizes:
         raise CallError(f"{name!r} has the sizes {layout.sizes}, the array {view.shape}")
 
