@@ -124,7 +124,7 @@ def test_a_bundle_without_calls_is_not_fine(tmp_path):
     path = tmp_path / "x.bpte"
     with tsarchive.open(GOOD) as archive:
         draft = Draft(archive)
-        draft.strip("test-suites")
+        draft.strip()
         draft.write(path)
     found = run(path, "--bundled")
     assert (found.exit_code, "brings no calls" in found.output) == (2, True)
