@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ TORCH_OPERATORS: Final = frozenset(
         "symm_mem",
     }
 )  # fmt: skip
+# Most nodes are of these; a name by itself is that of a local.
+_NAMING_NOTHING: Final = frozenset({ast.Constant, ast.Load, ast.Name, ast.Store})
 _NUMBER: Final = re.compile(rf"(?<={MANGLE_PREFIX})[0-9]+")
 TORCH_CLASSES: Final = frozenset({"c10d", "mkldnn", "quantized", "rnn", "sparse"})
 
@@ -83,7 +85,7 @@ class _Mentions:
     def __init__(self, root: ast.stmt) -> None:
         self.operators: Counter[str] = Counter()
         self.names: set[str] = set()
-        for node in live_nodes(root):
+        for node in live_nodes(root, _NAMING_NOTHING):
             match node:
                 case ast.Call(func):
                     self.operators.update(_operator(dotted(func)))
@@ -215,15 +217,15 @@ def _operator(name: str) -> Iterator[str]:
             yield f"{namespace}::{name}"
 
 
-def live_nodes(root: ast.AST) -> Iterator[ast.AST]:
-    """Every node but those of branches that a literal rules out."""
+def live_nodes(root: ast.AST, without: Set[type] = frozenset()) -> Iterator[ast.AST]:
+    """Every node but those of branches that a literal rules out, and of some types ``without``."""
     pending = [root]
     while pending:
         node = pending.pop()
         yield node
         known = _known(node.test) if isinstance(node, ast.If | ast.IfExp) else None
         if known is None:
-            pending += _children(node)
+            pending += [child for child in _children(node) if type(child) not in without]
         elif isinstance(node, ast.If):
             pending += [node.test, *(node.body if known else node.orelse)]
         elif isinstance(node, ast.IfExp):

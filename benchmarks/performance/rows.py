@@ -297,7 +297,11 @@ ROWS: tuple[Row, ...] = (
         "`tsarchive info FILE`, whole process; beside it `import torch`",
         "process",
         one,
-        (value("process", "time", 0.15, "≤ 150 ms"),),
+        (
+            value("process", "time", 0.15, "≤ 150 ms"),
+            # Machines differ: 150 ms are set for one that imports torch in 1.4 s.
+            ratio("process", 0.15 / 1.4, "≤ 0.107"),
+        ),
         peer="import torch",
         settings=("processes",),
     ),
