@@ -130,8 +130,13 @@ def test_torchscript_to_executorch(tmp_path):
 
 @pytest.mark.usefixtures("_executorch")
 def test_pt2_to_executorch_tells_of_the_results(exported, tmp_path):
-    done = run("convert", exported, tmp_path / "net.pte", "--backend", "xnnpack")
+    data = tmp_path / "net.ptd"
+    options = ("--backend", "xnnpack", "--data", data)
+    done = run("convert", exported, tmp_path / "net.pte", *options)
     assert done.exit_code == 0
+    assert f"no constants are left for {data}, which was not written" in done.output
+    assert not data.exists()
+    assert "Warning" not in done.output + done.stderr
     assert "is now" in done.output
     assert "(ExecuTorch, " in done.output
     assert "forward: results are" in done.output

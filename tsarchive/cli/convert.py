@@ -48,7 +48,11 @@ _SHOWN = {
     help="Leave a size open: the argument, such as x or x.key.0, which of its dimensions, and the "
     "sizes that it may have.",
 )
-@click.option("--data", metavar="FILE.ptd", help="Where constants of a program of ExecuTorch go.")
+@click.option(
+    "--data",
+    metavar="FILE.ptd",
+    help="Where constants of a program of ExecuTorch go that no backend takes.",
+)
 @click.option(
     "--backend", "backends", multiple=True, metavar="NAME", help="Delegate to it: xnnpack."
 )
@@ -117,17 +121,19 @@ def command(
     if as_json:
         print_json(asdict(done))
     else:
-        _show(done)
+        _show(done, data)
     if not all(found.ok for found in done.agreements):
         ctx.exit(FINDINGS)
 
 
-def _show(done: Conversion) -> None:
+def _show(done: Conversion, asked: str | None) -> None:
     kinds = _SHOWN[done.source_kind], _SHOWN[done.kind]
     source, destination = visible(done.source), visible(done.destination)
     say(f"{source} ({kinds[0]}) is now {destination} ({kinds[1]}, {done.nbytes:,} bytes)")
     if done.data is not None:
         say(f"its constants are in {visible(done.data)}")
+    elif asked is not None:
+        say(f"no constants are left for {visible(asked)}, which was not written")
     for found in done.agreements:
         say(_agreement(found))
     if done.kind == PTE and not done.agreements:

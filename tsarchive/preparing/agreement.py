@@ -16,6 +16,8 @@ from tsarchive.loading import load
 from tsarchive.pte.comparing import compared, flattened
 from tsarchive.pte.delegates import Backends
 
+from .lowering import quietly
+
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
@@ -88,7 +90,8 @@ def _of_source(
     source: ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[Any]:
     """What the exported program gives; its buffers stay as they are."""
-    module = copy.deepcopy(source.module())
+    with quietly():
+        module = copy.deepcopy(source.module())
     with torch.no_grad():
         return _outputs(module(*_own(args), **_own(kwargs)))
 

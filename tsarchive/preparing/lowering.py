@@ -24,7 +24,7 @@ from .core_operators import with_core_operators
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["BACKENDS", "Prepared", "lower", "require_package"]
+__all__ = ["BACKENDS", "Prepared", "lower", "quietly", "require_package"]
 
 PACKAGE_HINT: Final = 'pip install "tsarchive[executorch]"'
 
@@ -76,7 +76,7 @@ def lower(
     require_package()
     partitioners = [_partitioner(name) for name in backends]
     # With gradients, buffers that take what weights gave refuse it when they are traced again.
-    with _quietly(), torch.no_grad():
+    with quietly(), torch.no_grad():
         try:
             return Prepared(_lowered(methods, partitioners, data_name), data_name)
         except Exception as error:  # the package raises errors of many unrelated classes
@@ -143,7 +143,7 @@ def _has_content(program: ExportedProgram, buffer: str) -> bool:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """The package warns of its own plans, which concern nobody who calls this."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
