@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed
-from executorch_support import loaded
+from executorch_support import flattened, loaded
 
 from fixtures.executorch_programs import method
 from fixtures.executorch_samples import BYTE, FLOAT, LONG, tensor
@@ -17,21 +17,32 @@ SCALES, ZEROS = torch.tensor([0.1, 0.25, 2.0]), torch.tensor([0, 3, -5])
 X = torch.tensor([[-100.0, -1.26, 0.049, 0.05], [0.125, 0.375, 1.0, 7.0], [-1.0, 1.0, 3.0, 500.0]])
 
 
+KINDS = {torch.float32: FLOAT, torch.int64: LONG, torch.int8: CHAR, torch.uint8: BYTE}
+
+
 def run(name, sizes, scalar_type, more, *inputs):
     """The result of one operator on inputs and numbers."""
-    kinds = {torch.float32: FLOAT, torch.int64: LONG, torch.int8: CHAR, torch.uint8: BYTE}
-    values = [
-        tensor(list(given.shape), kinds[given.dtype], at=(1, 128 * place))
-        for place, given in enumerate(inputs)
+    return run_several(name, [(sizes, scalar_type)], more, *inputs)
+
+
+def program(name, outs, more, *inputs, numbers_at=None):
+    """A method of one operator; its numbers stand behind the first ``numbers_at`` inputs."""
+    given = [
+        tensor(list(value.shape), KINDS[value.dtype], at=(1, 128 * place))
+        for place, value in enumerate(inputs)
     ]
-    out = len(values)
-    values.append(tensor(sizes, scalar_type, at=(1, 512)))
-    numbers = range(out + 1, out + 1 + len(more))
-    args = [*range(out), *numbers, out, out]
-    made = method(
-        [*values, *more], [(f"quantized_decomposed::{name}", *args)], [*range(out)], [out]
-    )
-    return loaded(made)(*inputs)
+    made = [tensor(*out, at=(1, 512 + 256 * place)) for place, out in enumerate(outs)]
+    split = len(given) if numbers_at is None else numbers_at
+    values = [*given[:split], *more, *given[split:], *made]
+    first = len(values) - len(made)
+    places = [*range(split), *range(split + len(more), first)]
+    step = (f"quantized_decomposed::{name}", *range(len(values)), first)
+    return method(values, [step], places, [*range(first, len(values))])
+
+
+def run_several(name, outs, more, *inputs, numbers_at=None):
+    """Results of one operator."""
+    return loaded(program(name, outs, more, *inputs, numbers_at=numbers_at))(*inputs)
 
 
 def quantized(low=-128, high=127, dtype=torch.int8):
@@ -71,3 +82,133 @@ def test_a_dimension_that_is_not_there(axis):
 def test_scales_of_other_numbers():
     with pytest.raises(RuntimeError):
         run("quantize_per_channel.out", [3, 4], CHAR, [1, -128, 127, CHAR], X, SCALES, ZEROS)
+
+
+# Scales that are found
+
+
+DOUBLE = 7
+
+
+def chosen(name, x, sizes, more):
+    return run_several(name, [(sizes, DOUBLE), (sizes, LONG)], more, x)
+
+
+@pytest.mark.parametrize("factor", [1.0, -0.01, 100.0])
+@pytest.mark.parametrize(("low", "high", "dtype"), [(-128, 127, CHAR), (0, 255, BYTE)])
+def test_the_scale_of_a_tensor(factor, low, high, dtype):
+    of_torch = torch.int8 if dtype == CHAR else torch.uint8
+    expected = OPS.choose_qparams.tensor(X * factor, low, high, 1e-6, of_torch)
+    found = chosen("choose_qparams.Tensor_out", X * factor, [1], [low, high, 1e-6, dtype])
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_scales_of_rows():
+    expected = OPS.choose_qparams_per_token_asymmetric(X, torch.int8)
+    found = chosen("choose_qparams_per_token_asymmetric.out", X, [3, 1], [CHAR])
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(("held", "scale"), [(0.0, 0.1), (1e-40, 0.1), (1e-4, 6.1e-5)])
+def test_the_scale_of_what_is_close_to_nothing(held, scale):
+    """As in the runtime: torch.ao takes the least difference from 1 there."""
+    x = torch.full((2, 2), held)
+    found, zero = chosen("choose_qparams.Tensor_out", x, [1], [-128, 127, 1e-6, CHAR])
+    assert found.item() == pytest.approx(scale)
+    assert zero.item() == (127 if held < 1e-30 else -128)
+
+
+def test_nothing_has_no_scale():
+    for more in ([-128, 127, 1e-6, CHAR], [127, -128, 1e-6, CHAR]):
+        x = torch.ones(0 if more[0] < 0 else 2)
+        with pytest.raises(ScriptError):
+            chosen("choose_qparams.Tensor_out", x, [1], more)
+    with pytest.raises(ScriptError, match="a row without elements"):
+        chosen("choose_qparams_per_token_asymmetric.out", torch.ones(2, 0), [2, 1], [CHAR])
+
+
+# Embeddings
+
+
+WEIGHT = torch.randint(-128, 128, (3, 4), dtype=torch.int8)
+PACKED = torch.tensor([[0x1F, 0x80], [0x7B, 0x00], [0xFF, 0x93]], dtype=torch.uint8)
+UNPACKED = {
+    "embedding_byte": WEIGHT,
+    "embedding_4bit": torch.tensor([[-7, 7, 0, -8], [-1, 3, -8, -8], [7, 7, 1, -5]]),
+    "embedding_2bit": torch.tensor(
+        [[1, 1, -1, -2, -2, -2, -2, 0], [1, 0, 1, -1, -2, -2, -2, -2],
+         [1, 1, 1, 1, 1, -2, -1, 0]]
+    ),
+}  # fmt: skip
+INDICES = torch.tensor([[2, 0], [1, 1]])
+
+
+@pytest.mark.parametrize("has_zeros", [False, True])
+@pytest.mark.parametrize("groups", [None, 1, 2])
+@pytest.mark.parametrize("name", UNPACKED)
+def test_rows_of_embeddings(name, groups, has_zeros):
+    held = UNPACKED[name].float()
+    shape = (3,) if groups is None else (3, groups)
+    scales, zeros = torch.rand(shape) + 0.1, torch.randn(shape)
+    far = held.size(1) // (groups or 1)
+    spread = [v.reshape(3, -1).repeat_interleave(far, 1) for v in (scales, zeros)]
+    expected = ((held - spread[1] * has_zeros) * spread[0])[INDICES]
+    weight = WEIGHT if name == "embedding_byte" else PACKED
+    given = [weight, scales, zeros] if has_zeros else [weight, scales]
+    numbers = [-8, 7] if has_zeros else [None, -8, 7]
+    out = [([2, 2, held.size(1)], FLOAT)]
+    found = run_several(f"{name}.out", out, numbers, *given, INDICES, numbers_at=len(given))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("scales", "index"),
+    [((3, 3), 0), ((2,), 2), ((3, 0), 0), ((3, 1, 1), 0), ((3,), 3), ((3,), -1)],
+)
+def test_embeddings_that_do_not_fit(scales, index):
+    given = WEIGHT, torch.ones(scales), torch.tensor([index])
+    with pytest.raises((ScriptError, IndexError, RuntimeError)):
+        run_several("embedding_byte.out", [([1, 4], FLOAT)], [None, -8, 7], *given, numbers_at=2)
+
+
+# Sums and products
+
+
+def product_by_rows():
+    inputs = torch.randn(2, 4), WEIGHT, torch.rand(3)
+    exact = inputs[0] @ (WEIGHT.float() * inputs[2].unsqueeze(1)).mT
+    return program("mixed_linear.out", [([2, 3], FLOAT)], [None, None], *inputs), inputs, exact
+
+
+def product():
+    inputs = torch.randn(2, 3), WEIGHT, torch.rand(3)
+    exact = inputs[0] @ (WEIGHT.float() * inputs[2].unsqueeze(1))
+    return program("mixed_mm.out", [([2, 4], FLOAT)], [None], *inputs), inputs, exact
+
+
+def total():
+    a, b = quantized(0, 255, torch.uint8), quantized(0, 255, torch.uint8).flip(0)
+    exact = (a.float() - 3) * 0.5 + (b.float() + 2) * 0.25
+    first, second, last = [0.5, 3, 0, 255], [0.25, -2, 0, 255], [0.7, 5, 0, 255]
+    values = [
+        tensor([3, 4], BYTE, at=(1, 0)), *first, tensor([3, 4], BYTE, at=(1, 128)), *second, *last,
+        tensor([3, 4], BYTE, at=(1, 256)),
+    ]  # fmt: skip
+    step = ("quantized_decomposed::add.out", *range(len(values)), len(values) - 1)
+    expected = OPS.quantize_per_tensor(exact, *last, torch.uint8)
+    return method(values, [step], [0, 5], [len(values) - 1]), (a, b), expected
+
+
+ARITHMETIC = [product_by_rows, product, total]
+
+
+@pytest.mark.parametrize("step", ARITHMETIC)
+def test_sums_and_products(step):
+    made, inputs, expected = step()
+    torch.testing.assert_close(flattened(loaded(made)(*inputs)), [expected])
+
+
+def test_scales_of_products_are_those_of_rows():
+    for scales in (torch.ones(4), torch.ones(3, 1), torch.ones(())):
+        with pytest.raises(ScriptError, match="scales for a weight"):
+            run("mixed_mm.out", [2, 4], FLOAT, [None], torch.ones(2, 3), WEIGHT, scales)

@@ -331,31 +331,6 @@ def test_steps_of_training():
         assert_same(found[: 1 + len(gradients)], [loss.detach(), *gradients])
 
 
-# Quantized values
-
-
-def test_quantized_operators():
-    pytest.importorskip("executorch.kernels.quantized")
-    import torch.ao.quantization.fx._decomposed  # registers them
-
-    ops = torch.ops.quantized_decomposed
-
-    def both(x, scales, zeros):
-        q = ops.quantize_per_tensor(x, 0.1, 3, -128, 127, torch.int8)
-        p = ops.quantize_per_channel(x, scales, zeros, 0, -128, 127, torch.int8)
-        return (
-            q,
-            ops.dequantize_per_tensor(q, 0.1, 3, -128, 127, torch.int8),
-            p,
-            ops.dequantize_per_channel(p, scales, zeros, 0, -128, 127, torch.int8),
-        )
-
-    inputs = x(3, 4), torch.tensor([0.1, 0.2, 0.3]).double(), torch.tensor([0, 1, -1])
-    data = made(Of(both), inputs)
-    policy = tsarchive.Policy.default().allow("quantized_decomposed::*")
-    assert_same(tsarchive.load(io.BytesIO(data), policy=policy)(*inputs), of_runtime(data)(*inputs))
-
-
 # Backends
 
 

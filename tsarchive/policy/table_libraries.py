@@ -154,14 +154,15 @@ LIBRARIES: Final = (
     Group(
         "quantized_decomposed",
         Risk.COMPUTE,
-        "quantizes values, back, or finds scales: torch.ao writes it in Python with operators "
-        "of aten",
+        "quantizes values, back, finds scales, or computes with what is quantized: torch.ao and "
+        "ExecuTorch write it in Python with operators of aten",
         """
-        _choose_qparams_per_token_asymmetric_impl choose_qparams choose_qparams_per_token
+        _choose_qparams_per_token_asymmetric_impl add choose_qparams choose_qparams_per_token
         choose_qparams_per_token_asymmetric choose_qparams_symmetric convert_element_type
         dequantize_per_channel dequantize_per_channel_group dequantize_per_tensor
-        dequantize_per_token fake_quant_per_channel quantize_per_channel
-        quantize_per_channel_group quantize_per_tensor quantize_per_token
+        dequantize_per_token embedding_2bit embedding_4bit embedding_byte fake_quant_per_channel
+        mixed_linear mixed_mm quantize_per_channel quantize_per_channel_group quantize_per_tensor
+        quantize_per_token
         """,
     ),
     Group(

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from tsarchive.verifying import verify
 __all__ = ["Backends", "are_allowed", "backends_of", "can_run", "check_sound"]
 
 _RUNTIME: Final = "executorch"
+_QUANTIZED: Final = "executorch.kernels.quantized"
 
 
 def backends_of(program: Program) -> list[str]:
@@ -109,6 +111,8 @@ def _runtime() -> Any:
         warnings.simplefilter("ignore")  # importing it warns that it is experimental
         from executorch.runtime import Runtime
 
+        if find_spec(_QUANTIZED) is not None:
+            import_module(_QUANTIZED)  # enters operators that the runtime has not by itself
         return Runtime.get()
 
 

@@ -179,6 +179,26 @@ _TEXTS: Final = (
     "quantized_decomposed::dequantize_per_channel.out(Tensor input, Tensor scales, "
     "Tensor? zero_points, int axis, int quant_min, int quant_max, int dtype, int? out_dtype, "
     "Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::choose_qparams.Tensor_out(Tensor input, int quant_min, int quant_max, "
+    "float eps, int dtype, Tensor(a!) scale_out, Tensor(b!) zero_point_out) "
+    "-> (Tensor(a!), Tensor(b!))",
+    "quantized_decomposed::choose_qparams_per_token_asymmetric.out(Tensor input, int dtype, "
+    "Tensor(a!) scale_out, Tensor(b!) zero_point_out) -> (Tensor(a!), Tensor(b!))",
+    "quantized_decomposed::add.out(Tensor a, float a_scale, int a_zero_point, int a_quant_min, "
+    "int a_quant_max, Tensor b, float b_scale, int b_zero_point, int b_quant_min, "
+    "int b_quant_max, float out_scale, int out_zero_point, int out_quant_min, int out_quant_max, "
+    "Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::mixed_mm.out(Tensor input, Tensor weight, Tensor weight_scales, "
+    "Tensor? weight_zero_points, Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::mixed_linear.out(Tensor input, Tensor weight, Tensor weight_scales, "
+    "Tensor? weight_zero_points, int? dtype, Tensor(a!) out) -> Tensor(a!)",
+    *(
+        f"quantized_decomposed::{name}.{overload}(Tensor weight, Tensor weight_scales, "
+        "Tensor? weight_zero_points, int weight_quant_min, int weight_quant_max, "
+        f"Tensor indices, {more}Tensor(a!) out) -> Tensor(a!)"
+        for name in ("embedding_byte", "embedding_4bit", "embedding_2bit")
+        for overload, more in (("out", ""), ("dtype_out", "int? dtype, "))
+    ),
 )
 
 OWN_SCHEMAS: Final[Mapping[str, FunctionSchema]] = MappingProxyType(
