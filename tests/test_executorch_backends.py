@@ -6,6 +6,7 @@ import copy
 import inspect
 import io
 import pickle
+import struct
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from cli_support import error
 
 import tsarchive
 from fixtures.executorch_programs import file_of, method
-from fixtures.executorch_samples import tensor
+from fixtures.executorch_samples import data_file, tensor
+from fixtures.flatbuffer_encoder import Encoder
+from tsarchive.pte.xnnpack import XNN_GRAPH
 
 X, Y = tensor([2], at=(1, 0)), tensor([2], at=(1, 16))
 CALL = {"instr_args": ("DelegateCall", {"delegate_index": 0, "args": [0, 1]})}
@@ -36,13 +39,21 @@ class Counting:
         return [inputs[0] + self.calls]
 
 
-@pytest.fixture
-def program(monkeypatch):
-    """The bytes of one."""
+def delegated(part=bytes(32), **more):
+    """A program of which a backend runs ``part``."""
+    made = method([X, Y], [CALL], [0], [1], delegates=[BACKEND])
+    return io.BytesIO(file_of(made, backend_delegate_data=[{"data": part}], **more))
+
+
+@pytest.fixture(autouse=True)
+def _runtime(monkeypatch):
     monkeypatch.setattr("tsarchive.pte.opening.can_run", lambda: True)
     monkeypatch.setattr("tsarchive.pte.delegates._runtime", Counting)
-    made = method([X, Y], [CALL], [0], [1], delegates=[BACKEND])
-    return io.BytesIO(file_of(made, backend_delegate_data=[{"data": bytes(32)}]))
+
+
+@pytest.fixture
+def program():
+    return delegated()
 
 
 def test_methods_are_called(program):
@@ -73,3 +84,51 @@ def test_without_the_runtime_the_command_says_what_to_install(program, tmp_path,
         "method 'forward', instruction 0: the backend XnnpackBackend"
     )
     assert found["hint"] == 'pip install "tsarchive[executorch]" brings the runtime that has it'
+
+
+def naming(*keys, size=8):
+    """A part for XNNPACK whose constants have these keys and are nowhere in it."""
+    constants = [{"offset": 0}, *({"size": size, "named_key": key} for key in keys)]
+    tables = Encoder(XNN_GRAPH).encode({"constant_data": constants})
+    return struct.pack("<4x4sHIIIQ", b"XH00", 30, 32, len(tables), 32 + len(tables), 0) + (
+        bytes(2) + tables
+    )
+
+
+def beside(key, count):
+    entry = {"key": key, "segment_index": 0}
+    segments = [{"offset": 0, "size": count}]
+    return io.BytesIO(data_file({"named_data": [entry], "segments": segments}, bytes(count)))
+
+
+def test_constants_of_xnnpack_that_are_nowhere_are_told_of():
+    """Its code takes them for granted, and ends the process."""
+    with pytest.raises(tsarchive.MissingRecordError, match="'k' of the program is in a data file"):
+        tsarchive.load(delegated(naming("k")))
+    with pytest.raises(tsarchive.MissingRecordError, match="of the program is in none of"):
+        tsarchive.load(delegated(naming("k")), data=beside("other", 8))
+    with pytest.raises(tsarchive.FormatError, match="'k' takes 8 bytes, and 7 are there"):
+        tsarchive.load(delegated(naming("k")), data=beside("k", 7))
+    assert tsarchive.load(delegated(naming("k")), data=beside("k", 8)).forward
+
+
+def test_constants_of_xnnpack_in_the_program():
+    within = {"named_data": [{"key": "k", "segment_index": 0}], "data": bytes(8)}
+    within["segments"] = [{"offset": 0, "size": 8}]
+    assert tsarchive.load(delegated(naming("k"), **within)).forward
+    with pytest.raises(tsarchive.MissingRecordError, match="'l'"):
+        tsarchive.load(delegated(naming("k", "l"), **within))
+
+
+@pytest.mark.parametrize("part", [b"", b"\0\0\0\0XH00", bytes(64)])
+def test_parts_that_are_none_are_for_the_backend_to_refuse(part):
+    assert tsarchive.load(delegated(part)).forward
+
+
+def test_tables_of_a_part_that_lead_nowhere_are_refused():
+    broken = naming("k")
+    at = broken.index(b"XN01") - 4
+    with pytest.raises(tsarchive.FormatError, match="XNNGraph"):
+        tsarchive.load(delegated(broken[:40]))
+    with pytest.raises(tsarchive.FormatError, match="XNNGraph"):
+        tsarchive.load(delegated(broken[:at] + struct.pack("<I", 4000) + broken[at + 4 :]))

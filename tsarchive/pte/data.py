@@ -52,6 +52,13 @@ class Data:
             return file.data_of(entry)
         raise self._missing(key)
 
+    def bytes_by_name(self, key: str) -> memoryview:
+        """The bytes of a name, whatever they are. Raises MissingRecordError if there are none."""
+        for file in self._files:
+            if key in file.by_key:
+                return file.read(key)
+        raise self._missing(key)
+
     def _missing(self, key: str) -> MissingRecordError:
         if self._files:
             message = f"the tensor {key!r} of the program is in none of the data files"

@@ -21,6 +21,7 @@ from .convention import MEMORY, Arguments, locked, result_of, signature_of
 from .data import Data
 from .delegates import Backends, check_sound
 from .importer import CLASS, TRAINING, failing
+from .xnnpack import check_constants
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
@@ -33,8 +34,8 @@ _NO_GRAPH = "it runs in the runtime of ExecuTorch, and has no graph here"
 class DelegatedImporter:
     """Loads the program of a ``.pte`` or ``.bpte`` whose methods call backends.
 
-    Raises FormatError for a file that is not sound, UnsupportedError for limits, which do not
-    reach native code.
+    Raises FormatError for a file that is not sound, MissingRecordError for a constant that is in
+    no data file, UnsupportedError for limits, which do not reach native code.
     """
 
     def __init__(self, regions: Regions, guard: Guard, data: Data | None) -> None:
@@ -44,7 +45,8 @@ class DelegatedImporter:
         self.program: Program = regions.require_program()
         self.classes = Classes(regions, guard)
         self.code = self
-        self._files = () if data is None else tuple(map(bytes, data.contents))
+        self._data = Data() if data is None else data
+        self._files = tuple(map(bytes, self._data.contents))
         self.type = self._class()
 
     def find(self, qualified_name: str) -> ClassType | None:
@@ -69,6 +71,7 @@ class DelegatedImporter:
         content = bytes(self.program.data)
         for checked in (content, *self._files):
             check_sound(checked)
+        check_constants(self.program, self._data)
         made = new_object(self.classes.python_class(self.type))
         made.__dict__[MEMORY] = Backends(content, self._files)
         set_slot(made, TRAINING, False)

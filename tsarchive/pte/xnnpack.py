@@ -1,0 +1,86 @@
+"""Constants that parts for XNNPACK name, and that must be there before its code looks for them.
+
+The backend does not look whether it was given any: without them it ends the process.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tsarchive.errors import FormatError
+from tsarchive.executorch.flatbuffer import Buffer
+from tsarchive.executorch.program import Program
+from tsarchive.executorch.schema import Field, Schema
+
+from .data import Data
+
+__all__ = ["XNN_GRAPH", "check_constants"]
+
+_BACKEND: Final = "XnnpackBackend"
+_MAGIC: Final = b"XH00"
+_MAGIC_AT: Final = slice(4, 8)
+# Where the tables are in the part, and how many bytes; it has a head of its own.
+_TABLES: Final = struct.Struct("<10xII")
+
+# What is read of ``schema.fbs`` of the backend: what nodes and values are is for it to know.
+XNN_GRAPH: Final = Schema(
+    identifier=b"XN01",
+    root="XNNGraph",
+    tables={
+        "XNNGraph": (
+            Field("version", "text"),
+            Field("xnodes", "[Unread]"),
+            Field("xvalues", "[Unread]"),
+            Field("num_externs", "u32"),
+            Field("input_ids", "[u32]"),
+            Field("output_ids", "[u32]"),
+            Field("constant_buffer", "[Unread]"),
+            Field("mem_buffer_sizes", "[u32]"),
+            Field("constant_data", "[ConstantData]"),
+        ),
+        "ConstantData": (Field("offset", "u64"), Field("size", "u64"), Field("named_key", "text")),
+        "Unread": (),
+    },
+    unions={},
+)
+
+
+def check_constants(program: Program, data: Data) -> None:
+    """Raise MissingRecordError for a constant that neither program nor data files have.
+
+    Raises FormatError for one that has fewer bytes there than it takes.
+    """
+    inside = {named.key: named.segment for named in reversed(program.named_data)}
+    for key, size in _wanted(program).items():
+        found = program.segment(inside[key]) if key in inside else data.bytes_by_name(key)
+        if len(found) < size:
+            raise FormatError(
+                f"the constant {key!r} takes {size:,} bytes, and {len(found):,} are there",
+                record=f"named_data/{key}",
+            )
+
+
+def _wanted(program: Program) -> Mapping[str, int]:
+    """The bytes of each constant that a part names."""
+    return {
+        key: size
+        for index in program.indices.values()
+        for delegate in program.methods[index].delegates
+        if delegate.backend == _BACKEND
+        for key, size in _named(program.delegate_data(delegate))
+    }
+
+
+def _named(part: memoryview) -> Iterator[tuple[str, int]]:
+    """Nothing for parts of earlier layouts, which hold all of their constants."""
+    if bytes(part[_MAGIC_AT]) != _MAGIC or len(part) < _TABLES.size:
+        return
+    start, size = _TABLES.unpack_from(part)
+    tables = part[start : start + size]
+    if bytes(tables[_MAGIC_AT]) == XNN_GRAPH.identifier:
+        for constant in Buffer(tables, XNN_GRAPH).root().tables("constant_data") or ():
+            key = constant.text("named_key")
+            if key:
+                yield key, constant.scalar("size")
