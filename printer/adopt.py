@@ -23,7 +23,7 @@ from tsarchive.errors import SaveError
 from .entry_points import BINDINGS, MODULES
 from .getstate import always_held_parts, held_parts
 from .graph import Block, Function, Value
-from .header import field_names, in_header_order, read_header
+from .header import code_of, field_names, in_header_order, read_header
 from .lift import GraphCopy
 from .literals import type_of_constant
 from .places import PlaceReader
@@ -134,18 +134,18 @@ class Adopter:
             class_.attributes["capsule"] = Attribute("capsule", SIMPLE_TYPES["Capsule"])
 
     def _fill_class(self, type_: Any, class_: ClassType, empty: Any) -> None:
-        header = read_header(empty.code)
+        header = read_header(code := code_of(empty, class_.qualified_name))
         class_.is_module = header.is_module
         slot_types = type_.containedTypes()
         names = header.attributes
         if len(slot_types) != len(names):
-            names = in_header_order(_slots_of(type_), empty.code)
+            names = in_header_order(_slots_of(type_), code)
         for name, slot_type in zip(names, slot_types, strict=True):
             flags = (name in header.parameters, name in header.buffers)
             class_.attributes[name] = Attribute(name, self.type(slot_type), *flags)
         if header.has_constants:
             values = torch._C.ConcreteModuleType.from_jit_type(type_).get_constants()
-            for name in in_header_order(values, empty.code):
+            for name in in_header_order(values, code):
                 class_.constants[name] = self._class_constant(name, values[name])
         holder = torch._C._create_object_with_type(type_)
         for name in type_.method_names():

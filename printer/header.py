@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
+
+from tsarchive.errors import SaveError
 
 _ATTRIBUTE = re.compile(r'  (?:(\w+) : (?!Final\[)|__annotations__\["(.*)"\] = )')
 _FLAGS = re.compile(r"\n  __parameters__ = \[(.*?)\]\n  __buffers__ = \[(.*?)\](?:\n|$)", re.DOTALL)
@@ -26,6 +29,18 @@ class ClassHeader:
     has_constants: bool
     parameters: frozenset[str]
     buffers: frozenset[str]
+
+
+def code_of(printed: Any, name: str) -> str:
+    """What torch prints of an object of the class ``name``. Raises SaveError where it cannot."""
+    try:
+        code: str = printed.code
+    except RuntimeError as error:
+        raise SaveError(
+            f"torch cannot print the class {name}: {error}",
+            hint="An argument of type Tensor whose default is None wants Optional[Tensor]",
+        ) from error
+    return code
 
 
 def read_header(code: str) -> ClassHeader:

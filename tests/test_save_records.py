@@ -101,6 +101,17 @@ def test_a_string_that_torch_does_not_show_is_refused():
         saved(torch.jit.script(CutString()))
 
 
+class UnusedDefault(torch.nn.Module):
+    def forward(self, x, y=None):
+        return x
+
+
+def test_a_class_that_torch_does_not_print_is_refused():
+    with pytest.raises(tsarchive.SaveError, match="UnusedDefault") as caught:
+        saved(torch.jit.script(UnusedDefault()))
+    assert "Optional[Tensor]" in str(caught.value.hint)
+
+
 def test_a_plain_module_is_refused():
     with pytest.raises(tsarchive.SaveError, match="has no TorchScript code"):
         saved(torch.nn.ReLU())
