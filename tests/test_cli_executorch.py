@@ -148,3 +148,10 @@ def test_an_option_for_other_files():
     assert error("tree", path("linear.pte"), "--model", "m")["type"] == "UnsupportedError"
     found = error("code", path("linear.pte"), "--map-location", "cpu")
     assert found["message"] == "not a TorchScript archive, but a program of ExecuTorch"
+
+
+def test_what_only_other_archives_have_is_told_with_what_there_is(tmp_path):
+    found = error("tree", path("add.pte"), "--model", "one")
+    assert "no models by name" in found["message"]
+    for command in (("decompile", "-o", tmp_path / "x"), ("demo", "--random", "2x2")):
+        assert "'tsarchive info'" in error(command[0], path("add.pte"), *command[1:])["hint"]

@@ -118,7 +118,10 @@ class Archive(Closing):
     def _container(self) -> Container:
         if isinstance(self._opened, Container):
             return self._opened
-        raise UnsupportedError(f"a {self.kind} file is no zip archive, and has no such thing")
+        raise UnsupportedError(
+            f"a {self.kind} file is no zip archive: it has no models by name and no TorchScript",
+            hint="'tsarchive info', 'code', 'tensors', 'tree' and 'verify' show what it holds",
+        )
 
     @property
     def _is_zip(self) -> bool:

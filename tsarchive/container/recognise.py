@@ -24,6 +24,7 @@ def _is(what: str) -> str:
 
 
 _CHECK = "Check that this is the file you mean"
+_LOOKED_AT = "tsarchive.load runs programs, 'tsarchive info' and 'tensors' show what files hold"
 
 # Found at the first byte of the file -> rule, message, hint. The first that fits counts.
 _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
@@ -63,14 +64,14 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
         _is("a mobile flatbuffer (.ptl, .ff)"),
         "Load what it was made from: flatbuffers hold other code than archives do",
     ),
-    (rb".{4}ET\d\d", "file-executorch-program", _is("an ExecuTorch program (.pte)"), _CHECK),
+    (rb".{4}ET\d\d", "file-executorch-program", _is("an ExecuTorch program (.pte)"), _LOOKED_AT),
     (
         rb".{4}BP\d\d",
         "file-executorch-bundle",
         _is("an ExecuTorch bundled program (.bpte)"),
-        _CHECK,
+        _LOOKED_AT,
     ),
-    (rb".{4}FT\d\d", "file-executorch-data", _is("an ExecuTorch data file (.ptd)"), _CHECK),
+    (rb".{4}FT\d\d", "file-executorch-data", _is("an ExecuTorch data file (.ptd)"), _LOOKED_AT),
     (rb".{4}TFL3", "file-tflite", _is("a TensorFlow Lite model"), _CHECK),
     (
         rb"PYTORCH1",
