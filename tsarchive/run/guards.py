@@ -92,7 +92,11 @@ def _with_plain_outs(names: Sequence[str], run: Run) -> Run:
 
     def run_out(*args: Any, **kwargs: Any) -> Any:
         if all(is_planned_out(kwargs.get(name)) for name in names):
-            return _run_planned(names, run, args, kwargs)
+            try:
+                return run(*args, **kwargs)
+            except RuntimeError as error:
+                _tell_outgrown(error, names, kwargs)
+                raise
         given = {name: _tensors(kwargs.get(name)) for name in names}
         made = {name: [_writable(tensor) for tensor in tensors] for name, tensors in given.items()}
         replaced = {
@@ -107,15 +111,9 @@ def _with_plain_outs(names: Sequence[str], run: Run) -> Run:
     return run_out
 
 
-def _run_planned(
-    names: Sequence[str], run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    try:
-        return run(*args, **kwargs)
-    except RuntimeError as error:
-        found = outgrown(error, [out for name in names for out in _tensors(kwargs[name])])
-        if found is None:
-            raise
+def _tell_outgrown(error: RuntimeError, names: Sequence[str], given: Mapping[str, Any]) -> None:
+    found = outgrown(error, [out for name in names for out in _tensors(given[name])])
+    if found is not None:
         raise found from error
 
 
