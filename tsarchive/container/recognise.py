@@ -120,7 +120,11 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
     ),
 )
 
-_EMPTY = NotAZip("file-empty", _is("an empty file"), "Download or copy it again")
+_EMPTY = NotAZip(
+    "file-empty",
+    _is("an empty file"),
+    "Download or copy it again; a file object that was read needs seek(0) first",
+)
 _ZEROS = NotAZip(
     "file-zeros",
     "it begins with zeros only, not a zip archive",
