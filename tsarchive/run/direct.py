@@ -86,6 +86,8 @@ class DirectCall(NamedTuple):
 
 
 _bindings: Final[dict[str, Binding | None]] = {}
+# Whether no other of so many overloads takes values of such types, which are those that one takes.
+_alone: Final[dict[tuple[str, tuple[Type, ...], int], bool]] = {}
 
 
 def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
@@ -148,8 +150,12 @@ def is_certain(schema: FunctionSchema, given: Sequence[Type]) -> bool:
         is_number_of_kind = offset in kinds and type_ != NONE  # no int to a binding
         if is_number_of_kind or not _is_taken(schema.arguments[offset], type_):
             return False
-    others = (other for other in operator_schemas(schema.name) if other != schema)
-    return not any(_may_take(other, schema, given) for other in others)
+    known = operator_schemas(schema.name)
+    key = schema.full_name, tuple(given), len(known)
+    if key not in _alone:
+        others = (other for other in known if other != schema)
+        _alone[key] = not any(_may_take(other, schema, given) for other in others)
+    return _alone[key]
 
 
 def bindings_of(name: str) -> Iterator[Binding]:
