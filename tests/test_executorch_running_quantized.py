@@ -212,3 +212,13 @@ def test_scales_of_products_are_those_of_rows():
     for scales in (torch.ones(4), torch.ones(3, 1), torch.ones(())):
         with pytest.raises(ScriptError, match="scales for a weight"):
             run("mixed_mm.out", [2, 4], FLOAT, [None], torch.ones(2, 3), WEIGHT, scales)
+
+
+def test_what_an_operator_raises_is_an_error_of_the_program():
+    """As of operators that are the runtime's own: a RuntimeError, whatever torch makes of it."""
+    beyond = torch.tensor([0, len(WEIGHT)])
+    with pytest.raises(ScriptError, match="out of range"):
+        run_several(
+            "embedding_byte.out", [([2, 4], FLOAT)], [None, -8, 7],
+            WEIGHT, torch.ones(len(WEIGHT)), beyond, numbers_at=2,
+        )  # fmt: skip

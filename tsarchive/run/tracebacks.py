@@ -41,11 +41,14 @@ _MOST_LINES: Final = 200_000
 _shown: Final[dict[str, tuple[int, None, list[str], str]]] = {}
 _IS_ORIGIN: Final = "__tsarchive_origin__"
 _RUNNER: Final = __name__.rpartition(".")[0]
+_PACKAGE: Final = f"{__name__.partition('.')[0]}."
+# Operators that are Python functions, of whatever format.
+_NATIVES: Final = ".natives."
 # These stand between generated code and an operator, or run it.
 _OF_OPERATORS: Final = tuple(
     f"{_RUNNER}.{name}"
     for name in (
-        "checks", "derivative_checks", "guards", "metering", "natives.", "packed_checks", "planned",
+        "checks", "derivative_checks", "guards", "metering", "packed_checks", "planned",
         "receivers", "recurrent_checks", "slots", "tensor_checks", "tensor_costs",
     )
 )  # fmt: skip
@@ -99,7 +102,8 @@ def is_of_operator(traceback: TracebackType | None) -> bool:
 
 def _is_within_operator(frame: FrameType) -> bool:
     name = str(frame.f_globals.get("__name__", ""))
-    return name == "torch._ops" or name.startswith(_OF_OPERATORS)
+    is_native = name.startswith(_PACKAGE) and _NATIVES in name
+    return is_native or name == "torch._ops" or name.startswith(_OF_OPERATORS)
 
 
 def innermost_origin(error: BaseException) -> Location | None:
