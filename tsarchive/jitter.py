@@ -16,7 +16,7 @@ from tsarchive.container.layout import DEFLATED
 from tsarchive.container.source import Source, open_source
 from tsarchive.container.writer import deflated
 from tsarchive.errors import ArchiveError, UnsupportedError
-from tsarchive.kinds import HEAD_BYTES, PT2, TORCHSCRIPT, executorch_kind, kind_of
+from tsarchive.kinds import PT2, TORCHSCRIPT, executorch_kind, kind_of
 from tsarchive.policy import Guard, Policy
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _check_file(
     """The worst report of its models. ``source`` gives the bytes of the file each time anew:
     code that runs may write to those that it was loaded from."""
     opened = open_source(source())
-    kind = executorch_kind(bytes(memoryview(opened.data)[:HEAD_BYTES]))
+    kind = executorch_kind(opened.data)
     if kind is not None:
         return _check_executorch(opened, kind, terms)
     with Container.of_source(opened) as read:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from mmap import mmap
 
 from tsarchive.errors import MissingRecordError
 
@@ -50,9 +51,9 @@ def kind_of(names: Collection[str]) -> str:
     return next((kind for kind, fits in _RULES if fits(names)), UNKNOWN)
 
 
-def executorch_kind(head: bytes) -> str | None:
+def executorch_kind(data: bytes | bytearray | memoryview | mmap) -> str | None:
     """Which file of ExecuTorch begins so, of whatever version; None for others."""
-    magic = head[_MAGIC]
+    magic = bytes(memoryview(data)[_MAGIC])
     is_magic = len(magic) == 4 and magic[2:].isdigit()
     return _EXECUTORCH_MAGIC.get(magic[:2]) if is_magic else None
 

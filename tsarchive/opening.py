@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from tsarchive.container import Container
 from tsarchive.container.source import open_source
-from tsarchive.kinds import HEAD_BYTES, executorch_kind
+from tsarchive.kinds import executorch_kind
 
 if TYPE_CHECKING:
     from tsarchive.executorch.regions import Regions
@@ -24,7 +24,7 @@ def opened_archive(source: str | os.PathLike[str] | BinaryIO) -> Opened:
     OSError when it cannot be read.
     """
     opened = open_source(source)
-    kind = executorch_kind(bytes(memoryview(opened.data)[:HEAD_BYTES]))
+    kind = executorch_kind(opened.data)
     if kind is None:
         return Container.of_source(opened)
     from tsarchive.executorch.regions import opened_regions

@@ -13,7 +13,6 @@ from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.kinds import (
-    HEAD_BYTES,
     LEGACY_TORCHSCRIPT,
     PT2,
     TORCH_SAVE,
@@ -72,7 +71,7 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> Ve
         opened = open_source(f, faults)
     except Stopped:
         return VerifyReport(None, None, 0, 0, 0, 0, faults.findings())
-    if kind := executorch_kind(bytes(memoryview(opened.data)[:HEAD_BYTES])):
+    if kind := executorch_kind(opened.data):
         return verify_executorch(opened, kind, step)
     with survey(opened) as found:
         findings.add(_of_container(found))
