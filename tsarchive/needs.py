@@ -18,7 +18,7 @@ from tsarchive.printer.names import MANGLE_PREFIX
 from tsarchive.torchscript.code_records import encoded
 from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
 from tsarchive.torchscript.pickled import names_in
-from tsarchive.torchscript.program_text import RecordText, dotted
+from tsarchive.torchscript.program_text import RecordText, dotted, record_of
 
 # The namespaces of operators and of classes that torch registers when it is imported.
 TORCH_OPERATORS: Final = frozenset(
@@ -30,10 +30,10 @@ TORCH_OPERATORS: Final = frozenset(
         "symm_mem",
     }
 )  # fmt: skip
+TORCH_CLASSES: Final = frozenset({"c10d", "mkldnn", "quantized", "rnn", "sparse"})
 # Most nodes are of these; a name by itself is that of a local.
 _NAMING_NOTHING: Final = frozenset({ast.Constant, ast.Load, ast.Name, ast.Store})
 _NUMBER: Final = re.compile(rf"(?<={MANGLE_PREFIX})[0-9]+")
-TORCH_CLASSES: Final = frozenset({"c10d", "mkldnn", "quantized", "rnn", "sparse"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class _Reader:
                 self._native.add(name)
             return
         module, _, own_name = name.rpartition(".")
-        record = f"code/{module.replace('.', '/')}.py"
+        record = record_of(module)
         if record in self._texts:
             text, numbers = self._texts[record]
             found = text.definition(own_name)

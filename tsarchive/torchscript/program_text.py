@@ -21,6 +21,11 @@ _MOST_PARTS = 32
 Span = tuple[int, int]
 
 
+def record_of(module: str) -> str:
+    """``code/__torch__/a/b.py`` for ``__torch__.a.b``."""
+    return f"code/{module.replace('.', '/')}.py"
+
+
 def dotted(node: ast.expr | None) -> str:
     """``a.b.c`` for names with attributes, else empty.
 
@@ -157,14 +162,14 @@ class ProgramText:
     def definition(self, qualified_name: str) -> ast.stmt | None:
         """The class or function of this name."""
         module, _, name = qualified_name.rpartition(".")
-        record = self.records.get(f"code/{module.replace('.', '/')}.py")
+        record = self.records.get(record_of(module))
         return None if record is None else record.definitions.get(name)
 
     def function(self, qualified_name: str) -> FunctionText | None:
         """The function or method of this name."""
         owner = qualified_name.rpartition(".")[0]
         for module in (owner, owner.rpartition(".")[0]):
-            record = self.records.get(f"code/{module.replace('.', '/')}.py")
+            record = self.records.get(record_of(module))
             for found in record.functions if record is not None else ():
                 if found.qualified_name == qualified_name:
                     return found
