@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
 
-__all__ = ["SCALARS", "VERSION", "Field", "Schema", "Slot", "require_known"]
+__all__ = ["SCALARS", "Field", "Schema", "Slot", "require_known", "version_problem"]
 
-VERSION: Final = 0
+_VERSION: Final = 0
 """The version of programs and data files, the same since the first."""
 
 # Scalar type -> format character of struct.
@@ -85,9 +85,15 @@ class Schema:
             place += 1
 
 
+def version_problem(version: int) -> str | None:
+    """What is wrong with the version of tables; None for one that is known."""
+    if version <= _VERSION:
+        return None
+    return f"its schema has the version {version}, newer than any that is known"
+
+
 def require_known(version: int, record: str) -> None:
     """Raises UnsupportedError for tables of a later version, which may mean something else."""
-    if version > VERSION:
-        raise UnsupportedError(
-            f"its schema has the version {version}, newer than any that is known", record=record
-        )
+    problem = version_problem(version)
+    if problem is not None:
+        raise UnsupportedError(problem, record=record)

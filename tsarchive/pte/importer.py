@@ -22,7 +22,7 @@ from tsarchive.executorch.values import Tensor
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.graph import Block, Function
 from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, TENSOR, Attribute, ClassType
+from tsarchive.printer.types import BOOL, NONE, TENSOR, Attribute, ClassType
 from tsarchive.run.classes import Classes, get_slot, new_object, set_slot
 from tsarchive.run.operators import operator_schemas
 
@@ -32,6 +32,7 @@ from .data import Data
 from .layout import Layout, layout_of
 from .memory import Memory, tensor_over
 from .methods import MethodGraph, Names, tensor_inputs
+from .slots import NUMBERS
 from .state import checker_of, load_from_state_dict
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ __all__ = ["CLASS", "TRAINING", "PteImporter", "failing"]
 
 CLASS: Final = "__torch__.executorch.Program"
 TRAINING: Final = Attribute("training", BOOL)
-_NUMBERS: Final = frozenset({BOOL, INT, FLOAT})
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -129,7 +129,7 @@ class PteImporter:
     def kept(self, module: Any) -> dict[str, Any]:
         """The numbers that calls left in a module for later ones."""
         slots = [found for graph in self._graphs.values() for found in graph.attributes()]
-        values = {slot.name: get_slot(module, slot) for slot in slots if slot.type in _NUMBERS}
+        values = {slot.name: get_slot(module, slot) for slot in slots if slot.type in NUMBERS}
         return values
 
     def built(

@@ -27,7 +27,7 @@ from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type
 from .blocks import BasicBlock
 from .kernels import Call, result_type
 
-__all__ = ["Slots", "Step"]
+__all__ = ["NUMBERS", "Slots", "Step"]
 
 Step = Call | Instruction
 """An instruction, with its operator looked up where it calls one."""
@@ -36,7 +36,7 @@ _TYPES: Final[Mapping[type, Type]] = {
     bool: BOOL, int: INT, float: FLOAT, str: STRING, type(None): NONE, Tensor: TENSOR,
 }  # fmt: skip
 
-_NUMBERS: Final = frozenset({BOOL, INT, FLOAT})
+NUMBERS: Final = frozenset({BOOL, INT, FLOAT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Slots:
         Writers put the integer 0 where a size will be compared, or a tensor asked for its number.
         """
         before = self.type_of(index)
-        is_first = before in _NUMBERS and type_ in _NUMBERS and index not in self._given
+        is_first = before in NUMBERS and type_ in NUMBERS and index not in self._given
         if is_first or before == NONE:
             self.types[index] = type_
         elif before != type_:

@@ -17,7 +17,7 @@ from tsarchive.executorch.flatbuffer import Table, check_all
 from tsarchive.executorch.looking import ExecutorchDoor
 from tsarchive.executorch.program import Program
 from tsarchive.executorch.regions import Regions, opened_regions
-from tsarchive.executorch.schema import VERSION
+from tsarchive.executorch.schema import version_problem
 from tsarchive.executorch.values import layout_problem
 from tsarchive.findings import Finding, Nature, Severity
 
@@ -83,9 +83,9 @@ def _tables(read_root: Callable[[], Table]) -> Iterator[Finding]:
 
 
 def _version(version: int, record: str) -> Iterator[Finding]:
-    if version > VERSION:
-        message = f"its schema has the version {version}, newer than any that is known"
-        yield broken("executorch-version", message, record)
+    problem = version_problem(version)
+    if problem is not None:
+        yield broken("executorch-version", problem, record)
 
 
 def _program(program: Program) -> Iterator[Finding]:
