@@ -130,9 +130,7 @@ def settings_of(row: str, name: str, form: str, folder: Path) -> list[str]:
         return [name, form]
     made = models.make(name, form, folder)
     other = models.make("decoder" if name != "decoder" else "recurrent", "scripted", folder)
-    return [made[key] for key in ("path", "arguments")] + [
-        other[key] for key in ("path", "arguments")
-    ]
+    return [archive[key] for archive in (made, other) for key in ("path", "arguments")]
 
 
 def shown(title: str, found: Counter[tuple[str, str]], functions: int) -> str:

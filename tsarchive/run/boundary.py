@@ -303,8 +303,8 @@ class PublicMethod:
 
     def place(self, owner: type, name: str) -> None:
         """Make this the member ``name`` of a class that exists already."""
-        setattr(owner, name, self)
         self.__set_name__(owner, name)
+        setattr(owner, name, self)
 
     def __get__(self, instance: Any, owner: type) -> Any:
         self._make()
