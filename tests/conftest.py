@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from fixtures.modules import all_cases
 
 ROOT = Path(__file__).parents[1]
 ARCHIVES = ROOT / "fixtures" / "archives"
 CORPUS = ROOT.parent / "shared" / "corpus"
+
+# The same examples each time, however busy the machine is; others with the profile "explore".
+_UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("suite", derandomize=True, **_UNHURRIED)
+settings.register_profile("explore", max_examples=1000, **_UNHURRIED)
+settings.load_profile("suite")
 
 
 def torch_saved(module) -> bytes:

@@ -34,7 +34,7 @@ SEEDS = {
     "tar": b"name".ljust(124, b"\0") + b"00000000010\0".ljust(133, b"\0") + b"ustar" + bytes(300),
 }
 VERIFY = "'tsarchive verify' lists all that is wrong with the file"
-CHECKED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CHECKED = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 def report_of(data: bytes) -> AuditReport | None:

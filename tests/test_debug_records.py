@@ -120,7 +120,7 @@ def test_containers_of_complex_numbers(held, holder):
     assert check(frozen(holder(held))) == (holder is HeldByFork)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(held_values, st.sampled_from([Held, HeldByFork]))
 def test_any_container_held_as_one_constant(held, holder):
     check(frozen(holder(held)))

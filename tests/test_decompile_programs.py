@@ -27,7 +27,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")  # programs warn as they please
 @given(program=programs())
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_programs(folder, program):
     data = torch_saved(torch.jit.script(program.module()))
     name = f"decompiled_program_{next(_numbers)}"

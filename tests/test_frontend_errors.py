@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from conftest import ARCHIVES
 from frontend_support import OpenedArchive, functions_of, graph_of, importer_of
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownClassError, UnknownOperatorError
@@ -308,7 +308,7 @@ PIECES = (
 )  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.sampled_from(SOURCES), st.data())
 def test_damaged_code_gives_errors_of_the_archive(text, data):
     for _ in range(data.draw(st.integers(1, 4))):

@@ -28,9 +28,7 @@ from tsarchive.testing.mutated_zip import mutate_zip
 from tsarchive.testing.seeds import small_archive, small_code, small_pickle
 from tsarchive.testing.zip_draft import HEADERS, take_apart
 
-SETTINGS = settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+SETTINGS = settings(max_examples=300, suppress_health_check=list(HealthCheck))
 SOUND = sorted(path for path in ARCHIVES.glob("*.pt") if not path.name.endswith(".io.pt"))
 MUTATORS = {
     "bytes": lambda random: mutate_bytes(small_archive(), random),

@@ -18,9 +18,7 @@ import tsarchive
 from tsarchive import Policy
 from tsarchive.testing import Program, programs, traceable_programs
 
-SETTINGS = settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+SETTINGS = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 # Programs print, raise and warn as they please.
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -212,7 +212,7 @@ _WHOLE = with_main(
 _ALL_PLACES = [path for path in _places(_WHOLE) if path]
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(_ALL_PLACES), _JUNK)
 def test_any_change_of_a_model_is_read_or_refused(place, junk):
     model = copy.deepcopy(_WHOLE)

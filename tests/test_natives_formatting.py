@@ -39,7 +39,7 @@ def test_str_of_containers_without_items():
 
 
 @given(st.floats(allow_subnormal=True))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_str_of_any_float(value):
     check_script("aten::str", value, result="str")
 
@@ -182,7 +182,7 @@ def test_tensors_without_values_have_no_text():
         format_tensor(tensor)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=4),
     st.floats(-12, 12),

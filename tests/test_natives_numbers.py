@@ -88,7 +88,7 @@ OF_TWO_INTS = sorted(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(OF_TWO_INTS), ANY_INT, ANY_INT)
 def test_equals_torch_on_any_ints(key, a, b):
     assume(not kills_the_process(key, (a, b)))
@@ -101,7 +101,7 @@ OF_FLOATS = sorted(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.sampled_from(OF_FLOATS), st.data())
 def test_equals_torch_on_any_floats(key, data):
     arguments = [data.draw(st.floats(width=64)) for _ in argument_types(key)]

@@ -121,7 +121,7 @@ POSITION = st.integers(-12, 12)
 OF_TEXTS = sorted(set(STRING_OPERATORS) - set(OWN_CALLS))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(OF_TEXTS), BYTES, BYTES, POSITION, POSITION)
 def test_equals_torch_on_any_text(key, text, part, first, second):
     kinds = argument_types(key)

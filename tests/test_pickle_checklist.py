@@ -17,7 +17,7 @@ from functools import cache
 import pytest
 import torch
 from conftest import ARCHIVES, records_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tsarchive
@@ -495,7 +495,6 @@ def seeds():
     return made
 
 
-@settings(deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_any_opcodes_give_a_value_or_an_error_of_ours(drawn):
     records = drawn.choice(seeds())

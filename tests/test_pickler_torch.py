@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tsarchive.pickler import (
@@ -390,7 +390,6 @@ def attribute_values(draw):
     return types, plain, dict(zip(names, [ours for _, ours in pairs], strict=True))
 
 
-@settings(deadline=None)
 @given(attribute_values())
 def test_torch_reads_the_values_and_writes_the_bytes_back(drawn):
     types, plain, ours = drawn
@@ -416,7 +415,6 @@ def test_device_is_written_back():
     assert written_back(state, types) == dumps(module("M", state))
 
 
-@settings(deadline=None)
 @given(st.integers(250, 300))
 def test_memo_ids_around_255_are_written_back(count):
     names = [f"a{index}" for index in range(count)]
@@ -428,13 +426,11 @@ def test_memo_ids_around_255_are_written_back(count):
 # The pickler behind torch._C._pickle_save takes one value that nothing else holds.
 
 
-@settings(deadline=None)
 @given(st.one_of(*SCALARS.values(), st.none()))
 def test_scalar(value):
     assert dumps(value) == record(torch._C._pickle_save(value), "/data.pkl")
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(sorted(SCALARS)).flatmap(
         lambda kind: st.tuples(st.just(kind), st.lists(SCALARS[kind], min_size=1))
@@ -446,7 +442,6 @@ def test_list(drawn):
     assert ours == record(torch._C._pickle_save(items), "/data.pkl")
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(*SCALARS.values()), max_size=6).map(tuple))
 def test_tuple(items):
     assert dumps(items) == record(torch._C._pickle_save(items), "/data.pkl")

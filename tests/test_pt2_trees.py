@@ -66,7 +66,7 @@ def assert_describes(tree, value):
         assert_describes(part, child)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(values)
 def test_what_torch_dumps_is_read(value):
     specification = pytree.tree_structure(value)
@@ -75,7 +75,7 @@ def test_what_torch_dumps_is_read(value):
     assert tree.leaves == specification.num_leaves
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(values)
 def test_places_are_those_of_torch(value):
     def paths(tree, path):

@@ -8,7 +8,7 @@ import json
 import pytest
 from conftest import ROOT
 from executorch_support import mutated
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from report_support import HOSTILE, data_of, hostile_program, read
 
@@ -32,7 +32,6 @@ def is_plain(shown: str) -> bool:
     return all(char.isprintable() or char in "\n" for char in shown)
 
 
-@settings(deadline=None)
 @given(st.text() | st.sampled_from(HOSTILE))
 def test_text_is_text(value):
     element = read(tag("p", value, title=value)).one("p")
@@ -46,7 +45,6 @@ def text_of(value):
     return shown if len(value) <= MAX_TEXT else f"{shown}… {len(value) - MAX_TEXT:,} more letters"
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(exclude_characters="\n")) | st.sampled_from(HOSTILE))
 def test_colours_change_no_letter(line):
     element = read(tag("code", coloured(line, 10_000))).one("code")

@@ -12,9 +12,7 @@ from tsarchive.testing import programs
 
 @pytest.mark.filterwarnings("ignore")  # programs warn as they please
 @given(program=programs())
-@settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 def test_programs(program):
     theirs, plain = torch.jit.script(program.module()), torch.jit.script(program.module())
     ours = our_module(torch.jit.script(program.module()))

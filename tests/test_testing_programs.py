@@ -15,9 +15,7 @@ from tsarchive.testing.type_text import match, split
 from tsarchive.testing.values import arguments
 from tsarchive.testing.vocabulary import TYPES
 
-SETTINGS = settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+SETTINGS = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.filterwarnings("ignore")  # programs warn as they please

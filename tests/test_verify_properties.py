@@ -24,7 +24,7 @@ _WHOLE = {
 }  # fmt: skip
 _VERDICTS = {"sound", "unusual", "not an archive", "broken", "hostile"}
 _RULES = ("zip-", "file-", "record-", "pickle-", "tensor-", "code-")
-_SETTINGS = settings(max_examples=200, suppress_health_check=list(HealthCheck), deadline=None)
+_SETTINGS = settings(max_examples=200, suppress_health_check=list(HealthCheck))
 
 
 def holds_the_promise(data: bytes):
