@@ -100,6 +100,7 @@ class Classes:
         self._objects = Objects(self)
         self.implementation = implementation
         self.inlines = True
+        self._allowed: set[str] = set()
         self.direct_call: Callable[[Node, Sequence[str]], DirectCall | None] = direct_call
         self.metered: Callable[[FunctionSchema, Callable[..., Any]], Callable[..., Any]] = (
             _unmetered
@@ -125,9 +126,12 @@ class Classes:
 
         ``node`` is what names it, in ``function``; both are None for an object of the archive.
         """
+        if name in self._allowed:
+            return
         row = self.guard.policy.refusal(name)
         if row is not None:
             raise refused(self.guard.policy, name, row, function, node)
+        self._allowed.add(name)
 
     def native_object(self, type_: ClassType, state: Any) -> Any:
         """An object of a class bound from C++, made from its pickled state.

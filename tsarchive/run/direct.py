@@ -86,8 +86,8 @@ class DirectCall(NamedTuple):
 
 
 _bindings: Final[dict[str, Binding | None]] = {}
-# Whether no other of so many overloads takes values of such types, which are those that one takes.
-_alone: Final[dict[tuple[str, tuple[Type, ...], int], bool]] = {}
+# Of an overload and the types it is given, among so many overloads of its name.
+_certain: Final[dict[tuple[str, tuple[Type, ...], int], bool]] = {}
 
 
 def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
@@ -116,9 +116,10 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
 
 def _necessary(schema: FunctionSchema, inputs: Sequence[Value]) -> int:
     """How many arguments the binding is given."""
-    names = [argument.name for argument in schema.arguments]
-    in_words = [names.index(name) + 1 for name in _DEFAULTS_IN_WORDS.intersection(names)]
-    return max(necessary_arguments(schema, inputs)[0], *in_words, 0)
+    needed, _ = necessary_arguments(schema, inputs)
+    left_out = schema.arguments[needed:]
+    in_words = [i for i, a in enumerate(left_out, needed + 1) if a.name in _DEFAULTS_IN_WORDS]
+    return in_words[-1] if in_words else needed
 
 
 def no_call(_node: Node, _texts: Sequence[str]) -> None:
@@ -145,17 +146,27 @@ def _short(schema: FunctionSchema, offset: int, value: Value) -> str | None:
 
 def is_certain(schema: FunctionSchema, given: Sequence[Type]) -> bool:
     """Whether a binding that is given such values runs ``schema``."""
+    key = schema.full_name, tuple(given), len(operator_schemas(schema.name))
+    found = _certain.get(key)
+    if found is None:
+        found = _certain[key] = _takes(schema, given) and _is_alone(schema, given)
+    return found
+
+
+def _takes(schema: FunctionSchema, given: Sequence[Type]) -> bool:
+    """Whether the signature of ``schema`` takes such values."""
     kinds = enumerations(schema)
     for offset, type_ in enumerate(given):
         is_number_of_kind = offset in kinds and type_ != NONE  # no int to a binding
         if is_number_of_kind or not _is_taken(schema.arguments[offset], type_):
             return False
-    known = operator_schemas(schema.name)
-    key = schema.full_name, tuple(given), len(known)
-    if key not in _alone:
-        others = (other for other in known if other != schema)
-        _alone[key] = not any(_may_take(other, schema, given) for other in others)
-    return _alone[key]
+    return True
+
+
+def _is_alone(schema: FunctionSchema, given: Sequence[Type]) -> bool:
+    """Whether no other overload takes such values."""
+    others = (other for other in operator_schemas(schema.name) if other != schema)
+    return not any(_may_take(other, schema, given) for other in others)
 
 
 def bindings_of(name: str) -> Iterator[Binding]:

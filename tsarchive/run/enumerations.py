@@ -34,6 +34,7 @@ _NUMBERS: Final = MappingProxyType(
 )
 _OF_TORCH: Final = ("aten::", "prim::", "prims::", "static_runtime::")
 _INTS: Final = (INT, OptionalType(INT))
+_enumerations: Final[dict[str, tuple[FunctionSchema, Mapping[int, str]]]] = {}
 
 
 @cache
@@ -54,6 +55,14 @@ def enum_names(full_name: str) -> Mapping[int, str]:
 
 def enumerations(schema: FunctionSchema) -> Mapping[int, str]:
     """Like ``enum_names``, also for operators that are no more, and those that tell less."""
+    full_name = schema.full_name
+    known = _enumerations.get(full_name)
+    if known is None or known[0] is not schema:
+        known = _enumerations[full_name] = schema, _found(schema)
+    return known[1]
+
+
+def _found(schema: FunctionSchema) -> Mapping[int, str]:
     if not schema.name.startswith(_OF_TORCH):
         return enum_names(schema.full_name)
     by_name = {i: kind for i, a in enumerate(schema.arguments) if (kind := _kind_by_name(a))}
