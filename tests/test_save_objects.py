@@ -1,0 +1,176 @@
+"""What we save of script objects, lists and tuples that a live module holds in other values.
+
+torch's bindings give copies of these, on which ``__getstate__`` is not the scripted method, and
+which do not tell that two are one object.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import torch
+from conftest import records_of, torch_loaded, torch_saved
+from torch import Tensor, nn
+
+import tsarchive
+
+
+class Packed:
+    """Is pickled by its own methods, as other values than its attributes."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+        self.uses = 0
+
+    def __getstate__(self) -> tuple[Tensor, int]:
+        return self.weight.t(), self.uses
+
+    def __setstate__(self, state: tuple[Tensor, int]) -> None:
+        self.weight = state[0].t()
+        self.uses = state[1]
+
+
+class Pair:
+    """Its state holds another object with a state."""
+
+    def __init__(self, packed: Packed) -> None:
+        self.packed = packed
+
+    def __getstate__(self) -> tuple[Packed, int]:
+        return self.packed, 1
+
+    def __setstate__(self, state: tuple[Packed, int]) -> None:
+        self.packed = state[0]
+
+
+class Log:
+    def __init__(self, lines: list[int]) -> None:
+        self.lines = lines
+
+
+class Book:
+    """Holds one object in several ways."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.numbered = (1, log)
+        self.several = [log]
+
+
+class Packs(nn.Module):
+    """Objects with a state in containers."""
+
+    maybe: Packed | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        first, second = Packed(torch.ones(2, 3)), Packed(torch.zeros(3, 2))
+        self.first = first
+        self.several = [first, second]
+        self.named = {"first": first, "second": second}
+        self.nested = [[first], [second]]
+        self.numbered = (1, second)
+        self.maybe = second
+        self.pairs = [Pair(first)]
+
+    def forward(self) -> list[Tensor]:
+        return [
+            self.first.weight,
+            self.several[1].weight,
+            self.named["second"].weight,
+            self.nested[1][0].weight,
+            self.numbered[1].weight,
+            self.pairs[0].packed.weight,
+        ]
+
+
+class Books(nn.Module):
+    """One object in a list, and within it in a tuple and a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        book = Book(Log([1]))
+        self.book = book
+        self.books = [book]
+
+    def forward(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        self.book.log.lines.append(2)
+        other = self.books[0]
+        lines = self.book.several[0].lines
+        return self.book.log.lines, self.book.numbered[1].lines, lines, other.log.lines
+
+
+class Lines(nn.Module):
+    """One list in attributes, tuples and optionals, once it has run."""
+
+    maybe: list[int] | None
+    log: Log | None
+    logs: dict[str, Log | None]
+    other: tuple[int, list[int] | None]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines = [1]
+        self.numbered = (1, [1])
+        self.twice = ((2, [1]), [3])
+        self.maybe = None
+        self.log = None
+        self.logs = {}
+        self.other = (0, None)
+
+    def forward(self) -> tuple[list[int], list[int], list[int], int]:
+        found = self.log
+        if found is None:
+            log = Log(self.lines)
+            self.log = log
+            self.logs["log"] = log
+            self.maybe = self.lines
+            self.numbered = (1, self.lines)
+            self.twice = (self.numbered, self.lines)
+            self.other = (2, self.lines)
+        self.lines.append(5)
+        maybe, named = self.maybe, self.logs["log"]
+        assert maybe is not None
+        assert named is not None
+        named.lines.append(6)
+        return maybe, self.numbered[1], self.twice[0][1], len(named.lines)
+
+
+def used(class_: type[nn.Module]) -> Any:
+    module = torch.jit.script(class_())
+    module()
+    return module
+
+
+def data_records(data: bytes) -> dict[str, bytes]:
+    records = records_of(data)
+    return {name: records[name] for name in records if name.startswith("data")}
+
+
+@pytest.mark.parametrize("class_", [Packs, Books, Lines])
+class TestHeldObjects:
+    def test_data_equals_that_of_torch(self, class_: type[nn.Module]) -> None:
+        module = used(class_)
+        theirs = torch_saved(torch_loaded(torch_saved(module)))
+        assert data_records(self.saved(module)) == data_records(theirs)
+
+    def test_the_archive_runs_as_the_module(self, class_: type[nn.Module]) -> None:
+        module = used(class_)
+        ours = self.saved(module)
+        expected = [repr(module()) for _ in range(2)]
+        for loaded in (torch_loaded(ours), tsarchive.load(io.BytesIO(ours))):
+            assert [repr(loaded()) for _ in range(2)] == expected
+
+    def test_both_forms_come_back(self, class_: type[nn.Module]) -> None:
+        module = used(class_)
+        for canonical in (False, True):
+            ours = self.saved(module, canonical=canonical)
+            again = self.saved(tsarchive.load(io.BytesIO(ours)), canonical=canonical)
+            assert records_of(ours) == records_of(again)
+
+    def saved(self, module: Any, *, canonical: bool = False) -> bytes:
+        buffer = io.BytesIO()
+        tsarchive.save(module, buffer, canonical=canonical)
+        return buffer.getvalue()
