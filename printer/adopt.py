@@ -22,18 +22,18 @@ from tsarchive.errors import SaveError
 
 from .entry_points import BINDINGS, MODULES
 from .getstate import always_held_parts, held_parts
-from .graph import Block, Function, Value
+from .graph import Block, Function
 from .header import code_of, field_names, in_header_order, read_header
 from .lift import GraphCopy
 from .literals import type_of_constant
+from .placeholder import placeholder
 from .places import PlaceReader
-from .probe import FIRST_SAME, Attr, Place, Probe
+from .probe import FIRST_SAME, Attr, Place, Probe, State, item_of
 from .schema import NO_DEFAULT, Argument, FunctionSchema
 from .sharing import Sharing
 from .type_kinds import BUILDERS, SINGLE
 from .types import (
     ANY,
-    BOOL,
     SIMPLE_TYPES,
     TENSOR,
     Attribute,
@@ -247,7 +247,7 @@ class Adopter:
 
     # --- values ---
 
-    def value(self, value: Any, type_: Type) -> Any:
+    def value(self, value: Any, type_: Type, place: Place | None = None) -> Any:
         """A Python value that torch's bindings gave, in the forms of ``values.py``."""
         if isinstance(type_, OptionalType):
             type_ = type_.element
@@ -260,22 +260,25 @@ class Adopter:
         if isinstance(value, enum.Enum):
             return self._enum_member(value, type_)
         if isinstance(value, list | tuple | dict):
-            return self._container(value, type_)
+            return self._container(value, type_, place)
         if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
             raise SaveError(f"{value!r} has no number in TorchScript")
         if isinstance(type_, ClassType) and value is not None:
-            return self._script_object(value, type_)
+            return self._script_object(value, type_, place)
         return value
 
-    def _container(self, value: Any, type_: Type) -> Any:
+    def _container(self, value: Any, type_: Type, place: Place | None) -> Any:
         if isinstance(value, dict):
             key, item = (type_.key, type_.value) if isinstance(type_, DictType) else (ANY, ANY)
-            return {self.value(k, key): self.value(v, item) for k, v in value.items()}
+            return {
+                self.value(k, key): self.value(v, item, item_of(place, k)) for k, v in value.items()
+            }
         if isinstance(value, list):
             element = type_.element if isinstance(type_, ListType) else ANY
-            return [self.value(item, element) for item in value]
+            return [self.value(v, element, item_of(place, at)) for at, v in enumerate(value)]
         elements = type_.elements if isinstance(type_, TupleType) else (ANY,) * len(value)
-        return tuple(self.value(i, t) for i, t in zip(value, elements, strict=True))
+        pairs = enumerate(zip(value, elements, strict=True))
+        return tuple(self.value(v, t, item_of(place, at)) for at, (v, t) in pairs)
 
     def _enum_member(self, value: enum.Enum, type_: Type) -> EnumMember:
         if not isinstance(type_, EnumType):
@@ -284,12 +287,17 @@ class Adopter:
             assert isinstance(type_, EnumType)
         return EnumMember(type_, value.name, value.value)
 
-    def _script_object(self, value: Any, type_: ClassType) -> ObjectValue:
-        slots = {
-            name: self.value(getattr(value, name), slot.type)
-            for name, slot in type_.attributes.items()
-        }
-        return ObjectValue(type_, slots)
+    def _script_object(self, value: Any, type_: ClassType, place: Place | None) -> ObjectValue:
+        """A script object by the copy that Python sees, on which nobody can call methods."""
+        if place is not None and type_.has_state_methods:
+            return self._object_at(place, type_)
+        found = ObjectValue(type_)
+        for name, slot in type_.attributes.items():
+            inner = place and place.then(Attr(name))
+            found.slots[name] = self.value(getattr(value, name), slot.type, inner)
+            if inner is not None:
+                self._sharing.note(found.slots, name, slot.type, inner)
+        return found
 
     def _native(self, value: Any) -> ObjectValue:
         type_ = self.type(value._type())
@@ -307,9 +315,11 @@ class Adopter:
         state = getstate()
         return self._typed_state(state, type_, held_parts(type_, state, getstate))
 
-    def _typed_state(self, state: Any, type_: ClassType, held: Held) -> TypedValue:
+    def _typed_state(
+        self, state: Any, type_: ClassType, held: Held, place: Place | None = None
+    ) -> TypedValue:
         state_type = type_.methods["__getstate__"].schema.return_type
-        return TypedValue(self.value(state, state_type), state_type, held)
+        return TypedValue(self.value(state, state_type, place), state_type, held)
 
     def root(self, module: Any) -> ObjectValue:
         """Adopt a ``torch._C.ScriptModule`` with everything below it."""
@@ -342,22 +352,23 @@ class Adopter:
             value = self._probe.read(place)  # says what is missing
         if isinstance(value, torch._C.ScriptModule):
             return self._module(value)
-        return self.value(value, slot.type)
+        return self.value(value, slot.type, place)
 
     def _object_at(self, place: Place, class_: ClassType) -> ObjectValue:
         """A script object, slot by slot: Python would only see a copy of it."""
         found = ObjectValue(class_)
         if class_.has_state_methods:
             getstate = self._torch_method(class_, "__getstate__")
-            state = self._probe.state(place, getstate.schema.returns[0].type)
-            found.state = self._typed_state(state, class_, always_held_parts(class_))
+            inner = place.then(State(getstate.schema.returns[0].type))
+            held = always_held_parts(class_)
+            found.state = self._typed_state(self._probe.read(inner), class_, held, inner)
             return found
         for name, slot in class_.attributes.items():
             inner = place.then(Attr(name))
             if isinstance(slot.type, ClassType) and not slot.type.is_native:
                 found.slots[name] = self._object_at(inner, slot.type)
             else:
-                found.slots[name] = self.value(self._probe.read(inner), slot.type)
+                found.slots[name] = self.value(self._probe.read(inner), slot.type, inner)
             self._sharing.note(found.slots, name, slot.type, inner)
         return found
 
@@ -430,23 +441,8 @@ def adopt_function(function: Any) -> Function:
 
 
 def adopt_placeholder(function: Any) -> ObjectValue:
-    """A function as the ``forward`` of a module without state, the form in which it is saved.
-
-    The schema is made anew from the graph, so defaults are lost, as they are in torch.
-    """
-    graph = Adopter()._graph(function.graph, function.name)
-    class_ = ClassType("__torch__.PlaceholderModule", is_module=True)
-    class_.attributes["training"] = Attribute("training", BOOL)
-    graph.params.insert(0, Value(graph.param_node, class_, "self"))
-    arguments = tuple(
-        Argument(value.name or f"argument_{position}", value.type)
-        for position, value in enumerate(graph.params)
-    )
-    results = (Argument("", graph.returns[0].type),)
-    schema = FunctionSchema("forward", "", arguments, results)
-    forward = Function(f"{class_.qualified_name}.forward", schema, lambda: graph)
-    class_.methods["forward"] = forward
-    return ObjectValue(class_, {"training": True})
+    """A function as the ``forward`` of a module, the form in which it is saved."""
+    return placeholder(Adopter()._graph(function.graph, function.name))
 
 
 def is_script_module(value: Any) -> bool:

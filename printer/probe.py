@@ -45,12 +45,19 @@ class Attr:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A step to an item of a list, or to a value of a dict."""
+    """A step to an item of a list or tuple, or to a value of a dict."""
 
     key: Any
 
 
-Step = Attr | Item
+@dataclass(frozen=True, slots=True)
+class State:
+    """A step to what ``__getstate__`` of a script object returns, a value of torch's ``type``."""
+
+    type: Any
+
+
+Step = Attr | Item | State
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,13 @@ class Place:
 
     def then(self, step: Step) -> Place:
         return Place(self.module, (*self.steps, step))
+
+
+def item_of(container: Place | None, key: Any) -> Place | None:
+    """The place of an item, where the key is one that a graph can hold."""
+    if container is None or not isinstance(key, str | int | float | bool):
+        return None
+    return container.then(Item(key))
 
 
 class Probe:
@@ -80,13 +94,6 @@ class Probe:
         """The value at ``place`` as torch's bindings give it."""
         graph, values = self._follow([place])
         return self._run(graph, values[0], [place])
-
-    def state(self, place: Place, state_type: Any) -> Any:
-        """What ``__getstate__`` of the script object at ``place`` returns."""
-        graph, values = self._follow([place])
-        call = self._append(graph, "prim::CallMethod", values, state_type)
-        call.s_("name", "__getstate__")
-        return self._run(graph, call.output(), [place])
 
     def same(self, groups: Sequence[Sequence[Place]]) -> list[list[int]]:
         """For each place of a group the first one in it that holds the very same object.
@@ -118,13 +125,30 @@ class Probe:
 
     def _at(self, graph: Any, value: Any, steps: Sequence[Step]) -> Any:
         for step in steps:
-            if isinstance(step, Attr):
-                value = self._attribute(graph, value, step.name)
-            else:
-                element = value.type().containedTypes()[-1]
-                operands = [value, graph.insertConstant(step.key)]
-                value = self._append(graph, "aten::__getitem__", operands, element).output()
+            value = self._unwrapped(graph, value)
+            match step:
+                case Attr(name):
+                    value = self._attribute(graph, value, name)
+                case Item(key):
+                    value = self._item(graph, value, key)
+                case State(type_):
+                    node = self._append(graph, "prim::CallMethod", [value], type_)
+                    node.s_("name", "__getstate__")
+                    value = node.output()
         return value
+
+    def _unwrapped(self, graph: Any, value: Any) -> Any:
+        """A value of optional type that is not None."""
+        if value.type().kind() != "OptionalType":
+            return value
+        element = value.type().getElementType()
+        return self._append(graph, "prim::unchecked_unwrap_optional", [value], element).output()
+
+    def _item(self, graph: Any, value: Any, key: Any) -> Any:
+        in_tuple = value.type().kind() == "TupleType"
+        element = value.type().containedTypes()[key if in_tuple else -1]
+        kind = "prim::TupleIndex" if in_tuple else "aten::__getitem__"
+        return self._append(graph, kind, [value, graph.insertConstant(key)], element).output()
 
     def _attribute(self, graph: Any, value: Any, name: str) -> Any:
         node = self._append(graph, "prim::GetAttr", [value], self._slot_type(value.type(), name))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, MutableSequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import MutableMapping, MutableSequence, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from .probe import Item, Place, Probe
@@ -13,13 +14,31 @@ from .values import ObjectValue
 Holder = MutableMapping[Any, Any] | MutableSequence[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Held:
-    """``holder[key]`` is a value with an identity in torch, to be found at ``place``."""
+    """``holder[key]`` is a value with an identity in torch, to be found at ``place``.
+
+    ``parts`` are the items of a tuple, and ``elements`` those of them that have an identity;
+    ``first`` is the first place that holds the same object, when it is another.
+    """
 
     holder: Any
     key: Any
     place: Place
+    parts: list[Any] | None = None
+    elements: list[_Held] = field(default_factory=list)
+    first: _Held | None = None
+
+    def settled(self) -> Any:
+        """The one value that stands for the object wherever it is held."""
+        if self.first is not None:
+            return self.first.settled()
+        if self.elements and self.parts is not None:
+            for element in self.elements:
+                self.parts[element.key] = element.settled()
+            self.elements = []
+            self.holder[self.key] = tuple(self.parts)
+        return self.holder[self.key]
 
 
 class Sharing:
@@ -28,31 +47,41 @@ class Sharing:
     def __init__(self) -> None:
         self._groups: dict[str, list[_Held]] = {}
 
-    def note(self, holder: Holder, key: Any, type_: Type, place: Place) -> None:
+    def note(self, holder: Holder, key: Any, type_: Type, place: Place) -> _Held | None:
         """``holder[key]`` was read from ``place``; items inside are noted with it.
 
         Only values that look the same can be the same, so those are compared.
         """
         value = holder[key]
+        if isinstance(type_, OptionalType):
+            type_ = type_.element
         match type_, value:
             case ListType(element), list() if value:
-                self._group("list", value).append(_Held(holder, key, place))
                 for index in range(len(value)):
                     self.note(value, index, element, place.then(Item(index)))
             case DictType(_, element), dict() if value:
-                self._group("dict", value).append(_Held(holder, key, place))
                 for name in value:
                     if isinstance(name, str | int | float | bool):
                         self.note(value, name, element, place.then(Item(name)))
-            case TupleType(), tuple() if value:
-                self._group("tuple", value).append(_Held(holder, key, place))
+            case TupleType(types), tuple() if value:
+                return self._note_tuple(_Held(holder, key, place, list(value)), types)
             case ClassType(is_native=False), ObjectValue():
-                self._group(value.type.qualified_name, None).append(_Held(holder, key, place))
-            case OptionalType(ListType() | DictType() | TupleType()), list() | dict() | tuple():
-                self._group(type(value).__name__, value).append(_Held(holder, key, place))
+                return self._add(value.type.qualified_name, None, _Held(holder, key, place))
+            case _:
+                return None
+        return self._add(type(value).__name__, value, _Held(holder, key, place))
 
-    def _group(self, kind: str, value: Any) -> list[_Held]:
-        return self._groups.setdefault(f"{kind} {_outline(value)}", [])
+    def _note_tuple(self, held: _Held, types: Sequence[Type]) -> _Held:
+        assert held.parts is not None
+        for index, type_ in enumerate(types):
+            element = self.note(held.parts, index, type_, held.place.then(Item(index)))
+            if element is not None:
+                held.elements.append(element)
+        return self._add("tuple", held.parts, held)
+
+    def _add(self, kind: str, value: Any, held: _Held) -> _Held:
+        self._groups.setdefault(f"{kind} {_outline(value)}", []).append(held)
+        return held
 
     def restore(self, probe: Probe) -> None:
         """Put one value wherever torch holds one object."""
@@ -62,7 +91,9 @@ class Sharing:
         found = probe.same([[held.place for held in group] for group in groups])
         for group, firsts in zip(groups, found, strict=True):
             for held, first in zip(group, firsts, strict=True):
-                held.holder[held.key] = group[first].holder[group[first].key]
+                held.first = group[first] if group[first] is not held else None
+        for held in itertools.chain.from_iterable(self._groups.values()):
+            held.holder[held.key] = held.settled()
 
 
 def _outline(value: Any) -> str:

@@ -4,8 +4,6 @@ torch's bindings give copies of these, on which ``__getstate__`` is not the scri
 which do not tell that two are one object.
 """
 
-from __future__ import annotations
-
 import io
 from typing import Any
 
