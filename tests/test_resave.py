@@ -169,3 +169,43 @@ def test_constants_that_code_wrote_to_are_saved_as_they_are_now():
     module = tsarchive.load(io.BytesIO(torch_saved(traced)))
     now = module(torch.ones(2))
     assert torch.equal(torch_loaded(saved(module))(torch.zeros(2)), now)
+
+
+def coo(edges):
+    return torch.sparse_coo_tensor(edges, torch.ones(2), (3, 3), is_coalesced=True)
+
+
+def csr(edges):
+    return torch.sparse_csr_tensor(torch.tensor([0, 1, 2, 2]), edges[1], torch.ones(2), (3, 3))
+
+
+class Adjacent(torch.nn.Module):
+    """A sparse buffer, whose indices are a buffer as well, and part of a larger one."""
+
+    def __init__(self, make):
+        super().__init__()
+        edges = torch.tensor([[9, 9], [0, 1], [1, 2]])
+        self.register_buffer("edges", edges)
+        self.register_buffer("adjacent", make(edges[1:]))
+
+    def forward(self):
+        return self.adjacent.to_dense(), self.edges
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("make", [coo, csr])
+class TestSparseIndices:
+    def test_views_of_other_tensors_stay_views(self, make):
+        first = saved(torch.jit.script(Adjacent(make)))
+        again = saved(tsarchive.load(io.BytesIO(first)))
+        assert records_of(first) == records_of(again)
+
+    def test_what_code_cannot_write_to_does_not_change(self, make):
+        first = saved(torch.jit.script(Adjacent(make)))
+        module = tsarchive.load(io.BytesIO(first))
+        expected = module()[0].clone()
+        module.edges.fill_(10**9)
+        assert torch.equal(module()[0], expected)
+        dense, edges = torch.jit.load(io.BytesIO(saved(module)))()
+        assert torch.equal(dense, expected)
+        assert torch.equal(edges, module.edges)

@@ -14,6 +14,7 @@ import torch
 
 from tsarchive.errors import ArchiveError, CallError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
+from tsarchive.torchscript.sparse_indices import as_read, private_copies, remember
 from tsarchive.torchscript.storages import STORAGE_TYPES
 from tsarchive.torchscript.stored_tensors import (
     StoredTensors,
@@ -138,15 +139,15 @@ class TensorWriter:
 
     def _sparse(self, tensor: torch.Tensor) -> Reduce:
         if tensor.layout == torch.sparse_coo:
-            kind, parts = _SPARSE_COO, [tensor._indices(), tensor._values()]
+            kind, indices, values = _SPARSE_COO, [tensor._indices()], tensor._values()
         else:
-            kind = _SPARSE_CSR
-            parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+            kind, indices = _SPARSE_CSR, [tensor.crow_indices(), tensor.col_indices()]
+            values = tensor.values()
         arguments: list[Value] = [
             kind,
             MarkedTuple(tensor.size()),
             tensor.requires_grad,
-            *(self.describe(part) for part in parts),
+            *(self.describe(part) for part in (*as_read(tensor, indices), values)),
             Reduce(_HOOKS, ()),
         ]
         return Reduce(Global(_UTILS, "_rebuild_sparse_tensor"), MarkedTuple(arguments))
@@ -315,9 +316,9 @@ class TensorReader:
     def _sparse(self, described: SparseTensor, part: Callable[[Any], Any]) -> torch.Tensor:
         make = _SPARSE[described.layout]
         *indices, values = [part(inner) for inner in described.parts]
-        # Indices that are checked must not be those of a tensor that code can write to.
-        own = [tensor.clone() for tensor in indices]
+        own = private_copies(indices)
         tensor = make(*own, values, size=described.size, check_invariants=True)
+        remember(tensor, indices)
         return tensor.requires_grad_(described.requires_grad)
 
 
