@@ -6,12 +6,15 @@ import ast
 import inspect
 import linecache
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 from .frontend_ranges import Extent, FrontendRanges, parsed
+from .names import MANGLE_PREFIX
 
 
 class SourceText:
@@ -72,6 +75,32 @@ def sources_at(file: str, line: int, function: str) -> list[SourceText]:
     around.reverse()
     around.sort(key=lambda found: not found.is_compiled_as(function))
     return [found.source for found in around]
+
+
+def sources_behind(function: str, line: int) -> list[SourceText]:
+    """The same for a function that decorators wrap, by its qualified name.
+
+    torch takes the lines of the function inside, and the name of the file of the one outside.
+    """
+    found = _python_function(function)
+    if not hasattr(found, "__wrapped__"):
+        return []
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(found))
+    except (TypeError, ValueError):  # not a function, or one that wraps itself
+        return []
+    return sources_at(file, line, function.rpartition(".")[2]) if file is not None else []
+
+
+def _python_function(qualified_name: str) -> Any:
+    """What Python has under a name of TorchScript, whatever is imported; None if nothing."""
+    parts = [part for part in qualified_name.split(".")[1:] if not part.startswith(MANGLE_PREFIX)]
+    counts = (n for n in range(len(parts) - 1, 0, -1) if ".".join(parts[:n]) in sys.modules)
+    count = next(counts, 0)
+    found: Any = sys.modules[".".join(parts[:count]) or "__main__"]
+    for part in parts[count:]:
+        found = inspect.getattr_static(found, part, None)
+    return found
 
 
 # Where statements hold statements, in the order of their fields.

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import builtin_sources
 from .frontend_ranges import Extent
-from .function_sources import SourceText, sources_at
+from .function_sources import SourceText, sources_at, sources_behind
 from .highlight import Highlight, Marked, agrees, read_highlight, read_marks
 from .ranges import Range, Source, byte_length
 from .views import View, Views
@@ -134,7 +134,8 @@ class PlaceReader:
             return self._generated.get(name, [])
         place = (highlight.file, highlight.line, function.rpartition(".")[2])
         if place not in self._functions:
-            self._functions[place] = sources_at(*place)
+            behind = sources_behind(function, highlight.line)
+            self._functions[place] = [*sources_at(*place), *behind]
         return self._functions[place]
 
     def _source(self, text: SourceText, file: str, code_file: str) -> Source:

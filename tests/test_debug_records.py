@@ -203,6 +203,62 @@ def test_decorators_and_comments_belong_to_a_function(imported):
     assert check(torch.jit.script(imported("subject_base", FILES["nested"]).Other())) == 0
 
 
+# Names in a function that is wrapped are those of the file of the wrapper.
+WRAPPER = b"""\
+import functools
+from torch import Tensor
+
+
+def wrapped(function):
+    @functools.wraps(function)
+    def wrapper(*given, **named):
+        return function(*given, **named)
+
+    return wrapper
+"""
+WRAPPED = b"""\
+import subject_wrapper
+from subject_wrapper import wrapped
+from torch import Tensor, nn
+
+
+@wrapped
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+class Base(nn.Module):
+    @wrapped
+    @wrapped
+    def halved(self, x: Tensor) -> Tensor:
+        \'\'\'A text
+        of several lines.\'\'\'
+        y = x + 1
+
+        return y / 4
+
+
+class Subject(Base):
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    @wrapped
+    def forward(self, x: Tensor) -> Tensor:
+        return self.halved(x) * self.number + doubled(x)
+
+
+subject_wrapper.doubled = doubled
+"""
+
+
+def test_functions_that_are_wrapped_in_another_file(imported):
+    imported("subject_wrapper", WRAPPER)
+    made = imported("subject_wrapped", WRAPPED).Subject
+    for number in (1, 1.5):  # of two types, and so two classes
+        assert check(torch.jit.script(made(number))) == 0
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_files_that_changed_are_seen_around_each_node(imported, tmp_path, is_gone):
     name = f"subject_gone_{is_gone}"
