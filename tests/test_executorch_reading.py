@@ -34,7 +34,7 @@ from tsarchive.errors import (
 )
 from tsarchive.executorch import values
 from tsarchive.executorch.instructions import DelegateCall, Free, JumpFalse, KernelCall, Move
-from tsarchive.executorch.program import Frame, Operator
+from tsarchive.executorch.methods import Frame, Operator
 from tsarchive.executorch.schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
 from tsarchive.executorch.values import Allocation, derived_strides
 

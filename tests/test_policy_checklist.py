@@ -11,7 +11,7 @@ from registry_calls import archive_of
 import tsarchive
 from tsarchive import Policy, PolicyError
 from tsarchive.errors import ScriptError
-from tsarchive.policy.risks import row_of
+from tsarchive.policy.rows import row_of
 from tsarchive.run.operators import implementation, operator_schemas
 
 HEADER = "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"

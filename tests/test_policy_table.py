@@ -10,7 +10,8 @@ import pytest
 import torch
 from fresh_registry import names_of_torch
 
-from tsarchive.policy.risks import REFUSED, Risk, row_of, rows
+from tsarchive.policy.risks import REFUSED, Risk
+from tsarchive.policy.rows import row_of, rows
 from tsarchive.policy.table import TABLE
 from tsarchive.run.natives import BUILTIN_SCHEMAS, NATIVES
 
@@ -212,7 +213,7 @@ def test_every_private_operator_is_decided_apart_from_the_public_ones():
 
 def test_asking_needs_no_torch():
     code = (
-        "import sys; from tsarchive.policy.risks import row_of; row_of('aten::save');"
+        "import sys; from tsarchive.policy.rows import row_of; row_of('aten::save');"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -21,7 +21,8 @@ from tsarchive.executorch.program import RECORD, Program
 from tsarchive.executorch.values import Tensor
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.kinds import EXECUTORCH
-from tsarchive.policy.risks import Risk, row_of
+from tsarchive.policy.risks import Risk
+from tsarchive.policy.rows import row_of
 
 __all__ = ["audit_executorch"]
 

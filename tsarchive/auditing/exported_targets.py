@@ -8,7 +8,8 @@ from typing import Final
 
 from tsarchive.auditing.values import OperatorUse, Place
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.policy.risks import Risk, row_of
+from tsarchive.policy.risks import Risk
+from tsarchive.policy.rows import row_of
 
 __all__ = ["Calls"]
 

@@ -11,7 +11,8 @@ from tsarchive.auditing.reaching import Reach
 from tsarchive.auditing.rules import operator_rule
 from tsarchive.auditing.values import OperatorUse, Place, When
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.policy.risks import Risk, row_of
+from tsarchive.policy.risks import Risk
+from tsarchive.policy.rows import row_of
 
 __all__ = ["SEVERITIES", "operator_findings", "operators_of"]
 

@@ -21,7 +21,8 @@ from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.kinds import LEGACY_TORCHSCRIPT
 from tsarchive.legacy.operators import RENAMED
 from tsarchive.pickler import Object, loads
-from tsarchive.policy.risks import NATIVE_PREFIX, Risk, row_of
+from tsarchive.policy.risks import NATIVE_PREFIX, Risk
+from tsarchive.policy.rows import row_of
 from tsarchive.torchscript.pickled import objects_of
 
 __all__ = ["audit_program"]

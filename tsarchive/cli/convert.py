@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tsarchive.cli.call_inputs import Inputs
 from tsarchive.cli.command import FINDINGS, json_option
 from tsarchive.cli.imports import import_option
-from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
+from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_file
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress

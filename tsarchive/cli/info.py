@@ -49,7 +49,7 @@ def command(
       tsarchive info detector.pt --check --import torchvision
     """
     with not_collecting():
-        from tsarchive.describing.facts import facts_of
+        from tsarchive.describing.collecting import facts_of
     import tsarchive
 
     with tsarchive.open(file) as archive:

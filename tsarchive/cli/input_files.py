@@ -6,14 +6,13 @@ import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy
 import torch
 
-if TYPE_CHECKING:
-    from tsarchive.cli.inputs import Inputs
+from tsarchive.cli.call_inputs import Inputs
 
 _POSITION = re.compile(r"arg_(\d+)")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tsarchive.cli.call_inputs import Inputs
 from tsarchive.cli.command import Command
 
 if TYPE_CHECKING:
@@ -21,22 +21,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK = "\0"
 _OPTIONS = ("--arg", "--random")
 _NAMED = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=(?!=))?(?P<rest>.*)", re.DOTALL)
-
-
-@dataclass(slots=True)
-class Inputs:
-    """Arguments of one call, and the calls they came from."""
-
-    args: list[Any] = field(default_factory=list)
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, value: Any, name: str | None = None) -> None:
-        if name is None:
-            self.args.append(value)
-        elif name in self.kwargs:
-            raise click.UsageError(f"The argument {name!r} is given twice.")
-        else:
-            self.kwargs[name] = value
 
 
 class InputsCommand(Command):

@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from tsarchive.cli.bundled import run_bundled
+from tsarchive.cli.call_inputs import Inputs
 from tsarchive.cli.command import FINDINGS, json_option
 from tsarchive.cli.failures import ModelError
 from tsarchive.cli.imports import import_option
-from tsarchive.cli.inputs import Inputs, InputsCommand, gather, input_options, split_file
+from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_file
 from tsarchive.cli.limits import limit_options
 from tsarchive.cli.output import console, print_json
 from tsarchive.cli.output_files import check_path, write_output

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tsarchive.cli.inputs import Inputs
+from tsarchive.cli.call_inputs import Inputs
 
 # Name, module and class of the models; each module offers example_inputs().
 MODELS = (

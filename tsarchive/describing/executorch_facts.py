@@ -11,7 +11,8 @@ from tsarchive.executorch.bundled import BundledProgram
 from tsarchive.executorch.data_file import DataFile
 from tsarchive.executorch.listing import signature
 from tsarchive.executorch.looking import EXTERNAL, called
-from tsarchive.executorch.program import Method, Program
+from tsarchive.executorch.methods import Method
+from tsarchive.executorch.program import Program
 from tsarchive.executorch.values import Tensor
 
 __all__ = ["executorch_facts"]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tsarchive.archive import Archive
-from tsarchive.describing.facts import TensorFacts, advice
+from tsarchive.describing.advice import advice
+from tsarchive.describing.facts import ExportedFacts, ModelFacts, ObjectFacts, TensorFacts
 from tsarchive.errors import PickleError
-from tsarchive.pt2.compiled import Compiled, compiled
+from tsarchive.pt2.compiled import compiled
 from tsarchive.pt2.listing import range_text
 from tsarchive.pt2.looking import Pt2Door
 from tsarchive.pt2.metadata import graphs_in
@@ -19,57 +18,6 @@ from tsarchive.pt2.records import EXECUTORCH, EXTRA, FLAT_EXTRA
 from tsarchive.pt2.samples import sample_inputs
 from tsarchive.pt2.shown import expression
 from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectFacts:
-    """A weight or constant that only a pickle describes. ``class_name`` is None where the
-    restricted reader cannot tell."""
-
-    name: str
-    kind: str
-    class_name: str | None
-    record: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
-    """An exported program. ``operators`` counts nodes; ``needs`` are what does not come with
-    torch, each with what to do. ``sample_inputs`` are types, None where there are no inputs;
-    ``sample_inputs_problem`` tells why they cannot be described."""
-
-    name: str
-    main_class: str
-    schema_version: str
-    torch_version: str
-    opset: Mapping[str, int]
-    verifiers: tuple[str, ...]
-    signature: str
-    modules: int
-    nodes: int
-    graphs: int
-    operators: Mapping[str, int]
-    needs: Mapping[str, str]
-    parameters: int
-    buffers: int
-    constants: int
-    ranges: Mapping[str, str]
-    guards: tuple[str, ...]
-    objects: tuple[ObjectFacts, ...]
-    sample_inputs: str | None
-    sample_inputs_problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedFacts:
-    """``compiled`` is machine code, which is never loaded; ``executorch`` and ``extra`` are files
-    with their bytes."""
-
-    layout: str
-    models: tuple[ModelFacts, ...]
-    compiled: tuple[Compiled, ...]
-    executorch: Mapping[str, int]
-    extra: Mapping[str, int]
 
 
 def exported_facts(archive: Archive) -> ExportedFacts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tsarchive.describing.exported_facts import ExportedFacts, ModelFacts
+from tsarchive.describing.facts import ExportedFacts, ModelFacts
 from tsarchive.describing.text import plural, size
 from tsarchive.pt2.compiled import Compiled
 

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 from tsarchive.describing.text import plural, size
 
 if TYPE_CHECKING:
-    from tsarchive.describing.exported_facts import ExportedFacts
-    from tsarchive.describing.facts import ExecutorchFacts, Facts, ProgramFacts, TensorFacts
+    from tsarchive.describing.facts import (
+        ExecutorchFacts,
+        ExportedFacts,
+        Facts,
+        ProgramFacts,
+        TensorFacts,
+    )
 
 __all__ = ["fact_lines", "named"]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from .flatbuffer import Table
 from .instructions import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Move
-from .program import Chain, Container, Delegate, Frame, Method, Operator
+from .methods import Chain, Container, Delegate, Frame, Method, Operator
 from .values import (
     Allocation,
     BoolList,

@@ -16,12 +16,11 @@ from .data_draft import DataDraft
 from .data_file import DataFile
 from .externalizing import externalize, internalize
 from .late import Late
-from .pieces import Pieces
+from .pieces import Pieces, write_pieces
 from .program import Program
 from .program_draft import ProgramDraft
 from .regions import Content, Regions
 from .values import Layout
-from .writing import write_pieces
 
 if TYPE_CHECKING:
     from .looking import ExecutorchDoor

@@ -8,7 +8,8 @@ from typing import Final
 from tsarchive.errors import FormatError
 
 from .instructions import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Move
-from .program import Chain, Method, Program
+from .methods import Chain, Method
+from .program import Program
 from .values import (
     MAX_RANK,
     BoolList,

@@ -14,7 +14,8 @@ from .bundled import BundledProgram, BundledTensor, Suite
 from .data_file import DataFile, Entry
 from .instructions import DelegateCall, KernelCall
 from .listing import Listings, place_text, signature
-from .program import Method, Program
+from .methods import Method
+from .program import Program
 from .regions import Regions
 from .values import Layout, Tensor
 

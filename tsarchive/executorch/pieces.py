@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
-__all__ = ["Bytes", "Pieces"]
+__all__ = ["Bytes", "Pieces", "write_pieces"]
 
 # Above this, a piece stands alone; smaller neighbours are joined.
 _LARGE: Final = 1 << 16
@@ -41,6 +41,12 @@ class Pieces:
 
 
 Bytes: TypeAlias = bytes | memoryview | Pieces
+
+
+def write_pieces(stream: BinaryIO, pieces: Pieces) -> None:
+    """Write bytes from where they lie."""
+    for part in pieces:
+        stream.write(part)
 
 
 def _flat(parts: Iterable[Bytes]) -> Iterator[bytes | memoryview]:

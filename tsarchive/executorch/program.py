@@ -9,85 +9,18 @@ from typing import TypeVar
 
 from tsarchive.errors import FormatError, MissingRecordError
 
+from .decoding import decoded_method
 from .flatbuffer import Buffer, Table
 from .header import AT, PROGRAM_MAGIC, Header, read_program_header
-from .instructions import Instruction
+from .methods import Delegate, Method
 from .schema_program import PROGRAM
 from .segments import NamedData, Segment, named_data, part_of, segments_of
-from .values import Tensor, Value
+from .values import Tensor
 
-__all__ = [
-    "Chain", "Container", "Delegate", "Frame", "Method", "Operator", "Program", "Subsegment",
-]  # fmt: skip
+__all__ = ["RECORD", "Program", "Subsegment"]
 
 RECORD = "program"
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """``name`` with its namespace (``aten::add``), ``overload`` without a dot, or empty."""
-
-    name: str
-    overload: str
-
-    @property
-    def qualified_name(self) -> str:
-        """``aten::add.out``, which is what the runtime looks up."""
-        return f"{self.name}.{self.overload}" if self.overload else self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Delegate:
-    """A part that a backend runs. Its bytes are a segment, or in the tables if ``is_inline``."""
-
-    backend: str
-    is_inline: bool
-    index: int
-    options: tuple[tuple[str, memoryview], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A line of user source. ``line`` is 1-based, ``context`` its text."""
-
-    file: str
-    line: int
-    function: str
-    context: str
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """Instructions, run from the first; ``frames`` has the places of each, or is empty."""
-
-    instructions: tuple[Instruction, ...]
-    frames: tuple[tuple[Frame, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """How arguments and results are nested: ExecuTorch's own notation, or JSON of torch."""
-
-    inputs: str
-    outputs: str
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """One method. ``inputs`` and ``outputs`` are numbers of ``values``; ``arenas`` are bytes, the
-    first of them a placeholder; ``arena_devices`` device type and index of some of them."""
-
-    name: str
-    container: Container | None
-    values: tuple[Value, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    chains: tuple[Chain, ...]
-    operators: tuple[Operator, ...]
-    delegates: tuple[Delegate, ...]
-    arenas: tuple[int, ...]
-    arena_devices: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +184,6 @@ class Program:
     def _method(self, index: int) -> Method:
         found = self._decoded.get(index)
         if found is None:
-            from .decoding import decoded_method
-
             found = self._decoded[index] = decoded_method(self._plans[index])
         return found
 

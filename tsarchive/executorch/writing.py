@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, BinaryIO
 
 from tsarchive.container.atomic import replacing
 from tsarchive.errors import CallError
 
-from .pieces import Pieces
+from .draft import Draft
 
-if TYPE_CHECKING:
-    from .draft import Draft
-
-__all__ = ["write_pieces", "write_together"]
+__all__ = ["write_together"]
 
 
 def write_together(drafts: Iterable[tuple[Draft, str | os.PathLike[str]]]) -> list[int]:
@@ -31,9 +27,3 @@ def write_together(drafts: Iterable[tuple[Draft, str | os.PathLike[str]]]) -> li
             raise CallError(f"two files would be written to {target!r}")
     with ExitStack() as files:
         return [draft.write(files.enter_context(replacing(path))) for draft, path in pairs]
-
-
-def write_pieces(stream: BinaryIO, pieces: Pieces) -> None:
-    """Write bytes from where they lie."""
-    for part in pieces:
-        stream.write(part)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.errors import CallError
-from tsarchive.policy.risks import NATIVE_PREFIX, Row, row_of
+from tsarchive.policy.risks import NATIVE_PREFIX, Row
+from tsarchive.policy.rows import row_of
 
 __all__ = ["Policy"]
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tsarchive.errors import FormatError
 from tsarchive.executorch.instructions import Instruction, JumpFalse
-from tsarchive.executorch.program import Method
+from tsarchive.executorch.methods import Method
 
 __all__ = ["BasicBlock", "Numbered", "basic_blocks"]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 
 from tsarchive.errors import CallError
-from tsarchive.executorch.program import Method
+from tsarchive.executorch.methods import Method
 from tsarchive.executorch.values import Shape, Tensor, Value
 from tsarchive.printer.graph import Function
 from tsarchive.run.boundary import PublicMethod, public_by

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.executorch.program import Method, Program
+from tsarchive.executorch.methods import Method
+from tsarchive.executorch.program import Program
 from tsarchive.executorch.regions import Regions
 from tsarchive.policy import Guard
 from tsarchive.policy.limits import NO_LIMITS

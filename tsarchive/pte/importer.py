@@ -16,7 +16,8 @@ from tsarchive.errors import (
     UnknownOperatorError,
     UnsupportedError,
 )
-from tsarchive.executorch.program import RECORD, Method, Program
+from tsarchive.executorch.methods import Method
+from tsarchive.executorch.program import RECORD, Program
 from tsarchive.executorch.regions import Regions
 from tsarchive.executorch.values import Tensor
 from tsarchive.policy import FOR_STRANGERS, Guard

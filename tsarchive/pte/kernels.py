@@ -13,7 +13,7 @@ from typing import Final
 
 from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
 from tsarchive.executorch.instructions import KernelCall
-from tsarchive.executorch.program import Method, Operator
+from tsarchive.executorch.methods import Method, Operator
 from tsarchive.printer.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.printer.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
 from tsarchive.pt2.public_forms import PUBLIC_FORMS

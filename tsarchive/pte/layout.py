@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.executorch.program import RECORD, Method, Program
+from tsarchive.executorch.methods import Method
+from tsarchive.executorch.program import RECORD, Program
 from tsarchive.executorch.scalar_types import SCALAR_TYPES
 from tsarchive.executorch.values import Allocation, Shape, Tensor, layout_problem
 

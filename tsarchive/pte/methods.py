@@ -13,7 +13,8 @@ from typing import Final
 
 from tsarchive.errors import ArchiveError, FormatError, PolicyError, UnsupportedError
 from tsarchive.executorch.instructions import DelegateCall, Free, KernelCall, Move
-from tsarchive.executorch.program import RECORD, Method
+from tsarchive.executorch.methods import Method
+from tsarchive.executorch.program import RECORD
 from tsarchive.executorch.values import Tensor
 from tsarchive.policy import Policy
 from tsarchive.printer.graph import MAX_TRIP_COUNT, Block, Function, Value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tsarchive.executorch.program import RECORD, Frame, Method
+from tsarchive.executorch.methods import Frame, Method
+from tsarchive.executorch.program import RECORD
 from tsarchive.printer.ranges import Range, Source, byte_length
 
 from .blocks import Numbered

@@ -13,7 +13,7 @@ from typing import Final
 
 from tsarchive.errors import FormatError
 from tsarchive.executorch.instructions import Instruction, Move
-from tsarchive.executorch.program import Method
+from tsarchive.executorch.methods import Method
 from tsarchive.executorch.values import (
     NO_TENSOR,
     IntList,

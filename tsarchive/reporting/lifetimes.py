@@ -21,7 +21,8 @@ from tsarchive.executorch.instructions import (
     KernelCall,
     Move,
 )
-from tsarchive.executorch.program import RECORD, Method
+from tsarchive.executorch.methods import Method
+from tsarchive.executorch.program import RECORD
 from tsarchive.executorch.values import OptionalTensorList, TensorList
 
 __all__ = ["Span", "Uses", "uses_of"]

@@ -8,7 +8,7 @@ from typing import Final
 
 from tsarchive.describing.text import plural, size
 from tsarchive.executorch.listing import instruction_text
-from tsarchive.executorch.program import Method
+from tsarchive.executorch.methods import Method
 
 from .html import Html, clipped, joined, more, tag
 from .memory_plan import UNUSED, Plan, Planned, plan_of

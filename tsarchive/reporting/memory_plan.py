@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tsarchive.executorch.listing import type_text
-from tsarchive.executorch.program import Method
+from tsarchive.executorch.methods import Method
 from tsarchive.executorch.values import Allocation, Tensor
 
 from .lifetimes import Span, Uses, uses_of

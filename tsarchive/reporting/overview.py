@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tsarchive.describing.facts import GroupFacts, facts_of
+from tsarchive.describing.collecting import facts_of
+from tsarchive.describing.facts import GroupFacts
 from tsarchive.describing.lines import fact_lines
 from tsarchive.describing.text import plural, size
 

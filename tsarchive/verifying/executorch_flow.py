@@ -18,7 +18,7 @@ from tsarchive.executorch.instructions import (
     Move,
 )
 from tsarchive.executorch.listing import type_text
-from tsarchive.executorch.program import Method
+from tsarchive.executorch.methods import Method
 from tsarchive.executorch.values import Tensor, TensorList, Value
 from tsarchive.findings import Severity
 

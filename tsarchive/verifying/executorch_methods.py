@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from tsarchive.errors import ArchiveError
 from tsarchive.executorch.listing import type_text
-from tsarchive.executorch.program import Method, Program
+from tsarchive.executorch.methods import Method
+from tsarchive.executorch.program import Program
 from tsarchive.executorch.values import (
     NO_TENSOR,
     Allocation,

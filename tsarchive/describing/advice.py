@@ -1,0 +1,15 @@
+"""What to do about what does not come with torch."""
+
+from __future__ import annotations
+
+from tsarchive.describing.hints import in_commands
+from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
+from tsarchive.torchscript.frontend.libraries import what_registers
+
+__all__ = ["advice"]
+
+
+def advice(name: str) -> str:
+    """What to do about an operator or torchbind class that does not come with torch."""
+    hint = what_registers(name if "::" in name else f"{NATIVE_PREFIX}{name}")
+    return in_commands(hint)

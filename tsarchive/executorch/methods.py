@@ -1,0 +1,76 @@
+"""The methods of a program: values, chains of instructions, operators, delegates, arenas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .instructions import Instruction
+from .values import Value
+
+__all__ = ["Chain", "Container", "Delegate", "Frame", "Method", "Operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """``name`` with its namespace (``aten::add``), ``overload`` without a dot, or empty."""
+
+    name: str
+    overload: str
+
+    @property
+    def qualified_name(self) -> str:
+        """``aten::add.out``, which is what the runtime looks up."""
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """A part that a backend runs. Its bytes are a segment, or in the tables if ``is_inline``."""
+
+    backend: str
+    is_inline: bool
+    index: int
+    options: tuple[tuple[str, memoryview], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of user source. ``line`` is 1-based, ``context`` its text."""
+
+    file: str
+    line: int
+    function: str
+    context: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Instructions, run from the first; ``frames`` has the places of each, or is empty."""
+
+    instructions: tuple[Instruction, ...]
+    frames: tuple[tuple[Frame, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """How arguments and results are nested: ExecuTorch's own notation, or JSON of torch."""
+
+    inputs: str
+    outputs: str
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method. ``inputs`` and ``outputs`` are numbers of ``values``; ``arenas`` are bytes, the
+    first of them a placeholder; ``arena_devices`` device type and index of some of them."""
+
+    name: str
+    container: Container | None
+    values: tuple[Value, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    chains: tuple[Chain, ...]
+    operators: tuple[Operator, ...]
+    delegates: tuple[Delegate, ...]
+    arenas: tuple[int, ...]
+    arena_devices: tuple[tuple[int, int, int], ...] = ()
