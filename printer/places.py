@@ -27,6 +27,15 @@ _WITHOUT_PLACE = frozenset(
     )
 )  # fmt: skip
 
+# What passes make of one tensor when they quantize a graph.
+_OF_PASSES = frozenset(
+    f"aten::{name}"
+    for name in (
+        "_choose_qparams_per_tensor", "_saturate_weight_to_fp16", "dequantize",
+        "q_scale", "q_zero_point", "quantize_per_channel", "quantize_per_tensor",
+    )
+)  # fmt: skip
+
 _DUMMY = Range(Source("", None, 0), 0, 1)
 _BUILTINS = [
     SourceText(text, builtin_sources.FIRST_LINE, is_from_frontend=False)
@@ -171,7 +180,7 @@ def _is_nowhere(node: Any, kind: str) -> bool:
     Frontends insert operators with that range: properties, conversions and the arithmetic of
     loops. Operators on several tensors come from passes that optimise, and have none.
     """
-    if kind in _WITHOUT_PLACE:
+    if kind in _WITHOUT_PLACE or kind in _OF_PASSES:
         return True
     if not kind.startswith("aten::") or kind == "aten::tensor":
         return False

@@ -2,10 +2,14 @@
 
 import dataclasses
 import enum
+import importlib
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+# A function of the same name hides it.
+quantize_jit = importlib.import_module("torch.ao.quantization.quantize_jit")
 
 
 class NumbersAtLineEnds(nn.Module):
@@ -332,12 +336,21 @@ def quantized():
     return torch.jit.script(torch.ao.quantization.quantize_dynamic(layers, {nn.Linear}))
 
 
+def quantized_graph():
+    """Operators that passes have put into a graph."""
+    qconfig = {"": torch.ao.quantization.get_default_qconfig("qnnpack")}
+    module = torch.jit.script(Small().eval().requires_grad_(False))
+    prepared = quantize_jit.prepare_jit(module, qconfig)
+    prepared(torch.ones(1, 3, 8, 8), 1)
+    return quantize_jit.convert_jit(prepared)
+
+
 SCRIPTED = (
     NumbersAtLineEnds, Chains, Subscripts, Strings, RaisesInBoth,
     RaisesAtLast, RaisesInOne, Unused, UsesUnusedMethods, Forks, ForksInLoop, Awaitables, Nans,
     FoldedConstants, Enums, UsesDataclass, BuiltinFunctions, Small,
 )  # fmt: skip
-MADE = (frozen, frozen_trace, defined, symbolically_traced, quantized)
+MADE = (frozen, frozen_trace, defined, symbolically_traced, quantized, quantized_graph)
 SUBJECTS = {
     **{made.__name__: lambda made=made: torch.jit.script(made()) for made in SCRIPTED},
     **{made.__name__: made for made in MADE},
