@@ -80,8 +80,10 @@ class CanonicalPool(NamePool):
         self.used.add(name)
         return name
 
-    def parameter(self, name: str) -> str:
+    def parameter(self, name: str, *, is_chosen: bool = True) -> str:
         """Callers use the names of parameters: only what torch itself renamed is counted anew."""
+        if not is_chosen:
+            return self.unique(name)
         renamed = next(filter(_RENAMED_PARAMETERS.__contains__, _bases(name)), name)
         return super().unique(renamed)
 

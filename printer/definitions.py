@@ -100,7 +100,8 @@ class Definitions(Statements):
 
     def _parameter(self, function: Function, index: int, argument: Argument) -> None:
         self.register(argument.type)
-        name = self.names.parameter(to_identifier(argument.name))
+        is_chosen = not function.schema.has_unnamed
+        name = self.names.parameter(to_identifier(argument.name), is_chosen=is_chosen)
         separator = ",\n    " if index else ""
         self.put(f"{separator}{name}: {self.annotation(argument.type)}")
         if argument.has_default:

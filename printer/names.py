@@ -132,8 +132,8 @@ class NamePool:
         self.used.add(name)
         return name
 
-    def parameter(self, name: str) -> str:
-        """The name of a parameter, which callers know."""
+    def parameter(self, name: str, *, is_chosen: bool = True) -> str:
+        """The name of a parameter, which callers know where a person has chosen it."""
         return self.unique(name)
 
 

@@ -96,6 +96,11 @@ class FunctionSchema(NamedTuple):
         types = tuple(result.type for result in self.returns)
         return types[0] if len(types) == 1 else TupleType(types) if types else NONE
 
+    @property
+    def has_unnamed(self) -> bool:
+        """Whether a trace has given the parameters their names: those it has none for tell it."""
+        return any(a.name == f"argument_{place}" for place, a in enumerate(self.arguments))
+
 
 # ScalarType, Layout, MemoryFormat and QScheme values are plain ints in TorchScript.
 _BASE_TYPES = {

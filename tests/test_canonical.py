@@ -433,6 +433,17 @@ def test_names_of_parameters_are_kept():
     assert [pool.parameter(name) for name in names] == ["x", "x1", "in1", "attribute0", "str"]
 
 
+@pytest.mark.parametrize(
+    ("last", "expected"), [("argument_3", "x: Tensor,\n    x0: Tensor"), ("n", "x7: Tensor")]
+)
+def test_parameters_that_a_trace_has_named_are_counted_anew(last, expected):
+    header = f"forward(self, x: Tensor, x7: Tensor, {last}: int) -> Tensor"
+    text = method(f"return torch.add(x, x7, alpha={last})", header)
+    data = canonical(loaded(hand_written(text)))
+    assert expected in code_of(data)["code/__torch__/running.py"]
+    assert canonical(loaded(data)) == data
+
+
 # --- archives whose operators changed since ---
 
 DIVIDES = (
