@@ -11,6 +11,7 @@ import torch
 from comparing import equal
 from conftest import torch_loaded, torch_saved
 from hypothesis import HealthCheck, given, settings
+from program_support import scripted
 from running import check_same_as_either
 
 import tsarchive
@@ -29,7 +30,7 @@ def folder(tmp_path, monkeypatch):
 @given(program=programs())
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_programs(folder, program):
-    data = torch_saved(torch.jit.script(program.module()))
+    data = torch_saved(scripted(program))
     name = f"decompiled_program_{next(_numbers)}"
     tsarchive.decompile(io.BytesIO(data), folder / name)
     importlib.invalidate_caches()

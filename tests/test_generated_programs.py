@@ -12,6 +12,7 @@ import pytest
 import torch
 from conftest import records_of, torch_loaded, torch_saved
 from hypothesis import HealthCheck, assume, given, settings
+from program_support import scripted
 from running import check_same_as_either
 
 import tsarchive
@@ -21,10 +22,6 @@ from tsarchive.testing import Program, programs, traceable_programs
 SETTINGS = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 # Programs print, raise and warn as they please.
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def scripted(program: Program) -> torch.nn.Module:
-    return torch.jit.script(program.module())
 
 
 def traced(program: Program) -> torch.nn.Module:

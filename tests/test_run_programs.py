@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
+from program_support import scripted
 from running import check_same_as_either, our_module
 
 from tsarchive.testing import programs
@@ -14,7 +14,7 @@ from tsarchive.testing import programs
 @given(program=programs())
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
 def test_programs(program):
-    theirs, plain = torch.jit.script(program.module()), torch.jit.script(program.module())
-    ours = our_module(torch.jit.script(program.module()))
+    theirs, plain = scripted(program), scripted(program)
+    ours = our_module(scripted(program))
     for inputs in program.inputs:
         check_same_as_either(theirs, plain, ours, *inputs)

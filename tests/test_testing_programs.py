@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
+from program_support import scripted
 
 from tsarchive.testing import Program, programs, traceable_programs
 from tsarchive.testing.holes import Hole, parts
@@ -22,8 +23,7 @@ SETTINGS = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(program=programs())
 @SETTINGS
 def test_torch_takes_every_program(program):
-    scripted = torch.jit.script(program.module())
-    parameters = scripted.forward.schema.arguments[1:]
+    parameters = scripted(program).forward.schema.arguments[1:]
     assert all(len(inputs) == len(parameters) for inputs in program.inputs)
 
 
