@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -277,6 +278,16 @@ def test_code_in_another_form_changes_once():
     assert difference.first.startswith(b" input")
     assert difference.second.startswith(b"input")
     assert found.graph.debug == ()
+
+
+@pytest.mark.parametrize(
+    "names", [("0", "1"), ("-1", "0", "1"), ("+0", "0"), ("1", "-1", "_1", "x", "-x")]
+)
+def test_names_that_are_numbers_but_for_a_sign(names):
+    layers = torch.nn.Sequential(OrderedDict((name, torch.nn.ReLU()) for name in names))
+    found = tsarchive.check_jitter(torch.jit.script(layers))
+    assert found.stable
+    assert found.graph == tsarchive.GraphReport(is_own=True)
 
 
 def test_code_that_cannot_be_read_is_reported_with_a_reason():

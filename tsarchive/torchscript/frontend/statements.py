@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from tsarchive.printer.graph import Value
+from tsarchive.printer.names import to_identifier
 from tsarchive.printer.subtyping import is_subtype
 from tsarchive.printer.types import TENSOR, Attribute, ClassType, ListType, TupleType, Type
 
@@ -98,9 +99,8 @@ class Statements(Expressions):
         if has_meaning(name):
             value.name = name
         elif value.node.kind == "prim::GetAttr":
-            # Of an attribute "0" or "_0" the value is called _0, uniquely: _0, _00, _01, ...
-            attribute = value.node.name
-            proposed = f"_{attribute}" if attribute.isdigit() else attribute
+            # Of an attribute "0", "_0" or "-0" the value is called _0, uniquely: _0, _00, _01, ...
+            proposed = to_identifier(value.node.name)
             if not has_meaning(proposed) and name.startswith(proposed):
                 self.frame.reads[value] = proposed
 
