@@ -179,6 +179,10 @@ def csr(edges):
     return torch.sparse_csr_tensor(torch.tensor([0, 1, 2, 2]), edges[1], torch.ones(2), (3, 3))
 
 
+def indices_of(sparse):
+    return sparse._indices() if sparse.is_sparse else sparse.col_indices()
+
+
 class Adjacent(torch.nn.Module):
     """A sparse buffer, whose indices are a buffer as well, and part of a larger one."""
 
@@ -192,6 +196,20 @@ class Adjacent(torch.nn.Module):
         return self.adjacent.to_dense(), self.edges
 
 
+class Weighted(torch.nn.Module):
+    """A sparse parameter, which is a buffer as well, and another tensor at the same indices."""
+
+    def __init__(self, make):
+        super().__init__()
+        edges = torch.tensor([[9, 9], [0, 1], [1, 2]])
+        self.weight = torch.nn.Parameter(make(edges[1:]))
+        self.register_buffer("same", self.weight)
+        self.register_buffer("other", make(edges[1:]))
+
+    def forward(self):
+        return self.weight.to_dense()
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("make", [coo, csr])
 class TestSparseIndices:
@@ -199,6 +217,18 @@ class TestSparseIndices:
         first = saved(torch.jit.script(Adjacent(make)))
         again = saved(tsarchive.load(io.BytesIO(first)))
         assert records_of(first) == records_of(again)
+
+    def test_parameters_stay_themselves(self, make):
+        first = saved(torch.jit.script(Weighted(make)))
+        module = tsarchive.load(io.BytesIO(first))
+        assert module.weight.is_leaf
+        assert module.weight.requires_grad
+        assert records_of(first) == records_of(saved(module))
+
+    def test_a_storage_is_copied_once_for_all_that_view_it(self, make):
+        module = tsarchive.load(io.BytesIO(saved(torch.jit.script(Weighted(make)))))
+        storages = [indices_of(t).untyped_storage() for t in (module.weight, module.other)]
+        assert storages[0]._cdata == storages[1]._cdata
 
     def test_what_code_cannot_write_to_does_not_change(self, make):
         first = saved(torch.jit.script(Adjacent(make)))

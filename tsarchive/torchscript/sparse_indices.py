@@ -12,21 +12,29 @@ from torch.utils.weak import WeakIdKeyDictionary
 _read: Any = WeakIdKeyDictionary()
 
 
-def private_copies(indices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+class PrivateCopies:
     """Indices that are checked must not be those of a tensor that code can write to.
 
-    They stay the views that they are, of storages of the same sizes.
+    They stay the views that they are, of storages of the same sizes. However many tensors view
+    a storage, it is copied once.
     """
-    storages: dict[int, torch.UntypedStorage] = {}
-    copies = []
-    for tensor in indices:
+
+    def __init__(self) -> None:
+        # By address: the storage, which is kept alive by being held here, and its copy.
+        self._storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+
+    def of(self, indices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Views like ``indices``, of copies of their storages."""
+        return [self._copy(tensor) for tensor in indices]
+
+    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata not in storages:
-            storages[storage._cdata] = storage.clone()  # type: ignore[no-untyped-call]
-        copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        place = (tensor.storage_offset(), tensor.size(), tensor.stride())
-        copies.append(copy.set_(storages[storage._cdata], *place))
-    return copies
+        if storage._cdata not in self._storages:
+            copy = storage.clone()  # type: ignore[no-untyped-call]
+            self._storages[storage._cdata] = storage, copy
+        _, copy = self._storages[storage._cdata]
+        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return empty.set_(copy, tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 def remember(sparse: torch.Tensor, indices: Sequence[torch.Tensor]) -> None:

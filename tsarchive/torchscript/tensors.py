@@ -14,7 +14,7 @@ import torch
 
 from tsarchive.errors import ArchiveError, CallError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
-from tsarchive.torchscript.sparse_indices import as_read, private_copies, remember
+from tsarchive.torchscript.sparse_indices import PrivateCopies, as_read, remember
 from tsarchive.torchscript.storages import STORAGE_TYPES
 from tsarchive.torchscript.stored_tensors import (
     StoredTensors,
@@ -203,6 +203,7 @@ class TensorReader:
         self._name = name
         self._stored = StoredTensors(name)
         self._storages: dict[str, torch.UntypedStorage] = {}
+        self._private = PrivateCopies()
 
     def build(self, value: Reduce, part: Callable[[Any], Any]) -> torch.Tensor:
         """The tensor that ``value`` describes; ``part`` builds the tensors inside it.
@@ -316,8 +317,9 @@ class TensorReader:
     def _sparse(self, described: SparseTensor, part: Callable[[Any], Any]) -> torch.Tensor:
         make = _SPARSE[described.layout]
         *indices, values = [part(inner) for inner in described.parts]
-        own = private_copies(indices)
-        tensor = make(*own, values, size=described.size, check_invariants=True)
+        own = self._private.of(indices)
+        made = make(*own, values, size=described.size, check_invariants=True)
+        tensor = made.detach()  # a leaf, whatever the values are, as torch makes it
         remember(tensor, indices)
         return tensor.requires_grad_(described.requires_grad)
 
