@@ -12,8 +12,9 @@ from __future__ import annotations
 import enum
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, cached_property
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ from .lift import GraphCopy
 from .literals import type_of_constant
 from .placeholder import placeholder
 from .places import PlaceReader
-from .probe import FIRST_SAME, Attr, Place, Probe, State, item_of
+from .probe import FIRST_SAME, Attr, Item, Place, Probe, State, Values, then
 from .schema import NO_DEFAULT, Argument, FunctionSchema
 from .sharing import Sharing
 from .type_kinds import BUILDERS, SINGLE
@@ -270,30 +271,33 @@ class Adopter:
     def _container(self, value: Any, type_: Type, place: Place | None) -> Any:
         if isinstance(value, dict):
             key, item = (type_.key, type_.value) if isinstance(type_, DictType) else (ANY, ANY)
-            return {
-                self.value(k, key): self.value(v, item, item_of(place, k)) for k, v in value.items()
-            }
+            values = self._items(value.values(), repeat(item), then(place, Values()))
+            return dict(zip((self.value(k, key) for k in value), values, strict=True))
         if isinstance(value, list):
             element = type_.element if isinstance(type_, ListType) else ANY
-            return [self.value(v, element, item_of(place, at)) for at, v in enumerate(value)]
+            return self._items(value, repeat(element), place)
         elements = type_.elements if isinstance(type_, TupleType) else (ANY,) * len(value)
-        pairs = enumerate(zip(value, elements, strict=True))
-        return tuple(self.value(v, t, item_of(place, at)) for at, (v, t) in pairs)
+        return tuple(self._items(value, elements, place))
+
+    def _items(self, items: Iterable[Any], types: Iterable[Type], place: Place | None) -> list[Any]:
+        pairs = enumerate(zip(items, types, strict=False))
+        return [self.value(item, type_, then(place, Item(index))) for index, (item, type_) in pairs]
 
     def _enum_member(self, value: enum.Enum, type_: Type) -> EnumMember:
         if not isinstance(type_, EnumType):
-            theirs = torch._C._jit_try_infer_type(value).type()
-            type_ = self.type(theirs)
+            type_ = self.type(torch._C._jit_try_infer_type(value).type())
             assert isinstance(type_, EnumType)
         return EnumMember(type_, value.name, value.value)
 
     def _script_object(self, value: Any, type_: ClassType, place: Place | None) -> ObjectValue:
         """A script object by the copy that Python sees, on which nobody can call methods."""
-        if place is not None and type_.has_state_methods:
+        if type_.has_state_methods:
+            if place is None:
+                raise SaveError(f"a constant of {type_.qualified_name} does not tell its state")
             return self._object_at(place, type_)
         found = ObjectValue(type_)
         for name, slot in type_.attributes.items():
-            inner = place and place.then(Attr(name))
+            inner = then(place, Attr(name))
             found.slots[name] = self.value(getattr(value, name), slot.type, inner)
             if inner is not None:
                 self._sharing.note(found.slots, name, slot.type, inner)
@@ -306,20 +310,21 @@ class Adopter:
             raise SaveError(f"{type_.qualified_name} has no __getstate__, so it cannot be saved")
         # Its hash is its address; == may not be defined for it.
         if hash(value) not in self._natives:
-            found = ObjectValue(type_, state=self._state(value, type_))
-            self._natives[hash(value)] = (value, found)
+            _, found = self._natives[hash(value)] = (value, ObjectValue(type_))
+            self._state(found, value)
         return self._natives[hash(value)][1]
 
-    def _state(self, holder: Any, type_: ClassType) -> TypedValue:
+    def _state(self, found: ObjectValue, holder: Any) -> None:
         getstate = holder._get_method("__getstate__")
-        state = getstate()
-        return self._typed_state(state, type_, held_parts(type_, state, getstate))
+        state, step = getstate(), State(getstate.schema.returns[0].type)
+        place = None if found.type.is_native else Place(holder, (step,))
+        self._set_state(found, state, held_parts(found.type, state, getstate), place)
 
-    def _typed_state(
-        self, state: Any, type_: ClassType, held: Held, place: Place | None = None
-    ) -> TypedValue:
-        state_type = type_.methods["__getstate__"].schema.return_type
-        return TypedValue(self.value(state, state_type, place), state_type, held)
+    def _set_state(self, found: ObjectValue, state: Any, held: Held, place: Place | None) -> None:
+        type_ = found.type.methods["__getstate__"].schema.return_type
+        found.state = TypedValue(self.value(state, type_, place), type_, held)
+        if place is not None:
+            self._sharing.note_state(found, place)
 
     def root(self, module: Any) -> ObjectValue:
         """Adopt a ``torch._C.ScriptModule`` with everything below it."""
@@ -335,7 +340,7 @@ class Adopter:
         assert isinstance(type_, ClassType)
         found = self._modules[module] = ObjectValue(type_)
         if type_.has_state_methods:
-            found.state = self._state(module, type_)
+            self._state(found, module)
             return found
         for name, slot in type_.attributes.items():
             place = Place(module, (Attr(name),))
@@ -360,8 +365,7 @@ class Adopter:
         if class_.has_state_methods:
             getstate = self._torch_method(class_, "__getstate__")
             inner = place.then(State(getstate.schema.returns[0].type))
-            held = always_held_parts(class_)
-            found.state = self._typed_state(self._probe.read(inner), class_, held, inner)
+            self._set_state(found, self._probe.read(inner), always_held_parts(class_), inner)
             return found
         for name, slot in class_.attributes.items():
             inner = place.then(Attr(name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -45,19 +45,24 @@ class Attr:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A step to an item of a list or tuple, or to a value of a dict."""
+    """A step to an item of a list or tuple."""
 
-    key: Any
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A step to the list of the values of a dict: not every key can stand in a graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A step to what ``__getstate__`` of a script object returns, a value of torch's ``type``."""
+    """A step to what ``__getstate__`` of an object returns, a value of torch's ``type``."""
 
-    type: Any
+    type: Any = field(compare=False)
 
 
-Step = Attr | Item | State
+Step = Attr | Item | Values | State
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +76,9 @@ class Place:
         return Place(self.module, (*self.steps, step))
 
 
-def item_of(container: Place | None, key: Any) -> Place | None:
-    """The place of an item, where the key is one that a graph can hold."""
-    if container is None or not isinstance(key, str | int | float | bool):
-        return None
-    return container.then(Item(key))
+def then(place: Place | None, step: Step) -> Place | None:
+    """A step further, where there is a place at all."""
+    return None if place is None else place.then(step)
 
 
 class Probe:
@@ -116,26 +119,33 @@ class Probe:
 
     def _follow(self, places: Sequence[Place]) -> tuple[Any, list[Any]]:
         graph = self._bindings.Graph()
-        inputs: dict[Any, Any] = {}
-        for place in places:
-            if place.module not in inputs:
-                value = inputs[place.module] = graph.addInput()
-                value.setType(place.module._type())
-        return graph, [self._at(graph, inputs[place.module], place.steps) for place in places]
+        known: dict[Place, Any] = {}
+        for module in dict.fromkeys(place.module for place in places):
+            value = known[Place(module, ())] = graph.addInput()
+            value.setType(module._type())
+        return graph, [self._at(graph, place, known) for place in places]
 
-    def _at(self, graph: Any, value: Any, steps: Sequence[Step]) -> Any:
-        for step in steps:
-            value = self._unwrapped(graph, value)
-            match step:
-                case Attr(name):
-                    value = self._attribute(graph, value, name)
-                case Item(key):
-                    value = self._item(graph, value, key)
-                case State(type_):
-                    node = self._append(graph, "prim::CallMethod", [value], type_)
-                    node.s_("name", "__getstate__")
-                    value = node.output()
-        return value
+    def _at(self, graph: Any, place: Place, known: dict[Place, Any]) -> Any:
+        """Each place is gone to once: what a state makes anew is one object in one graph."""
+        if place not in known:
+            *before, step = place.steps
+            holder = self._at(graph, Place(place.module, tuple(before)), known)
+            known[place] = self._step(graph, self._unwrapped(graph, holder), step)
+        return known[place]
+
+    def _step(self, graph: Any, value: Any, step: Step) -> Any:
+        match step:
+            case Attr(name):
+                return self._attribute(graph, value, name)
+            case Item(index):
+                return self._item(graph, value, index)
+            case Values():
+                type_ = self._bindings.ListType(value.type().containedTypes()[-1])
+                return self._append(graph, "aten::values", [value], type_).output()
+            case State(type_):
+                node = self._append(graph, "prim::CallMethod", [value], type_)
+                node.s_("name", "__getstate__")
+                return node.output()
 
     def _unwrapped(self, graph: Any, value: Any) -> Any:
         """A value of optional type that is not None."""
@@ -144,11 +154,11 @@ class Probe:
         element = value.type().getElementType()
         return self._append(graph, "prim::unchecked_unwrap_optional", [value], element).output()
 
-    def _item(self, graph: Any, value: Any, key: Any) -> Any:
+    def _item(self, graph: Any, value: Any, index: int) -> Any:
         in_tuple = value.type().kind() == "TupleType"
-        element = value.type().containedTypes()[key if in_tuple else -1]
+        element = value.type().containedTypes()[index if in_tuple else 0]
         kind = "prim::TupleIndex" if in_tuple else "aten::__getitem__"
-        return self._append(graph, kind, [value, graph.insertConstant(key)], element).output()
+        return self._append(graph, kind, [value, graph.insertConstant(index)], element).output()
 
     def _attribute(self, graph: Any, value: Any, name: str) -> Any:
         node = self._append(graph, "prim::GetAttr", [value], self._slot_type(value.type(), name))

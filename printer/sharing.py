@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import MutableMapping, MutableSequence, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, MutableMapping, MutableSequence, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
-from .probe import Item, Place, Probe
+from .probe import Item, Place, Probe, Values
 from .types import ClassType, DictType, ListType, OptionalType, TupleType, Type
 from .values import ObjectValue
 
@@ -46,6 +47,7 @@ class Sharing:
 
     def __init__(self) -> None:
         self._groups: dict[str, list[_Held]] = {}
+        self._states: list[tuple[ObjectValue, list[Any], Callable[[list[Any]], Any]]] = []
 
     def note(self, holder: Holder, key: Any, type_: Type, place: Place) -> _Held | None:
         """``holder[key]`` was read from ``place``; items inside are noted with it.
@@ -56,13 +58,13 @@ class Sharing:
         if isinstance(type_, OptionalType):
             type_ = type_.element
         match type_, value:
-            case ListType(element), list() if value:
+            case ListType(element), list():
                 for index in range(len(value)):
                     self.note(value, index, element, place.then(Item(index)))
-            case DictType(_, element), dict() if value:
-                for name in value:
-                    if isinstance(name, str | int | float | bool):
-                        self.note(value, name, element, place.then(Item(name)))
+            case DictType(_, element), dict():
+                values = place.then(Values())
+                for index, name in enumerate(value):
+                    self.note(value, name, element, values.then(Item(index)))
             case TupleType(types), tuple() if value:
                 return self._note_tuple(_Held(holder, key, place, list(value)), types)
             case ClassType(is_native=False), ObjectValue():
@@ -70,6 +72,20 @@ class Sharing:
             case _:
                 return None
         return self._add(type(value).__name__, value, _Held(holder, key, place))
+
+    def note_state(self, owner: ObjectValue, place: Place) -> None:
+        """The same for what ``__getstate__`` of ``owner`` has returned; a tuple is torn apart."""
+        assert owner.state is not None
+        value, type_ = owner.state.value, owner.state.type
+        if isinstance(type_, TupleType) and isinstance(value, tuple):
+            parts = list(value)
+            for index, element in enumerate(type_.elements):
+                self.note(parts, index, element, place.then(Item(index)))
+            self._states.append((owner, parts, tuple))
+        else:
+            whole = [value]
+            self.note(whole, 0, type_, place)
+            self._states.append((owner, whole, itemgetter(0)))
 
     def _note_tuple(self, held: _Held, types: Sequence[Type]) -> _Held:
         assert held.parts is not None
@@ -94,6 +110,9 @@ class Sharing:
                 held.first = group[first] if group[first] is not held else None
         for held in itertools.chain.from_iterable(self._groups.values()):
             held.holder[held.key] = held.settled()
+        for owner, parts, joined in self._states:
+            assert owner.state is not None
+            owner.state = replace(owner.state, value=joined(parts))
 
 
 def _outline(value: Any) -> str:

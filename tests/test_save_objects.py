@@ -136,6 +136,116 @@ class Lines(nn.Module):
         return maybe, self.numbered[1], self.twice[0][1], len(named.lines)
 
 
+class Keeper:
+    """Its state is a list that others hold, and one that it makes and holds twice."""
+
+    def __init__(self, lines: list[int]) -> None:
+        self.lines = lines
+
+    def __getstate__(self) -> tuple[list[int], list[int], list[int]]:
+        made = [7]
+        return self.lines, made, made
+
+    def __setstate__(self, state: tuple[list[int], list[int], list[int]]) -> None:
+        self.lines = state[0]
+
+
+class Shelf:
+    """Its state is an object with a state, that others hold."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
+
+    def __getstate__(self) -> Keeper:
+        return self.keeper
+
+    def __setstate__(self, state: Keeper) -> None:
+        self.keeper = state
+
+
+class Room(nn.Module):
+    """A module with a state, of a list and objects that its owner holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines = [1]
+        self.keeper = Keeper([1])
+        self.shelf = Shelf(Keeper([1]))
+
+    @torch.jit.export
+    def put(self, lines: list[int], keeper: Keeper) -> None:
+        self.lines = lines
+        self.keeper = keeper
+        self.shelf = Shelf(keeper)
+
+    @torch.jit.export
+    def all(self) -> tuple[list[int], list[int], list[int]]:
+        return self.lines, self.keeper.lines, self.shelf.keeper.lines
+
+    @torch.jit.export
+    def __getstate__(self) -> tuple[list[int], Keeper, Shelf, bool]:
+        return self.lines, self.keeper, self.shelf, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: tuple[list[int], Keeper, Shelf, bool]) -> None:
+        self.lines = state[0]
+        self.keeper = state[1]
+        self.shelf = state[2]
+        self.training = state[3]
+
+
+class House(nn.Module):
+    """Shares a list and an object with the states of two modules, once it has run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines = [1]
+        self.first = Room()
+        self.second = Room()
+        self.is_shared = False
+
+    def forward(self) -> tuple[list[int], tuple[list[int], list[int], list[int]]]:
+        if not self.is_shared:
+            keeper = Keeper(self.lines)
+            self.first.put(self.lines, keeper)
+            self.second.put(self.lines, keeper)
+            self.is_shared = True
+        self.lines.append(3)
+        return self.first.all()[2], self.second.all()
+
+
+class Keys(nn.Module):
+    """Objects and lists under keys of any type, and a list that is empty in two places."""
+
+    by_tensor: dict[Tensor, Keeper]
+    by_number: dict[float, Keeper]
+    by_complex: dict[complex, list[int]]
+    empty: list[int]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_tensor = {}
+        self.by_number = {}
+        self.by_complex = {}
+        self.empty = []
+        self.other = Keeper([2])
+
+    def forward(self) -> tuple[list[int], list[int], int]:
+        keeper = self.other
+        if len(self.by_tensor) == 0:
+            self.other.lines = self.empty
+            self.by_tensor[torch.ones(2)] = keeper
+            self.by_number[float("nan")] = keeper
+            self.by_number[1.5] = keeper
+            self.by_complex[complex(1, 2)] = self.empty
+            return self.empty, self.empty, len(keeper.lines)
+        self.empty.append(1)
+        for key in self.by_number:
+            if key == 1.5:
+                keeper = self.by_number[key]
+        return keeper.lines, self.by_complex[complex(1, 2)], len(self.other.lines)
+
+
 def used(class_: type[nn.Module]) -> Any:
     module = torch.jit.script(class_())
     module()
@@ -147,7 +257,7 @@ def data_records(data: bytes) -> dict[str, bytes]:
     return {name: records[name] for name in records if name.startswith("data")}
 
 
-@pytest.mark.parametrize("class_", [Packs, Books, Lines])
+@pytest.mark.parametrize("class_", [Packs, Books, Lines, House, Keys])
 class TestHeldObjects:
     def test_data_equals_that_of_torch(self, class_: type[nn.Module]) -> None:
         module = used(class_)
