@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
+from types import FunctionType
 from typing import Any
 
 from .frontend_ranges import Extent, FrontendRanges, parsed
@@ -82,14 +83,23 @@ def sources_behind(function: str, line: int) -> list[SourceText]:
 
     torch takes the lines of the function inside, and the name of the file of the one outside.
     """
-    found = _python_function(function)
-    if not hasattr(found, "__wrapped__"):
-        return []
-    try:
-        file = inspect.getsourcefile(inspect.unwrap(found))
-    except (TypeError, ValueError):  # not a function, or one that wraps itself
-        return []
+    found = _unwrapped(_python_function(function))
+    file = inspect.getsourcefile(found) if found is not None else None
     return sources_at(file, line, function.rpartition(".")[2]) if file is not None else []
+
+
+def _unwrapped(found: Any) -> FunctionType | None:
+    """The function inside of decorators; None where nothing is wrapped, or nothing tells.
+
+    Attributes are read without running code of theirs: anything may have the name by now.
+    """
+    seen: list[Any] = []
+    inner = found.__func__ if isinstance(found, staticmethod | classmethod) else found
+    while inner is not None and not any(inner is one for one in seen):
+        seen.append(inner)
+        inner = inspect.getattr_static(inner, "__wrapped__", None)
+    is_end = inner is None and len(seen) > 1 and isinstance(seen[-1], FunctionType)
+    return seen[-1] if is_end else None
 
 
 def _python_function(qualified_name: str) -> Any:
@@ -97,7 +107,7 @@ def _python_function(qualified_name: str) -> Any:
     parts = [part for part in qualified_name.split(".")[1:] if not part.startswith(MANGLE_PREFIX)]
     counts = (n for n in range(len(parts) - 1, 0, -1) if ".".join(parts[:n]) in sys.modules)
     count = next(counts, 0)
-    found: Any = sys.modules[".".join(parts[:count]) or "__main__"]
+    found: Any = sys.modules.get(".".join(parts[:count]) or "__main__")
     for part in parts[count:]:
         found = inspect.getattr_static(found, part, None)
     return found

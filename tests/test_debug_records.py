@@ -259,6 +259,36 @@ def test_functions_that_are_wrapped_in_another_file(imported):
         assert check(torch.jit.script(made(number))) == 0
 
 
+class Stubborn:
+    """What stands under the name of a function by now; it has no attributes to ask for."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("kind", [Stubborn, object, staticmethod])
+def test_what_a_name_means_by_now_does_not_matter(imported, monkeypatch, kind):
+    imported("subject_wrapper", WRAPPER)
+    found = imported(f"subject_renamed_{kind.__name__}", WRAPPED)
+    module = torch.jit.script(found.Subject(1))
+    now = kind(len) if kind is staticmethod else kind()
+    monkeypatch.setattr(found.Subject, "forward", now)
+    buffer = io.BytesIO()
+    tsarchive.save(module, buffer)
+    assert torch_loaded(buffer.getvalue())(torch.ones(1)) == module(torch.ones(1))
+
+
+def test_no_module_is_needed_to_name_a_function(imported, monkeypatch):
+    imported("subject_wrapper", WRAPPER)
+    module = torch.jit.script(imported("subject_lost", WRAPPED).Subject(1))
+    buffer = io.BytesIO()
+    with monkeypatch.context() as without:
+        without.delitem(sys.modules, "subject_lost")
+        without.delitem(sys.modules, "__main__")
+        tsarchive.save(module, buffer)
+    assert torch_loaded(buffer.getvalue())(torch.ones(1)) == module(torch.ones(1))
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_files_that_changed_are_seen_around_each_node(imported, tmp_path, is_gone):
     name = f"subject_gone_{is_gone}"
