@@ -10,7 +10,7 @@ import sys
 import pytest
 from audit_support import archive_with, audited, zip_of
 from conftest import ARCHIVES
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tsarchive
@@ -34,7 +34,6 @@ SEEDS = {
     "tar": b"name".ljust(124, b"\0") + b"00000000010\0".ljust(133, b"\0") + b"ustar" + bytes(300),
 }
 VERIFY = "'tsarchive verify' lists all that is wrong with the file"
-CHECKED = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 def report_of(data: bytes) -> AuditReport | None:
@@ -51,13 +50,11 @@ def check(report: AuditReport | None) -> None:
         assert finding.message
 
 
-@CHECKED
 @given(st.binary(max_size=600))
 def test_any_bytes_give_a_report(data):
     check(report_of(data))
 
 
-@CHECKED
 @given(st.sampled_from(sorted(SEEDS)), st.data())
 def test_changed_files_give_a_report(seed, data):
     changed = bytearray(SEEDS[seed])
@@ -68,7 +65,6 @@ def test_changed_files_give_a_report(seed, data):
     check(report_of(bytes(changed[:cut] if data.draw(st.booleans()) else changed)))
 
 
-@CHECKED
 @given(
     st.lists(
         st.sampled_from([bytes([code]) for code in range(256)] + [b"cos\nsystem\n", b"\x8c\x02os"]),
@@ -79,7 +75,6 @@ def test_any_opcodes_give_a_report(opcodes):
     check(report_of(b"\x80\x04" + b"".join(opcodes)))
 
 
-@CHECKED
 @given(st.text(alphabet="selftorch_().,=:\n [ ]x'\"123 def class return", max_size=200))
 def test_any_code_gives_a_report(text):
     code = f"class Net(Module):\n  def forward(self: __torch__.Net) -> int:\n    {text}\n"
