@@ -7,7 +7,8 @@ guarded in all of its overloads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,6 +22,14 @@ from .derivative_checks import DERIVATIVE_CHECKS
 from .packed_checks import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
 from .planned import is_planned_out, outgrown
 from .recurrent_checks import RECURRENT_CHECKS
+from .sparse_checks import (
+    INDICES,
+    INDICES_OF,
+    SPARSE_CHECKS,
+    SPARSE_MAKERS,
+    validated,
+    with_indices,
+)
 from .tensor_checks import TENSOR_CHECKS, check_rounding
 
 __all__ = ["guarded"]
@@ -29,26 +38,16 @@ Run = Callable[..., Any]
 Copy = Callable[[Tensor], Tensor]
 
 _CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {**DERIVATIVE_CHECKS, **PACKED_CHECKS, **RECURRENT_CHECKS, **TENSOR_CHECKS}
-)
-# The indices of a sparse tensor are checked when it is made: nothing may write to them after that.
-_INDICES: Final = frozenset(
     {
-        "indices", "compressed_indices", "plain_indices", "crow_indices", "col_indices",
-        "ccol_indices", "row_indices",
+        **DERIVATIVE_CHECKS,
+        **PACKED_CHECKS,
+        **RECURRENT_CHECKS,
+        **SPARSE_CHECKS,
+        **TENSOR_CHECKS,
     }
-)  # fmt: skip
-_CLONED: Final = frozenset(
-    f"aten::sparse_{kind}_tensor" for kind in ("coo", "compressed", "csr", "csc", "bsr", "bsc")
 )
 _COPIED_RESULTS: Final[Mapping[str, Copy]] = MappingProxyType(
-    {
-        **{
-            f"aten::{name}": torch.clone
-            for name in ("indices", "ccol_indices", "col_indices", "crow_indices", "row_indices")
-        },
-        "quantized::embedding_bag_unpack": with_own_scales,
-    }
+    {**dict.fromkeys(INDICES_OF, torch.clone), "quantized::embedding_bag_unpack": with_own_scales}
 )
 
 
@@ -56,9 +55,11 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
     """``run`` behind what has to hold before it; ``run`` itself where nothing has to."""
     name = schema.name
     if name in _COPIED_RESULTS:
-        run = _copying_result(_COPIED_RESULTS[name], run)
-    if name in _CLONED:
-        run = _with_copies(schema, _INDICES, torch.clone, run)
+        run = _passing(_COPIED_RESULTS[name], run)
+    if name in SPARSE_MAKERS:
+        run = _passing(validated, _with_copies(schema, INDICES, torch.clone, run))
+    elif any(argument.name == "layout" for argument in schema.arguments):
+        run = _passing(with_indices, run)
     if name in BIASES:
         run = _with_copies(schema, BIASES[name], kept, run)
     if name in READS_MEMORY:
@@ -104,11 +105,25 @@ def _with_plain_outs(names: Sequence[str], run: Run) -> Run:
             for name in names
             if made[name]
         }
-        result = run(*args, **{**kwargs, **replaced})
+        with _shapes_kept([tensor for tensors in made.values() for tensor in tensors]):
+            result = run(*args, **{**kwargs, **replaced})
         pairs = [pair for name in names for pair in zip(given[name], made[name], strict=True)]
         return _written(pairs, result)
 
     return run_out
+
+
+@contextmanager
+def _shapes_kept(outs: Sequence[Tensor]) -> Iterator[None]:
+    """Restore the shapes of outs after an error: torch changes them before it has the memory."""
+    before = [(out.size(), out.stride(), out.storage_offset()) for out in outs]
+    try:
+        yield
+    except Exception:
+        with torch.no_grad():
+            for out, shape in zip(outs, before, strict=True):
+                out.as_strided_(*shape)
+        raise
 
 
 def _tell_outgrown(error: RuntimeError, names: Sequence[str], given: Mapping[str, Any]) -> None:
@@ -162,8 +177,10 @@ def _with_copies(schema: FunctionSchema, copied: frozenset[str], copy: Copy, run
     return run_on_copies
 
 
-def _copying_result(copy: Copy, run: Run) -> Run:
-    def run_and_copy(*args: Any) -> Any:
-        return copy(run(*args))
+def _passing(then: Callable[[Any], Any], run: Run) -> Run:
+    """What ``then`` makes of the result of ``run``."""
 
-    return run_and_copy
+    def run_and_pass(*args: Any, **kwargs: Any) -> Any:
+        return then(run(*args, **kwargs))
+
+    return run_and_pass

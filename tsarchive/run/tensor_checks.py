@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .checks import Check, Given, is_within, require
+from .natives.narrowing import INT64_MIN, wrap
 
 __all__ = ["TENSOR_CHECKS", "check_bags", "check_rounding"]
 
@@ -19,6 +20,9 @@ _SEQUENCE = 3
 _BAG_MODES = 3
 _GRID_MODES = 3
 _LONG = 4
+_QINT32 = 14
+_HIGHEST = 1 << 16
+_DIVIDED: Final = (torch.int32, torch.int64)  # as such; smaller integers are divided as int
 _SLACK = 0.01  # a scale was rounded when it was stored
 
 
@@ -66,13 +70,21 @@ def _ctc(given: Given) -> None:
 
 
 def _range(given: Given) -> None:
-    """torch divides by the step as an integer when the result has integers."""
+    """torch divides by the step as an integer when the result has integers.
+
+    The distance wraps around in 64 bits before it is divided.
+    """
     out, dtype = given.get("out"), given.get("dtype")
     is_whole = dtype is not None and dtype <= _LONG
     if isinstance(out, Tensor):
         is_whole = not out.is_floating_point()
-    step = given.get("step", 1)
-    require(not (is_whole and int(step.real) == 0), "step must be nonzero")
+    numbers = [given.get("start", 0), given["end"], given.get("step", 1)]
+    if not all(math.isfinite(number.real) for number in numbers):
+        return
+    start, end, step = (int(number.real) for number in numbers)
+    require(not (is_whole and step == 0), "step must be nonzero")
+    is_least = wrap(end - start) == INT64_MIN
+    require(not (step == -1 and is_least), "the least integer cannot be divided by -1")
 
 
 def _attention(given: Given) -> None:
@@ -145,11 +157,20 @@ def _pivots(given: Given) -> None:
 
 
 def check_rounding(given: Given) -> None:
-    """The least integer divided by -1 ends the process."""
+    """The least integer divided by -1 ends the process, in the dtype that both are converted to."""
+    if given["rounding_mode"] != "trunc":
+        return
     one, two = given["self"], given["other"]
-    if given["rounding_mode"] == "trunc" and _has_least(one):
-        is_minus = bool((two == -1).any()) if isinstance(two, Tensor) else two == -1
-        require(not is_minus, "the least integer cannot be divided by -1")
+    dtype = torch.result_type(one, two)
+    if dtype in _DIVIDED and _has_least(one := one.to(dtype)):
+        two = two.to(dtype) if isinstance(two, Tensor) else wrapped(two, dtype)
+        is_fault = (_elements(one) == torch.iinfo(dtype).min) & (two == -1)
+        require(not bool(is_fault.any()), "the least integer cannot be divided by -1")
+
+
+def wrapped(number: Any, dtype: torch.dtype) -> int:
+    """A number as kernels get it: in the bits of ``dtype``, however many it had."""
+    return int(torch.tensor(int(number)).to(dtype))
 
 
 def _multiples(given: Given) -> None:
@@ -158,9 +179,16 @@ def _multiples(given: Given) -> None:
 
 
 def _has_least(tensor: Tensor) -> bool:
-    if tensor.dtype not in (torch.int32, torch.int64) or tensor.layout is not torch.strided:
+    if tensor.dtype not in _DIVIDED or tensor.is_meta:
         return False
-    return bool((tensor == torch.iinfo(tensor.dtype).min).any())
+    return bool((_elements(tensor) == torch.iinfo(tensor.dtype).min).any())
+
+
+def _elements(tensor: Tensor) -> Tensor:
+    """The elements that a tensor has in memory."""
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
 
 
 def _copy(given: Given) -> None:
@@ -185,6 +213,38 @@ def _repeats(given: Given) -> None:
         require(is_within(repeats, 0, None), "repeats can not be negative")
         total = int(repeats.max()) * repeats.numel()
         require(total < 2**63 or sum(repeats.flatten().tolist()) < 2**63, "too many repeats")
+
+
+def _resized(given: Given) -> None:
+    """torch reads a size and a scale for each dimension of space, as many as the input has."""
+    data: Tensor = given["input"]
+    for name in ("size", "scale_factor"):
+        numbers = given.get(name)
+        if isinstance(numbers, (list, tuple)):
+            fits = len(numbers) >= max(data.dim() - 2, 1)
+            require(fits, f"{name} {list(numbers)} for an input of {data.dim()} dimensions")
+
+
+def _eigenvalues(given: Given) -> None:
+    """LAPACK reads beyond its memory when it meets numbers that are not finite."""
+    data: Tensor = given["self"] if "self" in given else given["A"]
+    is_fine = data.layout is not torch.strided or bool(torch.isfinite(data).all())
+    require(is_fine, "the matrix whose eigenvalues are wanted holds infs or NaNs")
+
+
+def _per_channel(given: Given) -> None:
+    """torch has no kernel for 32 bits and zero points of floats, and runs into a trap."""
+    has_kernel = given["dtype"] != _QINT32 or not given["zero_points"].is_floating_point()
+    require(has_kernel, "qint32 with zero points that are no integers")
+
+
+def _order(given: Given) -> None:
+    """Kernels of polynomials take as many steps as the order tells, for each element."""
+    order = given["n"]
+    highest = order
+    if isinstance(order, Tensor):
+        highest = order.max().item() if order.numel() and not order.is_meta else 0
+    require(not highest > _HIGHEST, f"a polynomial of order {highest}")
 
 
 def _grid(given: Given) -> None:
@@ -227,8 +287,15 @@ _SCALED: Final = (
     *(f"_upsample_nearest_exact{n}d" for n in (1, 2, 3)),
     "upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d",
 )  # fmt: skip
+_POLYNOMIALS: Final = (
+    *(f"{kind}chebyshev_polynomial_{n}" for kind in ("", "shifted_") for n in "tuvw"),
+    "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+)  # fmt: skip
+_RESIZING: Final = ("interpolate", "upsample", "upsample_bilinear", "upsample_nearest")
 TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
+        **{f"aten::__{name}": _resized for name in _RESIZING},
         "aten::_grouped_mm": _grouped_mm,
         "aten::_native_multi_head_attention": _attention,
         "aten::_transformer_encoder_layer_fwd": _attention,
@@ -236,6 +303,7 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::_upsample_bilinear2d_aa": _antialiased,
         "aten::_upsample_lanczos2d_aa": _antialiased,
         "aten::_weight_norm": _weight_norm,
+        "aten::arange": _range,
         "aten::copy": _copy,
         "aten::ctc_loss": _ctc,
         "aten::embedding_bag": _embedding_bag,
@@ -245,13 +313,16 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::grid_sampler_3d": _grid,
         "aten::lcm": _multiples,
         "aten::lcm_": _multiples,
+        "aten::linalg_eigvals": _eigenvalues,
         "aten::lu_unpack": _pivots,
         "aten::native_batch_norm": _batch_norm,
+        "aten::quantize_per_channel": _per_channel,
         "aten::range": _range,
         "aten::repeat_interleave": _repeats,
         "aten::rrelu_with_noise": _rrelu,
         "aten::rrelu_with_noise_": _rrelu,
         "aten::scaled_dot_product_attention": _dot_product,
         **{f"aten::{name}": _scaled for name in _SCALED},
+        **{f"aten::special_{name}": _order for name in _POLYNOMIALS},
     }
 )

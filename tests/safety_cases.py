@@ -1,0 +1,239 @@
+"""Calls in archive code that reached outside of their tensors, or ended the process.
+
+Run as a script, it makes each call in a process of its own, from the archive on, and prints how
+each ended: the words of the error, ``fine``, or the signal.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import signal
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+from registry_calls import archive_of
+
+import tsarchive
+
+HEADER = "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
+INT_MIN, INT64_MIN = -(2**31), -(2**63)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call of ``f``: its parameters, its lines, what it is given, and a word of the error."""
+
+    parameters: str
+    lines: str
+    given: Callable[[], list[Any]]
+    error: str
+
+    def run(self) -> None:
+        head = ", ".join(filter(None, ("self: __torch__.M", self.parameters)))
+        body = "\n".join(f"    {line}" for line in self.lines.splitlines())
+        code = f"{HEADER}  def f({head}):\n{body}\n"
+        module = tsarchive.load(io.BytesIO(archive_of(code)))
+        for _ in range(2):  # the second call finds what an error of the first one left
+            try:
+                module.f(*self.given())
+            except RuntimeError as error:
+                told = error
+        raise told
+
+
+def longs(*values: Any) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int64)
+
+
+# Sparse tensors that are not what they claim to be: parameters are c (compressed) or i, p, v.
+COO = {
+    "beyond the size": ("torch.sparse_coo_tensor(i, v, [3, 3])", longs([0, 7], [0, 1])),
+    "far beyond": ("torch.sparse_coo_tensor(i, v, [3, 3])", longs([0, 10**9], [0, 1])),
+    "negative": ("torch.sparse_coo_tensor(i, v, [3, 3])", longs([0, -1], [0, 1])),
+    "negative, no size": ("torch.sparse_coo_tensor(i, v)", longs([0, -5], [0, 1])),
+    "not coalesced": (
+        "torch.sparse_coo_tensor(i, v, [3, 3], is_coalesced=True)", longs([2, 0], [1, 0]),
+    ),
+}  # fmt: skip
+CSR = {
+    "columns beyond": (
+        "torch.sparse_csr_tensor(c, p, v, [3, 3])", longs(0, 1, 2, 2), longs(0, 9),
+    ),
+    "rows beyond": ("torch.sparse_csr_tensor(c, p, v, [3, 3])", longs(0, 1, 99, 2), longs(0, 1)),
+    "columns, no size": ("torch.sparse_csc_tensor(c, p, v)", longs(0, 2, -3, 2), longs(0, 1)),
+    "layout by number": (
+        "torch.sparse_compressed_tensor(c, p, v, [3, 3], layout=4)",
+        longs(0, 1, 2, 2), longs(-1, 10**6),
+    ),
+}  # fmt: skip
+USES = {
+    "to_dense": "torch.to_dense(s)",
+    "matmul": "torch.matmul(s, d)",
+    "addmm": "torch.addmm(d, s, d)",
+    "add": "torch.add(d, s)",
+    "add_": "torch.add_(d, s)",
+    "coalesce": "torch.coalesce(s)",
+    "index_select": "torch.index_select(s, 0, torch.tensor([1]))",
+    "t": "torch.t(s)",
+    "sparse_mask": "torch.sparse_mask(d, s)",
+    "_sparse_softmax": "torch._sparse_softmax(s, 1)",
+    "_sparse_sum": "torch._sparse_sum(s, [0])",
+}
+_BROKEN = "indices|index|invalid|uncoalesced|not satisfied|positive|size"
+
+
+def _parts(*indices: torch.Tensor) -> list[Any]:
+    return [*(tensor.clone() for tensor in indices), torch.ones(2), torch.ones(3, 3)]
+
+
+def _sparse_cases() -> dict[str, Case]:
+    found = {}
+    for (name, (make, indices)), (use, line) in product(COO.items(), USES.items()):
+        lines = f"s = {make}\nreturn {line}"
+        given = partial(_parts, indices)
+        case = Case("i: Tensor, v: Tensor, d: Tensor", lines, given, _BROKEN)
+        found[f"coo {name}, {use}"] = case
+    for (name, (make, c, p)), (use, line) in product(CSR.items(), USES.items()):
+        lines = f"s = {make}\nreturn {line}"
+        given = partial(_parts, c, p)
+        case = Case("c: Tensor, p: Tensor, v: Tensor, d: Tensor", lines, given, _BROKEN)
+        found[f"compressed {name}, {use}"] = case
+    return found
+
+
+def _least(dtype: torch.dtype) -> torch.Tensor:
+    return torch.full((5,), torch.iinfo(dtype).min, dtype=dtype)
+
+
+def _division(dtype: torch.dtype, *others: int) -> list[Any]:
+    return [_least(dtype), *map(torch.tensor, others)]
+
+
+def _division_cases() -> dict[str, Case]:
+    """The least number by what wraps around to -1."""
+    found = {}
+    for dtype, other in (
+        (torch.int32, -1), (torch.int32, 4294967295), (torch.int64, -1),
+    ):  # fmt: skip
+        given, with_tensor = partial(_division, dtype), partial(_division, dtype, other)
+        for call in ("div", "div_", "divide", "divide_"):
+            name = f"{call} of {str(dtype)[6:]} by {other}"
+            lines = f'return torch.{call}(x, {other}, rounding_mode="trunc")'
+            found[name] = Case("x: Tensor", lines, given, "divided by -1")
+            lines = f'return torch.{call}(x, y, rounding_mode="trunc")'
+            found[f"{name} in a tensor"] = Case(
+                "x: Tensor, y: Tensor", lines, with_tensor, "divided by -1"
+            )
+    lines = 'return torch.div(torch.to_sparse(x), -1, rounding_mode="trunc")'
+    found["div of a sparse tensor"] = Case(
+        "x: Tensor", lines, lambda: [_least(torch.int64)], "divided by -1"
+    )
+    return found
+
+
+def _image() -> list[Any]:
+    return [torch.ones(1, 1, 4, 4)]
+
+
+CASES: dict[str, Case] = {
+    **_sparse_cases(),
+    **_division_cases(),
+    "arange": Case(
+        "", f"return torch.arange(0, {INT64_MIN}, -1)", list, "divided by -1",
+    ),
+    "arange out": Case(
+        "x: Tensor", f"return torch.arange(0, {INT64_MIN}, -1, out=x)",
+        lambda: [longs(1)], "divided by -1",
+    ),
+    "range": Case(
+        "", f"return torch.range(0, {INT64_MIN}, -1, dtype=4)", list, "divided by -1",
+    ),
+    "range out": Case(
+        "x: Tensor", f"return torch.range(0, {INT64_MIN}, -1, out=x)",
+        lambda: [longs(1)], "divided by -1",
+    ),
+    "range without a step": Case("", "return torch.range(0, 5, 0, dtype=4)", list, "nonzero"),
+    **{
+        f"{name} without a size": Case(
+            "x: Tensor, n: List[int]", f"return torch.__{name}(x, n, None)",
+            lambda: [*_image(), []], "for an input of 4",
+        )
+        for name in ("interpolate", "upsample", "upsample_bilinear", "upsample_nearest")
+    },
+    "interpolate by no scale": Case(
+        "x: Tensor, n: List[float]", "return torch.__interpolate(x, None, n)",
+        lambda: [*_image(), []], "for an input of 4",
+    ),
+    "interpolate by one scale of two": Case(
+        "x: Tensor, n: List[float]", "return torch.__interpolate(x, None, n)",
+        lambda: [*_image(), [2.0]], "for an input of 4",
+    ),
+    "upsample_bilinear by no scale": Case(
+        "x: Tensor, n: List[int]", "return torch.__upsample_bilinear(x, None, n)",
+        lambda: [*_image(), []], "for an input of 4",
+    ),
+    "eigenvalues of nan": Case(
+        "x: Tensor", "return torch.linalg_eigvals(x)",
+        lambda: [torch.full((5, 5), float("nan"))], "infs or NaNs",
+    ),
+    "a sparse tensor transposed beneath another": Case(
+        "x: Tensor",
+        "a = torch.to_sparse(x)\nb = torch.detach(a)\nc = torch.t_(a)\nreturn torch.to_dense(b)",
+        lambda: [torch.ones(2, 1000)], "transposed in place",
+    ),
+    "32 bits with zero points of floats": Case(
+        "x: Tensor, s: Tensor, z: Tensor", "return torch.quantize_per_channel(x, s, z, 0, 14)",
+        lambda: [torch.ones(2, 3), torch.ones(2), torch.zeros(2)], "no integers",
+    ),
+    "an out that could not grow": Case(
+        "x: Tensor, o: Tensor",
+        "r = torch.sparse_coo_tensor([4096, 4096, 1048576], out=o)\nreturn r",
+        lambda: [torch.ones(2), SHARED], "memory",
+    ),
+}  # fmt: skip
+SHARED = torch.ones(3)
+
+
+def outcome(case: Case) -> str:
+    """The error, or ``fine``; what the process tells when it is not ended by a signal."""
+    try:
+        case.run()
+    except Exception as error:
+        room = SHARED.untyped_storage().nbytes() // 4
+        return "too large" if SHARED.numel() > room else f"{type(error).__name__}: {error}"
+    return "fine"
+
+
+def in_process(case: Case) -> str:
+    receiving, sending = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.write(sending, outcome(case).encode()[-4000:])
+        os._exit(0)
+    os.close(sending)
+    with os.fdopen(receiving, errors="replace") as told:
+        text = told.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    return text if status >= 0 else signal.Signals(-status).name
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    outcome(CASES["arange"])  # imports what each process would import again
+    for name, case in CASES.items():
+        print(json.dumps([name, in_process(case)]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Archive code under the default policy stays within its tensors, and does not end the process."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from safety_cases import CASES
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, str]:
+    command = [sys.executable, ROOT / "tests" / "safety_cases.py"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(json.loads(line) for line in ran.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_call_that_reached_outside_is_an_error(name, outcomes):
+    assert re.search(rf"^\w+Error: .*({CASES[name].error})", outcomes[name], re.DOTALL)

@@ -1,0 +1,92 @@
+"""Invariants of sparse tensors, whose kernels read and write wherever the indices point.
+
+torch checks the indices only when it is asked to (``torch.sparse.check_sparse_tensor_invariants``).
+Here they are checked whenever code makes a sparse tensor out of parts, and nothing that code can
+write to shares their memory afterwards: constructors are given copies, accessors give copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from .checks import Check, Given, require
+
+__all__ = ["INDICES", "INDICES_OF", "SPARSE_CHECKS", "SPARSE_MAKERS", "validated", "with_indices"]
+
+SPARSE_MAKERS: Final = frozenset(
+    f"aten::sparse_{kind}_tensor" for kind in ("coo", "compressed", "csr", "csc", "bsr", "bsc")
+)
+"""Operators that take indices and values, by their names."""
+
+INDICES: Final = frozenset(
+    {
+        "indices", "compressed_indices", "plain_indices", "crow_indices", "col_indices",
+        "ccol_indices", "row_indices",
+    }
+)  # fmt: skip
+"""Arguments of constructors that hold indices."""
+
+INDICES_OF: Final = frozenset(
+    f"aten::{kind}indices" for kind in ("", "crow_", "col_", "ccol_", "row_")
+)
+"""Operators that give the very indices of a sparse tensor."""
+
+_Parts = tuple[Tensor, Tensor]
+_BY_ROW: Final = (Tensor.crow_indices, Tensor.col_indices)
+_BY_COLUMN: Final = (Tensor.ccol_indices, Tensor.row_indices)
+_ACCESSORS: Final[Mapping[torch.layout, tuple[Callable[[Tensor], Tensor], ...]]] = MappingProxyType(
+    {
+        torch.sparse_csr: _BY_ROW,
+        torch.sparse_bsr: _BY_ROW,
+        torch.sparse_csc: _BY_COLUMN,
+        torch.sparse_bsc: _BY_COLUMN,
+    }
+)
+
+
+def validated(made: Tensor) -> Tensor:
+    """``made``, whose indices are those of its size; raises RuntimeError as torch's checks do.
+
+    A sparse tensor of the meta device has no indices to look at.
+    """
+    if made.is_meta:
+        return made
+    if made.layout is torch.sparse_coo:
+        torch._validate_sparse_coo_tensor_args(  # type: ignore[attr-defined]
+            made._indices(), made._values(), made.size(), made.is_coalesced()
+        )
+    elif made.layout in _ACCESSORS:
+        compressed, plain = _compressed_parts(made)
+        torch._validate_sparse_compressed_tensor_args(
+            compressed, plain, made.values(), made.size(), made.layout
+        )
+    return made
+
+
+def with_indices(made: Any) -> Any:
+    """``made``, with its indices written: ``empty`` gives compressed layouts whatever was there."""
+    if isinstance(made, Tensor) and made.layout in _ACCESSORS and not made.is_meta:
+        if made._nnz() == 0:
+            _compressed_parts(made)[0].zero_()
+        validated(made)
+    return made
+
+
+def _compressed_parts(tensor: Tensor) -> _Parts:
+    compressed, plain = _ACCESSORS[tensor.layout]
+    return compressed(tensor), plain(tensor)
+
+
+def _in_place(given: Given) -> None:
+    """torch exchanges rows of the indices in place, beneath other tensors that share them."""
+    require(given["self"].layout is torch.strided, "a sparse tensor is not transposed in place")
+
+
+SPARSE_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {f"aten::{name}_": _in_place for name in ("t", "transpose", "swapaxes", "swapdims")}
+)
