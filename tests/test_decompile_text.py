@@ -119,6 +119,13 @@ def test_decompiling_twice_gives_the_same_bytes(tmp_path):
     assert one == two
 
 
+def test_natives_are_told_the_types_of_elements(tmp_path):
+    """A list of ints and floats makes no tensor, whatever its first item is."""
+    body = "return torch.tensor([torch.len([x]), 2.5])"
+    files = files_of(hand_written(method(body)), tmp_path / "model")
+    assert any('element="Union[float, int]"' in text for text in files.values())
+
+
 HOSTILE = "');import os;os.system('x')#\\n\"\"\"\n\\\u202e"
 
 

@@ -12,6 +12,7 @@ from test_natives_oracle import (
     check_script,
     same,
     schemas,
+    type_of,
 )
 
 from tsarchive.run.natives import NATIVES
@@ -142,10 +143,11 @@ NO_DTYPES = (None, 6, 7, 4, 11, 5, 15)
 @pytest.mark.parametrize("dtype", NO_DTYPES)
 def test_tensor_of_list(key, dtype):
     for values in LISTS:
-        check_tensor_of_list(key, values, dtype, types=())
+        element = type_of(values).rpartition("[")[2].rstrip("]")
+        check_tensor_of_list(key, values, dtype, (), element)
 
 
-def check_tensor_of_list(key, values, dtype, types, element=None):
+def check_tensor_of_list(key, values, dtype, types, element):
     options = [f"dtype={dtype}"]
     arguments = {"dtype": dtype, "device": None}
     if key == "aten::tensor":
@@ -168,7 +170,7 @@ def test_tensor_of_empty_list(element):
             check_tensor_of_list("aten::tensor", values, dtype, (annotation,), element)
 
 
-def test_lists_without_elements_are_float_when_nothing_is_known():
+def test_lists_of_which_nothing_is_told_are_of_floats():
     assert tensor_of_list([], None, None).dtype == torch.float32
     assert tensor_of_list([[]], None, None).shape == (1, 0)
 
@@ -194,9 +196,8 @@ def test_new_tensors_take_device_and_gradient():
 
 def test_complex_lists_are_refused_as_in_torch():
     assert isinstance(by_script("aten::tensor", [1j], options=["dtype=10"]), Failed)
-    assert isinstance(
-        by_native("aten::tensor", [1j], dtype=10, device=None, requires_grad=False), Failed
-    )
+    arguments = {"dtype": 10, "device": None, "requires_grad": False, "element": "complex"}
+    assert isinstance(by_native("aten::tensor", [1j], **arguments), Failed)
 
 
 TOLIST = [

@@ -12,7 +12,7 @@ from tsarchive.printer.graph import Node, Value, must_be_none
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
 from tsarchive.run.enumerations import enum_names
-from tsarchive.run.expressions import nesting
+from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.operators import (
     find_native,
     implementation,
@@ -30,7 +30,6 @@ __all__ = ["Operators"]
 _OPERANDS = 2
 _ALPHA = ("aten::add.Tensor", "aten::sub.Tensor", "aten::add.Scalar", "aten::sub.Scalar")
 _SIGN: Mapping[str, type[ast.operator]] = {"aten::add": ast.Add, "aten::sub": ast.Sub}
-_TENSOR_OF_LIST = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _READERS = frozenset({"prim::ListUnpack", "aten::__getitem__", "aten::len", "aten::select"})
 
 
@@ -100,10 +99,9 @@ class Operators:
         """A call of the function that runs the operator here, copied into the package."""
         schema = node.schema or schema_without_text(node)
         positional, keywords = _by_schema(schema, arguments)
-        if schema.full_name in _TENSOR_OF_LIST:
-            leaf = nesting(node.input.type)[1]
-            if leaf in (INT, BOOL):
-                keywords["element"] = syntax.string("int" if leaf == INT else "bool")
+        element = told_element(schema, node)
+        if element is not None:
+            keywords["element"] = syntax.string(element)
         return syntax.call(self.references.helper(schema.full_name), positional, keywords)
 
     def _upgraded(

@@ -47,12 +47,12 @@ from .typecheck import predicate, typed_dict, typed_list
 if TYPE_CHECKING:
     from .classes import Classes
 
-__all__ = ["Bound", "Expressions"]
+__all__ = ["Bound", "Expressions", "nesting", "told_element"]
 
 Bound = tuple[tuple[int, Any], ...]
 """Constants without dimensions that a caller passes: position of the parameter, tensor."""
 
-# These look at the static element type of a list that may be empty.
+# Natives that take the name of the static type of the elements of a list, float without it.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
 _TOLIST_ELEMENTS: dict[Type, int] = {INT: 0, FLOAT: 1, BOOL: 2, COMPLEX: 3}
@@ -359,10 +359,8 @@ class Expressions(Members):
             count, outs = necessary_arguments(schema, node.inputs)
             return all_arguments(schema, texts, range(count, len(texts) - outs))
         arguments = all_arguments(schema, texts)
-        if schema.full_name in _TAKING_ELEMENT:
-            leaf = nesting(node.input.type)[1]
-            arguments += f", element={annotation(leaf)!a}" if leaf != FLOAT else ""
-        return arguments
+        element = told_element(schema, node)
+        return arguments if element is None else f"{arguments}, element={element!a}"
 
 
 def scalar_form(schema: FunctionSchema) -> FunctionSchema:
@@ -394,6 +392,14 @@ def nesting(type_: Type) -> tuple[int, Type]:
     while isinstance(type_, ListType):
         depth, type_ = depth + 1, type_.element
     return depth, type_
+
+
+def told_element(schema: FunctionSchema, node: Node) -> str | None:
+    """The name of the element type that the native of ``node`` is told, None where it is not."""
+    if schema.full_name not in _TAKING_ELEMENT:
+        return None
+    leaf = nesting(node.input.type)[1]
+    return annotation(leaf) if leaf != FLOAT else None
 
 
 def _keeps_type(user: Node, offset: int, value: Value) -> bool:

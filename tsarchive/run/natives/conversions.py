@@ -76,8 +76,14 @@ def float_of_int(a: int) -> float:
     return float32_of_int(a)
 
 
+def _check_no_bool(a: complex) -> None:
+    if isinstance(a, bool):
+        raise ScriptError("a bool stands where a number is expected")
+
+
 @native("aten::Float.Scalar")
 def float_of_scalar(a: complex) -> float:
+    _check_no_bool(a)
     return float(a.real)
 
 
@@ -113,6 +119,7 @@ def _parsed(match: re.Match[str]) -> float:
 
 @native("aten::Complex.Scalar")
 def complex_of_scalar(a: complex) -> complex:
+    _check_no_bool(a)
     return complex(a)
 
 

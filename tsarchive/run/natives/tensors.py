@@ -14,23 +14,22 @@ from tsarchive.run.natives.table import native
 
 __all__ = ["tensor_of_list", "to_list"]
 
-_ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool, "SymInt": torch.int64}
-_FLOATS = ("float", "SymFloat")
+_ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
+_FLOAT = "float"
 _HOST = torch.device("cpu")  # whatever the default device of Python is
 
 
 def tensor_of_list(
-    data: list[Any], dtype: int | None, device: torch.device | None, element: str | None = None
+    data: list[Any], dtype: int | None, device: torch.device | None, element: str = _FLOAT
 ) -> torch.Tensor:
     """The tensor of a list, nested to any depth, of ints, floats or bools.
 
-    Floats are stored in the default dtype first and then converted to ``dtype``. The run time
-    cannot tell the type of a list without elements: ``element`` is the name of its elements' static
-    type; None stands for float, which is what Python's torch.tensor makes.
+    ``element`` is the name of the static type of its elements, which decides as it does in torch:
+    an int and a float in a list of unions make no tensor. Floats are stored in the default dtype
+    first and then converted to ``dtype``.
     Raises ScriptError for other elements and where lists of one depth differ in length.
     """
-    sizes, leaf = _measure(data)
-    initial = _initial_dtype(element or "float" if leaf is None else type(leaf).__name__)
+    sizes, initial = _measure(data), _initial_dtype(element)
     if 0 in sizes:
         tensor = torch.empty(sizes, dtype=initial, device=_HOST)
     else:
@@ -40,20 +39,20 @@ def tensor_of_list(
 
 
 def _initial_dtype(element: str) -> torch.dtype:
-    if element in _FLOATS:
+    if element == _FLOAT:
         return torch.get_default_dtype()
     if element not in _ELEMENT_TYPES:
         raise ScriptError(f"Input must be of ints, floats, or bools, got {element}")
     return _ELEMENT_TYPES[element]
 
 
-def _measure(data: list[Any]) -> tuple[list[int], Any]:
-    """The lengths of the first list of every depth, and the first element, None without any."""
+def _measure(data: list[Any]) -> list[int]:
+    """The lengths of the first list of every depth."""
     sizes = [len(data)]
     while data and isinstance(data[0], list):
         data = data[0]
         sizes.append(len(data))
-    return sizes, data[0] if data else None
+    return sizes
 
 
 def _check_lengths(data: list[Any], sizes: list[int], depth: int) -> None:
@@ -72,7 +71,7 @@ def as_tensor_of_list(
     *,
     dtype: int | None,
     device: torch.device | None,
-    element: str | None = None,
+    element: str = _FLOAT,
 ) -> torch.Tensor:
     return tensor_of_list(data, dtype, device, element)
 
@@ -84,7 +83,7 @@ def new_tensor_of_list(
     dtype: int | None,
     device: torch.device | None,
     requires_grad: bool,
-    element: str | None = None,
+    element: str = _FLOAT,
 ) -> torch.Tensor:
     return tensor_of_list(data, dtype, device, element).requires_grad_(requires_grad)
 

@@ -29,6 +29,7 @@ from tsarchive.printer.types import (
     SimpleType,
     TupleType,
     Type,
+    UnionType,
     VarType,
     annotation,
 )
@@ -341,6 +342,9 @@ def conversions(
 
 
 def _implicit(actual: Type, wanted: Type) -> str | None:
+    """The operator that converts; a union of all numbers equals ``number``."""
+    if isinstance(actual, UnionType) and is_subtype(actual, NUMBER) and is_subtype(NUMBER, actual):
+        actual = NUMBER
     return _IMPLICIT.get(actual, {}).get(wanted)
 
 
