@@ -47,6 +47,7 @@ from tsarchive.printer.types import Type  # noqa: E402
 from tsarchive.run.sparse_checks import validated  # noqa: E402
 
 _CALLS: Final = 24
+_PLAIN: Final = (int, float, complex, str, type(None), torch.device)
 _ROOM: Final = 1 << 30
 _SHOWN: Final = 3000  # so that a line of JSON is written to a pipe whole
 _TOLD: Final = "guard_pages: "
@@ -144,6 +145,8 @@ def _fault(tensor: torch.Tensor) -> str | None:
         except RuntimeError as error:
             return f"a sparse tensor of other indices: {error}"
         return None
+    if any(size < 0 for size in tensor.size()):
+        return f"a tensor of sizes {list(tensor.size())}"
     steps = zip(tensor.size(), tensor.stride(), strict=True)
     last = tensor.storage_offset() + sum((size - 1) * step for size, step in steps)
     room = tensor.untyped_storage().nbytes() // tensor.element_size()
@@ -155,9 +158,9 @@ def _fault(tensor: torch.Tensor) -> str | None:
 def _text(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return _tensor_text(value)
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_text, value))}]"
-    return repr(value)[:80]
+    return repr(value)[:80] if isinstance(value, _PLAIN) else type(value).__name__
 
 
 def _tensor_text(tensor: torch.Tensor) -> str:
@@ -187,7 +190,10 @@ def child(options: argparse.Namespace, found: list[Target], numbers: range) -> F
     process = os.fork()
     if process == 0:
         os.ftruncate(options.messages, 0)
-        problem = _run(options, found, numbers, shown, at)
+        try:
+            problem = _run(options, found, numbers, shown, at)
+        except BaseException as error:
+            problem = f"beside the call: {error!r}"
         os.write(2, f"{_TOLD}{problem}\n".encode())
         os._exit(3 if problem else 0)
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

@@ -42,11 +42,17 @@ class Case:
         code = f"{HEADER}  def f({head}):\n{body}\n"
         module = tsarchive.load(io.BytesIO(archive_of(code)))
         for _ in range(2):  # the second call finds what an error of the first one left
-            try:
-                module.f(*self.given())
-            except RuntimeError as error:
-                told = error
-        raise told
+            told = _error_of(module.f, self.given())
+        if told is not None:
+            raise told
+
+
+def _error_of(function: Callable[..., Any], given: list[Any]) -> Exception | None:
+    try:
+        function(*given)
+    except Exception as error:
+        return error
+    return None
 
 
 def longs(*values: Any) -> torch.Tensor:
@@ -143,7 +149,91 @@ def _image() -> list[Any]:
     return [torch.ones(1, 1, 4, 4)]
 
 
+FINE = "fine"
+SAVED = {
+    "data": "i.data",
+    "detached data": "torch.data(i)",
+    "view": "torch._unsafe_view(i, [-1])",
+    "part": "torch.unsafe_chunk(i, 1)[0]",
+}
+
+
+def _saved_cases() -> dict[str, Case]:
+    """Indices that a formula trusts, written to where torch does not notice."""
+    calls = {
+        "max_pool2d_with_indices": "y, i = torch.max_pool2d_with_indices(x, [2, 2])",
+        "adaptive_max_pool2d": "y, i = torch.adaptive_max_pool2d(x, [2, 2])",
+        "embedding_bag": "i = torch.tensor([1, 2])\n"
+        "y, a, b, c = torch.embedding_bag(x[0][0], i, torch.tensor([0]))",
+    }
+    sparse = {
+        "embedding": "i = torch.tensor([1, 2])\ny = torch.embedding(x, i, -1, False, True)",
+        "gather": "i = torch.tensor([[1, 2]])\ny = torch.gather(x, 0, i, sparse_grad=True)",
+    }
+    found = {}
+    for (name, call), (way, written) in product(calls.items(), SAVED.items()):
+        lines = (
+            f"{call}\n_ = torch.fill_({written}, 1000000000000)\n"
+            "torch.backward(torch.sum(y))\nreturn y"
+        )
+        found[f"{name}, written through its {way}"] = Case("x: Tensor", lines, _trained, FINE)
+    for (name, call), (way, written) in product(sparse.items(), SAVED.items()):
+        lines = (
+            f"{call}\ng = unchecked_cast(Tensor, torch.grad([torch.sum(y)], [x])[0])\n"
+            f"_ = torch.fill_({written}, 1000000000000)\nreturn torch.to_dense(g)"
+        )
+        given = partial(_leaf, 8, 8)
+        found[f"sparse {name}, written through its {way}"] = Case("x: Tensor", lines, given, FINE)
+    return found
+
+
+def _leaf(*sizes: int) -> list[Any]:
+    return [torch.rand(*sizes).requires_grad_()]
+
+
+def _trained() -> list[Any]:
+    return _leaf(1, 1, 8, 8)
+
+
+def _quantized() -> list[Any]:
+    return [torch.quantize_per_tensor(torch.ones(4), 0.1, 3, torch.quint8)]
+
+
 CASES: dict[str, Case] = {
+    **_saved_cases(),
+    "bytes of a quantized tensor in another dtype": Case(
+        "x: Tensor", "return torch.view_copy(x, dtype=0)", _quantized, "quantized tensor",
+    ),
+    "several elements a byte": Case(
+        "x: Tensor", "y = torch.quantize_per_tensor(x, 0.1, 0, 16)\n"
+        "return torch.dequantize(torch.narrow(y, 0, 399, 1))",
+        lambda: [torch.rand(400, 100)], "16 is not the number of a ScalarType",
+    ),
+    "a copy to no dtype": Case(
+        "x: Tensor", "return torch.to(x, None, False, True)",
+        lambda: [torch.ones(4)], "needs a dtype",
+    ),
+    "a copy to no dtype and device": Case(
+        "x: Tensor", "return torch.to(x, None, None, True, True)",
+        lambda: [torch.ones(4)], "needs a dtype",
+    ),
+    "sums to more dimensions": Case(
+        "x: Tensor, n: List[int]", "return torch._grad_sum_to_size(x, n)",
+        lambda: [torch.zeros(3), [1] * 1000], "is not summed",
+    ),
+    "a scale of more elements than there are": Case(
+        "x: Tensor", "s, z = torch.choose_qparams_optimized(x, 5000, 200, 0.1, 8)\nreturn s",
+        lambda: [torch.ones(4)], "do not fit",
+    ),
+    "a negative stride of nothing": Case(
+        "x: Tensor", "return torch.as_strided(x, [0, -5], [1, 1])",
+        lambda: [torch.ones(4)], "negative size",
+    ),
+    "groups of other sizes": Case(
+        "x: Tensor",
+        "a, b, c = torch.native_group_norm(x, None, None, 1, 64, 4096, 2, 0.1)\nreturn a",
+        lambda: [torch.ones(1, 2, 2)], "for sizes",
+    ),
     **_sparse_cases(),
     **_division_cases(),
     "arange": Case(
@@ -193,6 +283,14 @@ CASES: dict[str, Case] = {
         "x: Tensor, s: Tensor, z: Tensor", "return torch.quantize_per_channel(x, s, z, 0, 14)",
         lambda: [torch.ones(2, 3), torch.ones(2), torch.zeros(2)], "no integers",
     ),
+    "an out of a negative size": Case(
+        "x: Tensor", "r = torch.zeros([-1, 0], out=x)\nreturn torch.size(x)",
+        lambda: [torch.ones(2, 3)], "negative",
+    ),
+    "an order of two thousand million": Case(
+        "x: Tensor", "return torch.special_laguerre_polynomial_l(x, 2147483647)",
+        lambda: [torch.ones(2, 3)], "order",
+    ),
     "an out that could not grow": Case(
         "x: Tensor, o: Tensor",
         "r = torch.sparse_coo_tensor([4096, 4096, 1048576], out=o)\nreturn r",
@@ -209,7 +307,7 @@ def outcome(case: Case) -> str:
     except Exception as error:
         room = SHARED.untyped_storage().nbytes() // 4
         return "too large" if SHARED.numel() > room else f"{type(error).__name__}: {error}"
-    return "fine"
+    return FINE
 
 
 def in_process(case: Case) -> str:

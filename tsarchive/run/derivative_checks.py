@@ -1,6 +1,8 @@
-"""Checks before formulas of differentiation, which trust that their operator was called before.
+"""Formulas of differentiation, which trust that their operator was called before, and what it saved.
 
-Programs that train hold them: the size of a gradient is that of the operator's result.
+Programs that train hold such formulas: the size of a gradient is that of the operator's result. Some
+write wherever the indices say that the operator saved, and torch notices a write to these only
+through the tensor that was saved: so it saves tensors that nobody else holds.
 """
 
 from __future__ import annotations
@@ -14,7 +16,14 @@ from torch import Tensor
 
 from .checks import Check, Given, is_within, require
 
-__all__ = ["DERIVATIVE_CHECKS"]
+__all__ = [
+    "DERIVATIVE_CHECKS",
+    "SAVED_ARGUMENTS",
+    "SAVED_FOR_SPARSE",
+    "SAVES_RESULTS",
+    "for_saving",
+    "with_own_indices",
+]
 
 _SPATIAL: Final = 2  # dimensions of a convolution before the first of space
 _PLANE: Final = 2
@@ -80,3 +89,38 @@ DERIVATIVE_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::max_pool2d_with_indices_backward": _max_pool,
     }
 )
+
+SAVED_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "aten::ctc_loss": frozenset({"targets", "input_lengths", "target_lengths"}),
+        "aten::embedding": frozenset({"indices"}),
+        "aten::embedding_bag": frozenset({"indices", "offsets", "per_sample_weights"}),
+        "aten::gather": frozenset({"index"}),
+    }
+)
+"""Arguments that formulas trust, by operator."""
+
+SAVED_FOR_SPARSE: Final[Mapping[str, str]] = MappingProxyType(
+    {"aten::embedding": "sparse", "aten::gather": "sparse_grad"}
+)
+"""Operators whose formulas trust them where this flag is set: they are the gradient's indices."""
+
+SAVES_RESULTS: Final = frozenset(
+    {
+        "aten::embedding_bag",
+        *(f"aten::max_pool{n}d_with_indices" for n in (1, 2, 3)),
+        *(f"aten::adaptive_max_pool{n}d" for n in (1, 2, 3)),
+    }
+)
+"""Operators whose formulas trust the indices that they give, behind their first result."""
+
+
+def for_saving(tensor: Tensor) -> Tensor:
+    """A copy of an argument for formulas, where any may follow."""
+    return tensor.clone() if torch.is_grad_enabled() else tensor
+
+
+def with_own_indices(results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The results of an operator, without those that its formula holds."""
+    first, *others = results
+    return (first, *(other.clone() for other in others)) if first.requires_grad else results

@@ -31,6 +31,7 @@ from tsarchive.printer.types import (
     Type,
 )
 
+from .derivative_checks import SAVED_FOR_SPARSE
 from .enumerations import enumerations
 from .guards import guarded
 from .operators import find_native, operator_schemas
@@ -100,6 +101,8 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     binding = None if schema is None else binding_of(schema)
     if schema is None or binding is None or not _takes_result(schema, node):
         return None
+    if schema.name in SAVED_FOR_SPARSE and not _is_left_unset(schema, node):
+        return None
     given = node.inputs[: _necessary(schema, node.inputs)]
     count = len(given)
     types = [value.type for value in given]
@@ -124,6 +127,13 @@ def _necessary(schema: FunctionSchema, inputs: Sequence[Value]) -> int:
 
 def no_call(_node: Node, _texts: Sequence[str]) -> None:
     """In the place of ``direct_call`` where all operators are called by their overload."""
+
+
+def _is_left_unset(schema: FunctionSchema, node: Node) -> bool:
+    """Whether the flag is sure to be false with which the operator needs a guard."""
+    names = [argument.name for argument in schema.arguments]
+    flag = node.inputs[names.index(SAVED_FOR_SPARSE[schema.name])].node
+    return flag.is_constant and not flag.attributes["value"]
 
 
 def _takes_result(schema: FunctionSchema, node: Node) -> bool:
@@ -198,7 +208,9 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     ):
         return None
     found = next(bindings_of(name), None)
-    if found is None or find_native(schema) is not None or guarded(schema, found) is not found:
+    if found is None or find_native(schema) is not None:
+        return None
+    if guarded(schema, found) is not found and schema.name not in SAVED_FOR_SPARSE:
         return None
     return found if _has_signature(schema) and _can_be_called(schema) else None
 

@@ -16,7 +16,7 @@ from tsarchive.errors import ScriptError
 from tsarchive.printer.schema import Argument, FunctionSchema
 from tsarchive.printer.types import INT, OptionalType
 
-from .natives.dtypes import DTYPES, LAYOUTS
+from .natives.dtypes import DTYPES, LAYOUTS, NUMBERS
 
 __all__ = ["MEMORY_FORMATS", "enum_names", "enumerations", "is_number_of", "number_check"]
 
@@ -25,9 +25,11 @@ MEMORY_FORMATS: Final[Mapping[int, str]] = MappingProxyType(
 )
 # Tensors in the form of oneDNN: its kernels read memory from an address on.
 _ONEDNN: Final = LAYOUTS[torch._mkldnn]  # type: ignore[attr-defined]
+# Several elements a byte: views of such tensors begin beyond their memory.
+_SUB_BYTE: Final = frozenset({NUMBERS[torch.quint4x2], NUMBERS[torch.quint2x4]})
 _NUMBERS: Final = MappingProxyType(
     {
-        "ScalarType": frozenset(DTYPES),
+        "ScalarType": frozenset(DTYPES) - _SUB_BYTE,
         "Layout": frozenset(LAYOUTS.values()) - {_ONEDNN},
         "MemoryFormat": frozenset(MEMORY_FORMATS),
     }

@@ -18,7 +18,14 @@ from torch import Tensor
 from tsarchive.printer.schema import FunctionSchema
 
 from .checks import Check, plain, require
-from .derivative_checks import DERIVATIVE_CHECKS
+from .derivative_checks import (
+    DERIVATIVE_CHECKS,
+    SAVED_ARGUMENTS,
+    SAVED_FOR_SPARSE,
+    SAVES_RESULTS,
+    for_saving,
+    with_own_indices,
+)
 from .packed_checks import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
 from .planned import is_planned_out, outgrown
 from .recurrent_checks import RECURRENT_CHECKS
@@ -56,6 +63,12 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
     name = schema.name
     if name in _COPIED_RESULTS:
         run = _passing(_COPIED_RESULTS[name], run)
+    if name in SAVES_RESULTS:
+        run = _passing(with_own_indices, run)
+    if name in SAVED_FOR_SPARSE:
+        run = _where(schema, SAVED_FOR_SPARSE[name], _saving_copies(schema, run), run)
+    elif name in SAVED_ARGUMENTS:
+        run = _saving_copies(schema, run)
     if name in SPARSE_MAKERS:
         run = _passing(validated, _with_copies(schema, INDICES, torch.clone, run))
     elif any(argument.name == "layout" for argument in schema.arguments):
@@ -67,7 +80,7 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
     outs = [argument.name for argument in schema.arguments if argument.is_out]
     if outs:
         run = _with_plain_outs(outs, run)
-    check = _CHECKS.get(name)
+    check = _CHECKS.get(name) or _CHECKS.get(schema.full_name)
     if any(argument.name == "rounding_mode" for argument in schema.arguments):
         check = check_rounding
     return run if check is None else _behind(schema, check, run)
@@ -115,10 +128,15 @@ def _with_plain_outs(names: Sequence[str], run: Run) -> Run:
 
 @contextmanager
 def _shapes_kept(outs: Sequence[Tensor]) -> Iterator[None]:
-    """Restore the shapes of outs after an error: torch changes them before it has the memory."""
+    """Restore the shapes of outs after an error: torch changes them before it has the memory.
+
+    It takes negative sizes as well, where the product of all is zero.
+    """
     before = [(out.size(), out.stride(), out.storage_offset()) for out in outs]
     try:
         yield
+        is_sound = all(size >= 0 for out in outs for size in out.size())
+        require(is_sound, "an out was given a negative size")
     except Exception:
         with torch.no_grad():
             for out, shape in zip(outs, before, strict=True):
@@ -175,6 +193,21 @@ def _with_copies(schema: FunctionSchema, copied: frozenset[str], copy: Copy, run
         return run(*given, **{name: passed(name, value) for name, value in kwargs.items()})
 
     return run_on_copies
+
+
+def _saving_copies(schema: FunctionSchema, run: Run) -> Run:
+    return _with_copies(schema, SAVED_ARGUMENTS[schema.name], for_saving, run)
+
+
+def _where(schema: FunctionSchema, flag: str, then: Run, otherwise: Run) -> Run:
+    """``then`` for calls that set an argument, ``otherwise`` for the rest."""
+    position = [argument.name for argument in schema.arguments].index(flag)
+
+    def run_either(*args: Any, **kwargs: Any) -> Any:
+        is_set = args[position] if position < len(args) else kwargs.get(flag)
+        return (then if is_set else otherwise)(*args, **kwargs)
+
+    return run_either
 
 
 def _passing(then: Callable[[Any], Any], run: Run) -> Run:

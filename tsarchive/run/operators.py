@@ -88,9 +88,19 @@ def _entry(overload: Implementation) -> Implementation:
 def traceable(schema: FunctionSchema) -> Implementation:
     """Like ``implementation``, for code that torch.compile or torch.export traces.
 
-    Tensors have no values there to be checked.
+    What looks at values of tensors before an operator breaks the graph of torch.compile. Programs
+    that torch.export makes are torch's own, and hold no checks.
     """
-    return SYMBOLIC.get(schema.full_name) or find_native(schema) or _registered(schema)
+    run = SYMBOLIC.get(schema.full_name) or find_native(schema) or _registered(schema)
+    checked = guarded(schema, run)
+    if checked is run:
+        return run
+
+    def run_traced(*args: Any, **kwargs: Any) -> Any:
+        chosen = run if torch.compiler.is_exporting() else checked
+        return chosen(*args, **kwargs)
+
+    return run_traced
 
 
 def find_native(schema: FunctionSchema) -> Implementation | None:

@@ -22,6 +22,7 @@ __all__ = [
     "BIASES",
     "PACKED_CHECKS",
     "READS_MEMORY",
+    "SUB_BYTE",
     "Shape",
     "check_convolution",
     "check_embedding",
@@ -36,6 +37,10 @@ Shape = Mapping[str, Sequence[int]]
 _MATRIX = 2
 _FAR = 1 << 15  # torch keeps these numbers in 16 bits
 _EMBEDDING_DTYPES: Final = {torch.quint8: 1, torch.quint4x2: 2}
+SUB_BYTE: Final = frozenset({torch.quint4x2, torch.quint2x4})
+"""Element types of several elements a byte, which no code may hold: torch counts views of them
+in whole bytes, and they begin beyond their memory."""
+
 _SCHEMES: Final = (torch.per_tensor_affine, torch.per_channel_affine)
 
 
@@ -104,6 +109,7 @@ def with_own_scales(value: Any) -> Any:
         return type(value)(map(with_own_scales, value))
     if not (isinstance(value, Tensor) and value.is_quantized):
         return value
+    require(value.dtype not in SUB_BYTE, f"rows of {value.dtype} are not unpacked")
     made = torch._empty_per_channel_affine_quantized(
         value.size(),
         scales=value.q_per_channel_scales().clone(),
@@ -248,6 +254,7 @@ READS_MEMORY: Final = frozenset(
                 "quantized_rnn_relu_cell_dynamic", "quantized_rnn_tanh_cell_dynamic", "softmax",
             )
         ),
+        "aten::choose_qparams_optimized",
         "aten::quantized_gru",
         "aten::quantized_lstm",
     }

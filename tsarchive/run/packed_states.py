@@ -7,6 +7,7 @@ read outside of tensors or end the process.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from torch import Tensor
 from .checks import plain, require
 from .packed_checks import check_convolution, check_embedding, check_linear, kept, with_own_scales
 
-__all__ = ["call_method", "checked_state"]
+__all__ = ["SubByteRows", "call_method", "checked_state"]
 
 _NATIVE: Final = "__torch__.torch.classes."
 _ROWS: Final = "quantized.EmbeddingPackedParamsBase"
@@ -26,6 +27,13 @@ _OLD_PARTS = 6
 # Kinds of recurrent cells: how many biases and flags they have; old states have no flags.
 _CELLS: Final = {"quantized_dynamic": (2, 1), "quantized_fp16": (0, 0)}
 _BITS: Final = {torch.quint8: 8, torch.quint4x2: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class SubByteRows:
+    """A stored tensor of several elements a byte: packed weights are made of it, and nothing else."""
+
+    rows: Tensor
 
 
 def checked_state(qualified_name: str, state: Any) -> Any:
@@ -108,6 +116,7 @@ def _embedding(state: Any) -> Any:
     version, tensors, floats, ints = _tuple(state, 4)
     require(version == 1 and floats == [], f"{version!r} is no version of the state")
     require(isinstance(tensors, list) and len(tensors) == 1, "the state has not one tensor")
+    tensors = [item.rows if isinstance(item, SubByteRows) else item for item in tensors]
     _require_tensors(tensors, [])
     check_embedding(tensors[0])
     require(ints == [_BITS[tensors[0].dtype]], f"{ints} bits for rows of {tensors[0].dtype}")

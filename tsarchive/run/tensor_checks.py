@@ -22,6 +22,9 @@ _GRID_MODES = 3
 _LONG = 4
 _QINT32 = 14
 _HIGHEST = 1 << 16
+_QUANTIZED = range(12, 18)
+_MOST_BINS = 1 << 16
+_MOST_BITS = 17
 _DIVIDED: Final = (torch.int32, torch.int64)  # as such; smaller integers are divided as int
 _SLACK = 0.01  # a scale was rounded when it was stored
 
@@ -158,9 +161,9 @@ def _pivots(given: Given) -> None:
 
 def check_rounding(given: Given) -> None:
     """The least integer divided by -1 ends the process, in the dtype that both are converted to."""
-    if given["rounding_mode"] != "trunc":
-        return
     one, two = given["self"], given["other"]
+    if given["rounding_mode"] != "trunc" or one.is_floating_point() or one.is_complex():
+        return
     dtype = torch.result_type(one, two)
     if dtype in _DIVIDED and _has_least(one := one.to(dtype)):
         two = two.to(dtype) if isinstance(two, Tensor) else wrapped(two, dtype)
@@ -238,6 +241,55 @@ def _per_channel(given: Given) -> None:
     require(has_kernel, "qint32 with zero points that are no integers")
 
 
+def _sizes(given: Given) -> None:
+    """torch takes negative sizes where the product of all is zero."""
+    require(all(size >= 0 for size in given["size"]), f"a negative size in {given['size']}")
+
+
+def _bytes_view(given: Given) -> None:
+    """torch takes the result for a quantized tensor where one of the two is."""
+    dtype = given.get("dtype")
+    is_plain = dtype is None or not (given["self"].is_quantized or dtype in _QUANTIZED)
+    require(is_plain, "the bytes of a quantized tensor are not viewed in another dtype")
+
+
+def _copied(given: Given) -> None:
+    """torch converts to the dtype that lies on its stack where it is given none."""
+    has_target = given.get("dtype") is not None or given.get("device") is not None
+    require(has_target or not given["copy"], "a copy by to() needs a dtype or a device")
+
+
+def _sum_to_size(given: Given) -> None:
+    """Sizes that the tensor can have been expanded from."""
+    wanted, found = given["size"], list(given["self"].size())
+    if wanted is not None:
+        behind = found[len(found) - len(wanted) :]
+        fits = len(wanted) <= len(found)
+        fits = fits and all(a in (1, b) for a, b in zip(wanted, behind, strict=True))
+        require(fits, f"a tensor of sizes {found} is not summed to {wanted}")
+
+
+def _best_scale(given: Given) -> None:
+    """The search goes in steps of ratio times range, and reads ``numel`` elements."""
+    data: Tensor = given["input"]
+    fits = data.dtype == torch.float32 and data.layout is torch.strided
+    fits = fits and 0 < given["numel"] <= data.numel() and 0 < given["n_bins"] <= _MOST_BINS
+    fits = fits and 0 <= given["ratio"] <= 1 and 0 < given["bit_width"] < _MOST_BITS
+    require(fits, "arguments of choose_qparams_optimized that do not fit its input")
+
+
+def _group_norm(given: Given) -> None:
+    """The kernel divides by the sizes and groups that it is told, and reads as far as they say."""
+    data: Tensor = given["input"]
+    batches, channels, space, groups = (given[name] for name in ("N", "C", "HxW", "group"))
+    fits = groups > 0 and min(batches, channels, space) >= 0 and channels % groups == 0
+    fits = fits and data.numel() == batches * channels * space
+    require(fits, f"{groups} groups of {channels} channels for sizes {list(data.size())}")
+    for name in ("weight", "bias"):
+        value: Tensor | None = given[name]
+        require(value is None or value.numel() == channels, f"{name} is not of {channels} channels")
+
+
 def _order(given: Given) -> None:
     """Kernels of polynomials take as many steps as the order tells, for each element."""
     order = given["n"]
@@ -297,6 +349,7 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
         **{f"aten::__{name}": _resized for name in _RESIZING},
         "aten::_grouped_mm": _grouped_mm,
+        "aten::_grad_sum_to_size": _sum_to_size,
         "aten::_native_multi_head_attention": _attention,
         "aten::_transformer_encoder_layer_fwd": _attention,
         "aten::_upsample_bicubic2d_aa": _antialiased,
@@ -304,6 +357,10 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::_upsample_lanczos2d_aa": _antialiased,
         "aten::_weight_norm": _weight_norm,
         "aten::arange": _range,
+        "aten::as_strided": _sizes,
+        "aten::as_strided_copy": _sizes,
+        "aten::as_strided_scatter": _sizes,
+        "aten::choose_qparams_optimized": _best_scale,
         "aten::copy": _copy,
         "aten::ctc_loss": _ctc,
         "aten::embedding_bag": _embedding_bag,
@@ -316,12 +373,16 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::linalg_eigvals": _eigenvalues,
         "aten::lu_unpack": _pivots,
         "aten::native_batch_norm": _batch_norm,
+        "aten::native_group_norm": _group_norm,
         "aten::quantize_per_channel": _per_channel,
         "aten::range": _range,
         "aten::repeat_interleave": _repeats,
         "aten::rrelu_with_noise": _rrelu,
         "aten::rrelu_with_noise_": _rrelu,
         "aten::scaled_dot_product_attention": _dot_product,
+        **{f"aten::to.prim_{kind}": _copied for kind in ("Device", "dtype", "other")},
+        "aten::view.dtype": _bytes_view,
+        "aten::view_copy": _bytes_view,
         **{f"aten::{name}": _scaled for name in _SCALED},
         **{f"aten::special_{name}": _order for name in _POLYNOMIALS},
     }

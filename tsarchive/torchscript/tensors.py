@@ -14,6 +14,8 @@ import torch
 
 from tsarchive.errors import ArchiveError, CallError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
+from tsarchive.run.packed_checks import SUB_BYTE
+from tsarchive.run.packed_states import SubByteRows
 from tsarchive.torchscript.sparse_indices import PrivateCopies, as_read, remember
 from tsarchive.torchscript.storages import STORAGE_TYPES
 from tsarchive.torchscript.stored_tensors import (
@@ -205,7 +207,7 @@ class TensorReader:
         self._storages: dict[str, torch.UntypedStorage] = {}
         self._private = PrivateCopies()
 
-    def build(self, value: Reduce, part: Callable[[Any], Any]) -> torch.Tensor:
+    def build(self, value: Reduce, part: Callable[[Any], Any]) -> torch.Tensor | SubByteRows:
         """The tensor that ``value`` describes; ``part`` builds the tensors inside it.
 
         Raises PickleError where that is none, UnsupportedError where its device is missing.
@@ -217,7 +219,8 @@ class TensorReader:
                     return self._dense(described)
                 case QuantizedTensor():
                     with without_warnings():
-                        return self._quantized(described, part)
+                        found: torch.Tensor | SubByteRows = self._quantized(described, part)
+                        return found
                 case SparseTensor():
                     with without_warnings():
                         return self._sparse(described, part)
@@ -295,7 +298,7 @@ class TensorReader:
             tensor = torch.empty(0, dtype=dtype, device=storage.device)
         return tensor.set_(storage, view.offset, view.size, view.stride)
 
-    def _quantized(self, described: QuantizedTensor, part: Callable[[Any], Any]) -> torch.Tensor:
+    def _quantized(self, described: QuantizedTensor, part: Callable[[Any], Any]) -> Any:
         view, quantizer = described.view, described.quantizer
         storage, dtype = self._storage(view.storage), self._dtype(view.storage)
         match quantizer:
@@ -312,7 +315,8 @@ class TensorReader:
                     dtype=dtype,
                     device=storage.device,
                 )
-        return tensor.set_(storage, view.offset, view.size, view.stride)
+        tensor.set_(storage, view.offset, view.size, view.stride)
+        return SubByteRows(tensor) if dtype in SUB_BYTE else tensor
 
     def _sparse(self, described: SparseTensor, part: Callable[[Any], Any]) -> torch.Tensor:
         make = _SPARSE[described.layout]
