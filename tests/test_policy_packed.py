@@ -181,9 +181,17 @@ def test_shared_memory_is_copied_before_it_is_packed():
     assert packed._get_method("bias")().stride() == (1,)
 
 
-@pytest.mark.parametrize("dtype", [torch.quint8, torch.quint4x2])
-def test_unpacked_rows_outlive_what_they_come_from(dtype):
-    weight = by_channel(dtype=dtype)
+def test_rows_of_several_elements_a_byte_are_not_unpacked():
+    """Views of them begin beyond their memory."""
+    packed = ops.embedding_bag_prepack(by_channel(dtype=torch.quint4x2))
+    unpack = implementation(operator_schemas("quantized::embedding_bag_unpack")[0])
+    for call in (unpack, lambda packed: call_method(NATIVE + ROWS, "__getstate__", packed, ())):
+        with pytest.raises(ScriptError, match=r"rows of torch\.quint4x2 are not unpacked"):
+            call(packed)
+
+
+def test_unpacked_rows_outlive_what_they_come_from():
+    weight = by_channel(dtype=torch.quint8)
     unpack = implementation(operator_schemas("quantized::embedding_bag_unpack")[0])
     found = [unpack(ops.embedding_bag_prepack(weight))]
     packed = ops.embedding_bag_prepack(weight)

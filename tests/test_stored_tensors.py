@@ -15,6 +15,8 @@ import tsarchive
 from tsarchive.container import Container
 from tsarchive.findings import Nature, Severity
 from tsarchive.pickler import Global, PersistentId, Reduce, loads
+from tsarchive.run.packed_checks import SUB_BYTE
+from tsarchive.run.packed_states import SubByteRows
 from tsarchive.torchscript.storages import STORAGE_TYPES
 from tsarchive.torchscript.stored_tensors import (
     MAX_BYTES,
@@ -357,6 +359,9 @@ def test_every_storage_type_is_loaded_without_a_warning(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tensor = built(value)
+    if DTYPES[kind] in SUB_BYTE:  # code cannot hold it
+        assert isinstance(tensor, SubByteRows)
+        tensor = tensor.rows
     assert tensor.dtype is DTYPES[kind]
     assert tensor.untyped_storage().nbytes() == 8 * STORAGE_TYPES[kind].itemsize
 

@@ -1,8 +1,8 @@
-"""Formulas of differentiation, which trust that their operator was called before, and what it saved.
+"""Formulas of differentiation: what they trust, and what their operators save for them.
 
-Programs that train hold such formulas: the size of a gradient is that of the operator's result. Some
-write wherever the indices say that the operator saved, and torch notices a write to these only
-through the tensor that was saved: so it saves tensors that nobody else holds.
+Programs that train hold such formulas: the size of a gradient is that of the operator's result.
+Some write wherever the saved indices point, and torch notices a write to these only through the
+tensor that was saved. So operators save tensors that nobody else holds.
 """
 
 from __future__ import annotations

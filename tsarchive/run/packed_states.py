@@ -31,7 +31,7 @@ _BITS: Final = {torch.quint8: 8, torch.quint4x2: 4}
 
 @dataclass(frozen=True, slots=True)
 class SubByteRows:
-    """A stored tensor of several elements a byte: packed weights are made of it, and nothing else."""
+    """A stored tensor of several elements a byte, of which only packed weights are made."""
 
     rows: Tensor
 

@@ -77,17 +77,18 @@ def _range(given: Given) -> None:
 
     The distance wraps around in 64 bits before it is divided.
     """
+    step = given.get("step", 1)
+    if isinstance(step, complex) or not -2 < step < 1:
+        return
     out, dtype = given.get("out"), given.get("dtype")
     is_whole = dtype is not None and dtype <= _LONG
     if isinstance(out, Tensor):
         is_whole = not out.is_floating_point()
-    numbers = [given.get("start", 0), given["end"], given.get("step", 1)]
-    if not all(math.isfinite(number.real) for number in numbers):
-        return
-    start, end, step = (int(number.real) for number in numbers)
-    require(not (is_whole and step == 0), "step must be nonzero")
-    is_least = wrap(end - start) == INT64_MIN
-    require(not (step == -1 and is_least), "the least integer cannot be divided by -1")
+    require(not (is_whole and int(step) == 0), "step must be nonzero")
+    ends = given.get("start", 0), given["end"]
+    if int(step) == -1 and all(math.isfinite(number.real) for number in ends):
+        start, end = (int(number.real) for number in ends)
+        require(wrap(end - start) != INT64_MIN, "the least integer cannot be divided by -1")
 
 
 def _attention(given: Given) -> None:
