@@ -459,6 +459,7 @@ ABOUT_NO_ROW = {
     "test_types_of_modules_with_a_dash_are_written",
     "test_values_behind_the_last_use_of_a_builtin_keep_their_names",
     "test_each_row_has_its_test",
+    "test_rows_about_running_have_tests_elsewhere",
 }
 
 
@@ -467,3 +468,11 @@ def test_each_row_has_its_test():
     named = re.findall(r"^\|.*\| `(test_\w+)` \|$", table, re.MULTILINE)
     here = [name for name in globals() if name.startswith("test_")]
     assert named == [name for name in here if name not in ABOUT_NO_ROW]
+
+
+def test_rows_about_running_have_tests_elsewhere():
+    table = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)` \|$", table, re.MULTILINE)
+    assert named
+    for file, name in named:
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8")

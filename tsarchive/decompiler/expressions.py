@@ -26,6 +26,7 @@ from tsarchive.printer.values import (
     TableConstant,
 )
 from tsarchive.run.passes import SCALAR_FORMS, as_number, called_function, known_result
+from tsarchive.run.sameness import must_differ
 
 from . import syntax
 from .callees import enum_literal
@@ -186,10 +187,9 @@ class Expressions(Operators):
         return type_test(self, arguments[0], types, node.input.type)
 
     def _identity(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        """An enum member in code is an object of its own, which no other value is."""
         first, second = node.inputs
         negated = node.kind == "aten::__isnot__"
-        if first is not second and (_is_enum_member(first) or _is_enum_member(second)):
+        if must_differ(first, second, self.function.graph):
             return syntax.literal(negated)
         if must_be_none(first) or must_be_none(second):
             sign: ast.cmpop = ast.IsNot() if negated else ast.Is()
@@ -234,10 +234,6 @@ class Expressions(Operators):
         if not value.node.is_constant:
             return None
         return enum_literal(kind, value.node.attributes["value"], self.references)
-
-
-def _is_enum_member(value: Value) -> bool:
-    return value.node.is_constant and isinstance(value.node.attributes["value"], EnumMember)
 
 
 def is_call_of_setter(node: Node) -> bool:

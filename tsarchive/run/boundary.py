@@ -26,6 +26,7 @@ from tsarchive.printer.types import annotation
 
 from .conversion import Mismatch, changes_on_export, export
 from .modules import internal_method, is_internal_call
+from .sameness import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
 from .tracing import TracedFunction, called_by_tracers
 
@@ -189,6 +190,8 @@ def _converting(
     metering = traced.classes.metering
     own = int(signature.is_method)  # self needs no conversion
     run = raw if metering is None else metering.public(raw, is_copied=finish is not as_it_is)
+    comparisons = traced.classes.comparisons
+    may_compare = any(may_hold_shared(argument.type) for argument in signature.arguments)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         given = (*arguments[:own], *signature.bind(arguments[own:], keywords))
@@ -196,6 +199,8 @@ def _converting(
             return finish(traced.function(*given))
         with_grad = torch.is_grad_enabled()
         try:
+            if may_compare and comparisons.of(function):
+                given = tuple(map(own_value, given))
             return finish(run(*given))
         except Exception as error:
             raise seen_by_callers(error)  # noqa: B904  # it has no other cause

@@ -38,6 +38,7 @@ from .objects import Objects, new_object, unset_object
 from .operators import Implementation, implementation, native_class, native_object, traceable
 from .passes import Effects, Wanted
 from .refusals import refused
+from .sameness import Comparisons
 from .sharing import Bodies
 from .slots import (
     SlotKind,
@@ -92,6 +93,7 @@ class Classes:
         self.lock = threading.RLock()
         self.effects = Effects()
         self.identities = Identities()
+        self.comparisons = Comparisons(self.lock)
         self._python_classes: dict[Type, Any] = {}
         self._functions: dict[Hashable, LazyFunction] = {}
         self.bodies = Bodies(self)

@@ -358,7 +358,7 @@ def _optional(convert: Converter) -> Converter:
 
 def changes_on_export(type_: Type) -> bool:
     """Whether ``export`` may give another object, or refuse, for values of this type."""
-    if type_ in (ANY, STRING) or isinstance(type_, ListType | DictType | HandleType):
+    if type_ in (ANY, STRING) or isinstance(type_, ListType | DictType | EnumType | HandleType):
         return True
     return any(map(changes_on_export, type_.parts())) and not isinstance(type_, ClassType)
 
@@ -366,6 +366,7 @@ def changes_on_export(type_: Type) -> bool:
 def export(value: Any) -> Any:
     """The value for Python: copies of lists, dicts and tuples at every depth, futures of torch.
 
+    A member of an enum is the one that Python knows.
     Raises ScriptError for a string that is not UTF-8, which torch does not give to Python either.
     """
     if isinstance(value, list):
@@ -377,6 +378,8 @@ def export(value: Any) -> Any:
         return tuple(items) if type(value) is tuple else type(value)(*items)
     if isinstance(value, Future):
         return value.given(export)
+    if isinstance(value, enum.Enum):
+        return type(value)[value.name]
     return _checked_text(value) if isinstance(value, str) else value
 
 

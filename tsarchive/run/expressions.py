@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import UnsupportedError
@@ -41,6 +41,7 @@ from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
 from .passes import SCALAR_FORMS, Wanted, as_number, called_function, known_result, wanted_of_call
 from .receivers import method_of
+from .sameness import makes_text, must_differ, own_member, own_value
 from .support import DynamicCall, NativeCall
 from .typecheck import predicate, typed_dict, typed_list
 
@@ -110,7 +111,10 @@ class Expressions(Members):
     def expression(self, node: Node) -> str:
         if node in self.unchanged:
             return self.use(node.inputs[0])
-        return _BY_KIND.get(node.kind, Expressions._operator)(self, node)
+        text = _BY_KIND.get(node.kind, Expressions._operator)(self, node)
+        if makes_text(node) and self._keeps_apart:
+            return f"{self.globals.name('own_value', own_value)}({text})"
+        return text
 
     def _constant(self, value: Value) -> str:
         type_ = value.type
@@ -124,9 +128,22 @@ class Expressions(Members):
         constant = value.node.attributes["value"]
         if type_ == FLOAT and isinstance(constant, int):
             constant = float(constant)
+        if isinstance(constant, str | EnumMember) and self._keeps_apart:
+            return self.globals.name("constant", self._own_constant(value.node))
         if is_literal(constant) and not is_named(type_):
             return ascii(constant)
         return self.globals.name("constant", self.classes.constant(value.node))
+
+    @cached_property
+    def _keeps_apart(self) -> bool:
+        """Whether ``is`` may see which strings and members are one object. Tracers do not care."""
+        return self.classes.inlines and self.classes.comparisons.of(self.function)
+
+    def _own_constant(self, node: Node) -> Any:
+        constant = self.classes.constant(node)
+        if isinstance(constant, str):
+            return self.classes.comparisons.text(constant)
+        return own_member(constant)
 
     def known_tensor(self, value: Value) -> Any:
         """The tensor that ``value`` is whenever this code runs; None when that is not known."""
@@ -267,12 +284,8 @@ class Expressions(Members):
         return f"{name}({self.use(node.input)})"
 
     def _identity(self, node: Node) -> str:
-        """An enum member in code is an object of its own, which no other value is.
-
-        So ``mode is Mode.MEAN`` is false in torch, and only a constant is itself.
-        """
         first, second = node.inputs
-        if first is not second and (_is_enum_member(first) or _is_enum_member(second)):
+        if must_differ(first, second, self.function.graph):
             return ascii(node.kind == "aten::__isnot__")
         if must_be_none(second):
             self.classes.check_allowed(node.kind, self.function, node)
@@ -380,10 +393,6 @@ def _is_scalar(value: Any) -> bool:
     if type(value) is float:
         return math.isfinite(value)
     return value is None or type(value) in (bool, int, str)
-
-
-def _is_enum_member(value: Value) -> bool:
-    return value.node.is_constant and isinstance(value.node.attributes["value"], EnumMember)
 
 
 def nesting(type_: Type) -> tuple[int, Type]:

@@ -22,9 +22,7 @@ _PLAIN = (bool, int, float, torch.device)
 @native("aten::__is__")
 def is_same(a: Any, b: Any) -> bool:
     """Identity; numbers and devices of one type are the same when they are equal."""
-    if a is b:
-        return True
-    return type(a) is type(b) and isinstance(a, _PLAIN) and a == b
+    return type(a) is type(b) and a == b if isinstance(a, _PLAIN) else a is b
 
 
 @native("aten::__isnot__")

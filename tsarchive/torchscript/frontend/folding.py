@@ -28,6 +28,7 @@ _GROWING = frozenset(
         "aten::rjust", "aten::zfill", "prim::rangelist",
     }
 )  # fmt: skip
+_IDENTITY = frozenset({"aten::__is__", "aten::__isnot__"})
 _PURE = frozenset(
     {
         "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::TupleConstruct",
@@ -138,6 +139,8 @@ class _Folding:
             or "upgrader" in node.attributes
         ):
             return ()
+        if node.kind in _IDENTITY and any(isinstance(value, str | complex) for value in values):
+            return (node.kind == "aten::__isnot__",)  # torch makes them anew when it looks at them
         function = self.evaluate(schema)
         if function is None:
             return ()
