@@ -216,6 +216,7 @@ ONE_OBJECT = {
     "empty strings": ("a: List[str]", "return torch.__is__(a[0], a[1])", ["", ""]),
     "empty tuples": ("a: List[Tuple[()]]", "return torch.__is__(a[0], a[1])", [(), ()]),
     "tuples of constants": ("", "return torch.__is__((1, 2), (1, 2))"),
+    "sorted strings": ("a: List[str]", "return torch.__is__(torch.sorted(a)[0], a[1])", ["y", "x"]),
 }
 VALUES = {
     "complex": 2j,
