@@ -3,7 +3,9 @@
 import importlib
 import io
 
+import pytest
 import torch
+from comparing import equal
 from conftest import torch_loaded, torch_saved
 from torch import nn
 
@@ -84,3 +86,64 @@ def test_properties(tmp_path, monkeypatch):
 
 def _own(class_: type) -> list[str]:
     return [name for name in ("doubled", "size", "only_read") if name in vars(class_)]
+
+
+class Spelled(nn.Module):
+    """Names that Python changes inside of classes, and names that modules have themselves."""
+
+    def __init__(self):
+        super().__init__()
+        self.k = 2
+
+    @property
+    def _hidden(self) -> int:
+        return self.k + 1
+
+    @property
+    def __private(self) -> int:
+        return self.k + 2
+
+    @property
+    def type(self) -> int:
+        return self.k + 3
+
+    @property
+    def mode(self) -> int:
+        return self.k
+
+    @mode.setter
+    def mode(self, value: int) -> None:
+        self.k = value
+
+    def forward(self, x: int) -> int:
+        self.mode = x
+        return self._hidden + self.type
+
+
+class Linear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+
+@pytest.mark.filterwarnings("ignore:The TorchScript type system doesn't:UserWarning")
+@pytest.mark.parametrize(
+    ("build", "given"),
+    [(Spelled, 5), (lambda: torch.fx.symbolic_trace(Linear()), torch.ones(1, 2))],
+    ids=["spelled", "graph_module"],
+)
+def test_getters_have_the_names_of_the_archive(build, given, request, tmp_path, monkeypatch):
+    name = f"decompiled_{request.node.callspec.id}"
+    monkeypatch.syspath_prepend(tmp_path)
+    data = torch_saved(torch.jit.script(build()))
+    tsarchive.decompile(io.BytesIO(data), tmp_path / name)
+    importlib.invalidate_caches()
+    model, theirs = importlib.import_module(name).load(), torch_loaded(data)
+    assert equal(model(given), theirs(given))
+    getters = [name for name in theirs._c._method_names() if name.endswith("_getter")]
+    assert getters
+    for getter in getters:
+        assert getattr(model, getter)() == theirs._c._get_method(getter)()

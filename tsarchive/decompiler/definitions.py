@@ -14,7 +14,14 @@ from tsarchive.printer.types import ClassType, EnumType, ListType, OptionalType,
 from . import syntax
 from .annotations import shown_type
 from .control import finish_function
-from .members import OF_CONTAINERS, Members, container_base, is_plain, members_of
+from .members import (
+    OF_CONTAINERS,
+    Members,
+    container_base,
+    is_accessor,
+    is_plain,
+    members_of,
+)
 from .naming import identifier
 from .translation import Translation, function_definition, without_type_parameters
 
@@ -55,7 +62,22 @@ def class_body(program: Program, class_: ClassType, definition: Definition) -> l
     if "__eq__" in class_.methods:
         hash_ = syntax.attribute(program.references.builtin("object"), "__hash__")
         body.append(syntax.assign(["__hash__"], hash_))
-    return [_class(definition, _bases(program, class_), body)]
+    made = _class(definition, _bases(program, class_), body)
+    return [made, *_accessors(program, definition, class_)]
+
+
+def _accessors(program: Program, definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
+    """Getters and setters by their names in the archive, which Python changes inside of classes."""
+    members = members_of(class_)
+    for name in filter(is_accessor, class_.methods):
+        found = syntax.attribute(syntax.name(definition.name), members.method(name))
+        if members.is_getter(name):
+            found = syntax.attribute(found, "fget")
+        elif members.is_setter(name):
+            found = syntax.attribute(found, "fset")
+        given = [syntax.name(definition.name), syntax.string(name), found]
+        setting = syntax.call(program.references.builtin("setattr"), given)
+        yield syntax.expression_statement(setting)
 
 
 def _methods(class_: ClassType, members: Members) -> Iterator[Function]:

@@ -32,7 +32,7 @@ from tsarchive.run.slots import SlotKind, slot_kind
 from . import syntax
 from .naming import identifier
 
-__all__ = ["Members", "container_base", "members_of"]
+__all__ = ["Members", "container_base", "is_accessor", "members_of"]
 
 _SHARED = frozenset({"training", "_is_full_backward_hook"})
 _OF_MODULES = (frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()) - _SHARED
@@ -42,6 +42,7 @@ OF_CONTAINERS = frozenset({"__len__", "__contains__"})
 
 _GETTER_END = "_getter"
 _GETTER = re.compile(f"__(.+){_GETTER_END}")
+_ACCESSOR = re.compile("__.+_(getter|setter)")
 _STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_setstate"}
 
 
@@ -53,6 +54,11 @@ def is_plain(name: str) -> bool:
 def _is_private(name: str) -> bool:
     """Python changes such names inside of classes."""
     return name.startswith("__") and not name.endswith("__")
+
+
+def is_accessor(name: str) -> bool:
+    """Whether a method of an archive gets or sets a property."""
+    return _ACCESSOR.fullmatch(name) is not None
 
 
 class Members:
