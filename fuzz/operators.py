@@ -52,8 +52,10 @@ _ROOM: Final = 1 << 30
 _SHOWN: Final = 3000  # so that a line of JSON is written to a pipe whole
 _TOLD: Final = "guard_pages: "
 _GUARDED: Final = "TSARCHIVE_GUARD_PAGES"
-# These wait for what never comes, or say what they are given.
-_LEFT_OUT: Final = re.compile(r"aten::(wait|warn|_print)|prim::(Print|RaiseException|TimePoint)")
+# These wait for what never comes, say what they are given, or repeat it as often as they are told.
+_LEFT_OUT: Final = re.compile(
+    r"aten::(wait|warn|_print)|prim::(Print|RaiseException|TimePoint)|aten::mul_?[.](\w+_)?(t|str)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def targets(only: str) -> list[Target]:
     """Every overload that the default policy allows, as a method of a loaded archive."""
     found = []
     for schema in registry():
-        is_out = row_of(schema.full_name).is_refused or _LEFT_OUT.fullmatch(schema.name)
+        is_out = row_of(schema.full_name).is_refused or _LEFT_OUT.fullmatch(schema.full_name)
         if is_out or schema.is_vararg or not re.search(only, schema.full_name):
             continue
         for types in bindings(schema):
@@ -122,7 +124,7 @@ class Stretch:
     def _call(self, target: Target, shown: mmap.mmap) -> str | None:
         try:
             given = self._arguments.draw(target.schema, target.types)
-        except (NoValuesError, RuntimeError, ValueError, TypeError):
+        except (NoValuesError, RuntimeError, ValueError, TypeError, MemoryError):
             return None
         _show(shown, f"{target.schema.full_name}({', '.join(map(_text, given))})")
         signal.setitimer(signal.ITIMER_PROF, self._seconds)

@@ -287,6 +287,34 @@ CASES: dict[str, Case] = {
         "x: Tensor", "r = torch.zeros([-1, 0], out=x)\nreturn torch.size(x)",
         lambda: [torch.ones(2, 3)], "negative",
     ),
+    "indices added up beneath another": Case(
+        "x: Tensor",
+        "v = torch.sparse_coo_tensor(torch.tensor([[0, 0], [0, 0]]), torch.ones([2]), [2, 900])\n"
+        "w = torch.permute(v, [0, 1])\n_ = torch.div_(v, 1, rounding_mode=\"floor\")\n"
+        "return torch.to_dense(w)",
+        lambda: [torch.ones(2, 900)], "coalesced before",
+    ),
+    "a multiple of what is the least integer when it is narrowed": Case(
+        "x: Tensor, y: Tensor", "return torch.lcm(x, y)",
+        lambda: [torch.tensor(2**31), torch.full((3,), 2**31 - 1, dtype=torch.int32)],
+        "least common multiple",
+    ),
+    "a high order beside nan": Case(
+        "x: Tensor, n: Tensor", "return torch.special_laguerre_polynomial_l(x, n)",
+        lambda: [torch.tensor([0.3, 0.3]), torch.tensor([float("nan"), 1e18])], "order",
+    ),
+    "random floats from the largest integer": Case(
+        "x: Tensor", "return torch.random_(x, 9223372036854775807, None)",
+        lambda: [torch.zeros(3)], "draw from",
+    ),
+    "zeta from far below": Case(
+        "x: Tensor, q: Tensor", "return torch.special_zeta(x, q)",
+        lambda: [torch.tensor([2.0]).double(), torch.tensor([-1e15 + 0.5]).double()], "below",
+    ),
+    "polygamma from far below": Case(
+        "x: Tensor", "return torch.polygamma(2, x)",
+        lambda: [torch.tensor([-1e15 + 0.5]).double()], "below",
+    ),
     "an order of two thousand million": Case(
         "x: Tensor", "return torch.special_laguerre_polynomial_l(x, 2147483647)",
         lambda: [torch.ones(2, 3)], "order",

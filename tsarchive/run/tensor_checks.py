@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .checks import Check, Given, is_within, require
-from .natives.narrowing import INT64_MIN, wrap
+from .natives.narrowing import INT64_MAX, INT64_MIN, wrap
 
 __all__ = ["TENSOR_CHECKS", "check_bags", "check_rounding"]
 
@@ -22,6 +22,7 @@ _GRID_MODES = 3
 _LONG = 4
 _QINT32 = 14
 _HIGHEST = 1 << 16
+_PAIRS = 2
 _QUANTIZED = range(12, 18)
 _MOST_BINS = 1 << 16
 _MOST_BITS = 17
@@ -163,6 +164,7 @@ def _pivots(given: Given) -> None:
 def check_rounding(given: Given) -> None:
     """The least integer divided by -1 ends the process, in the dtype that both are converted to."""
     one, two = given["self"], given["other"]
+    _whole_quotient(given)
     if given["rounding_mode"] != "trunc" or one.is_floating_point() or one.is_complex():
         return
     dtype = torch.result_type(one, two)
@@ -172,14 +174,22 @@ def check_rounding(given: Given) -> None:
         require(not bool(is_fault.any()), "the least integer cannot be divided by -1")
 
 
+def _whole_quotient(given: Given) -> None:
+    """torch adds up equal indices of a sparse tensor in place, beneath others that share them."""
+    one: Tensor = given["self"]
+    is_sound = one.layout is not torch.sparse_coo or one.is_coalesced()
+    if given.get("rounding_mode", "floor") is not None:
+        require(is_sound, "a sparse tensor is coalesced before it is divided with rounding")
+
+
 def wrapped(number: Any, dtype: torch.dtype) -> int:
     """A number as kernels get it: in the bits of ``dtype``, however many it had."""
     return int(torch.tensor(int(number)).to(dtype))
 
 
 def _multiples(given: Given) -> None:
-    fits = not _has_least(given["self"]) and not _has_least(given["other"])
-    require(fits, "the least integer has no least common multiple with others")
+    one = given["self"].to(torch.result_type(given["self"], given["other"]))
+    require(not _has_least(one), "the least integer has no least common multiple with others")
 
 
 def _has_least(tensor: Tensor) -> bool:
@@ -293,11 +303,26 @@ def _group_norm(given: Given) -> None:
 
 def _order(given: Given) -> None:
     """Kernels of polynomials take as many steps as the order tells, for each element."""
-    order = given["n"]
-    highest = order
-    if isinstance(order, Tensor):
-        highest = order.max().item() if order.numel() and not order.is_meta else 0
-    require(not highest > _HIGHEST, f"a polynomial of order {highest}")
+    require(not _any_above(given["n"], _HIGHEST), f"a polynomial of an order above {_HIGHEST}")
+
+
+def _zeta(given: Given) -> None:
+    """The kernel goes in steps of one from a negative number up to zero."""
+    start = given["other"] if "other" in given else given["self"]
+    is_direct = given.get("n", _PAIRS) < _PAIRS  # digamma and trigamma take no steps
+    require(is_direct or not _any_above(-start, _HIGHEST), f"a sum from below {-_HIGHEST}")
+
+
+def _any_above(value: Any, highest: int) -> bool:
+    if not isinstance(value, Tensor):
+        return bool(value > highest)
+    return not value.is_meta and bool((value > highest).any())
+
+
+def _random_from(given: Given) -> None:
+    """torch looks for a whole number above the first one that a float can tell from it."""
+    is_whole = not given["self"].is_floating_point()
+    require(is_whole or given["from"] != INT64_MAX, "there are no floats to draw from there")
 
 
 def _grid(given: Given) -> None:
@@ -366,6 +391,7 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::ctc_loss": _ctc,
         "aten::embedding_bag": _embedding_bag,
         "aten::fused_moving_avg_obs_fake_quant": _moving_average,
+        "aten::floor_divide_": _whole_quotient,
         "aten::grid_sampler": _grid,
         "aten::grid_sampler_2d": _grid,
         "aten::grid_sampler_3d": _grid,
@@ -375,7 +401,10 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::lu_unpack": _pivots,
         "aten::native_batch_norm": _batch_norm,
         "aten::native_group_norm": _group_norm,
+        "aten::polygamma": _zeta,
+        "aten::polygamma_": _zeta,
         "aten::quantize_per_channel": _per_channel,
+        **{f"aten::random{end}": _random_from for end in ("_.from", ".from", ".from_out")},
         "aten::range": _range,
         "aten::repeat_interleave": _repeats,
         "aten::rrelu_with_noise": _rrelu,
@@ -386,5 +415,7 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::view_copy": _bytes_view,
         **{f"aten::{name}": _scaled for name in _SCALED},
         **{f"aten::special_{name}": _order for name in _POLYNOMIALS},
+        "aten::special_polygamma": _zeta,
+        "aten::special_zeta": _zeta,
     }
 )
