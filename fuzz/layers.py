@@ -13,7 +13,9 @@ from typing import Any
 import doors
 import edits
 import torch_free
+from attacks import attack as make_attack
 from pools import POOL
+from texts import innocent
 
 import tsarchive
 from tsarchive.pt2 import schema
@@ -130,6 +132,18 @@ def executorch(random: Random) -> Input:
     return Input(data, random.choices(doors_, shares)[0], (data,))
 
 
+def text(random: Random) -> Input:
+    """Texts, none of which is a pickle."""
+    data = innocent(random)
+    return Input(data, torch_free.find_no_pickle, (data,))
+
+
+def attack(random: Random) -> Input:
+    """Pickles that call something, hidden or not."""
+    made = make_attack(random)
+    return Input(made.data, torch_free.find_attack, (made.data, made.how))
+
+
 def _placed(
     archive: bytes,
     record: str,
@@ -153,6 +167,8 @@ LAYERS: dict[str, Layer] = {
     "running": running,
     "pt2": pt2,
     "executorch": executorch,
+    "text": text,
+    "attack": attack,
 }
 _PICKLES = [seed.data for seed in POOL.pickles]
 _TEXTS = [seed.text for seed in POOL.code]

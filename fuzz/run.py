@@ -25,7 +25,8 @@ from watch import Watch
 
 _STRETCH = 20_000
 _SHARES = {
-    "container": 40, "pickle": 41, "code": 10, "running": 1, "pt2": 4, "executorch": 4,
+    "container": 40, "pickle": 40, "code": 9, "running": 1, "pt2": 4, "executorch": 4,
+    "text": 1, "attack": 1,
 }  # fmt: skip
 
 

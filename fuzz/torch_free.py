@@ -88,6 +88,22 @@ def audit(data: bytes) -> None:
         raise AssertionError("audit raised instead of reporting") from error
 
 
+def find_no_pickle(data: bytes) -> None:
+    """Audit takes no text for a pickle that does harm, or for too much to look at."""
+    told = [found for found in tsarchive.audit(io.BytesIO(data)).findings if _is_of_pickle(found)]
+    assert not told, told[0].message
+
+
+def find_attack(data: bytes, how: str) -> None:
+    """Audit tells of a pickle that calls something."""
+    findings = tsarchive.audit(io.BytesIO(data)).findings
+    assert any(_is_of_pickle(f) and f.nature is tsarchive.Nature.HOSTILE for f in findings), how
+
+
+def _is_of_pickle(finding: tsarchive.Finding) -> bool:
+    return finding.rule.startswith("pickle-")
+
+
 def report(data: bytes) -> None:
     """A page tells of everything, and holds no markup but its own."""
     try:

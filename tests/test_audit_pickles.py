@@ -45,10 +45,12 @@ FORMS = {
     "NEWOBJ": (b"\x80\x02csubprocess\nPopen\nX\x04\0\0\0true\x85\x81.", "pickle-make"),
     "NEWOBJ_EX": (b"\x80\x04csubprocess\nPopen\n)}\x92.", "pickle-make"),
     "BUILD of a global": (b"\x80\x02ctorch\n_utils\n}b.", "pickle-change"),
+    "an item of a global": (b"\x80\x02csys\nmodules\nU\x02osNs.", "pickle-change"),
+    "items of a global": (b"\x80\x02csys\nmodules\n(U\x02osNu.", "pickle-change"),
     "EXT1": (b"\x80\x02\x82\x01)R.", "pickle-extension"),
     "EXT4": (b"\x80\x02\x84\x01\0\0\0)R.", "pickle-extension"),
     "call of a result": (b"coperator\nattrgetter\n(S'x'\ntR)R.", "pickle-computed-call"),
-    "call of an unknown value": (b"]q\0h\0)R.", "pickle-computed-call"),
+    "call of an unknown value": (b"\x80\x02]q\0h\0)R.", "pickle-computed-call"),
     "a name alone": (b"cos\nsystem\n.", "pickle-name"),
     "through the memo": (b"cos\nsystem\nq\x000h\0(S'true'\ntR.", "pickle-call"),
     "DUP": (b"cos\nsystem\n2(S'true'\ntR.", "pickle-call"),
@@ -56,7 +58,7 @@ FORMS = {
     "base of copyreg._reconstructor": (
         b"ccopyreg\n_reconstructor\n(cbuiltins\nobject\ncbdb\nBdb\nNtR.", "pickle-make"
     ),
-    "text that only some readers take": (b"(S'\xc3\xa9'\n" + CALL, "pickle-hidden"),
+    "text that only some readers take": (b"(S'\xc3\xa9'\n" + CALL, "pickle-call"),
     "defaultdict": (b"ccollections\ndefaultdict\n(cos\nabort\ntR.", "pickle-call"),
     "rebuilding a subclass": (
         b"ctorch._tensor\n_rebuild_from_type_v2\n(cos\nsystem\nN(S'true'\ntNtR.", "pickle-call"

@@ -145,7 +145,7 @@ def test_the_command_stands_between_verify_and_jitter():
 
 def test_what_a_file_says_is_escaped_in_every_line(tmp_path):
     path = tmp_path / "terminal.pkl"
-    path.write_bytes(b"cevil\x1b[31m\nname\n.")
+    path.write_bytes(b"\x80\x02cevil\x1b[31m\nname\n.")
     result = run("audit", path)
     assert "\x1b" not in result.stdout
     assert "\\x1b[31m" in result.stdout.splitlines()[0]

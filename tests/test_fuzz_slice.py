@@ -29,7 +29,7 @@ def test_no_input_violates_the_property(tmp_path):
     assert told["violations"] == {}
     assert INPUTS - 5 <= told["inputs"] <= INPUTS
     assert set(told["counts"]) == {
-        "container", "pickle", "code", "running", "pt2", "executorch",
+        "container", "pickle", "code", "running", "pt2", "executorch", "text", "attack",
     }  # fmt: skip
     state = json.loads((tmp_path / "state.json").read_text())
     state["counts"] = {"pickle": {"read_pickle: sound": 7}}

@@ -49,7 +49,11 @@ def audit_zip(source: str | BinaryIO, data: bytes | None, found: Collected, dept
         salvage(_all_bytes(source) if data is None else data, found)
         return UNKNOWN
     with container:
-        return _Archive(container, found, depth).audit()
+        archive = _Archive(container, found, depth)
+        kind = archive.audit()
+    if archive.has_refused:
+        salvage(_all_bytes(source) if data is None else data, found)
+    return kind
 
 
 def _all_bytes(source: str | BinaryIO) -> bytes:
@@ -68,6 +72,7 @@ class _Archive:
         self.kind = kind_of(container.records)
         self.groups = {name: group_of(self.kind, name) for name in container.records}
         self.unpickled: set[str] = set()
+        self.has_refused = False
 
     def audit(self) -> str:
         code = dict(self._code())
@@ -119,10 +124,11 @@ class _Archive:
         return self._read(self.container.records[name])
 
     def _as_stored(self, record: Record) -> bytes:
-        """The first bytes of a record that is too long or damaged."""
+        """The first bytes of a record that is too long or damaged; none where it is refused."""
         try:
             stored = bytes(self.container.payload(record.name)[:_LONGEST])
         except ArchiveError:
+            self.has_refused = True
             return b""
         return inflated(stored) if record.method == DEFLATED else stored
 

@@ -13,8 +13,11 @@ _FREE: Final = 1 << 22
 _FREE_SEARCH: Final = 1 << 23
 # A file has at least a byte for each opcode, so that what is stored plainly is read to its end.
 _MOST_READING: Final = 1 << 26
-# Pickles may begin anywhere. In random bytes, a search takes a step for some 600 of them.
+# Pickles may begin anywhere. In random bytes, a search takes a step for some 600 of them, in lists
+# of words for some 7.
 _BYTES_OF_SEARCH: Final = 1 << 6
+_BYTES_OF_SEARCH_IN_WORDS: Final = 1 << 2
+_MOST_SEARCH_IN_WORDS: Final = 1 << 25
 
 
 @dataclass(slots=True)
@@ -43,4 +46,6 @@ class Budgets:
     def of_file(cls, size: int) -> Budgets:
         """The budgets for a file of so many bytes."""
         reading = max(_FREE, min(size, _MOST_READING))
-        return cls(Budget(reading), Budget(max(_FREE_SEARCH, size // _BYTES_OF_SEARCH)))
+        in_words = min(size // _BYTES_OF_SEARCH_IN_WORDS, _MOST_SEARCH_IN_WORDS)
+        searching = max(_FREE_SEARCH, in_words, size // _BYTES_OF_SEARCH)
+        return cls(Budget(reading), Budget(searching))

@@ -8,7 +8,7 @@ from typing import Final
 
 from tsarchive.auditing.budgets import Budgets
 from tsarchive.auditing.contents import native_format
-from tsarchive.auditing.pickle_streams import begins_pickle
+from tsarchive.auditing.pickle_streams import begins_pickle, pickles_in
 from tsarchive.auditing.pickles import PickleAudit, Surroundings, audit_pickles
 from tsarchive.auditing.values import (
     AuditReport,
@@ -70,12 +70,15 @@ class Collected:
         around: Surroundings,
         *,
         is_unpickled: bool = False,
+        starts: Iterable[int] = (),
     ) -> PickleAudit:
         """Look for pickles and for programs in bytes of any kind. ``is_unpickled`` tells of bytes
-        that a reader takes for a pickle, however they begin."""
+        that a reader takes for a pickle, however they begin; ``starts`` are where else readers
+        begin than at the first byte."""
         named = begins_pickle(data) if record is None else record.endswith(_PICKLE_NAMES)
         named = named or is_unpickled
-        audit = audit_pickles(data, record, around, self.budgets, is_named_pickle=named)
+        streams = pickles_in(data, self.budgets, is_named_pickle=named, starts=starts)
+        audit = audit_pickles(streams, record, around)
         self.findings.add(audit.findings)
         self.pickled_names += audit.names
         found = native_format(record or "", data)

@@ -1,4 +1,4 @@
-"""Bytes to read pickles from, as ``pickletools`` asks for them."""
+"""Bytes to read pickles from, as readers of opcodes ask for them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ _LONGEST: Final = 1 << 24
 
 
 class LongArgument(Exception):
-    """The argument of the opcode at ``opcode`` is not worth a copy; it ends at ``end``."""
+    """An argument is not worth a copy; it ends at ``end``."""
 
-    def __init__(self, opcode: int, start: int, end: int) -> None:
+    def __init__(self, start: int, end: int) -> None:
         super().__init__()
-        self.opcode = opcode
         self.size = end - start
         self.end = end
 
@@ -27,7 +26,6 @@ class PickleBytes:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._position = 0
-        self._opcode = 0
         self._lines_end = data.rfind(b"\n") + 1
 
     def seek(self, position: int) -> None:
@@ -35,8 +33,7 @@ class PickleBytes:
         self._position = position
 
     def tell(self) -> int:
-        """Where the next byte comes from; pickletools asks before each opcode."""
-        self._opcode = self._position
+        """Where the next byte comes from."""
         return self._position
 
     def read(self, size: int) -> bytes:
@@ -46,7 +43,7 @@ class PickleBytes:
         if end > len(self.data):
             return b""
         if size > _LONGEST:
-            raise LongArgument(self._opcode, start, end)
+            raise LongArgument(start, end)
         self._position = end
         return self.data[start:end]
 
@@ -57,3 +54,11 @@ class PickleBytes:
             return b""
         self._position = self.data.index(b"\n", start) + 1
         return self.data[start : self._position]
+
+    def rest(self, most: int) -> bytes:
+        """All that is left, or nothing where that is more than ``most``."""
+        start = self._position
+        if len(self.data) - start > most:
+            return b""
+        self._position = len(self.data)
+        return self.data[start:]

@@ -6,14 +6,16 @@ lists are never complete.
 
 from __future__ import annotations
 
+import sys
+from _compat_pickle import IMPORT_MAPPING
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from tsarchive.torchscript.storages import STORAGE_TYPES
 
-__all__ = ["CALLS_ITS_ARGUMENT", "NameRow", "Use", "row_of_name"]
+__all__ = ["CALLS_ITS_ARGUMENT", "NameRow", "Use", "is_importable", "is_widespread", "row_of_name"]
 
 
 class Use(Enum):
@@ -143,6 +145,24 @@ def row_of_name(name: str) -> NameRow | None:
     if found is None and name.startswith(_NN):
         return _NN_ROW
     return found
+
+
+@lru_cache(maxsize=1024)
+def is_importable(name: str) -> bool:
+    """Whether a qualified name is one that Python's import and attributes may have."""
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def is_widespread(name: str) -> bool:
+    """Whether a name is in a module that is found wherever models are: one of Python, under its
+    old name, too, or of the libraries in the table."""
+    return name.partition(".")[0] in _widespread_modules()
+
+
+@cache
+def _widespread_modules() -> frozenset[str]:
+    libraries = {name.partition(".")[0] for name in _rows()}
+    return frozenset(libraries | sys.stdlib_module_names | IMPORT_MAPPING.keys())
 
 
 @cache

@@ -6,26 +6,38 @@ import base64
 import binascii
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from tsarchive.auditing.budgets import Budget, Budgets
 from tsarchive.auditing.pickle_bytes import PickleBytes
-from tsarchive.auditing.pickle_walk import STEPS_OF_LOST_NAME, Act, Walk, walk
+from tsarchive.auditing.pickle_names import is_importable, is_widespread
+from tsarchive.auditing.pickle_starts import array_starts, likely_starts
+from tsarchive.auditing.pickle_walk import (
+    STEPS_OF_LOST_NAME,
+    Act,
+    Event,
+    Passed,
+    Walk,
+    walk,
+    weight_of_name,
+)
 
 __all__ = ["Streams", "begins_pickle", "pickles_in"]
 
 _CALLS: Final = frozenset({Act.CALL, Act.MAKE, Act.CALL_COMPUTED, Act.EXTENSION, Act.CHANGE})
 _PROTOCOL = re.compile(rb"\x80[\x00-\x05]")
-# A pickle begins with its protocol, or with the naming of a global: two lines.
-_BEGINNING = re.compile(rb"\x80[\x02-\x05]|[ci][A-Za-z_][\w.]*\n[A-Za-z_][\w.]*\n")
-# To look for these from every byte on would take the square of the time. The end of the first
-# line is looked for instead; it is the end of a name that is no longer than names of modules are.
-_WITHIN_BEGINNING = re.compile(rb"\x80[\x02-\x05]|\n[A-Za-z_][\w.]*\n")
-_FIRST_LINE = re.compile(rb"[ci](?=[A-Za-z_][\w.]*\Z)")
-_LONGEST_MODULE: Final = 200
-_DOTTED = re.compile(r"[^\W\d][\w.]*")
+# What a walk must weigh to be that of a pickle: where a reader begins, and elsewhere, where chance
+# has as many tries as there are bytes; and where a name stands alone, which text often looks like.
+_HERE: Final = 5
+_ANYWHERE: Final = 9
+_NAME_ALONE: Final = 9
+# STOP weighs this, and so does the end of the data right behind a walk.
+_WEIGHT_OF_END: Final = 2
+_BLANK_BYTES: Final = 16
+# What names a global has an end of a line, or an opcode that no text has.
+_NAMING = re.compile(rb"[\n\x82-\x84\x93]")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){8,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{14,}={0,2}")
 # Text in text in text: deeper nesting of encodings is not undone.
@@ -50,15 +62,19 @@ def begins_pickle(head: bytes | bytearray) -> bool:
     return _PROTOCOL.match(head) is not None
 
 
-def pickles_in(data: bytes, budgets: Budgets, *, is_named_pickle: bool) -> Streams:
+def pickles_in(
+    data: bytes, budgets: Budgets, *, is_named_pickle: bool, starts: Iterable[int] = ()
+) -> Streams:
     """Every pickle in the data; without a name or a beginning that says so, only those that
-    call something."""
+    call something. ``starts`` are where else readers begin than at the first byte."""
     found = Streams()
     stream = PickleBytes(data)
     with warnings.catch_warnings():
         # An odd escape in a string of protocol 0 makes Python warn.
         warnings.simplefilter("ignore")
         _read_first(stream, found, budgets.reading, is_named_pickle)
+        for start in (*starts, *array_starts(data)):
+            _find_at(stream, start, found, budgets.reading)
         _find_behind(stream, found, budgets.searching)
         for pickle in (*found.pickles, *found.hidden):
             found.hidden += _in_texts(pickle, budgets.searching, _DEPTH)
@@ -82,25 +98,72 @@ def _read_first(stream: PickleBytes, found: Streams, budget: Budget, is_named: b
 
 
 def _is_pickle(seen: Walk, data: bytes) -> bool:
-    """Whether a walk went over a pickle, not over bytes that begin like one by chance."""
-    if seen.fault is not None:
+    """Whether a walk from where a reader begins went over a pickle: one that says so, or that calls
+    a global which is there, or that chance has not made. A text that would raise an error at its
+    first lines is none."""
+    if _PROTOCOL.match(data, seen.start):
+        return seen.fault is None or _calls(seen)
+    if any(is_widespread(e.name) for e in _called(seen) if e.act is not Act.CHANGE):
+        return True
+    return _weight(seen, seen.weight_here, data) >= _HERE or _is_name(seen, data)
+
+
+def _is_pickle_anywhere(seen: Walk, data: bytes) -> bool:
+    """Whether a walk from where no reader begins went over a pickle that calls something."""
+    if _PROTOCOL.match(data, seen.start):
         return _calls(seen)
-    return bool(seen.events) or _PROTOCOL.match(data, seen.start) is not None
+    return _weight(seen, seen.weight, data) >= _ANYWHERE
+
+
+def _is_name(seen: Walk, data: bytes) -> bool:
+    """Whether a whole pickle without protocol and without calls gives a global to its reader."""
+    names = [event.name for event in seen.events if is_importable(event.name)]
+    if seen.fault is not None or not seen.is_clean or not names:
+        return False
+    return _weight(seen, seen.length + max(map(weight_of_name, names)), data) >= _NAME_ALONE
+
+
+def _weight(seen: Walk, weight: int, data: bytes) -> int:
+    """What speaks for a pickle that calls a global; nothing does for one that calls none."""
+    ends = (seen.fault is None) + _is_end(seen, data)
+    return weight and weight + _WEIGHT_OF_END * ends
+
+
+def _is_end(seen: Walk, data: bytes) -> bool:
+    """Whether nothing but blank follows."""
+    return len(data) - seen.end <= _BLANK_BYTES and not data[seen.end :].strip()
+
+
+def _called(seen: Walk) -> Iterator[Event]:
+    """What the walk met of calls of globals, and changes of them."""
+    return (e for e in seen.events if e.act in _CALLS and is_importable(e.name))
 
 
 def _calls(seen: Walk) -> bool:
-    """Whether the walk met a call of something with the name of a global."""
-    return any(event.act in _CALLS and _DOTTED.fullmatch(event.name) for event in seen.events)
+    return any(True for _ in _called(seen))
+
+
+def _find_at(stream: PickleBytes, start: int, found: Streams, budget: Budget) -> None:
+    """Read the pickles that stand one after another where another reader begins."""
+    while start < len(stream.data):
+        seen = walk(stream, start, budget)
+        if not _is_pickle(seen, stream.data):
+            return
+        found.hidden.append(seen)
+        if seen.fault:
+            return
+        start = seen.end
 
 
 def _find_behind(stream: PickleBytes, found: Streams, budget: Budget) -> None:
     """Look for pickles in what follows the last one."""
-    reached = found.end
-    for start in _beginnings(stream.data, found.end, budget):
+    reached, passed = found.end, Passed()
+    for start in likely_starts(stream.data, found.end, budget):
         if start < reached:
             continue
-        seen = walk(stream, start, budget)
-        if _calls(seen):
+        says_so = _PROTOCOL.match(stream.data, start) is not None
+        seen = walk(stream, start, budget, None if says_so else passed)
+        if _is_pickle_anywhere(seen, stream.data):
             found.hidden.append(seen)
             reached = seen.end if seen.fault is None else reached
         else:
@@ -109,43 +172,28 @@ def _find_behind(stream: PickleBytes, found: Streams, budget: Budget) -> None:
             return
 
 
-def _beginnings(data: bytes, start: int, budget: Budget) -> Iterator[int]:
-    """Where pickles may begin from ``start`` on, in order."""
-    position = start
-    while (match := _WITHIN_BEGINNING.search(data, position)) is not None:
-        position = match.start() + 1
-        budget.spend(1)
-        if budget.is_spent:
-            return
-        if match[0].startswith(b"\n"):
-            before = max(start, match.start() - _LONGEST_MODULE)
-            lines = _FIRST_LINE.finditer(data[before : match.start()])
-            yield from (before + line.start() for line in lines)
-        else:
-            yield match.start()
-
-
 def _in_texts(outer: Walk, budget: Budget, depth: int) -> Iterator[Walk]:
     """Pickles that text in a pickle spells, as bytes, in base 64, or in hexadecimal digits."""
     for position, text in outer.texts:
         if len(text) > _LONGEST_TEXT or budget.is_spent:
             continue
         for data in _decoded(text):
-            if _BEGINNING.match(data) is None:
+            if _NAMING.search(data) is None:
                 continue
             seen = walk(PickleBytes(data), 0, budget)
-            inner = list(_in_texts(seen, budget, depth - 1)) if depth else []
-            for pickle in (seen, *inner):
-                if _calls(pickle):
-                    pickle.start = position
-                    yield pickle
+            if (seen.weight or _calls(seen)) and _is_pickle(seen, data):
+                seen.start = position
+                yield seen
+            for inner in _in_texts(seen, budget, depth - 1) if depth else ():
+                inner.start = position
+                yield inner
 
 
 def _decoded(text: str | bytes) -> Iterator[bytes]:
     if isinstance(text, bytes):
         yield text
         text = text.decode("latin-1")
-    elif text[:1] in ("\x80", "c", "i"):
+    else:
         yield text.encode("latin-1", "replace")
     if _HEX.fullmatch(text):
         yield bytes.fromhex(text)

@@ -1,26 +1,22 @@
 """Walking a pickle without running it: which globals it names, calls, and changes.
 
-Opcodes are those of the standard library's ``pickletools``, of every protocol. The stack is kept
-with what matters of each value: whether it is a global, text, a tuple, or what a call gave.
+The stack is kept with what matters of each value: whether it is a global, text, a tuple, or what
+a call gave. A walk ends where ``pickle.load`` would raise an error, before what would not run.
 """
 
 from __future__ import annotations
 
-import codecs
-import pickletools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import IO, Any, Final, cast
+from typing import Any, Final
 
 from tsarchive.auditing.budgets import Budget
 from tsarchive.auditing.pickle_bytes import LongArgument, PickleBytes
-from tsarchive.auditing.pickle_names import CALLS_ITS_ARGUMENT
+from tsarchive.auditing.pickle_names import CALLS_ITS_ARGUMENT, is_importable, is_widespread
+from tsarchive.auditing.pickle_opcodes import LONGEST_NAME, Opcode, Plain, read_opcode
 
-__all__ = ["STEPS_OF_LOST_NAME", "Act", "Event", "Walk", "walk"]
-
-# pickletools asks for it when it meets old text; a file must not cause an import.
-codecs.lookup("raw_unicode_escape")
+__all__ = ["STEPS_OF_LOST_NAME", "Act", "Event", "Passed", "Walk", "walk", "weight_of_name"]
 
 # What else takes as many steps: to begin a walk, and to keep a name, which takes memory too: of
 # names that are not kept after all, so many steps are given back.
@@ -29,12 +25,13 @@ _STEPS_OF_NAME: Final = 32
 STEPS_OF_LOST_NAME: Final = 24
 # So many bytes of arguments take as long as one opcode.
 _BYTES_OF_STEP: Final = 64
-# What is longer is no name of anything that can be imported.
-_LONGEST_NAME: Final = 500
 # Longer tuples are forgotten: no call that matters has as many arguments.
 _LONGEST_TUPLE: Final = 64
-_OPCODES: Final = {opcode.code: opcode for opcode in pickletools.opcodes}
+_MOST_PASSED: Final = 1 << 16
 _REDUCE_PACKAGE: Final = "reduce_package"
+_EXTENSION: Final = "extension "
+_WEIGHT_OF_TUPLE: Final = 2
+_WEIGHT_OF_WIDESPREAD: Final = 4
 
 
 class Act(Enum):
@@ -43,7 +40,7 @@ class Act(Enum):
     NAME = "names"
     CALL = "calls"
     MAKE = "makes an object of"
-    CHANGE = "changes attributes of"
+    CHANGE = "changes"
     CALL_COMPUTED = "calls what it computed with"
     EXTENSION = "names by number"
 
@@ -68,11 +65,22 @@ class Walk:
     texts: list[tuple[int, str | bytes]] = field(default_factory=list)
     fault: str | None = None
     is_too_long: bool = False
+    weight: int = 0
+    """All that had to agree for the call of a global that can be imported, from its name on."""
+    weight_here: int = 0
+    """The same from the start on."""
+    length: int = 0
+    """The weight of all opcodes."""
+    is_clean: bool = False
+    """Nothing was left on the stack."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Global:
+    """``since`` is the weight of all that stands before it, here as in the next classes."""
+
     name: str
+    since: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +88,49 @@ class _Made:
     """What a call gave. ``by`` is the name of the global at its root."""
 
     by: str
+    since: int
 
 
-_MARK: Final = object()
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    since: int
+
+
 _TEXT: Final = (str, bytes)
 
 
-def walk(stream: PickleBytes, start: int, budget: Budget) -> Walk:
-    """Walk one pickle; whatever is in it, the walk ends and says what it saw."""
+class Passed(dict[int, int]):
+    """Where walks that called nothing have been, and how much was on their stacks. What comes there
+    with no more on its own calls nothing from there on, either."""
+
+    def add(self, offset: int, height: int) -> None:
+        if len(self) >= _MOST_PASSED:
+            self.clear()
+        self[offset] = height
+
+
+def weight_of_name(name: str) -> int:
+    """What a name adds to the weight of its use."""
+    return _WEIGHT_OF_WIDESPREAD * is_widespread(name)
+
+
+def walk(stream: PickleBytes, start: int, budget: Budget, passed: Passed | None = None) -> Walk:
+    """Walk one pickle; whatever is in it, the walk ends and says what it saw. With ``passed``, it
+    is one of many from where no reader begins, and ends where an earlier one came to nothing, or
+    where a global has a name that none can have."""
     stream.seek(start)
-    machine = _Machine(start, budget.left)
+    machine = _Machine(start, budget.left, passed)
     try:
-        while not machine.run(stream):
-            continue
+        machine.run(stream)
     except _TooLong:
         machine.walk.fault = "there are more opcodes than are looked at"
         machine.walk.is_too_long = True
     except (ValueError, IndexError, OverflowError, MemoryError) as error:
-        machine.walk.fault = str(error)[:_LONGEST_NAME] or type(error).__name__
-    machine.walk.end = stream.tell()
+        machine.walk.fault = str(error)[:LONGEST_NAME] or type(error).__name__
+    machine.walk.end, machine.walk.length = stream.tell(), machine.weight
+    machine.walk.is_clean = not machine.stack
+    if passed is not None:
+        machine.add_to(passed)
     arguments = (machine.walk.end - start - machine.skipped) // _BYTES_OF_STEP
     budget.spend(_STEPS_OF_WALK + machine.steps + arguments)
     return machine.walk
@@ -111,33 +143,65 @@ class _TooLong(Exception):
 class _Machine:
     """A stack of what is known of each value; None is a value of which nothing matters."""
 
-    def __init__(self, start: int, most_steps: int) -> None:
+    def __init__(self, start: int, most_steps: int, passed: Passed | None) -> None:
         self.walk = Walk(start)
         self.steps = 0
         self.skipped = 0
+        self.weight = self._since = 0
         self._most_steps = most_steps
         self._noted: set[tuple[Act, str]] = set()
-        self._stack: list[Any] = []
+        self.stack: list[Any] = []
         self._memo: dict[int, Any] = {}
+        self._passed = passed
+        self._marks = 0
+        self._been: list[tuple[int, int]] = []
+        self._lowest = 0
 
-    def run(self, stream: PickleBytes) -> bool:
-        """Go on to the end, or behind the next argument that is too long to look at; whether
-        it is the end."""
+    def run(self, stream: PickleBytes) -> None:
+        """Go on to the end."""
+        is_stop = False
+        while not is_stop:
+            position = stream.tell()
+            if self._passed is not None:
+                self._pass(position, self._passed)
+            opcode = read_opcode(stream)
+            self.step(opcode, self._argument(opcode, stream), position)
+            is_stop = opcode.name == "STOP"
+
+    def _pass(self, position: int, passed: Passed) -> None:
+        """Note where this is, or raise ValueError where an earlier walk came to nothing."""
+        while self._been and self._been[-1][1] > self._lowest:
+            self._been.pop()
+        self._lowest = len(self.stack)
+        is_more = self.walk.weight or self._memo or self._marks
+        if not is_more and self._lowest <= passed.get(position, -1):
+            raise ValueError("it comes to nothing")
+        if len(self._been) < _MOST_PASSED:
+            self._been.append((position, self._lowest))
+
+    def add_to(self, passed: Passed) -> None:
+        """Tell where the walk has been with nothing on the stack that it looked at since."""
+        if not self.walk.weight and not self.walk.is_too_long:
+            for position, height in self._been:
+                if height <= self._lowest:
+                    passed.add(position, height)
+
+    def _argument(self, opcode: Opcode, stream: PickleBytes) -> Any:
+        """None also where it is too long to look at."""
         try:
-            for opcode, argument, position in pickletools.genops(cast("IO[bytes]", stream)):
-                self.step(opcode, argument, position or 0)
+            return opcode.read(stream) if opcode.read is not None else None
         except LongArgument as long:
-            self.step(_OPCODES[chr(stream.data[long.opcode])], None, long.opcode)
             self.skipped += long.size
             stream.seek(long.end)
-            return False
-        return True
+            return None
 
-    def step(self, opcode: pickletools.OpcodeInfo, argument: Any, position: int) -> None:
+    def step(self, opcode: Opcode, argument: Any, position: int) -> None:
         self.steps += 1
         if self.steps > self._most_steps:
             raise _TooLong
-        if isinstance(argument, _TEXT) and opcode.name not in _NAMING:
+        self._since = self.weight
+        self.weight += opcode.weight
+        if isinstance(argument, _TEXT):
             self.walk.texts.append((position, argument))
         special = _SPECIAL.get(opcode.name)
         if special is not None:
@@ -145,28 +209,36 @@ class _Machine:
         else:
             self._generic(opcode, argument)
 
-    def _generic(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
-        before = opcode.stack_before
-        if pickletools.markobject in before:
+    def _generic(self, opcode: Opcode, argument: Any) -> None:
+        if opcode.has_mark:
             self._to_mark()
-            before = before[: before.index(pickletools.markobject)]
-        for _ in before:
+        for _ in range(opcode.pops):
             self._pop()
-        pushed = argument if isinstance(argument, str) else None
-        self._stack += [pushed for _ in opcode.stack_after]
+        for plain in opcode.pushes:
+            is_text = plain is not None and isinstance(argument, str)
+            self.stack.append(argument if is_text else plain)
 
     def _pop(self) -> Any:
-        if not self._stack or self._stack[-1] is _MARK:
-            raise IndexError("the stack is empty")
-        return self._stack.pop()
+        self._top()
+        return self.stack.pop()
 
-    def _to_mark(self) -> list[Any]:
-        """Everything above the last mark, which goes, too."""
-        for index in range(len(self._stack) - 1, -1, -1):
-            if self._stack[index] is _MARK:
-                found = self._stack[index + 1 :]
-                del self._stack[index:]
-                return found
+    def _top(self) -> Any:
+        if self.stack:
+            self._lowest = min(self._lowest, len(self.stack) - 1)
+        if not self.stack or isinstance(self.stack[-1], _Mark):
+            raise IndexError("the stack is empty")
+        return self.stack[-1]
+
+    def _to_mark(self) -> tuple[_Mark, list[Any]]:
+        """The last mark and everything above it, which go."""
+        for index in range(len(self.stack) - 1, -1, -1):
+            mark = self.stack[index]
+            if isinstance(mark, _Mark):
+                self._lowest = min(self._lowest, index)
+                self._marks -= 1
+                found = self.stack[index + 1 :]
+                del self.stack[index:]
+                return mark, found
         raise IndexError("there is no mark on the stack")
 
     def _note(self, act: Act, name: str, position: int) -> None:
@@ -175,21 +247,38 @@ class _Machine:
             self._noted.add((act, name))
             self.walk.events.append(Event(act, name, position))
 
-    def _push_global(self, name: str, position: int) -> None:
-        self._note(Act.NAME, name, position)
-        self._stack.append(_Global(name))
+    def _weigh(self, name: str, since: int, bonus: int = 0) -> None:
+        """Weigh the use of a global that can be there."""
+        if is_importable(name) or name.startswith(_EXTENSION):
+            weight = self.weight + bonus + weight_of_name(name)
+            self.walk.weight = max(self.walk.weight, weight - since)
+            self.walk.weight_here = weight
 
-    def _call(self, function: Any, arguments: Any, position: int, act: Act) -> None:
+    def _global(self, name: str, position: int) -> _Global:
+        self._note(Act.NAME, name, position)
+        if self._passed is not None and not is_importable(name):
+            raise ValueError("no global has such a name")
+        return _Global(name, self._since)
+
+    def _call(
+        self, function: Any, arguments: Any, position: int, act: Act, since: int | None = None
+    ) -> None:
+        """``since`` is told where the call begins before the name of the function."""
         match function:
-            case _Global(name):
+            case _Global(name, named):
                 self._note(act, name, position)
                 self._note_called_argument(name, arguments, position)
-            case _Made(name):
+            case _Made(name, named):
                 self._note(Act.CALL_COMPUTED, name, position)
             case _:
-                name = "an unknown value"
+                name, named = "an unknown value", self._since
                 self._note(Act.CALL_COMPUTED, name, position)
-        self._stack.append(_Made(name))
+        if not (function is None or isinstance(function, _Global | _Made)):
+            raise ValueError("it calls what cannot be called")
+        if isinstance(arguments, tuple):
+            since, bonus = (named, _WEIGHT_OF_TUPLE) if since is None else (since, 0)
+            self._weigh(name, since, bonus)
+        self.stack.append(_Made(name, named))
 
     def _note_called_argument(self, name: str, arguments: Any, position: int) -> None:
         """Some harmless functions call some of their arguments."""
@@ -201,30 +290,42 @@ class _Machine:
             if isinstance(given, _Global):
                 act = Act.MAKE if name.endswith("_reconstructor") else Act.CALL
                 self._note(act, given.name, position)
-            elif given is not None:
+            elif given is not None and not isinstance(given, Plain):
                 self._note(Act.CALL_COMPUTED, name, position)
+
+    def _change(self, position: int, *, is_built: bool) -> None:
+        """Something is stored in the value on top of the stack; ``is_built`` tells of what was put
+        together for that. Chance makes the rest, and names that are nowhere, too often to weigh
+        much."""
+        changed = self._top()
+        if not isinstance(changed, _Global):
+            return
+        self._note(Act.CHANGE, changed.name, position)
+        if is_built and is_widespread(changed.name):
+            self._weigh(changed.name, changed.since)
+        elif is_importable(changed.name):
+            self.walk.weight_here = max(self.walk.weight_here, self.weight)
 
     # One method for each opcode, or each group of them, that matters.
 
-    def global_(self, argument: str, position: int) -> None:
-        self._push_global(_in_one(*argument.split(" ", 1)), position)
+    def global_(self, argument: tuple[str, str], position: int) -> None:
+        self.stack.append(self._global(_in_one(*argument), position))
 
     def stack_global(self, _: Any, position: int) -> None:
         name, module = self._pop(), self._pop()
         parts = [part if isinstance(part, str) else "?" for part in (module, name)]
-        self._push_global(_in_one(*parts), position)
+        self.stack.append(self._global(_in_one(*parts), position))
 
-    def inst(self, argument: str, position: int) -> None:
-        arguments = tuple(self._to_mark())
-        name = _in_one(*argument.split(" ", 1))
-        self._note(Act.NAME, name, position)
-        self._call(_Global(name), arguments, position, Act.CALL)
+    def inst(self, argument: tuple[str, str], position: int) -> None:
+        mark, arguments = self._to_mark()
+        class_ = self._global(_in_one(*argument), position)
+        self._call(class_, tuple(arguments), position, Act.CALL, mark.since)
 
     def obj(self, _: Any, position: int) -> None:
-        found = self._to_mark()
+        mark, found = self._to_mark()
         if not found:
             raise IndexError("the stack is empty")
-        self._call(found[0], tuple(found[1:]), position, Act.CALL)
+        self._call(found[0], tuple(found[1:]), position, Act.CALL, mark.since)
 
     def reduce(self, _: Any, position: int) -> None:
         arguments, function = self._pop(), self._pop()
@@ -239,13 +340,21 @@ class _Machine:
         self.newobj(None, position)
 
     def build(self, _: Any, position: int) -> None:
-        self._pop()
-        if self._stack and isinstance(self._stack[-1], _Global):
-            self._note(Act.CHANGE, self._stack[-1].name, position)
+        state = self._pop()
+        self._change(position, is_built=state is Plain.DICT or isinstance(state, tuple))
+
+    def store(self, items: int | None, position: int) -> None:
+        """Items are stored; None stands for all above the mark."""
+        if items is None:
+            self._to_mark()
+        for _ in range(items or 0):
+            self._pop()
+        self._change(position, is_built=items is None)
 
     def extension(self, argument: int, position: int) -> None:
-        self._note(Act.EXTENSION, f"extension {argument}", position)
-        self._stack.append(_Made(f"extension {argument}"))
+        name = f"{_EXTENSION}{argument}"
+        self._note(Act.EXTENSION, name, position)
+        self.stack.append(_Made(name, self._since))
 
     def persistent(self, _: Any, position: int) -> None:
         """torch.package calls functions that stand in a persistent id of this kind."""
@@ -254,36 +363,39 @@ class _Machine:
             for function in value:
                 if isinstance(function, _Global):
                     self._note(Act.CALL, function.name, position)
-        self._stack.append(None)
+                    self._weigh(function.name, function.since)
+        self.stack.append(None)
 
     def tuple_(self, size: int | None) -> None:
-        items = self._to_mark() if size is None else [self._pop() for _ in range(size)][::-1]
-        self._stack.append(tuple(items) if len(items) <= _LONGEST_TUPLE else None)
+        items = self._to_mark()[1] if size is None else [self._pop() for _ in range(size)][::-1]
+        self.stack.append(tuple(items) if len(items) <= _LONGEST_TUPLE else None)
 
     def mark(self, _: Any, __: int) -> None:
-        self._stack.append(_MARK)
+        self._marks += 1
+        self.stack.append(_Mark(self._since))
 
     def pop(self, _: Any, __: int) -> None:
-        if not self._stack:
-            raise IndexError("the stack is empty")
-        self._stack.pop()
+        if self.stack and isinstance(self.stack[-1], _Mark):
+            self._to_mark()
+        else:
+            self._pop()
 
     def dup(self, _: Any, __: int) -> None:
-        self._stack.append(self._stack[-1])
+        self.stack.append(self._top())
 
     def put(self, argument: int | None, _: int) -> None:
-        self._memo[len(self._memo) if argument is None else argument] = self._stack[-1]
+        self._memo[len(self._memo) if argument is None else argument] = self._top()
 
     def get(self, argument: int, _: int) -> None:
         if argument not in self._memo:
             raise ValueError(f"memo entry {argument} is read before it is written")
-        self._stack.append(self._memo[argument])
+        self.stack.append(self._memo[argument])
 
 
 def _in_one(module: str, name: str = "") -> str:
     """A qualified name, of which no more is kept than tells it from those that are harmless."""
-    joined = f"{module[:_LONGEST_NAME]}.{name[:_LONGEST_NAME]}"
-    return joined if len(joined) <= _LONGEST_NAME else f"{joined[:_LONGEST_NAME]}..."
+    joined = f"{module[:LONGEST_NAME]}.{name[:LONGEST_NAME]}"
+    return joined if len(joined) <= LONGEST_NAME else f"{joined[:LONGEST_NAME]}..."
 
 
 _Handler = Callable[[_Machine, Any, int], None]
@@ -293,7 +405,10 @@ def _tuple_of(size: int | None) -> _Handler:
     return lambda machine, _argument, _position: machine.tuple_(size)
 
 
-_NAMING: Final = frozenset({"GLOBAL", "INST"})
+def _storing(items: int | None) -> _Handler:
+    return lambda machine, _argument, position: machine.store(items, position)
+
+
 _SPECIAL: Final[dict[str, _Handler]] = {
     "GLOBAL": _Machine.global_,
     "STACK_GLOBAL": _Machine.stack_global,
@@ -303,6 +418,9 @@ _SPECIAL: Final[dict[str, _Handler]] = {
     "NEWOBJ": _Machine.newobj,
     "NEWOBJ_EX": _Machine.newobj_ex,
     "BUILD": _Machine.build,
+    "APPEND": _storing(1),
+    "SETITEM": _storing(2),
+    **dict.fromkeys(("APPENDS", "SETITEMS", "ADDITEMS"), _storing(None)),
     **dict.fromkeys(("EXT1", "EXT2", "EXT4"), _Machine.extension),
     "BINPERSID": _Machine.persistent,
     "TUPLE": _tuple_of(None),

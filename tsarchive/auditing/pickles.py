@@ -7,9 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from tsarchive.auditing.budgets import Budgets
 from tsarchive.auditing.pickle_names import NameRow, Use, row_of_name
-from tsarchive.auditing.pickle_streams import Streams, pickles_in
+from tsarchive.auditing.pickle_streams import Streams
 from tsarchive.auditing.pickle_walk import Act, Event, Walk
 from tsarchive.auditing.values import PickledName
 from tsarchive.findings import Finding, Nature, Severity
@@ -30,9 +29,18 @@ _USES: Final = {
     Act.CALL: (Use.CALL,),
 }
 _TORCH_LIKE: Final = ("torch.", "numpy.")
-_PACKAGE_FUNCTION: Final = "torch.fx.graph_module.reduce_package_graph_module"
-# Modules that were compiled for a backend: their classes are outside of ``__torch__``.
-_LOWERED = re.compile(r"torch\.jit\.\w+LoweredModule")
+_OF_PACKAGE: Final = "which runs Python code of the package, or of torch for it"
+# The functions that a torch.package puts graph modules and script modules together with.
+_PACKAGE_FUNCTIONS: Final = {
+    "torch.fx.graph_module.reduce_package_graph_module": _OF_PACKAGE,
+    "torch.jit._script.unpackage_script_module":
+        "which has torch.jit load a TorchScript module of the package",
+}  # fmt: skip
+# Modules that were compiled for a backend: their classes are outside of ``__torch__``, in modules
+# that Python's torch.jit does not have. torch 1.7 and 1.8 put the backend before the word.
+_LOWERED = re.compile(
+    r"torch\.jit\.(___torch_mangle_\d+\.)?(\w+LoweredModule|Lowered(Module|Wrapper)\.[\w.]+)"
+)
 _NEVER_UNPICKLE: Final = "Do not unpickle it"
 
 
@@ -57,7 +65,7 @@ class Surroundings:
         if event.name.rpartition(".")[0] in self.package_modules:
             return True
         is_torch = event.name.startswith("torch.")
-        return event.name == _PACKAGE_FUNCTION or (is_torch and event.act in (Act.MAKE, Act.NAME))
+        return event.name in _PACKAGE_FUNCTIONS or (is_torch and event.act in (Act.MAKE, Act.NAME))
 
 
 @dataclass(slots=True)
@@ -69,16 +77,9 @@ class PickleAudit:
     findings: list[Finding] = field(default_factory=list)
 
 
-def audit_pickles(
-    data: bytes,
-    record: str | None,
-    around: Surroundings,
-    budgets: Budgets,
-    *,
-    is_named_pickle: bool,
-) -> PickleAudit:
-    """Find and judge every pickle in the data; it is neither unpickled nor imported from."""
-    found = PickleAudit(pickles_in(data, budgets, is_named_pickle=is_named_pickle))
+def audit_pickles(streams: Streams, record: str | None, around: Surroundings) -> PickleAudit:
+    """Judge every pickle that was found; none is unpickled, nothing is imported."""
+    found = PickleAudit(streams)
     for pickle in found.streams.pickles:
         _judge_all(pickle, record, around, found)
         if pickle.is_too_long:
@@ -136,8 +137,7 @@ def _severity(event: Event, is_known: bool, around: Surroundings) -> tuple[Sever
         why = "a module of torch.nn: reading it runs Python code of torch"
         return Severity.WARNING, Nature.ABILITY, why
     if around.is_of_package(event):
-        why = "which runs Python code of the package, or of torch for it"
-        return Severity.WARNING, Nature.ABILITY, why
+        return Severity.WARNING, Nature.ABILITY, _PACKAGE_FUNCTIONS.get(event.name, _OF_PACKAGE)
     if event.act is Act.NAME and event.name.startswith(_TORCH_LIKE):
         why = "which is not known to be harmless"
         return Severity.WARNING, Nature.ABILITY, why

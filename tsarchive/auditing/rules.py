@@ -23,7 +23,7 @@ RULES: Final = {
     "pickle-name": "A pickle names a global that is not known to be harmless.",
     "pickle-call": "A pickle calls a global that is not known to be harmless.",
     "pickle-make": "A pickle makes an object of a class that is not known to be harmless.",
-    "pickle-change": "A pickle changes attributes of a class or module.",
+    "pickle-change": "A pickle changes a global: attributes or items of it.",
     "pickle-computed-call": "A pickle calls what another call gave it.",
     "pickle-extension": "A pickle names a global by a number of the process's own registry.",
     "pickle-hidden": "A pickle is hidden behind other data, or spelled in text.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.auditing.collecting import Collected
@@ -22,28 +24,46 @@ _MOST_HEADERS: Final = 65_536
 
 
 def salvage(data: bytes, found: Collected) -> None:
-    """Look at the file as it is, and at what it holds deflated."""
-    found.look_at(data, None, Surroundings())
-    room, headers = _LONGEST_TOTAL, _MOST_HEADERS
-    position = data.find(LOCAL_HEADER)
-    while position >= 0:
-        if room <= 0 or headers <= 0:
-            message = "there is too much in the container to look at all of it"
-            found.find("record-unread", Severity.WARNING, Nature.HOSTILE, message)
-            return
-        content = _content(memoryview(data)[position:])
+    """Look at the file as it is, where records in it begin, and at what it holds deflated."""
+    headers = [_Header.at(data, offset) for offset in _offsets(data)]
+    starts = [header.data for header in headers if header.method != DEFLATED]
+    found.look_at(data, None, Surroundings(), starts=starts)
+    room = _LONGEST_TOTAL
+    for header in headers:
+        content = inflated(memoryview(data)[header.data :]) if header.method == DEFLATED else b""
         if content:
             found.look_at(content, None, Surroundings())
-        room, headers = room - len(content), headers - 1
+        room -= len(content)
+        if room <= 0:
+            break
+    if room <= 0 or len(headers) == _MOST_HEADERS:
+        message = "there is too much in the container to look at all of it"
+        found.find("record-unread", Severity.WARNING, Nature.HOSTILE, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What a local header says of how its record is stored, and where its data begin."""
+
+    method: int
+    data: int
+
+    @classmethod
+    def at(cls, data: bytes, offset: int) -> _Header:
+        method, name, extra = (
+            int.from_bytes(data[offset + at : offset + at + 2], "little") for at in (8, 26, 28)
+        )
+        return cls(method, offset + _HEADER_BYTES + name + extra)
+
+
+def _offsets(data: bytes) -> Iterator[int]:
+    """Where local headers stand, up to a number of them."""
+    position = data.find(LOCAL_HEADER)
+    for _ in range(_MOST_HEADERS):
+        if position < 0:
+            return
+        yield position
         position = data.find(LOCAL_HEADER, position + 1)
-
-
-def _content(record: memoryview) -> bytes:
-    """The data behind a local header that says it is deflated; stored data needs no care."""
-    header = bytes(record[:_HEADER_BYTES])
-    method, name, extra = (int.from_bytes(header[at : at + 2], "little") for at in (8, 26, 28))
-    start = _HEADER_BYTES + name + extra
-    return inflated(record[start:]) if method == DEFLATED else b""
 
 
 def inflated(stored: memoryview | bytes) -> bytes:
