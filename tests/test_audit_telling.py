@@ -50,6 +50,7 @@ LISTS = {
     "types alone": "value\n(in\nhouse\nother\n",
     "a change of a name that is there": "cre\ngrad\nVictor\na\nb\n",
     "items that text may spell": "concurrences\nLost\n(Updates\n" + "x" * 104 + "\nu\n",
+    "a change of a name that is nowhere": "conv\nFile\nC\x04abcdVa\nF1\ns\n",
     "a sentence in lines": "it\nis\nin\nhouses\n.\ncats\nand\ndogs\n.\n",
     "functions": "value\n(cos\nsine\nother\n",
     "signs": "N)R.\n",

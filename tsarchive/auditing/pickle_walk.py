@@ -295,16 +295,16 @@ class _Machine:
 
     def _change(self, position: int, *, is_built: bool) -> None:
         """Something is stored in the value on top of the stack; ``is_built`` tells of what was put
-        together for that. Chance makes the rest, and names that are nowhere, too often to weigh
-        much."""
+        together for that. What chance makes often weighs little, or nothing."""
         changed = self._top()
         if not isinstance(changed, _Global):
             return
         self._note(Act.CHANGE, changed.name, position)
-        if is_built and is_widespread(changed.name):
+        if not is_widespread(changed.name):
+            return
+        if is_built:
             self._weigh(changed.name, changed.since)
-        elif is_importable(changed.name):
-            self.walk.weight_here = max(self.walk.weight_here, self.weight)
+        self.walk.weight_here = max(self.walk.weight_here, self.weight)
 
     # One method for each opcode, or each group of them, that matters.
 
