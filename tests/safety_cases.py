@@ -307,6 +307,19 @@ CASES: dict[str, Case] = {
         "x: Tensor", "return torch.random_(x, 9223372036854775807, None)",
         lambda: [torch.zeros(3)], "draw from",
     ),
+    **{
+        f"a nested tensor: {name}": Case(
+            "x: Tensor, m: Tensor",
+            f"n = torch._nested_tensor_from_mask(x, m)\nreturn {line}",
+            lambda: [torch.ones(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)], "nested tensor",
+        )
+        for name, line in (
+            ("selected from its end", "torch.select(n, -1, 0)"),
+            ("its integral", "torch.trapezoid(n)"),
+            ("quantized", "torch.to(n, 13, False, False, 0)"),
+            ("quantized zeros", "torch.zeros_like(n, dtype=13, memory_format=0)"),
+        )
+    },
     "zeta from far below": Case(
         "x: Tensor, q: Tensor", "return torch.special_zeta(x, q)",
         lambda: [torch.tensor([2.0]).double(), torch.tensor([-1e15 + 0.5]).double()], "below",

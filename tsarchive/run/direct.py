@@ -9,6 +9,7 @@ this against them.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -52,6 +53,11 @@ _DIFFERENT: Final = frozenset({"bernoulli", "is_contiguous", "requires_grad_", "
 _WITHOUT_NUMBERS: Final = frozenset(
     f"aten::{name}{end}.Scalar" for name in ("add", "sub", "mul", "div") for end in ("", "_")
 )
+# Operators that need a guard, but not where a constant argument is like this.
+_HARMLESS_WHERE: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    **{name: (flag, operator.not_) for name, flag in SAVED_FOR_SPARSE.items()},
+    "aten::select.int": ("dim", lambda dim: dim >= 0),
+}
 _ALONE: Final = frozenset({TENSOR, INT, FLOAT, BOOL, COMPLEX, NUMBER})
 _INTS: Final = ListType(INT)
 _TENSORS: Final = ListType(TENSOR)
@@ -101,7 +107,7 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     binding = None if schema is None else binding_of(schema)
     if schema is None or binding is None or not _takes_result(schema, node):
         return None
-    if schema.name in SAVED_FOR_SPARSE and not _is_left_unset(schema, node):
+    if schema.full_name in _HARMLESS_WHERE and not _is_harmless(schema, node):
         return None
     given = node.inputs[: _necessary(schema, node.inputs)]
     count = len(given)
@@ -129,11 +135,12 @@ def no_call(_node: Node, _texts: Sequence[str]) -> None:
     """In the place of ``direct_call`` where all operators are called by their overload."""
 
 
-def _is_left_unset(schema: FunctionSchema, node: Node) -> bool:
-    """Whether the flag is sure to be false with which the operator needs a guard."""
+def _is_harmless(schema: FunctionSchema, node: Node) -> bool:
+    """Whether the argument is sure to have a value with which the operator needs no guard."""
+    name, is_harmless = _HARMLESS_WHERE[schema.full_name]
     names = [argument.name for argument in schema.arguments]
-    flag = node.inputs[names.index(SAVED_FOR_SPARSE[schema.name])].node
-    return flag.is_constant and not flag.attributes["value"]
+    given = node.inputs[names.index(name)].node
+    return given.is_constant and is_harmless(given.attributes["value"])
 
 
 def _takes_result(schema: FunctionSchema, node: Node) -> bool:
@@ -210,7 +217,7 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     found = next(bindings_of(name), None)
     if found is None or find_native(schema) is not None:
         return None
-    if guarded(schema, found) is not found and schema.name not in SAVED_FOR_SPARSE:
+    if guarded(schema, found) is not found and schema.full_name not in _HARMLESS_WHERE:
         return None
     return found if _has_signature(schema) and _can_be_called(schema) else None
 

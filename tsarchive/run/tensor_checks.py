@@ -325,6 +325,22 @@ def _random_from(given: Given) -> None:
     require(is_whole or given["from"] != INT64_MAX, "there are no floats to draw from there")
 
 
+def _not_nested(given: Given) -> None:
+    """torch selects from nested tensors by a dimension counted from the end without counting."""
+    require(not given.get("y", given.get("self")).is_nested, "a nested tensor has no integral")
+
+
+def _select(given: Given) -> None:
+    is_counted = given["dim"] >= 0 or not given["self"].is_nested
+    require(is_counted, "the dimensions of a nested tensor are counted from the front")
+
+
+def _nested_dtype(given: Given) -> None:
+    """torch makes a quantized tensor of parts that do not fit together."""
+    is_fine = not given["self"].is_nested or given.get("dtype") not in _QUANTIZED
+    require(is_fine, "a nested tensor is not quantized")
+
+
 def _grid(given: Given) -> None:
     for name in ("interpolation_mode", "padding_mode"):
         require(0 <= given[name] < _GRID_MODES, f"{given[name]} is no {name} of grid_sampler")
@@ -370,6 +386,10 @@ _POLYNOMIALS: Final = (
     "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l",
     "legendre_polynomial_p",
 )  # fmt: skip
+_RETYPING: Final = (
+    "_to_copy",
+    *(f"{kind}_like" for kind in ("empty", "full", "ones", "rand", "randint", "randn", "zeros")),
+)
 _RESIZING: Final = ("interpolate", "upsample", "upsample_bilinear", "upsample_nearest")
 TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
@@ -410,6 +430,11 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::rrelu_with_noise": _rrelu,
         "aten::rrelu_with_noise_": _rrelu,
         "aten::scaled_dot_product_attention": _dot_product,
+        "aten::select.int": _select,
+        **{f"aten::to.{kind}": _nested_dtype for kind in ("device", "dtype", "dtype_layout")},
+        **{f"aten::{name}": _nested_dtype for name in _RETYPING},
+        "aten::trapezoid": _not_nested,
+        "aten::trapz": _not_nested,
         **{f"aten::to.prim_{kind}": _copied for kind in ("Device", "dtype", "other")},
         "aten::view.dtype": _bytes_view,
         "aten::view_copy": _bytes_view,
