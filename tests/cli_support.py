@@ -57,6 +57,16 @@ def process(*args, cwd, env=None) -> subprocess.CompletedProcess[str]:
     )
 
 
+def piped(*args, env=None) -> bytes:
+    """The bytes that a command gives a pipe."""
+    return subprocess.run(
+        [sys.executable, "-m", "tsarchive", *map(str, args)],
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+
+
 def write_archive(path, records) -> str:
     """A made-up archive, in the order given."""
     write_container(path, [NewRecord(name, data) for name, data in records.items()])

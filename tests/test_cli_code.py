@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 
 import pytest
-from cli_support import SEQUENTIAL, document, error, process, run, write_archive
+from cli_support import SEQUENTIAL, document, error, piped, process, run, write_archive
 from conftest import ARCHIVES
 
 from tsarchive.describing.definitions import definitions
@@ -108,30 +108,43 @@ def test_the_list_has_every_name_and_no_text():
         assert piece["name"] in shown
 
 
-def test_the_pipe_gets_the_bytes_of_the_record(tmp_path):
-    text = b'class Net(Module):\n  x : str = "\xff\x1b"\n'
+def holding(text, path):
     records = {"data.pkl": b"", "code/__torch__.py": text, "constants.pkl": b"", "version": b"3"}
-    path = write_archive(tmp_path / "raw.pt", records)
-    done = process(
-        "-c",
-        "import subprocess, sys; print(subprocess.run([sys.executable, '-m', 'tsarchive', 'code',"
-        " sys.argv[1]], capture_output=True).stdout)",
-        path,
-        cwd=tmp_path,
-    )
-    assert done.stdout.strip() == repr(text)
+    return write_archive(path, records)
 
 
-def test_the_terminal_gets_escapes(tmp_path):
-    records = {
-        "data.pkl": b"",
-        "code/__torch__.py": b'x = "\x1b]0;title\x07"\n',
-        "constants.pkl": b"",
-        "version": b"3",
-    }
-    path = write_archive(tmp_path / "rude.pt", records)
+@pytest.fixture
+def rude(tmp_path):
+    """An archive whose code has an escape that a terminal acts on, a tab and an invalid byte."""
+    return holding(b'x = "\x1b]0;title\x07"\t# \xff\n', tmp_path / "rude.pt")
+
+
+def test_the_pipe_gets_the_source_as_it_is_in_the_archive(tmp_path):
+    text = 'class Net(Module):\n  x : str = "日本"\n'.encode()
+    assert piped("code", holding(text, tmp_path / "a.pt")) == text
+
+
+def test_the_pipe_gets_escapes_in_place_of_control_characters(rude):
+    assert piped("code", rude) == b'x = "\\x1b]0;title\\x07"\t# \\udcff\n'
+
+
+@pytest.mark.parametrize(
+    "env", [{}, {"FORCE_COLOR": "1", "TERM": "xterm"}], ids=["pipe", "terminal"]
+)
+def test_raw_source_is_the_bytes_of_the_record(env, rude):
+    assert piped("code", rude, "--raw", env=env) == b'x = "\x1b]0;title\x07"\t# \xff\n'
+
+
+@pytest.mark.parametrize("option", ["--json", "--list"])
+def test_raw_is_a_form_of_source_alone(option):
+    result = run("code", SEQUENTIAL, "--raw", option)
+    assert result.exit_code == 2
+    assert "--raw" in result.stdout + result.stderr
+
+
+def test_the_terminal_gets_escapes(rude, tmp_path):
     shown = process(
-        "-m", "tsarchive", "code", path, cwd=tmp_path, env={"FORCE_COLOR": "1", "TERM": "xterm"}
+        "-m", "tsarchive", "code", rude, cwd=tmp_path, env={"FORCE_COLOR": "1", "TERM": "xterm"}
     ).stdout
     assert "\x1b]0" not in shown
     assert "\\x1b" in shown

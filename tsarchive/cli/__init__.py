@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import click
 
 import tsarchive
+from tsarchive.cli.streams import guarded
 from tsarchive.garbage import not_collecting
 
 _COMMANDS = (
@@ -17,6 +19,10 @@ _COMMANDS = (
 
 class _LazyGroup(click.Group):
     """Imports the module of a command when the command is asked for."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        with guarded():
+            return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

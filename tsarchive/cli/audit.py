@@ -11,7 +11,7 @@ import click
 from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.findings import STYLES, finding_document
 from tsarchive.cli.output import print_json, say
-from tsarchive.describing.text import plural, size, visible
+from tsarchive.describing.text import plural, size
 
 if TYPE_CHECKING:
     from tsarchive import AuditReport, Finding
@@ -112,13 +112,12 @@ def _place_document(place: Place) -> dict[str, Any]:
 
 def _show(file: str, report: AuditReport) -> None:
     style = "bold green" if report.ok else "bold red"
-    verdict = visible(_verdict(report), keep="")
-    say(f"{visible(file)}: {verdict}", style)
+    say(f"{file}: {_verdict(report)}", style)
     for line in (*_inventory(report), *_abilities(report)):
-        say(visible(line, keep=""))
+        say(line)
     shown = report.findings[:_FINDINGS_SHOWN]
     for finding in shown:
-        say(visible(_finding_line(finding), keep=""), STYLES[finding.severity.value])
+        say(_finding_line(finding), STYLES[finding.severity.value])
     if len(report.findings) > len(shown):
         say(f"and {len(report.findings) - len(shown):,} more: --json lists them")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tsarchive.cli.output import console, print_json
-from tsarchive.describing.text import visible
+from tsarchive.cli.output import print_json, say
 from tsarchive.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -44,15 +43,14 @@ def _document(file: str, results: list[CaseResult], is_fine: bool) -> dict[str, 
 
 
 def _show(results: list[CaseResult]) -> None:
-    out = console()
     for result in results:
-        name = visible(f"{result.method} case {result.number}")
+        name = f"{result.method} case {result.number}"
         if result.problem is not None:
-            out.print(f"{name}: {visible(result.problem)}", style="red")
+            say(f"{name}: {result.problem}", "red")
         elif result.max_difference is None:
-            out.print(f"{name}: as expected")
+            say(f"{name}: as expected")
         else:
-            out.print(f"{name}: as expected, up to {result.max_difference:.3g} apart")
+            say(f"{name}: as expected, up to {result.max_difference:.3g} apart")
     failed = sum(not result.ok for result in results)
     style = "red" if failed else "green"
-    out.print(f"{len(results) - failed:,} of {len(results):,} as expected", style=style)
+    say(f"{len(results) - failed:,} of {len(results):,} as expected", style)

@@ -13,10 +13,10 @@ from tsarchive.archive import Archive
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.models import chosen as chosen_model
 from tsarchive.cli.models import model_option
-from tsarchive.cli.output import console, print_json, show, table
+from tsarchive.cli.output import console, print_json, print_source, show, table
 from tsarchive.cli.terminal import has_styles
 from tsarchive.describing.definitions import METHOD, Definition, all_definitions, matching
-from tsarchive.describing.text import visible
+from tsarchive.describing.text import LAYOUT, visible
 from tsarchive.errors import UnsupportedError
 from tsarchive.kinds import EXECUTORCH, PT2, PTD, require_torchscript
 
@@ -29,6 +29,7 @@ _CANDIDATES_SHOWN = 10
 @click.option("--list", "only_list", is_flag=True, help="List the names in place of the source.")
 @click.option("--map-location", metavar="DEVICE", help="As it is run when loaded to DEVICE.")
 @click.option("--sources", is_flag=True, help="With lines of user source, for PT2 and .pte.")
+@click.option("--raw", is_flag=True, help="The bytes of the file: no escapes, no colours.")
 @model_option
 @json_option
 def command(
@@ -38,15 +39,18 @@ def command(
     only_list: bool,
     map_location: str | None,
     sources: bool,
+    raw: bool,
     model: str | None,
     as_json: bool,
 ) -> None:
     """Show the source in a file, or a part of it.
 
     NAME is that of a record, class, function or method, or the end of it when only one name
-    ends so; without NAME everything is shown. In a pipe the source comes out byte for byte as
-    it is in the archive. With --map-location the devices that code names are changed, as
-    loading with that map_location does. Does not import torch.
+    ends so; without NAME everything is shown. Control characters, invisible ones and bytes that
+    are not UTF-8 are shown as escapes, in pipes as on terminals; source without them comes out of
+    a pipe as it is in the archive. --raw gives the bytes of every source, for a file that is to
+    have them. With --map-location the devices that code names are changed, as loading with that
+    map_location does. Does not import torch.
 
     A PT2 archive holds its programs as JSON; they are shown as a listing that reads like Python,
     with types and shapes. With --sources, the lines of user source that a part comes from stand
@@ -59,10 +63,13 @@ def command(
       tsarchive code model.pt --list
       tsarchive code model.pt __torch__.models.Net.forward
       tsarchive code model.pt Net.forward
+      tsarchive code model.pt code/__torch__.py --raw > net.py
       tsarchive code traced_on_gpu.pt --map-location cpu
       tsarchive code model.pt2 --sources
       tsarchive code model.pte forward
     """
+    if raw and (only_list or as_json):
+        raise click.UsageError("--raw is about source as text: give no --list and no --json.")
     import tsarchive
 
     with tsarchive.open(file) as opened:
@@ -79,6 +86,8 @@ def command(
         print_json({"file": file, "code": [_document(found, only_list) for found in chosen]})
     elif only_list:
         _show_names(chosen)
+    elif raw:
+        print_source(_joined(chosen).encode("utf-8", "surrogateescape"))
     else:
         _show_source(chosen)
 
@@ -144,30 +153,29 @@ def _show_names(chosen: Iterable[Definition]) -> None:
     names = table("kind", "name", "record", "line", right=("line",))
     for found in chosen:
         if found.kind != "record":
-            names.add_row(
-                found.kind, visible(found.qualified_name), visible(found.record), str(found.line)
-            )
+            names.add_row(found.kind, found.qualified_name, found.record, str(found.line))
     show(names.lines())
 
 
 def _show_source(chosen: list[Definition]) -> None:
     if not has_styles():
-        click.echo(b"\n".join(_source_bytes(found) for found in chosen), nl=False)
+        print_source(visible(_joined(chosen), keep=LAYOUT).encode())
         return
     for found in chosen:
         _highlight(found)
 
 
-def _source_bytes(found: Definition) -> bytes:
-    text = found.text if found.text.endswith("\n") else f"{found.text}\n"
-    return text.encode("utf-8", "surrogateescape")
+def _joined(chosen: list[Definition]) -> str:
+    """The text of each, and an empty line between them."""
+    ends = ("" if found.text.endswith("\n") else "\n" for found in chosen)
+    return "\n".join(found.text + end for found, end in zip(chosen, ends, strict=True))
 
 
 def _highlight(found: Definition) -> None:
     from rich.syntax import Syntax
 
     out = console()
-    out.print(f"# {visible(found.record)}, line {found.line}", style="dim")
-    text = visible(dedent(found.text).rstrip("\n"))
+    out.print(f"# {visible(found.record, keep='')}, line {found.line}", style="dim")
+    text = visible(dedent(found.text).rstrip("\n"), keep=LAYOUT)
     shown = Syntax(text, "python", theme="ansi_dark", background_color="default", word_wrap=True)
     out.print(shown)

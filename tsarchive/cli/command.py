@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from tsarchive.cli.failures import describe, is_without_torch, report
+from tsarchive.cli.streams import code_apart
 from tsarchive.errors import ArchiveError
 
 FINDINGS = 1
@@ -70,7 +71,8 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             _require_stdout()
-            return super().invoke(ctx)
+            with code_apart():
+                return super().invoke(ctx)
         except (click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:

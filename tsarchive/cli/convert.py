@@ -16,7 +16,7 @@ from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_fil
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
-from tsarchive.describing.text import plural, visible
+from tsarchive.describing.text import plural
 from tsarchive.kinds import PT2, PTE
 
 if TYPE_CHECKING:
@@ -129,12 +129,12 @@ def command(
 
 def _show(done: Conversion, asked: str | None) -> None:
     kinds = _SHOWN[done.source_kind], _SHOWN[done.kind]
-    source, destination = visible(done.source), visible(done.destination)
-    say(f"{source} ({kinds[0]}) is now {destination} ({kinds[1]}, {done.nbytes:,} bytes)")
+    made = f"{done.destination} ({kinds[1]}, {done.nbytes:,} bytes)"
+    say(f"{done.source} ({kinds[0]}) is now {made}")
     if done.data is not None:
-        say(f"its constants are in {visible(done.data)}")
+        say(f"its constants are in {done.data}")
     elif asked is not None:
-        say(f"no constants are left for {visible(asked)}, which was not written")
+        say(f"no constants are left for {asked}, which was not written")
     for found in done.agreements:
         say(_agreement(found))
     if done.kind == PTE and not done.agreements:
@@ -143,7 +143,7 @@ def _show(done: Conversion, asked: str | None) -> None:
 
 def _agreement(found: Agreement) -> str:
     if found.problem is not None:
-        return f"{found.method}: results do not agree: {visible(found.problem)}"
+        return f"{found.method}: results do not agree: {found.problem}"
     apart = (found.runtime_difference or 0.0, found.source_difference or 0.0)
     return (
         f"{found.method}: results are {apart[0]:.3g} from those of the runtime, {apart[1]:.3g} "

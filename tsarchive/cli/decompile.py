@@ -12,7 +12,6 @@ from tsarchive.cli.imports import import_option
 from tsarchive.cli.output import print_json, say, show, table
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
-from tsarchive.describing.text import visible
 
 if TYPE_CHECKING:
     from tsarchive.decompiler import DecompileReport
@@ -75,8 +74,8 @@ def command(
 def _show(report: DecompileReport) -> None:
     files = table("file", "bytes", right=("bytes",))
     for written in report.files:
-        files.add_row(visible(written.name), f"{written.size:,}")
+        files.add_row(written.name, f"{written.size:,}")
     show(files.lines())
     for call in report.untranslated:
-        say(f"not translated: {visible(call)}")
-    say(f"{report.root} and load() are in {visible(report.directory)}")
+        say(f"not translated: {call}")
+    say(f"{report.root} and load() are in {report.directory}")

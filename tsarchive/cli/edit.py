@@ -13,7 +13,6 @@ from tsarchive.cli.command import Command, OutputPath, file_argument, json_optio
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.progress import progress
 from tsarchive.container.source import open_source
-from tsarchive.describing.text import visible
 from tsarchive.kinds import BPTE
 
 if TYPE_CHECKING:
@@ -68,14 +67,14 @@ def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
     from tsarchive.executorch import Draft, write_together
 
     with ExitStack() as files, progress(_STEPS) as step:
-        step(f"reading {visible(file)}")
+        step(f"reading {file}")
         archive = files.enter_context(_opened(file))
         draft = Draft(archive)
         if archive.kind == BPTE and Path(output).suffix == _PROGRAM_SUFFIX:
             draft = draft.program
         step("editing")
         written = [(draft, output), *_edit(draft, edits, files)]
-        step(f"writing {visible(output)}")
+        step(f"writing {output}")
         sizes = write_together(written)
     paths = [path for _, path in written]
     if as_json:
@@ -139,5 +138,5 @@ def _content(path: str) -> Any:
 
 
 def _show(source: str, draft: Draft, sizes: Mapping[str, int]) -> None:
-    files = " and ".join(f"{visible(path)} ({size:,} bytes)" for path, size in sizes.items())
-    say(f"{visible(source)} is now {files}{'' if draft.is_edited else ', byte for byte'}")
+    files = " and ".join(f"{path} ({size:,} bytes)" for path, size in sizes.items())
+    say(f"{source} is now {files}{'' if draft.is_edited else ', byte for byte'}")

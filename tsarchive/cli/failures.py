@@ -103,13 +103,13 @@ def report(facts: Failure, *, as_json: bool, file: str | None = None) -> None:
         print_json({"error": {**facts, "file": file}})
         return
     message = facts["message"]
-    named = f"{file}: {message}" if file and not message.startswith(file) else message
-    say(f"error: {visible(named)}", "bold red", stderr=True)
+    named = f"{visible(file, keep='')}: " if file and not message.startswith(file) else ""
+    say(f"error: {named}{message}", "bold red", stderr=True, keep="\n")
     where = place(facts)
     lines = {"where": where, "code": facts["code"], "from": facts["origin"], "hint": facts["hint"]}
     for label, text in lines.items():
         if text:
-            say(f"  {f'{label}:':6} {visible(text)}", stderr=True)
+            say(f"  {f'{label}:':6} {text}", stderr=True, keep="\n")
 
 
 def place(facts: Failure) -> str:

@@ -15,7 +15,6 @@ from tsarchive.cli.output import print_json, show, table
 from tsarchive.cli.tables import Column, Table
 from tsarchive.describing.hints import in_commands
 from tsarchive.describing.lines import fact_lines, named
-from tsarchive.describing.text import visible
 from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _show(facts: Facts, found: Missing | None) -> None:
 def _pairs(lines: Iterable[tuple[str, str]]) -> Table:
     grid = Table([Column(style="bold"), Column()], gap=2)
     for label, value in lines:
-        grid.add_row(label, visible(value))
+        grid.add_row(label, value)
     return grid
 
 

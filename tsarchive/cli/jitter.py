@@ -11,7 +11,7 @@ from tsarchive.cli.archive_files import can_jitter, files_below
 from tsarchive.cli.command import FINDINGS, UNUSABLE, Command, json_option
 from tsarchive.cli.failures import describe, report
 from tsarchive.cli.imports import import_option
-from tsarchive.cli.output import console, print_json
+from tsarchive.cli.output import print_json, say
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.progress import progress
 from tsarchive.describing.text import escaped, plural, size, visible
@@ -89,11 +89,9 @@ def command(
         counts = {} if folder is None else {"skipped": skipped}
         print_json({"files": results, **counts})
     elif folder is not None:
-        console().print(_summary(results, skipped))
+        say(_summary(results, skipped))
     if not results:
-        click.echo(
-            f"{visible(folder or '')}: no archive is below it: nothing was checked", err=True
-        )
+        say(f"{folder}: no archive is below it: nothing was checked", stderr=True)
     if not results or any("error" in result for result in results):
         ctx.exit(UNUSABLE)
     if not all(map(_is_stable, results)):
@@ -107,7 +105,7 @@ def _check_all(
     results = []
     with progress(len(files)) as step:
         for number, file in enumerate(files):
-            step(visible(file))
+            step(file)
             if number < named or can_jitter(file):
                 results.append(_check(file, options, as_json=as_json))
     return results, len(files) - len(results)
@@ -186,14 +184,13 @@ def _escaped(data: bytes | None) -> str | None:
 
 
 def _show(file: str, found: JitterReport) -> None:
-    out = console()
     fault = _fault(found)
     if fault is None:
-        out.print(f"{visible(file)}: stable, {size(found.nbytes)}", style="green")
+        say(f"{file}: stable, {size(found.nbytes)}", "green")
     else:
-        out.print(f"{visible(file)}: {fault}", style="bold red")
+        say(f"{file}: {fault}", "bold red")
     for line in _details(found):
-        out.print(f"  {line}")
+        say(f"  {line}")
 
 
 def _fault(found: JitterReport) -> str | None:
@@ -263,7 +260,7 @@ def _graph_lines(found: GraphReport) -> Iterator[str]:
         first = found.unprinted[0]
         more = len(found.unprinted) - 1
         others = f"; and {more:,} more" if more else ""
-        yield f"graphs: {visible(first.record)} is not compared: {visible(first.reason)}{others}"
+        yield f"graphs: {first.record} is not compared: {first.reason}{others}"
     if not (found.code or found.debug or found.unprinted):
         yield "graphs: the code and debug records as read"
 
@@ -271,7 +268,7 @@ def _graph_lines(found: GraphReport) -> Iterator[str]:
 def _encoding_lines(found: GraphReport, label: str, forms: str) -> Iterator[str]:
     """Of files whose programs are not printed from graphs."""
     for each in found.unprinted:
-        yield f"{label}: {visible(each.record)} is not compared: {visible(each.reason)}"
+        yield f"{label}: {each.record} is not compared: {each.reason}"
     if found.code:
         yield f"{label}: encode {_names(found.code)} in another form, then always the same"
     elif not found.unprinted:
@@ -279,7 +276,7 @@ def _encoding_lines(found: GraphReport, label: str, forms: str) -> Iterator[str]
 
 
 def _names(differences: Sequence[RecordDifference]) -> str:
-    first = visible(differences[0].record)
+    first = differences[0].record
     more = len(differences) - 1
     return f"{first} and {plural(more, 'record')} more" if more else first
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tsarchive.cli.streams import encodable, own_stream
 from tsarchive.cli.tables import Column, Table
-from tsarchive.cli.terminal import encodable, styled
+from tsarchive.cli.terminal import styled
+from tsarchive.describing.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,14 +24,15 @@ _UNBOUNDED = 10_000
 def console(*, stderr: bool = False) -> Console:
     """A console that colours on a terminal only, and never when NO_COLOR is set.
 
-    Text is printed as it is: square brackets and emoji names have no meaning.
+    Text is printed as it is: square brackets and emoji names have no meaning, and what a file
+    says is escaped by who prints it.
     """
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
-    fixed = stream.isatty() or "COLUMNS" in os.environ
+    stream = own_stream(stderr=stderr)
+    fixed = (stream is not None and stream.isatty()) or "COLUMNS" in os.environ
     return Console(
-        stderr=stderr,
+        file=stream,
         width=None if fixed else _UNBOUNDED,
         markup=False,
         emoji=False,
@@ -53,21 +55,33 @@ def table(*headings: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = 
 
 def show(lines: Iterable[str]) -> None:
     """Print lines, which have their styles already, to stdout."""
-    text = "".join(f"{line}\n" for line in lines)
-    click.echo(encodable(text), nl=False, color=True)
+    _print("".join(f"{line}\n" for line in lines))
 
 
-def say(text: str, style: str = "", *, stderr: bool = False) -> None:
-    """Print text in a style such as ``bold red``, where styles are shown."""
-    shown = encodable(styled(text, style, stderr=stderr), stderr=stderr)
-    click.echo(shown, err=stderr, color=True)
+def say(text: str, style: str = "", *, stderr: bool = False, keep: str = "") -> None:
+    """Print a line in a style such as ``bold red``, where styles are shown.
+
+    What of the text is not printable, such as escapes from a file, is shown as escapes, but for
+    the characters to ``keep``.
+    """
+    _print(styled(visible(text, keep=keep), style, stderr=stderr) + "\n", stderr=stderr)
+
+
+def print_source(source: bytes) -> None:
+    """Print bytes as they are to stdout, whatever its encoding is."""
+    click.echo(source, file=own_stream(), nl=False)
+
+
+def _print(text: str, *, stderr: bool = False) -> None:
+    stream = own_stream(stderr=stderr)
+    click.echo(encodable(text, stream), file=stream, nl=False, err=stderr, color=True)
 
 
 def print_json(document: Any) -> None:
     """Print a document in which NaN and infinities, which JSON lacks, are strings."""
     import json
 
-    click.echo(json.dumps(_finite(document), indent=2, allow_nan=False))
+    _print(json.dumps(_finite(document), indent=2, allow_nan=False) + "\n")
 
 
 def _finite(value: Any) -> Any:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tsarchive.cli.output import console
+from tsarchive.cli.streams import guarded
+from tsarchive.describing.text import visible
 
 
 @contextmanager
@@ -19,13 +21,14 @@ def progress(steps: int) -> Iterator[Callable[[str], None]]:
 
     err = console(stderr=True)
     columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=err, transient=True) as bar:
+    shown = Progress(*columns, console=err, transient=True, redirect_stdout=False)
+    with shown as bar, guarded():
         task = bar.add_task("", total=steps)
         started = -1
 
         def step(description: str) -> None:
             nonlocal started
             started += 1
-            bar.update(task, completed=started, description=description)
+            bar.update(task, completed=started, description=visible(description, keep=""))
 
         yield step

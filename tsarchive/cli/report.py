@@ -9,7 +9,7 @@ import click
 from tsarchive.cli.command import FINDINGS, Command, OutputPath, file_argument, json_option
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.progress import progress
-from tsarchive.describing.text import plural, size, visible
+from tsarchive.describing.text import plural, size
 
 if TYPE_CHECKING:
     from tsarchive.reporting import Page
@@ -102,7 +102,7 @@ def document(made: Page) -> dict[str, Any]:
 
 def _show(made: Page) -> None:
     names = ", ".join(section.name for section in made.sections)
-    say(f"{visible(made.path or '')}: {size(made.nbytes)}, {plural(len(made.sections), 'section')}")
+    say(f"{made.path or ''}: {size(made.nbytes)}, {plural(len(made.sections), 'section')}")
     say(names, "dim")
     if made.ok is False:
         say("there are findings that are more than notes: see the page", "yellow")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +15,11 @@ from tsarchive.cli.failures import ModelError
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_file
 from tsarchive.cli.limits import limit_options
-from tsarchive.cli.output import console, print_json
+from tsarchive.cli.output import print_json, say
 from tsarchive.cli.output_files import check_path, write_output
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.cli.summary_text import lines
-from tsarchive.describing.text import duration, visible
+from tsarchive.describing.text import duration
 from tsarchive.errors import ArchiveError, ScriptError
 from tsarchive.policy import Limits, Policy
 
@@ -143,15 +141,14 @@ class Outcome:
 
 def _show(outcome: Outcome) -> None:
     document = outcome.document()
-    out = console()
     for name, value in document["inputs"].items():
         for line in lines(f"input {name}", value):
-            out.print(visible(line), style="dim")
+            say(line, "dim", keep="\n")
     for line in lines("output", document["output"]):
-        out.print(visible(line))
-    out.print(f"{outcome.method} took {duration(outcome.seconds)}", style="dim")
+        say(line, keep="\n")
+    say(f"{outcome.method} took {duration(outcome.seconds)}", "dim")
     if outcome.written is not None:
-        out.print(f"written to {visible(outcome.written)}", style="green")
+        say(f"written to {outcome.written}", "green")
 
 
 def _load(
@@ -207,7 +204,7 @@ def _on_device(inputs: Inputs, device: str) -> Inputs:
 def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
     """Call with random operators seeded; give the output and the seconds it took.
 
-    What the model prints goes to stderr. Raises click.ClickException when the model raises.
+    Raises click.ClickException when the model raises.
     """
     import torch
 
@@ -216,8 +213,7 @@ def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
     torch.manual_seed(seed)
     started = time.perf_counter()
     try:
-        with contextlib.redirect_stdout(sys.stderr):
-            output = function(*inputs.args, **inputs.kwargs)
+        output = function(*inputs.args, **inputs.kwargs)
     # An operator of torch raises almost any class for arguments it does not like.
     except Exception as error:
         if isinstance(error, ArchiveError) and not isinstance(error, ScriptError):

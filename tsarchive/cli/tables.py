@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from tsarchive.cli.terminal import cells, drawn, folded, styled, width
+from tsarchive.describing.text import visible
 
 __all__ = ["Column", "Table"]
 
@@ -41,8 +42,8 @@ class Table:
         self._rows: list[tuple[str, ...]] = []
 
     def add_row(self, *texts: str) -> None:
-        """One text for each column; it may have several lines."""
-        self._rows.append(texts)
+        """One text for each column; it may have several lines, and be that of a file."""
+        self._rows.append(tuple(map(visible, texts)))
 
     def lines(self) -> Iterator[str]:
         """The table for stdout."""

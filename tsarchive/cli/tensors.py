@@ -12,7 +12,7 @@ import click
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.models import chosen, model_option
 from tsarchive.cli.output import print_json, say, show, table
-from tsarchive.describing.text import plural, shape, size, visible
+from tsarchive.describing.text import plural, shape, size
 
 if TYPE_CHECKING:
     from tsarchive import TensorInfo
@@ -60,7 +60,7 @@ def command(
         rows = [_document(name, info) for name, info in found]
         print_json({"file": file, "tensors": rows, "total": _total(found)})
     elif match is not None and not found:
-        say(f"no tensor has a name that fits {visible(match)}")
+        say(f"no tensor has a name that fits {match}")
     else:
         _show(found)
 
@@ -91,7 +91,7 @@ def _show(found: list[Named]) -> None:
     )
     for name, info in found:
         rows.add_row(
-            visible(name),
+            name,
             info.dtype,
             shape(info.shape),
             f"{info.nbytes:,}",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from codecs import lookup
 from unicodedata import category, east_asian_width
 
 import click
+
+from tsarchive.cli.streams import own_stream
 
 _WEIGHTS = ("bold", "dim")
 _WITHOUT_STYLES = ("dumb", "unknown")
@@ -19,7 +20,7 @@ _AS_ASCII = str.maketrans("─│├└", "-|+`")
 def has_styles(*, stderr: bool = False) -> bool:
     """Whether a terminal is there, or FORCE_COLOR asks to act as on one."""
     forced = os.environ.get("FORCE_COLOR")
-    stream = sys.stderr if stderr else sys.stdout
+    stream = own_stream(stderr=stderr)
     is_terminal = stream is not None and stream.isatty() if forced is None else forced
     return bool(is_terminal) and os.environ.get("TERM", "").lower() not in _WITHOUT_STYLES
 
@@ -45,14 +46,6 @@ def drawn(lines: str) -> str:
     """Lines of a box or a tree, in ASCII where stdout cannot show others."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     return lines if is_unicode else lines.translate(_AS_ASCII)
-
-
-def encodable(text: str, *, stderr: bool = False) -> str:
-    """The text with escapes in place of characters that the encoding of the stream lacks."""
-    encoding = getattr(sys.stderr if stderr else sys.stdout, "encoding", None) or "ascii"
-    if lookup(encoding).name == "ascii":  # for which click writes UTF-8
-        return text
-    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def width() -> int | None:

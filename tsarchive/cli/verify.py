@@ -11,7 +11,7 @@ from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.findings import STYLES, finding_document
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.progress import progress
-from tsarchive.describing.text import plural, size, visible
+from tsarchive.describing.text import plural, size
 
 if TYPE_CHECKING:
     from tsarchive import Finding, VerifyReport
@@ -87,14 +87,13 @@ def document(found: VerifyReport) -> dict[str, Any]:
 
 def _show(file: str, found: VerifyReport) -> None:
     for finding in found.findings:
-        heading = f"{finding.severity.value}: {visible(finding.message, keep='')}"
-        say(heading, STYLES[finding.severity.value])
+        say(f"{finding.severity.value}: {finding.message}", STYLES[finding.severity.value])
         for line in _details(finding):
-            say(f"  {visible(line, keep='')}")
+            say(f"  {line}")
     style = "bold green" if found.ok else "bold red"
     meaning = _HARMLESS if found.verdict == "unusual" and found.ok else _VERDICTS[found.verdict]
-    say(visible(_checked(found), keep=""))
-    say(f"{visible(file)}: {found.verdict}: {meaning}", style)
+    say(_checked(found))
+    say(f"{file}: {found.verdict}: {meaning}", style)
 
 
 def _details(finding: Finding) -> Iterator[str]:

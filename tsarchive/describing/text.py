@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
+LAYOUT = "\n\t"
+"""The control characters that lay out lines of source."""
+
 
 def size(nbytes: int) -> str:
     """``1.4 MiB``; exact below 1 KiB."""
@@ -36,7 +39,7 @@ def visible(text: str, *, keep: str = "\n") -> str:
 
     Names and source come from the file, which may not be friendly.
     """
-    if text.isprintable():
+    if text.isprintable() or text.translate(dict.fromkeys(map(ord, keep))).isprintable():
         return text
     return "".join(
         char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text
