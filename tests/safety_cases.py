@@ -225,6 +225,10 @@ CASES: dict[str, Case] = {
         "x: Tensor", "s, z = torch.choose_qparams_optimized(x, 5000, 200, 0.1, 8)\nreturn s",
         lambda: [torch.ones(4)], "do not fit",
     ),
+    "nothing expanded to a negative size": Case(
+        "x: Tensor, n: List[int]", "return torch.expand(x, n)",
+        lambda: [torch.ones(0), [1, -2, -1]], "negative size",
+    ),
     "a negative stride of nothing": Case(
         "x: Tensor", "return torch.as_strided(x, [0, -5], [1, 1])",
         lambda: [torch.ones(4)], "negative size",
@@ -320,6 +324,15 @@ CASES: dict[str, Case] = {
             ("quantized zeros", "torch.zeros_like(n, dtype=13, memory_format=0)"),
         )
     },
+    "lists of several lengths": Case(
+        "x: Tensor",
+        "y = torch.mul(x, 1)\nn = [y, y]\ntorch._foreach_mul_(n, [y])\nreturn n",
+        lambda: _leaf(3), "lists of 1 and 2",
+    ),
+    "nan throws of a coin": Case(
+        "x: Tensor", "return torch.binomial(x, torch.ones_like(x))",
+        lambda: [torch.tensor([float("nan")])], "count of nan",
+    ),
     "zeta from far below": Case(
         "x: Tensor, q: Tensor", "return torch.special_zeta(x, q)",
         lambda: [torch.tensor([2.0]).double(), torch.tensor([-1e15 + 0.5]).double()], "below",

@@ -57,6 +57,7 @@ _WITHOUT_NUMBERS: Final = frozenset(
 _HARMLESS_WHERE: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     **{name: (flag, operator.not_) for name, flag in SAVED_FOR_SPARSE.items()},
     "aten::select.int": ("dim", lambda dim: dim >= 0),
+    **{f"aten::{name}": ("size", lambda size: size >= -1) for name in ("expand", "broadcast_to")},
 }
 _ALONE: Final = frozenset({TENSOR, INT, FLOAT, BOOL, COMPLEX, NUMBER})
 _INTS: Final = ListType(INT)
@@ -136,11 +137,13 @@ def no_call(_node: Node, _texts: Sequence[str]) -> None:
 
 
 def _is_harmless(schema: FunctionSchema, node: Node) -> bool:
-    """Whether the argument is sure to have a value with which the operator needs no guard."""
+    """Whether the argument, or each item of it, is a constant that needs no guard."""
     name, is_harmless = _HARMLESS_WHERE[schema.full_name]
     names = [argument.name for argument in schema.arguments]
     given = node.inputs[names.index(name)].node
-    return given.is_constant and is_harmless(given.attributes["value"])
+    items = given.inputs if given.kind == "prim::ListConstruct" else [given.output]
+    nodes = [item.node for item in items]
+    return all(n.is_constant and is_harmless(n.attributes["value"]) for n in nodes)
 
 
 def _takes_result(schema: FunctionSchema, node: Node) -> bool:

@@ -37,7 +37,7 @@ from .sparse_checks import (
     validated,
     with_indices,
 )
-from .tensor_checks import TENSOR_CHECKS, check_rounding
+from .tensor_checks import TENSOR_CHECKS, check_lists, check_rounding
 
 __all__ = ["guarded"]
 
@@ -83,6 +83,8 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
     check = _CHECKS.get(name) or _CHECKS.get(schema.full_name)
     if any(argument.name == "rounding_mode" for argument in schema.arguments):
         check = check_rounding
+    if name.startswith("aten::_foreach_"):
+        check = check_lists
     return run if check is None else _behind(schema, check, run)
 
 

@@ -57,7 +57,7 @@ def validated(made: Tensor) -> Tensor:
     if made.is_meta:
         return made
     if made.layout is torch.sparse_coo:
-        torch._validate_sparse_coo_tensor_args(  # type: ignore[attr-defined]
+        torch._validate_sparse_coo_tensor_args(
             made._indices(), made._values(), made.size(), made.is_coalesced()
         )
     elif made.layout in _ACCESSORS:

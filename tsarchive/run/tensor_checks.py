@@ -13,7 +13,7 @@ from torch import Tensor
 from .checks import Check, Given, is_within, require
 from .natives.narrowing import INT64_MAX, INT64_MIN, wrap
 
-__all__ = ["TENSOR_CHECKS", "check_bags", "check_rounding"]
+__all__ = ["TENSOR_CHECKS", "check_bags", "check_lists", "check_rounding"]
 
 _MATRIX = 2
 _SEQUENCE = 3
@@ -257,6 +257,11 @@ def _sizes(given: Given) -> None:
     require(all(size >= 0 for size in given["size"]), f"a negative size in {given['size']}")
 
 
+def _expanded(given: Given) -> None:
+    """-1 stands for the size that is there; torch takes less beside a dimension of size 0."""
+    require(all(size >= -1 for size in given["size"]), f"a negative size in {given['size']}")
+
+
 def _bytes_view(given: Given) -> None:
     """torch takes the result for a quantized tensor where one of the two is."""
     dtype = given.get("dtype")
@@ -337,8 +342,21 @@ def _select(given: Given) -> None:
 
 def _nested_dtype(given: Given) -> None:
     """torch makes a quantized tensor of parts that do not fit together."""
-    is_fine = not given["self"].is_nested or given.get("dtype") not in _QUANTIZED
-    require(is_fine, "a nested tensor is not quantized")
+    other = given.get("other")
+    wanted = given.get("dtype") in _QUANTIZED or (other is not None and other.is_quantized)
+    require(not (wanted and given["self"].is_nested), "a nested tensor is not quantized")
+
+
+def _binomial(given: Given) -> None:
+    """The kernel draws until a number is below the count, which nan never is."""
+    counts: Tensor = given["count"]
+    require(counts.is_meta or not bool(counts.isnan().any()), "a count of nan")
+
+
+def check_lists(given: Given) -> None:
+    """Formulas of operators on lists read as many items of each as the first list has."""
+    lengths = {len(value) for value in given.values() if isinstance(value, (list, tuple))}
+    require(len(lengths) <= 1, f"lists of {' and '.join(map(str, sorted(lengths)))} items")
 
 
 def _grid(given: Given) -> None:
@@ -406,6 +424,8 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::as_strided": _sizes,
         "aten::as_strided_copy": _sizes,
         "aten::as_strided_scatter": _sizes,
+        "aten::binomial": _binomial,
+        **{f"aten::{name}": _expanded for name in ("broadcast_to", "expand", "expand_copy")},
         "aten::choose_qparams_optimized": _best_scale,
         "aten::copy": _copy,
         "aten::ctc_loss": _ctc,
@@ -431,7 +451,10 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::rrelu_with_noise_": _rrelu,
         "aten::scaled_dot_product_attention": _dot_product,
         "aten::select.int": _select,
-        **{f"aten::to.{kind}": _nested_dtype for kind in ("device", "dtype", "dtype_layout")},
+        **{
+            f"aten::to.{kind}": _nested_dtype
+            for kind in ("device", "dtype", "dtype_layout", "other")
+        },
         **{f"aten::{name}": _nested_dtype for name in _RETYPING},
         "aten::trapezoid": _not_nested,
         "aten::trapz": _not_nested,
