@@ -329,7 +329,7 @@ WRITTEN = [
     ("return torch.sum(x, [0])", "aten_sum_dim_IntList(x, 0)"),
     ("return x.view([n, -1])", "aten_view(x, n, -1)"),
     ("return x.view([n])", "aten_view(x, n)"),
-    ("return x.expand([n, n])", "aten_expand(x, n, n)"),
+    ("return x.expand([2, 3])", "aten_expand(x, 2, 3)"),
     ("p = [2, 2]\n  p.append(n)\n  return torch.max_pool2d(x, p)", "aten_max_pool2d(x, p)"),
     ("p = [2, 2]\n  q = torch.max_pool2d(x, p)\n  return torch.max_pool2d(q, p)", "(q, p)"),
     ("return x.view(torch.jit.annotate(List[int], []))", "aten_view(x, [])"),
