@@ -166,6 +166,8 @@ ANYWHERE = {
     "a call of a strange module": (b"cevil\nrun\n" + ARGUMENT + b"R", True),
     "a short call": (b"cos\nabort\n)R", True),
     "a short call of a strange module": (b"cevil\nrun\n)R.", False),
+    "BUILD": (b"csys\nmodules\n}S'os'\nNsb.", True),
+    "BUILD that text may spell": (b"cre\n_\n(Gabcdefghtb", False),
     "a call after items, in text": (b"cevil\nrun\n(U\x01xe)R", False),
     "INST": (b"(S'id'\nios\nsystem\n", True),
     "INST that text may spell": (b"(Vector\nint\nfoo\nbar", False),

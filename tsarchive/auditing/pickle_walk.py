@@ -300,11 +300,10 @@ class _Machine:
         if not isinstance(changed, _Global):
             return
         self._note(Act.CHANGE, changed.name, position)
-        if not is_widespread(changed.name):
-            return
-        if is_built:
-            self._weigh(changed.name, changed.since)
-        self.walk.weight_here = max(self.walk.weight_here, self.weight)
+        if is_widespread(changed.name):
+            since = changed.since if is_built else self.weight
+            self.walk.weight = max(self.walk.weight, self.weight - since)
+            self.walk.weight_here = max(self.walk.weight_here, self.weight)
 
     # One method for each opcode, or each group of them, that matters.
 
@@ -341,7 +340,8 @@ class _Machine:
 
     def build(self, _: Any, position: int) -> None:
         state = self._pop()
-        self._change(position, is_built=state is Plain.DICT or isinstance(state, tuple))
+        is_pair = isinstance(state, tuple) and len(state) == 2
+        self._change(position, is_built=state is Plain.DICT or is_pair)
 
     def store(self, items: int | None, position: int) -> None:
         """Items are stored; None stands for all above the mark."""
