@@ -10,7 +10,7 @@ import pytest
 import torch
 from fresh_registry import names_of_torch
 
-from tsarchive.policy.risks import REFUSED, Risk
+from tsarchive.policy.risks import REFUSED, Bound, Risk
 from tsarchive.policy.rows import row_of, rows
 from tsarchive.policy.table import TABLE
 from tsarchive.run.natives import BUILTIN_SCHEMAS, NATIVES
@@ -68,6 +68,15 @@ def test_no_pattern_stands_twice():
 def test_every_row_gives_a_reason():
     assert all(len(group.reason) > 4 and group.reason[0].islower() for group in TABLE)
     assert not any(group.reason.endswith(".") for group in TABLE)
+
+
+def test_evidence_of_allowed_rows_is_read_with_its_bound():
+    told = [row for row in rows() if row.bound is not None]
+    assert len(told) > 700
+    assert not any(row.risk.is_refused or len(row.evidence) < 10 for row in told)
+    assert row_of("aten::lcm").bound is Bound.GUARDED
+    assert "_multiples" in row_of("aten::lcm.out").evidence
+    assert row_of("aten::set_").bound is None
 
 
 def test_rows_name_operators_that_exist():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["NATIVE_PREFIX", "REFUSED", "Group", "Risk", "Row"]
+__all__ = ["NATIVE_PREFIX", "REFUSED", "Bound", "Group", "Risk", "Row"]
 
 NATIVE_PREFIX: Final = "__torch__.torch.classes."
 
@@ -53,17 +53,42 @@ REFUSED: Final = frozenset(
 )  # fmt: skip
 
 
+class Bound(Enum):
+    """What keeps an operator within its tensors, whatever arguments it is given."""
+
+    LANGUAGE = "language"
+    """It works on numbers, strings and containers, or reads attributes of tensors."""
+    ITERATOR = "iterator"
+    """TensorIterator computes the sizes; no index, size or divisor comes from data."""
+    VIEW = "view"
+    """It makes a view, or moves elements, by sizes and strides that a function checks."""
+    COMPOSITE = "composite"
+    """It is written with other operators that are allowed, and touches no memory itself."""
+    CHECKED = "checked"
+    """Torch checks the indices, sizes, offsets and divisors before its kernel runs."""
+    FACTORY = "factory"
+    """It allocates as much memory as its sizes tell, which torch checks, and fills it."""
+    GUARDED = "guarded"
+    """Torch does not check, or not all: a guard of ``tsarchive/run`` does."""
+    LIBRARY = "library"
+    """It hands sizes that were checked to LAPACK, oneDNN, FBGEMM or the like."""
+
+
 class Row(NamedTuple):
     """A decision of the table.
 
     ``pattern`` is a qualified name (``aten::save``), one with an overload
     (``aten::manual_seed.generator``), a class (``quantized.LinearPackedParamsBase``), or the
-    beginning of such names with ``*`` behind it; ``reason`` says what they do.
+    beginning of such names with ``*`` behind it; ``reason`` says what they do. ``evidence`` names
+    what keeps them within their tensors, in torch's ``aten/src/ATen/native`` or in this library;
+    it and ``bound`` are missing where nobody has written them down yet.
     """
 
     pattern: str
     risk: Risk
     reason: str
+    bound: Bound | None = None
+    evidence: str = ""
 
     @property
     def is_refused(self) -> bool:
@@ -72,17 +97,37 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rows that share risk and reason: for each of ``namespaces``, each of ``names``."""
+    """Rows that share risk and reason: for each of ``namespaces``, each of ``names``.
+
+    Names stand below their evidence, which stands behind ``#`` as ``bound: evidence``.
+    """
 
     namespaces: str
     risk: Risk
     reason: str
     names: str
 
-    def patterns(self) -> Iterator[str]:
-        for beginning in [f"{namespace}::" for namespace in self.namespaces.split()] or [""]:
-            for name in self.names.split():
-                yield beginning + name
+    def rows(self) -> Iterator[Row]:
+        beginnings = [f"{namespace}::" for namespace in self.namespaces.split()] or [""]
+        for bound, evidence, names in self._sections():
+            for beginning in beginnings:
+                for name in names:
+                    yield Row(beginning + name, self.risk, self.reason, bound, evidence)
 
-    def row(self, pattern: str) -> Row:
-        return Row(pattern, self.risk, self.reason)
+    def _sections(self) -> Iterator[tuple[Bound | None, str, list[str]]]:
+        head: list[str] = []
+        names: list[str] = []
+        for line in map(str.strip, self.names.splitlines()):
+            if not line.startswith("#"):
+                names += line.split()
+                continue
+            if names:
+                yield *_evidence(head), names
+                head, names = [], []
+            head.append(line[1:].strip())
+        yield *_evidence(head), names
+
+
+def _evidence(head: list[str]) -> tuple[Bound | None, str]:
+    bound, _, told = " ".join(head).partition(": ")
+    return (Bound(bound) if bound else None), told

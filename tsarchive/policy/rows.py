@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tsarchive.policy.risks import NATIVE_PREFIX, Group, Row
+from tsarchive.policy.risks import NATIVE_PREFIX, Row
 
 __all__ = ["row_of", "rows"]
 
@@ -16,13 +16,13 @@ def row_of(operator: str) -> Row:
     There is always one: ``*`` stands for whatever no other row names.
     """
     name = operator.removeprefix(NATIVE_PREFIX)
-    groups, beginnings = _index()
+    known, beginnings = _index()
     pattern = name
-    if pattern not in groups and "::" in name:
+    if pattern not in known and "::" in name:
         pattern = name.partition(".")[0]
-    if pattern not in groups:
+    if pattern not in known:
         pattern = next(found for found in beginnings if name.startswith(found[:-1]))
-    return groups[pattern].row(pattern)
+    return known[pattern]
 
 
 @cache
@@ -30,14 +30,12 @@ def rows() -> tuple[Row, ...]:
     """The whole table."""
     from tsarchive.policy.table import TABLE
 
-    return tuple(group.row(pattern) for group in TABLE for pattern in group.patterns())
+    return tuple(row for group in TABLE for row in group.rows())
 
 
 @cache
-def _index() -> tuple[dict[str, Group], tuple[str, ...]]:
-    """Groups by pattern, and the patterns that are beginnings, the longest first."""
-    from tsarchive.policy.table import TABLE
-
-    groups = {pattern: group for group in TABLE for pattern in group.patterns()}
-    beginnings = [pattern for pattern in groups if pattern.endswith("*")]
-    return groups, tuple(sorted(beginnings, key=len, reverse=True))
+def _index() -> tuple[dict[str, Row], tuple[str, ...]]:
+    """Rows by pattern, and the patterns that are beginnings, the longest first."""
+    known = {row.pattern: row for row in rows()}
+    beginnings = [pattern for pattern in known if pattern.endswith("*")]
+    return known, tuple(sorted(beginnings, key=len, reverse=True))

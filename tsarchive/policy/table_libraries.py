@@ -12,14 +12,49 @@ LIBRARIES: Final = (
         Risk.COMPUTE,
         "part of the language: attributes of values, casts, containers, exceptions",
         """
-        abs awaitable awaitable_nowait awaitable_wait CallFunction CallMethod ChunkSizes Constant
-        ConstantChunk CreateObject data device DictConstruct dtype Enter EnumName EnumValue Exit
-        fork GetAttr grad H IfThenElse IgnoredPythonOp If index is_cpu is_cuda is_ipu is_maia
-        is_meta is_mkldnn is_mps is_mtia is_nested is_quantized is_sparse is_sparse_csr is_vulkan
-        is_xla is_xpu isinstance itemsize layout ListConstruct ListUnpack Loop max mH min
-        ModuleContainerIndex mT name nbytes ndim NumToTensor RaiseException rangelist requires_grad
-        SetAttr shape StringIndex T tolist TupleConstruct TupleIndex TupleSlice TupleUnpack type
-        unchecked_cast unchecked_unwrap_optional Uninitialized VarConcat VarStack
+        awaitable CallFunction CallMethod Constant CreateObject DictConstruct Enter Exit
+        fork GetAttr H If isinstance ListConstruct ListUnpack Loop mH mT ndim SetAttr shape
+        T TupleConstruct TupleSlice
+        # iterator: natives/scalars.absolute; prim::abs(Tensor): x.abs()
+        abs
+        # language: implemented in Python: run/natives/futures
+        awaitable_nowait awaitable_wait
+        # language: no implementation in tsarchive: run/operators.py raises
+        # UnknownOperatorError (`can only run inside torch's own interpreter`)
+        ChunkSizes ConstantChunk
+        # guarded: Closed in the working tree of now (not by me; uncommitted or new):
+        # derivative_checks SAVED_ARGUMENTS / SAVED_FOR_SPARSE and cloned integer results:
+        # saved tensors are nobody else's (all samples ran again: exit 0, gradients
+        # right). Bare torch is UNSAFE: natives attribute tensor.data: as aten::data, a
+        # version counter of its ...
+        data
+        # language: natives/tensor_properties.attribute: an attribute of torch.Tensor, no
+        # memory of it read
+        device dtype grad is_cpu is_cuda is_ipu is_maia is_meta is_mkldnn is_mps is_mtia
+        is_nested is_quantized is_sparse is_sparse_csr is_vulkan is_xla is_xpu itemsize
+        layout name nbytes requires_grad
+        # language: implemented in Python: run/natives/values
+        EnumName EnumValue IfThenElse ModuleContainerIndex TupleIndex unchecked_cast
+        unchecked_unwrap_optional Uninitialized
+        # language: implemented in Python: run/natives/control
+        IgnoredPythonOp RaiseException
+        # language: implemented in Python: run/natives/tensor_properties
+        index type
+        # language: implemented in Python: run/natives/lists, run/natives/scalars
+        max min
+        # factory: natives/tensor_numbers.tensor_of_number: scalar_tensor
+        NumToTensor
+        # language: implemented in Python: run/natives/integers
+        rangelist
+        # language: implemented in Python: run/natives/bytestrings
+        StringIndex
+        # language: implemented in Python: run/natives/tensors
+        tolist
+        # language: tuples: IValue::toTuple checks the tag; codegen binds the elements of
+        # a tuple by its static length
+        TupleUnpack
+        # checked: natives/tensor_groups: torch.cat / torch.stack, see aten::cat
+        VarConcat VarStack
         """,
     ),
     Group("prim", Risk.OUTPUT, "prints", "Print"),
@@ -47,21 +82,27 @@ LIBRARIES: Final = (
         """
         add add_relu add_scalar add_scalar_relu batch_norm batch_norm2d batch_norm2d_relu
         batch_norm3d batch_norm3d_relu batch_norm_relu cat celu clamp conv1d conv1d_dynamic
-        conv1d_prepack conv1d_relu conv1d_unpack conv2d conv2d_add conv2d_add_relu conv2d_dynamic
-        conv2d_prepack conv2d_relu conv2d_unpack conv3d conv3d_dynamic conv3d_prepack conv3d_relu
-        conv3d_unpack conv_prepack conv_transpose1d conv_transpose1d_dynamic
-        conv_transpose1d_prepack conv_transpose1d_unpack conv_transpose2d
-        conv_transpose2d_dynamic conv_transpose2d_prepack conv_transpose2d_unpack
-        conv_transpose3d conv_transpose3d_dynamic conv_transpose3d_prepack
-        conv_transpose3d_unpack conv_unpack elu embedding_4bit embedding_bag_4bit
-        embedding_bag_byte embedding_bag_prepack embedding_bag_unpack embedding_byte group_norm
-        hardswish instance_norm layer_norm leaky_relu linear linear_dynamic linear_dynamic_fp16
-        linear_leaky_relu linear_prepack linear_prepack_fp16 linear_relu linear_relu_dynamic
-        linear_relu_dynamic_fp16 linear_tanh linear_unpack linear_unpack_fp16
-        make_quantized_cell_params_dynamic make_quantized_cell_params_fp16 matmul mul mul_relu
-        mul_scalar mul_scalar_relu prelu quantized_gru_cell_dynamic quantized_lstm_cell_dynamic
-        quantized_rnn_relu_cell_dynamic quantized_rnn_tanh_cell_dynamic relu6 sigmoid softmax
-        threshold
+        conv1d_prepack conv1d_relu conv1d_unpack conv2d conv2d_add conv2d_add_relu
+        conv2d_dynamic conv2d_prepack conv2d_relu conv2d_unpack conv3d conv3d_dynamic
+        conv3d_prepack conv3d_relu conv3d_unpack conv_prepack conv_transpose1d
+        conv_transpose1d_dynamic conv_transpose1d_prepack conv_transpose1d_unpack
+        conv_transpose2d conv_transpose2d_dynamic conv_transpose2d_prepack
+        conv_transpose2d_unpack conv_transpose3d conv_transpose3d_dynamic
+        conv_transpose3d_prepack conv_transpose3d_unpack conv_unpack elu embedding_4bit
+        embedding_bag_4bit embedding_bag_byte embedding_bag_prepack embedding_bag_unpack
+        embedding_byte group_norm hardswish instance_norm layer_norm leaky_relu linear
+        linear_dynamic linear_dynamic_fp16 linear_leaky_relu linear_prepack
+        linear_prepack_fp16 linear_relu linear_relu_dynamic linear_relu_dynamic_fp16
+        linear_tanh linear_unpack linear_unpack_fp16 make_quantized_cell_params_dynamic
+        matmul mul mul_relu mul_scalar mul_scalar_relu prelu quantized_gru_cell_dynamic
+        quantized_lstm_cell_dynamic quantized_rnn_relu_cell_dynamic
+        quantized_rnn_tanh_cell_dynamic relu6 sigmoid softmax threshold
+        # library: quantized::make_quantized_cell_params_fp16 keeps the two packed weights
+        # it gets (QuantizedCellParamsFP16, virtual apply_dynamic of whichever kind: int8
+        # in the place of fp16 tried, no fault); what reads them, quantized_lstm/gru and
+        # cells, is held by recurrent_checks (rows) and by
+        # PackedLinearWeight*::apply_dynamic ...
+        make_quantized_cell_params_fp16
         """,
     ),
     Group("quantized", Risk.RANDOMNESS, "draws random numbers of this process", "dropout"),
@@ -157,12 +198,23 @@ LIBRARIES: Final = (
         "quantizes values, back, finds scales, or computes with what is quantized: torch.ao and "
         "ExecuTorch write it in Python with operators of aten",
         """
-        _choose_qparams_per_token_asymmetric_impl add choose_qparams choose_qparams_per_token
-        choose_qparams_per_token_asymmetric choose_qparams_symmetric convert_element_type
-        dequantize_per_channel dequantize_per_channel_group dequantize_per_tensor
-        dequantize_per_token embedding_2bit embedding_4bit embedding_byte fake_quant_per_channel
-        mixed_linear mixed_mm quantize_per_channel quantize_per_channel_group quantize_per_tensor
-        quantize_per_token
+        # composite: pt2: TorchScript text of pt2/quantized_decomposed.FUNCTIONS, run as
+        # code under policy and guards: mul, round, clamp, view, transpose, to (ends in
+        # allowed operators). .pte: natives
+        # pte/natives/quantized_{decomposed,scales,arithmetic}.py: torch methods and
+        # planned.store. Where torch.ao or executorch are imported, their Python ...
+        _choose_qparams_per_token_asymmetric_impl add choose_qparams
+        choose_qparams_per_token choose_qparams_per_token_asymmetric
+        choose_qparams_symmetric convert_element_type dequantize_per_channel
+        dequantize_per_channel_group dequantize_per_tensor dequantize_per_token
+        fake_quant_per_channel mixed_linear mixed_mm quantize_per_channel
+        quantize_per_channel_group quantize_per_tensor quantize_per_token
+        # composite: pte/natives/quantized_embedding.py: weight.index_select(0,
+        # indices.flatten()) ("index out of range in self"), scales by index_select too,
+        # groups > 0 and rows % groups == 0 by require; results by planned.store.
+        # executorch's own Python (exir/passes/_quant_patterns_and_replacements.py) ends
+        # in aten.embedding / index_select
+        embedding_2bit embedding_4bit embedding_byte
         """,
     ),
     Group(
@@ -259,8 +311,17 @@ LIBRARIES: Final = (
         Risk.COMPUTE,
         "a number computed, a view made or a row copied by the runtime of ExecuTorch itself",
         """
-        add ceil eq et_copy_index et_view floordiv ge gt le lt mod mul ne neg round sub sym_float
-        sym_int sym_ite sym_max sym_min sym_not truediv trunc
+        # language: pte/natives/scalars.py: numbers of Python wrapped to 64 bits; divisors
+        # of 0 raise (division_fault), INT_MIN // -1 wraps in Python
+        add ceil eq floordiv ge gt le lt mod mul ne neg round sub sym_float sym_int sym_ite
+        sym_max sym_min sym_not truediv trunc
+        # checked: pte/natives/slots.copy_index: index < 0 refused; planned.resize:
+        # prod(size) > room refused ("bound is N elements"), then to[index].copy_
+        et_copy_index
+        # view: pte/natives/slots.view: tensor must be contiguous and of the dtype of out,
+        # made = tensor.view(size) (torch checks), sizes as out where fixed, dims equal;
+        # out.set_(view of the same storage)
+        et_view
         """,
     ),
     Group(
