@@ -62,8 +62,8 @@ def class_body(program: Program, class_: ClassType, definition: Definition) -> l
     if "__eq__" in class_.methods:
         hash_ = syntax.attribute(program.references.builtin("object"), "__hash__")
         body.append(syntax.assign(["__hash__"], hash_))
-    shown = _class(definition, _bases(program, class_), body)
-    return [shown, *_accessors(program, definition, class_)]
+    class_definition = _class(definition, _bases(program, class_), body)
+    return [class_definition, *_accessors(program, definition, class_)]
 
 
 def _accessors(program: Program, definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
