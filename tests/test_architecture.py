@@ -222,6 +222,9 @@ def test_only_the_bridge_touches_torch_jit(module):
     assert not {name for name in imports(module, MODULES[module]) if name.startswith("torch.jit")}
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if not name.startswith("tsarchive.policy.table")]
+)
 def test_files_stay_short(module):
+    """But for tables, which are as long as what they list."""
     assert MODULES[module].read_text().count("\n") <= 500
