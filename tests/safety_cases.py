@@ -333,6 +333,13 @@ CASES: dict[str, Case] = {
         "x: Tensor", "return torch.binomial(x, torch.ones_like(x))",
         lambda: [torch.tensor([float("nan")])], "count of nan",
     ),
+    **{
+        f"bounds in the dtype of a small integer: {line}": Case(
+            "x: Tensor, n: Tensor", f"return torch.{line}",
+            lambda: [torch.tensor([0.5, 2.0]), torch.tensor([2, 1], dtype=torch.uint8)], FINE,
+        )
+        for line in ("special_laguerre_polynomial_l(x, n)", "special_zeta(x, n)")
+    },
     "zeta from far below": Case(
         "x: Tensor, q: Tensor", "return torch.special_zeta(x, q)",
         lambda: [torch.tensor([2.0]).double(), torch.tensor([-1e15 + 0.5]).double()], "below",
