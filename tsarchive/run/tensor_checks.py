@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -308,28 +308,19 @@ def _group_norm(given: Given) -> None:
 
 def _order(given: Given) -> None:
     """Kernels of polynomials take as many steps as the order tells, for each element."""
-    is_high = _any(given["n"], lambda orders: orders > _HIGHEST)
-    require(not is_high, f"a polynomial of an order above {_HIGHEST}")
+    orders = torch.as_tensor(given["n"])
+    if not (orders.is_complex() or orders.is_meta):
+        is_high = bool((orders.to(torch.int64) > _HIGHEST).any())  # converted as the kernel does
+        require(not is_high, f"a polynomial of an order above {_HIGHEST}")
 
 
 def _zeta(given: Given) -> None:
     """The kernel goes in steps of one from a negative number up to zero."""
-    start = given["other"] if "other" in given else given["self"]
+    start = torch.as_tensor(given["other"] if "other" in given else given["self"])
     is_direct = given.get("n", _PAIRS) < _PAIRS  # digamma and trigamma take no steps
-    is_far = not is_direct and _any(start, lambda values: values < -_HIGHEST)
-    require(not is_far, f"a sum from below {-_HIGHEST}")
-
-
-def _any(value: Any, holds: Callable[[Any], Any]) -> bool:
-    """Whether something holds for a number, or for any element of a tensor.
-
-    Elements are compared as floats: bounds would wrap around in the dtype of small integers.
-    """
-    if not isinstance(value, Tensor):
-        return bool(holds(value))
-    if value.is_meta or value.is_complex():
-        return False
-    return bool(holds(value.to(torch.float64)).any())
+    if not (is_direct or start.is_complex() or start.is_meta):
+        is_far = bool((start.to(torch.float64) < -_HIGHEST).any())
+        require(not is_far, f"a sum from below {-_HIGHEST}")
 
 
 def _random_from(given: Given) -> None:
