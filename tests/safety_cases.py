@@ -199,8 +199,207 @@ def _quantized() -> list[Any]:
     return [torch.quantize_per_tensor(torch.ones(4), 0.1, 3, torch.quint8)]
 
 
+def _of_tensors(lines: str, error: str, *given: Any) -> Case:
+    """A call with tensors a, b and c, as many as are given."""
+    names = ", ".join(f"{name}: Tensor" for name in "abc"[: len(given)])
+    return Case(names, lines, lambda: [tensor.clone() for tensor in given], error)
+
+
+def _trained_with(call: str, error: str, *given: torch.Tensor) -> Case:
+    """A call and its gradient for a, which is a leaf."""
+    lines = f"y = {call}\ntorch.backward(torch.sum(y))\nreturn a"
+    case = _of_tensors(lines, error, *given)
+    return Case(case.parameters, lines, lambda: [_as_leaf(given[0]), *given[1:]], error)
+
+
+def _as_leaf(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone().requires_grad_()
+
+
+def _window_cases() -> dict[str, Case]:
+    image, row = torch.randn(2, 3, 5, 5), torch.randn(2, 3, 8)
+    least = torch.full((1, 2, 6, 6), INT64_MIN)
+    far = 2**63 - 1
+    pooled = "of a pool"
+    return {
+        "replication of a huge number": _of_tensors(
+            f"return torch.replication_pad2d(a, [{far}, {far}, 0, 0])", "padding by", image,
+        ),
+        "replication of a volume": _of_tensors(
+            f"return torch.replication_pad3d(a, [{far}, {far}, 0, 0, 0, 0])", "padding by",
+            torch.randn(1, 2, 3, 3, 3),
+        ),
+        "padding by a huge number": _of_tensors(
+            f"return torch.pad(a, [{far}, {far}, 0, 0], \"replicate\")", "padding by", image,
+        ),
+        "the least integers averaged by -1": _of_tensors(
+            "return torch.avg_pool2d(a, [1, 1], [1, 1], [0, 0], False, True, -1)",
+            "divided by -1", least,
+        ),
+        "a volume of the least integers averaged by -1": _of_tensors(
+            "return torch.avg_pool3d(a, [1, 1, 1], [1, 1, 1], [0, 0, 0], False, True, -1)",
+            "divided by -1", least,
+        ),
+        "a pool of a huge kernel": _of_tensors(
+            f"return torch.max_pool1d(a, [{far}], [], [0], [1], True)", pooled, row,
+        ),
+        "a pool of far apart elements": _of_tensors(
+            "return torch.max_pool2d(a, [3, 3], [1, 1], [1, 1], [1, 2147483647])", pooled, image,
+        ),
+        "a gradient of windows beyond the input": _trained_with(
+            "torch.max_pool2d(a, [2, 2], [], [0, 1], [1, 2], True)", pooled,
+            torch.randn(1, 2, 5, 1),
+        ),
+        "a gradient of windows beyond a row": _trained_with(
+            "(torch.max_pool1d_with_indices(a, [2], [], [1], [2], True))[0]", pooled,
+            torch.randn(2, 1),
+        ),
+        "windows that begin in the last column": _trained_with(
+            "torch.max_pool2d(a, [2, 2], [], [0, 1], [1, 2], True)", FINE,
+            torch.randn(1, 2, 5, 2),
+        ),
+        "steps of a transposed convolution": _of_tensors(
+            "return torch.conv_transpose1d(a, b, c, [65536], [229378], [1])", "a convolution",
+            torch.randn(2, 16, 8), torch.randn(16, 16, 5), torch.randn(16),
+        ),
+        "rows of a transposed convolution times its stride": _of_tensors(
+            "return torch.conv_transpose2d(a, b, None, [2, 4000], [0, 2])", "a convolution",
+            torch.randn(2, 32, 3, 14), torch.randn(32, 16, 1, 1),
+        ),
+        "rows of a gradient times the stride": _trained_with(
+            "torch.conv1d(a, b, None, [900])", "a convolution",
+            torch.randn(2, 128, 53201), torch.randn(128, 128, 5),
+        ),
+        "steps of a convolution": _trained_with(
+            "torch.conv2d(a, b, None, [2, 1073741824], [1, 1], [1, 1])", "a convolution",
+            torch.randn(1, 4, 8, 2, dtype=torch.bfloat16),
+            torch.randn(2, 4, 1, 3, dtype=torch.bfloat16),
+        ),
+    }  # fmt: skip
+
+
+def _table_cases() -> dict[str, Case]:
+    table, indices = torch.randn(7, 33), longs(2, 3, 2, 6, 6, 1)
+    head = "torch.embedding_bag(a, b, c, False"
+    return {
+        "no bags for indices": _of_tensors(
+            f"return ({head}, 2, False, None, True))[0]", "offsets of bags",
+            table, indices, longs(0),
+        ),
+        "bags that end before the indices": _trained_with(
+            f"({head}, 0, False, None, True))[0]", "offsets of bags",
+            table, indices, longs(0, 4, 5),
+        ),
+        "bags that begin behind the first index": _trained_with(
+            f"({head}, 0))[0]", "offsets of bags", table, indices, longs(1, 4),
+        ),
+        "distances of no rows": _trained_with(
+            "torch.pdist(a)", "distances of no rows", torch.randn(0, 3),
+        ),
+        "a pool of a quantized tensor into an out": Case(
+            "x: Tensor, o: Tensor", "return torch.adaptive_avg_pool3d(x, [1, 1, 1], out=o)",
+            lambda: [_eighths(1, 2, 3, 3, 3), torch.zeros(1)], "quantized tensor beside the out",
+        ),
+    }  # fmt: skip
+
+
+def _eighths(*sizes: int) -> torch.Tensor:
+    return torch.quantize_per_tensor(torch.ones(sizes), 0.125, 3, torch.quint8)
+
+
+def _counted_cases() -> dict[str, Case]:
+    """Numbers that kernels multiply, convert or count down to."""
+    far = 2**61
+    ones = torch.ones(7, dtype=torch.bfloat16)
+    wide = "torch.expand(torch.ones([1, 1]), [4, 1152921504606846976])"
+    nested = "n = torch._nested_tensor_from_mask(a, b)\n"
+    return {
+        "columns beyond 64 bits": _of_tensors(
+            f"return torch.im2col(a, [1, 1], [1, 1], [{far}, 0], [1, 1])", "of columns",
+            torch.ones(1, 1, 4, 4),
+        ),
+        "an image beyond 64 bits": _of_tensors(
+            f"return torch.col2im(a, [2, 2], [1, 1], [1, 1], [{far}, 0], [1, 1])", "of columns",
+            torch.ones(1, 1, 4),
+        ),
+        "padding beyond 64 bits": _of_tensors(
+            f"return torch.conv2d(a, b, None, [1, 1], [{far}, 0])", "a convolution",
+            torch.ones(1, 1, 4, 4), torch.ones(1, 1, 1, 1),
+        ),
+        "more bins than a dtype tells apart": _of_tensors(
+            "return torch.histc(a, 8225, 0, 1)", "does not tell apart", ones,
+        ),
+        "a histogram of more bins than a dtype tells apart": _of_tensors(
+            "return (torch.histogram(a, 8225, range=[0., 1.]))[0]", "does not tell apart", ones,
+        ),
+        "bins in two dimensions that a dtype does not tell apart": _of_tensors(
+            "return (torch.histogramdd(a, [8225, 3]))[0]", "does not tell apart",
+            torch.ones(7, 2, dtype=torch.bfloat16),
+        ),
+        "a nested tensor normalized over nothing": _of_tensors(
+            f"{nested}return torch.layer_norm(n, [0], torch.ones([0]), torch.ones([0]))",
+            "are none", torch.ones(2, 3, 0), torch.ones(2, 3, dtype=torch.bool),
+        ),
+        "combinations of very many": _of_tensors(
+            "return torch.combinations(a, 100000, True)", "combinations of", torch.ones(1),
+        ),
+        "a power to the least integer": _of_tensors(
+            f"return torch.matrix_power(a, {INT64_MIN})", "no opposite", torch.ones(1, 1),
+        ),
+        "a sparse product beyond 64 bits": _of_tensors(
+            f"return torch.smm(torch.to_sparse(a), {wide})", "a product of", torch.ones(4, 4),
+        ),
+        "blocks beyond the dtype of the indices": _of_tensors(
+            "s = torch.sparse_csr_tensor(a, b, torch.ones([3], dtype=1), [2, 1610612736], dtype=1)\n"
+            "return torch.to_sparse_bsr(s, [2, 536870912])", "indices of 32 bits",
+            torch.tensor([0, 3, 3], dtype=torch.int32),
+            torch.tensor([0, 2**29, 2**30], dtype=torch.int32),
+        ),
+    }  # fmt: skip
+
+
+def _target_cases() -> dict[str, Case]:
+    """Targets that a formula trusts, written to where torch does not notice."""
+    losses = {
+        "nll_loss": "torch.nll_loss(x, i)",
+        "nll_loss_nd": "torch.nll_loss_nd(x, i)",
+        "cross_entropy_loss": "torch.cross_entropy_loss(x, i)",
+        "multi_margin_loss": "torch.multi_margin_loss(x, i)",
+        "embedding by frequency": "torch.embedding(x, i, -1, True)",
+    }
+    found = {}
+    for (name, loss), (way, written) in product(losses.items(), SAVED.items()):
+        lines = (
+            f"i = torch.tensor([1, 2, 0, 2])\ny = {loss}\n"
+            f"_ = torch.fill_({written}, 1000000000000)\ntorch.backward(torch.sum(y))\nreturn y"
+        )
+        case = Case("x: Tensor", lines, partial(_leaf, 4, 3), FINE)
+        found[f"{name}, written through its {way}"] = case
+    return found
+
+
+def _scale_cases() -> dict[str, Case]:
+    found = {}
+    kinds = {"nearest": (1, 2, 3), "nearest_exact": (1, 2, 3), "bicubic": (2,), "bilinear": (2,)}
+    kinds |= {"linear": (1,), "trilinear": (3,)}
+    for kind, ranks in kinds.items():
+        for rank in ranks:
+            name = f"{'_' if 'exact' in kind else ''}upsample_{kind}{rank}d"
+            corners = "" if "nearest" in kind else " False,"
+            scales = ", ".join(["None"] * (rank - 1) + ["1e-300"])
+            call = f"return torch.{name}(a, {[4] * rank},{corners} {scales})"
+            image = torch.ones(1, 8, *[3] * rank)
+            found[f"{name} by a tiny scale"] = _of_tensors(call, "a scale of", image)
+    return found
+
+
 CASES: dict[str, Case] = {
     **_saved_cases(),
+    **_window_cases(),
+    **_table_cases(),
+    **_counted_cases(),
+    **_target_cases(),
+    **_scale_cases(),
     "bytes of a quantized tensor in another dtype": Case(
         "x: Tensor", "return torch.view_copy(x, dtype=0)", _quantized, "quantized tensor",
     ),

@@ -15,47 +15,46 @@ LIBRARIES: Final = (
         awaitable CallFunction CallMethod Constant CreateObject DictConstruct Enter Exit
         fork GetAttr H If isinstance ListConstruct ListUnpack Loop mH mT ndim SetAttr shape
         T TupleConstruct TupleSlice
-        # iterator: natives/scalars.absolute; prim::abs(Tensor): x.abs()
+        # iterator: UnaryOps.cpp abs on TensorIterator; numbers: run/natives/integers.py
+        # and scalars.py
         abs
-        # language: implemented in Python: run/natives/futures
+        # language: in Python: run/natives/futures.py
         awaitable_nowait awaitable_wait
-        # language: no implementation in tsarchive: run/operators.py raises
-        # UnknownOperatorError (`can only run inside torch's own interpreter`)
+        # language: not implemented: run/operators.py raises UnknownOperatorError
         ChunkSizes ConstantChunk
-        # guarded: Closed in the working tree of now (not by me; uncommitted or new):
-        # derivative_checks SAVED_ARGUMENTS / SAVED_FOR_SPARSE and cloned integer results:
-        # saved tensors are nobody else's (all samples ran again: exit 0, gradients
-        # right). Bare torch is UNSAFE: natives attribute tensor.data: as aten::data, a
-        # version counter of its ...
+        # guarded: the memory of self under another version counter;
+        # derivative_checks.SAVED_ARGUMENTS: formulas hold indices of their own
         data
-        # language: natives/tensor_properties.attribute: an attribute of torch.Tensor, no
-        # memory of it read
+        # language: run/natives/tensor_properties.py: an attribute of torch.Tensor, none
+        # of its memory
         device dtype grad is_cpu is_cuda is_ipu is_maia is_meta is_mkldnn is_mps is_mtia
         is_nested is_quantized is_sparse is_sparse_csr is_vulkan is_xla is_xpu itemsize
         layout name nbytes requires_grad
-        # language: implemented in Python: run/natives/values
+        # language: in Python: run/natives/values.py
         EnumName EnumValue IfThenElse ModuleContainerIndex TupleIndex unchecked_cast
         unchecked_unwrap_optional Uninitialized
-        # language: implemented in Python: run/natives/control
+        # language: in Python: run/natives/control.py
         IgnoredPythonOp RaiseException
-        # language: implemented in Python: run/natives/tensor_properties
+        # language: in Python: run/natives/tensor_properties.py
         index type
-        # language: implemented in Python: run/natives/lists, run/natives/scalars
+        # language: in Python: run/natives/lists.py and scalars.py
         max min
-        # factory: natives/tensor_numbers.tensor_of_number: scalar_tensor
+        # factory: run/natives/tensor_numbers.py tensor_of_number: torch.scalar_tensor
         NumToTensor
-        # language: implemented in Python: run/natives/integers
+        # language: in Python: run/natives/integers.py
         rangelist
-        # language: implemented in Python: run/natives/bytestrings
+        # language: in Python: run/natives/bytestrings.py
         StringIndex
-        # language: implemented in Python: run/natives/tensors
+        # language: run/natives/tensors.py to_list: torch.Tensor.tolist, where depth and
+        # dtype are those of the tensor
         tolist
-        # language: tuples: IValue::toTuple checks the tag; codegen binds the elements of
-        # a tuple by its static length
+        # language: a tuple of Python, whose elements run/codegen.py binds by the length
+        # of its static type
         TupleUnpack
-        # checked: natives/tensor_groups: torch.cat / torch.stack, see aten::cat
+        # checked: run/natives/tensor_groups.py: torch.cat or torch.stack
         VarConcat VarStack
-        """,
+        """
+,
     ),
     Group("prim", Risk.OUTPUT, "prints", "Print"),
     Group(
@@ -97,11 +96,8 @@ LIBRARIES: Final = (
         matmul mul mul_relu mul_scalar mul_scalar_relu prelu quantized_gru_cell_dynamic
         quantized_lstm_cell_dynamic quantized_rnn_relu_cell_dynamic
         quantized_rnn_tanh_cell_dynamic relu6 sigmoid softmax threshold
-        # library: quantized::make_quantized_cell_params_fp16 keeps the two packed weights
-        # it gets (QuantizedCellParamsFP16, virtual apply_dynamic of whichever kind: int8
-        # in the place of fp16 tried, no fault); what reads them, quantized_lstm/gru and
-        # cells, is held by recurrent_checks (rows) and by
-        # PackedLinearWeight*::apply_dynamic ...
+        # library: RNN.cpp QuantizedCellParamsFP16 keeps two packed weights;
+        # recurrent_checks and their apply_dynamic check what they are given
         make_quantized_cell_params_fp16
         """,
     ),
@@ -178,7 +174,8 @@ LIBRARIES: Final = (
         add conv2d conv2d_prepack conv2d_relu conv3d conv3d_prepack conv3d_relu conv_transpose1d
         conv_transpose1d_prepack conv_transpose2d conv_transpose2d_prepack
         conv_transpose3d_prepack linear linear_dynamic linear_prepack linear_prepack_fp16
-        """,
+        """
+,
     ),
     Group(
         "quantized _quantized",
@@ -198,22 +195,16 @@ LIBRARIES: Final = (
         "quantizes values, back, finds scales, or computes with what is quantized: torch.ao and "
         "ExecuTorch write it in Python with operators of aten",
         """
-        # composite: pt2: TorchScript text of pt2/quantized_decomposed.FUNCTIONS, run as
-        # code under policy and guards: mul, round, clamp, view, transpose, to (ends in
-        # allowed operators). .pte: natives
-        # pte/natives/quantized_{decomposed,scales,arithmetic}.py: torch methods and
-        # planned.store. Where torch.ao or executorch are imported, their Python ...
+        # composite: pt2/quantized_decomposed.py FUNCTIONS and
+        # pte/natives/quantized_*.py: operators of torch that are allowed; planned.store
         _choose_qparams_per_token_asymmetric_impl add choose_qparams
         choose_qparams_per_token choose_qparams_per_token_asymmetric
         choose_qparams_symmetric convert_element_type dequantize_per_channel
         dequantize_per_channel_group dequantize_per_tensor dequantize_per_token
         fake_quant_per_channel mixed_linear mixed_mm quantize_per_channel
         quantize_per_channel_group quantize_per_tensor quantize_per_token
-        # composite: pte/natives/quantized_embedding.py: weight.index_select(0,
-        # indices.flatten()) ("index out of range in self"), scales by index_select too,
-        # groups > 0 and rows % groups == 0 by require; results by planned.store.
-        # executorch's own Python (exir/passes/_quant_patterns_and_replacements.py) ends
-        # in aten.embedding / index_select
+        # composite: pte/natives/quantized_embedding.py: index_select of weight and
+        # scales; groups divide the rows; planned.store
         embedding_2bit embedding_4bit embedding_byte
         """,
     ),
@@ -230,7 +221,8 @@ LIBRARIES: Final = (
         """
         conv2d_clamp_prepack conv2d_clamp_run conv2d_transpose_clamp_prepack
         conv2d_transpose_clamp_run linear_clamp_prepack linear_clamp_run
-        """,
+        """
+,
     ),
     Group(
         "mkldnn_prepacked",
@@ -311,16 +303,15 @@ LIBRARIES: Final = (
         Risk.COMPUTE,
         "a number computed, a view made or a row copied by the runtime of ExecuTorch itself",
         """
-        # language: pte/natives/scalars.py: numbers of Python wrapped to 64 bits; divisors
-        # of 0 raise (division_fault), INT_MIN // -1 wraps in Python
+        # language: pte/natives/scalars.py: numbers of Python, wrapped to 64 bits; a
+        # divisor of 0 raises
         add ceil eq floordiv ge gt le lt mod mul ne neg round sub sym_float sym_int sym_ite
         sym_max sym_min sym_not truediv trunc
-        # checked: pte/natives/slots.copy_index: index < 0 refused; planned.resize:
-        # prod(size) > room refused ("bound is N elements"), then to[index].copy_
+        # checked: pte/natives/slots.py copy_index: no negative index; planned.resize:
+        # within the bound of the plan; then copy_
         et_copy_index
-        # view: pte/natives/slots.view: tensor must be contiguous and of the dtype of out,
-        # made = tensor.view(size) (torch checks), sizes as out where fixed, dims equal;
-        # out.set_(view of the same storage)
+        # view: pte/natives/slots.py view: contiguous, of the dtype and dimensions of
+        # out; tensor.view checks the size; set_ to that view
         et_view
         """,
     ),

@@ -13,51 +13,42 @@ PRIVATE: Final = (
         "part of the language: what Python's syntax and torch's own scripted functions turn into",
         """
         _assert _assert_int_or_pair _pair _quadruple _single _triple list_with_default type
-        # iterator: BitwiseOps: BinaryOps.cpp: __and__/__or__ -> bitwise_and/or
-        # (build_borrowing_binary_op); numbers and bools run operator.and_/or_
-        __and__ __iand__ __ior__ __or__
-        # language: natives/lists.py, dicts.py, bytestrings.py, builtins.py, strings.py:
-        # lists, dicts and strings of Python; indices are those of Python, IndexError
-        # beyond them
+        # iterator: BinaryOps.cpp: build_borrowing_binary_op, bit by bit; overloads on
+        # ints and bools are Python's (run/natives)
+        __and__ __iand__ __ior__ __ixor__ __or__ __xor__
+        # language: in Python: lists.py, dicts.py, bytestrings.py and builtins.py of
+        # run/natives; an index beyond the ends raises
         __contains__ __getitem__ _set_item
-        # language: implemented in Python: run/natives/integers
+        # language: in Python: run/natives/integers.py
         __derive_index __range_length __round_to_zero_floordiv
-        # checked: BinaryOpsKernel.cpp lshift_kernel/rshift_kernel: `if ((b < 0) || (b >=
-        # bits)) return 0` (rshift: max_shift), no count reaches the machine out of range;
-        # float base: multiplied by pow(2, other). All dtypes x edge counts: no fault.
-        # Overloads on ints: run/natives/integers.py
+        # checked: BinaryOpsKernel.cpp lshift_kernel, rshift_kernel: counts below 0 or
+        # beyond the bits have answers of their own; ints: run/natives/integers.py
         __ilshift__ __lshift__ __rshift__
-        # guarded: tsarchive/run/tensor_checks.py _resized: a size and a scale for each
-        # dimension of space
+        # guarded: tensor_checks._resized: a size and a scale for each dimension of
+        # space
         __interpolate __upsample __upsample_bilinear __upsample_nearest
-        # iterator: BinaryOps.cpp: __irshift__ -> TensorIterator::borrowing_binary_op;
-        # BinaryOpsKernel.cpp rshift_kernel holds for shifts <0 or >=bits (gave 0 for -1
-        # and 70, ran)
+        # iterator: BinaryOps.cpp: TensorIterator; BinaryOpsKernel.cpp rshift_kernel
+        # answers for counts below 0 and beyond the bits
         __irshift__
-        # language: implemented in Python: run/natives/values
+        # language: in Python: run/natives/values.py
         __is__ __isnot__ _unwrap_optional
-        # iterator: BinaryOps.cpp build_borrowing_binary_op; BinaryOpsKernel.cpp
-        # bitwise_*_kernel, logical bit operations. Overloads on ints/bools: run/natives
-        __ixor__ __xor__
-        # language: implemented in Python: run/natives/scalars
+        # language: in Python: run/natives/scalars.py
         __not__
-        # language: implemented in Python: run/natives/control
+        # language: in Python: run/natives/control.py
         _get_tracing_state
-        # checked: torch: ExpandUtils infer_size / ATen infer_size_impl: `The size of
-        # tensor a (...) must match the size of tensor b` for any integers incl. negative
-        # and INT64_MIN; result is a list only
+        # checked: ExpandUtils.cpp infer_size_impl: sizes that are equal, or one of them
+        # 1; the result is a list
         _infer_size
-        # checked: register_prim_ops.cpp: c10::SmallVector sizes(ndim, 1) - negative or
-        # huge ndim: std::length_error "SmallVector unable to grow"; sizes.at(1) of an
-        # empty vector did not fault: reshape "shape [] is invalid for input" for 0 and 1
-        # (one write in the inline buffer of 8); AT_ASSERT self.dim()==1; then reshape
+        # checked: decompose_ops.cpp: self has one dimension; SmallVector<int64_t, 8>
+        # holds sizes[1] for any ndim; reshape checks the sizes
         _ncf_unsqueeze
-        # checked: register_prim_ops.cpp: sizes.at(i) / input_shape.get(i) are checked
-        # ("_M_range_check" seen for -1, -2**31); then self.reshape(sizes)
+        # checked: decompose_ops.cpp: input_shape.get(i) throws beyond the list; reshape
+        # checks the sizes
         _ncf_view
-        # language: implemented in Python: run/natives/lists
+        # language: in Python: run/natives/lists.py
         _size_if_not_equal
-        """,
+        """
+,
     ),
     Group(
         "aten",
@@ -75,90 +66,76 @@ PRIVATE: Final = (
         _transformer_encoder_layer_fwd _trilinear _unique _unique2 _upsample_bicubic2d_aa
         _upsample_bilinear2d_aa _upsample_lanczos2d_aa _upsample_nearest_exact1d
         _upsample_nearest_exact2d _upsample_nearest_exact3d _values_copy _weight_norm
-        # iterator: ReduceAllOps.cpp / TensorCompare.cpp: structured, make_reduction /
-        # zero_numel_check_dims; ran with 0 elements: "Expected reduction dim ... non-zero
-        # size", "dim 0 appears multiple times" (dim_list_to_bitset)
+        # iterator: ReduceOps.cpp, ReduceAllOps.cpp, TensorCompare.cpp: make_reduction;
+        # zero_numel_check_dims and dim_list_to_bitset check the dims
         _aminmax
-        # composite: TensorCompare.cpp _assert_async_cpu: native::is_nonzero(self); a
-        # message
+        # composite: TensorCompare.cpp _assert_async_cpu: is_nonzero(self), which
+        # refuses more than one element
         _assert_async _functional_assert_async
-        # language: Checks a number / symbolic bounds: TORCH_CHECK, no tensor
-        # (native/Constraints.cpp: `Invalid value range`, `Cannot ...`, scalar must be
-        # integral)
+        # language: Constraints.cpp sym_constrain_range, TensorCompare.cpp
+        # _assert_scalar: compare numbers
         _assert_scalar
-        # language: MetaTensor/TensorProperties: compares sizes, strides, dtype, device
-        # and layout of the tensor with given ones; reads no memory
+        # language: ComparisonUtils.cpp _assert_match: compares sizes, strides, dtype,
+        # device and layout, and reads no memory
         _assert_tensor_metadata
-        # composite: TensorConversions.cpp / LegacyBridge.cpp: self.to(dtype,
-        # non_blocking)
+        # composite: self.to(dtype, non_blocking)
         _cast_Byte _cast_Char _cast_Double _cast_Float _cast_Half _cast_Int _cast_Long
         _cast_Short
-        # composite: quantized/QTensor.cpp _choose_qparams_per_tensor: self.min().item,
-        # self.max().item, then quant_utils::ChooseQuantizationParams on two floats
-        # (TORCH_CHECK min<=max: NaN is refused; 0 elements refused by min())
+        # composite: QTensor.cpp _choose_qparams_per_tensor: min() and max(), which
+        # refuse empty tensors; QuantUtils.h ChooseQuantizationParams: min <= max
         _choose_qparams_per_tensor
-        # view: UnaryOps.cpp/TensorMethods: self.alias() with the conjugate bit; sizes are
-        # those of self
+        # view: UnaryOps.cpp conj: self.alias() with the conjugate bit set
         _conj
-        # composite: CompositeViewCopyKernels.cpp: the view, then clone()/copy_; sizes by
-        # the view; as_strided etc. check in bounds
+        # composite: the view of that name, which checks its arguments, then clone
+        # (CompositeViewCopyKernels.cpp, which is generated)
         _conj_copy
-        # iterator: UnaryOps.cpp: CREATE_UNARY_META_FUNC / unary_op_impl(_float)_out,
-        # build_borrowing_unary(_float)_op; tables of coefficients in Math.h are walked by
-        # constant bounds, no index from data (erfcx: switch with default); layouts:
-        # sparse forms run on values (SparseUnaryOps.cpp, SparseCsrTensorMath.cpp),
-        # round.decimals pow(10, ...
+        # iterator: UnaryOps.cpp: build_borrowing_unary_op and its kin; sparse forms
+        # work on the values; loops over coefficients in Math.h have constant bounds
         _conj_physical
-        # composite: TensorFactories.cpp _dim_arange: at::arange(like.size(dim)); size
-        # wraps dim
+        # composite: TensorFactories.cpp _dim_arange: arange of like.size(dim), whose
+        # dim wraps
         _dim_arange
-        # language: SparseTensor.cpp: sparse_dim / dense_dim of a tensor; strided gives 0
-        # / dim
+        # language: SparseTensor.cpp: the numbers of sparse and dense dimensions, of
+        # sparse tensors only
         _dimI _dimV
-        # language: TensorCompare.cpp / SymInt: compares numbers, gives dep_token.clone()
+        # language: Constraints.cpp, TensorCompare.cpp: compare numbers, and give
+        # dep_token.clone()
         _functional_assert_scalar _functional_sym_constrain_range
         _functional_sym_constrain_range_for_size
-        # guarded: tsarchive/run/tensor_checks.py _sum_to_size: sizes that the tensor can
-        # have been expanded from
+        # guarded: tensor_checks._sum_to_size: sizes that the tensor can have been
+        # expanded from
         _grad_sum_to_size
-        # iterator: ReduceOps.cpp: self.all()/any() of a bool tensor
-        # (TORCH_INTERNAL_ASSERT of kBool)
+        # iterator: ReduceOps.cpp _is_all_true, _is_any_true: all() or any() of a tensor
+        # of bools
         _is_all_true _is_any_true
-        # language: TensorProperties: a bit of the key set / a field of the TensorImpl
+        # language: TensorProperties.cpp, TensorImpl: reads or sets a flag or a field of
+        # the tensor, none of its memory
         _is_zerotensor _version
-        # composite: register_special_ops.cpp: NoGradGuard, then fill_/uniform_/zero_ of
-        # the tensor
+        # composite: register_special_ops.cpp: fill_ or zero_ under NoGradGuard
         _no_grad_fill_ _no_grad_zero_
-        # composite: Memory.cpp: CPU builds: "Cannot access accelerator device when none
-        # is available"; else a copy
+        # composite: Memory.cpp: a copy in memory of an accelerator's host; raises where
+        # there is no accelerator
         _pin_memory
-        # view: TensorShape.cpp: infer_size_dv + computeStride (view of a contiguous copy
-        # or _unsafe_view of a clone); "shape ... is invalid for input of size", product
-        # overflow: "numel: integer multiplication overflow"
+        # view: TensorShape.cpp reshape: infer_size_dv compares the numbers of elements,
+        # computeStride finds the strides; else clone and _unsafe_view
         _reshape_copy
-        # checked: register_prim_ops / TensorShape.cpp _reshape_from_tensor: TORCH_CHECK
-        # dim==1, accessor<int64_t,1> (dtype "expected scalar type Long", meta "data is
-        # not allocated yet", sparse "doesn't have storage": ran), then reshape
+        # checked: TensorShape.cpp _reshape_from_tensor: a shape of one dimension, read
+        # by accessor<int64_t, 1>, which checks its dtype; then reshape
         _reshape_from_tensor
-        # composite: register_prim_ops.cpp / TensorFactories: sizes of the tensor into a
-        # new int64 tensor of dim() elements (nested: refused, ran)
+        # composite: at::tensor(self.sizes()): int64 numbers; nested tensors raise
+        # (NestedTensorImpl.cpp sizes_custom)
         _shape_as_tensor
-        # guarded: TensorFactories.cpp: sizes are those of self, checked by
-        # computeStorageNbytes; tsarchive/run/tensor_checks.py _nested_dtype,
-        # sparse_checks.py with_indices
+        # guarded: the sizes of self (TensorFactories.cpp); tensor_checks._nested_dtype:
+        # no quantized tensor of a nested one; sparse_checks.with_indices
         _to_copy
-        # composite: TensorConversions.cpp: to(...) of a dtype or of the options of
-        # another tensor, with no memory format: sizes of self, copy_ (nested to quantized
-        # without a memory format is refused: "empty_strided not supported on quantized
-        # tensors", ran)
+        # composite: TensorConversions.cpp to: self, or a copy (copy_) into an empty
+        # tensor of the same sizes
         _to_cpu
-        # guarded: Closed in the working tree of now (not by me; uncommitted or new):
-        # derivative_checks SAVED_ARGUMENTS / SAVED_FOR_SPARSE and cloned integer results:
-        # saved tensors are nobody else's (all samples ran again: exit 0, gradients
-        # right). Bare torch is UNSAFE: shares memory with another version counter:
-        # TensorShape.cpp _unsafe_view ...
+        # guarded: the memory of self under another version counter;
+        # derivative_checks.SAVED_ARGUMENTS: formulas hold indices of their own
         _unsafe_view
-        """,
+        """
+,
     ),
     Group(
         "aten", Risk.COMPUTE, "the operator of that name, for each tensor of a list", "_foreach_*"
@@ -175,8 +152,8 @@ PRIVATE: Final = (
         Risk.PROCESS_INFORMATION,
         "tells what this machine and its torch can do",
         """
-        # language: torch's own: register_special_ops.cpp/register_prim_ops: DataType-like
-        # functions on numbers and strings (no tensor memory)
+        # language: takes no tensor: gamma of a number (register_prim_ops.cpp), or a
+        # setting of the process that at::Context and its hooks tell
         _cufft_get_plan_cache_max_size _cufft_get_plan_cache_size _get_cpu_capability
         _nnpack_available
         """,

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from .checks import Check, Given, is_within, require
+from .window_checks import check_steps, spread
 
 __all__ = [
     "DERIVATIVE_CHECKS",
     "SAVED_ARGUMENTS",
-    "SAVED_FOR_SPARSE",
+    "SAVED_WHERE",
     "SAVES_RESULTS",
     "for_saving",
     "with_own_indices",
@@ -40,6 +41,7 @@ def _convolution(given: Given) -> None:
     dims = weight.dim()
     fits = dims > _SPATIAL and all(_is_like(tensor, weight, dims) for tensor in tensors)
     require(fits, "a gradient, an input and a weight of convolution do not belong together")
+    check_steps(given)
     steps = [*given["stride"], *given["dilation"], given["groups"]]
     require(all(step > 0 for step in steps), "steps of convolution that are not positive")
     channels = weight.size(0)
@@ -56,18 +58,11 @@ def _is_like(tensor: Tensor, other: Tensor, dims: int) -> bool:
     return is_dense and tensor.dim() == dims and tensor.dtype is other.dtype
 
 
-def _spread(numbers: Sequence[int], count: int) -> list[int]:
-    """One number for each dimension of space; a single one is that of all."""
-    found = list(numbers) * count if len(numbers) == 1 else list(numbers)
-    require(len(found) == count, f"{len(found)} numbers for {count} dimensions of a convolution")
-    return found
-
-
 def _sizes(given: Given) -> list[int]:
     """Those that the convolution gives."""
     data, kernel = (list(given[name].shape)[_SPATIAL:] for name in ("input", "weight"))
     stride, padding, dilation = (
-        _spread(given[name], len(kernel)) for name in ("stride", "padding", "dilation")
+        spread(given[name], len(kernel)) for name in ("stride", "padding", "dilation")
     )
     numbers = zip(data, kernel, stride, padding, dilation, strict=True)
     return [(n + 2 * more - far * (k - 1) - 1) // step + 1 for n, k, step, more, far in numbers]
@@ -83,27 +78,41 @@ def _max_pool(given: Given) -> None:
     require(is_within(indices, 0, count), f"indices that are not within {count} elements")
 
 
+def _distances(given: Given) -> None:
+    """The formula divides by the number of rows."""
+    data: Tensor = given["self"]
+    has_formula = data.requires_grad and torch.is_grad_enabled()
+    require(not has_formula or (data.dim() > 0 and data.size(0) > 0), "distances of no rows")
+
+
 DERIVATIVE_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
         "aten::convolution_backward": _convolution,
         "aten::max_pool2d_with_indices_backward": _max_pool,
+        "aten::pdist": _distances,
     }
 )
 
+_WITH_TARGETS: Final = (
+    "aten::cross_entropy_loss", "aten::multi_margin_loss", "aten::multilabel_margin_loss",
+    "aten::nll_loss", "aten::nll_loss2d", "aten::nll_loss2d_forward", "aten::nll_loss_forward",
+    "aten::nll_loss_nd",
+)  # fmt: skip
 SAVED_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "aten::ctc_loss": frozenset({"targets", "input_lengths", "target_lengths"}),
         "aten::embedding": frozenset({"indices"}),
         "aten::embedding_bag": frozenset({"indices", "offsets", "per_sample_weights"}),
         "aten::gather": frozenset({"index"}),
+        **dict.fromkeys(_WITH_TARGETS, frozenset({"target"})),
     }
 )
 """Arguments that formulas trust, by operator."""
 
-SAVED_FOR_SPARSE: Final[Mapping[str, str]] = MappingProxyType(
-    {"aten::embedding": "sparse", "aten::gather": "sparse_grad"}
+SAVED_WHERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"aten::embedding": ("scale_grad_by_freq", "sparse"), "aten::gather": ("sparse_grad",)}
 )
-"""Operators whose formulas trust them where this flag is set: they are the gradient's indices."""
+"""Operators whose formulas trust them only where one of these flags is set."""
 
 SAVES_RESULTS: Final = frozenset(
     {

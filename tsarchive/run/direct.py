@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -32,10 +33,11 @@ from tsarchive.printer.types import (
     Type,
 )
 
-from .derivative_checks import SAVED_FOR_SPARSE
+from .derivative_checks import SAVED_WHERE
 from .enumerations import enumerations
 from .guards import guarded
 from .operators import find_native, operator_schemas
+from .window_checks import IsHarmless, harmless_windows
 
 __all__ = ["DirectCall", "binding_of", "direct_call", "is_certain", "no_call"]
 
@@ -53,11 +55,11 @@ _DIFFERENT: Final = frozenset({"bernoulli", "is_contiguous", "requires_grad_", "
 _WITHOUT_NUMBERS: Final = frozenset(
     f"aten::{name}{end}.Scalar" for name in ("add", "sub", "mul", "div") for end in ("", "_")
 )
-# Operators that need a guard, but not where a constant argument is like this.
-_HARMLESS_WHERE: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
-    **{name: (flag, operator.not_) for name, flag in SAVED_FOR_SPARSE.items()},
-    "aten::select.int": ("dim", lambda dim: dim >= 0),
-    **{f"aten::{name}": ("size", lambda size: size >= -1) for name in ("expand", "broadcast_to")},
+# Operators that need a guard, but not where constant arguments are like this.
+_HARMLESS_WHERE: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
+    **{name: dict.fromkeys(flags, operator.not_) for name, flags in SAVED_WHERE.items()},
+    "aten::select.int": {"dim": lambda dim: dim >= 0},
+    **{f"aten::{name}": {"size": lambda size: size >= -1} for name in ("expand", "broadcast_to")},
 }
 _ALONE: Final = frozenset({TENSOR, INT, FLOAT, BOOL, COMPLEX, NUMBER})
 _INTS: Final = ListType(INT)
@@ -108,7 +110,7 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     binding = None if schema is None else binding_of(schema)
     if schema is None or binding is None or not _takes_result(schema, node):
         return None
-    if schema.full_name in _HARMLESS_WHERE and not _is_harmless(schema, node):
+    if not all(_is_harmless(schema, node, *one) for one in _harmless_where(schema).items()):
         return None
     given = node.inputs[: _necessary(schema, node.inputs)]
     count = len(given)
@@ -136,14 +138,25 @@ def no_call(_node: Node, _texts: Sequence[str]) -> None:
     """In the place of ``direct_call`` where all operators are called by their overload."""
 
 
-def _is_harmless(schema: FunctionSchema, node: Node) -> bool:
-    """Whether the argument, or each item of it, is a constant that needs no guard."""
-    name, is_harmless = _HARMLESS_WHERE[schema.full_name]
-    names = [argument.name for argument in schema.arguments]
-    given = node.inputs[names.index(name)].node
-    items = given.inputs if given.kind == "prim::ListConstruct" else [given.output]
-    nodes = [item.node for item in items]
-    return all(n.is_constant and is_harmless(n.attributes["value"]) for n in nodes)
+def _harmless_where(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
+    return _HARMLESS_WHERE.get(schema.full_name) or harmless_windows(schema)
+
+
+def _is_harmless(
+    schema: FunctionSchema, node: Node, argument: str, is_harmless: IsHarmless
+) -> bool:
+    """Whether an argument, and each item of it, is a constant that needs no guard."""
+    offset = [known.name for known in schema.arguments].index(argument)
+    given = node.inputs[offset].node
+    items = [item.node for item in given.inputs] if given.kind == "prim::ListConstruct" else [given]
+    if not all(item.is_constant for item in items):
+        return False
+    values = [item.attributes["value"] for item in items]
+    return all(map(is_harmless, chain.from_iterable(map(_listed, values))))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _takes_result(schema: FunctionSchema, node: Node) -> bool:
@@ -220,7 +233,7 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     found = next(bindings_of(name), None)
     if found is None or find_native(schema) is not None:
         return None
-    if guarded(schema, found) is not found and schema.full_name not in _HARMLESS_WHERE:
+    if guarded(schema, found) is not found and not _harmless_where(schema):
         return None
     return found if _has_signature(schema) and _can_be_called(schema) else None
 

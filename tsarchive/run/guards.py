@@ -21,7 +21,7 @@ from .checks import Check, plain, require
 from .derivative_checks import (
     DERIVATIVE_CHECKS,
     SAVED_ARGUMENTS,
-    SAVED_FOR_SPARSE,
+    SAVED_WHERE,
     SAVES_RESULTS,
     for_saving,
     with_own_indices,
@@ -38,6 +38,7 @@ from .sparse_checks import (
     with_indices,
 )
 from .tensor_checks import TENSOR_CHECKS, check_lists, check_rounding
+from .window_checks import WINDOW_CHECKS
 
 __all__ = ["guarded"]
 
@@ -51,6 +52,7 @@ _CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         **RECURRENT_CHECKS,
         **SPARSE_CHECKS,
         **TENSOR_CHECKS,
+        **WINDOW_CHECKS,
     }
 )
 _COPIED_RESULTS: Final[Mapping[str, Copy]] = MappingProxyType(
@@ -65,8 +67,8 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
         run = _passing(_COPIED_RESULTS[name], run)
     if name in SAVES_RESULTS:
         run = _passing(with_own_indices, run)
-    if name in SAVED_FOR_SPARSE:
-        run = _where(schema, SAVED_FOR_SPARSE[name], _saving_copies(schema, run), run)
+    if name in SAVED_WHERE:
+        run = _where(schema, SAVED_WHERE[name], _saving_copies(schema, run), run)
     elif name in SAVED_ARGUMENTS:
         run = _saving_copies(schema, run)
     if name in SPARSE_MAKERS:
@@ -113,6 +115,9 @@ def _with_plain_outs(names: Sequence[str], run: Run) -> Run:
             except RuntimeError as error:
                 _tell_outgrown(error, names, kwargs)
                 raise
+        inputs = [*args, *(value for name, value in kwargs.items() if name not in names)]
+        are_plain = not any(tensor.is_quantized for value in inputs for tensor in _tensors(value))
+        require(are_plain, "a quantized tensor beside the out of an operator")
         given = {name: _tensors(kwargs.get(name)) for name in names}
         made = {name: [_writable(tensor) for tensor in tensors] for name, tensors in given.items()}
         replaced = {
@@ -201,12 +206,13 @@ def _saving_copies(schema: FunctionSchema, run: Run) -> Run:
     return _with_copies(schema, SAVED_ARGUMENTS[schema.name], for_saving, run)
 
 
-def _where(schema: FunctionSchema, flag: str, then: Run, otherwise: Run) -> Run:
-    """``then`` for calls that set an argument, ``otherwise`` for the rest."""
-    position = [argument.name for argument in schema.arguments].index(flag)
+def _where(schema: FunctionSchema, flags: Sequence[str], then: Run, otherwise: Run) -> Run:
+    """``then`` for calls that set one of these arguments, ``otherwise`` for the rest."""
+    names = [argument.name for argument in schema.arguments]
 
     def run_either(*args: Any, **kwargs: Any) -> Any:
-        is_set = args[position] if position < len(args) else kwargs.get(flag)
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        is_set = any(given.get(flag) for flag in flags)
         return (then if is_set else otherwise)(*args, **kwargs)
 
     return run_either

@@ -36,6 +36,8 @@ INDICES_OF: Final = frozenset(
 )
 """Operators that give the very indices of a sparse tensor."""
 
+_FAR: Final = 1 << 31
+_WITHOUT_BLOCKS: Final = (torch.sparse_csr, torch.sparse_csc)
 _Parts = tuple[Tensor, Tensor]
 _BY_ROW: Final = (Tensor.crow_indices, Tensor.col_indices)
 _BY_COLUMN: Final = (Tensor.ccol_indices, Tensor.row_indices)
@@ -87,6 +89,32 @@ def _in_place(given: Given) -> None:
     require(given["self"].layout is torch.strided, "a sparse tensor is not transposed in place")
 
 
+def _converted(given: Given) -> None:
+    """torch counts the elements of blocks and of batches in the dtype of the indices."""
+    data: Tensor = given["self"]
+    if data.layout in _ACCESSORS and not data.is_meta:
+        is_flat = data.layout in _WITHOUT_BLOCKS and not given.get("blocksize") and data.dim() <= 2
+        is_counted = _compressed_parts(data)[0].dtype is torch.int64 or data.numel() < _FAR
+        require(is_flat or is_counted, f"indices of 32 bits over sizes {list(data.size())}")
+
+
+def _product(sparse: str, dense: str) -> Check:
+    """torch multiplies how many elements there are by the columns in 64 bits."""
+
+    def check(given: Given) -> None:
+        one, two = given[sparse], given[dense]
+        is_product = one.layout is torch.sparse_coo and one.dim() == two.dim() == 2
+        count = max(one._nnz(), one.size(0)) * two.size(1) if is_product else 0
+        require(count < _FAR**2, f"a product of sizes {list(two.size())}")
+
+    return check
+
+
 SPARSE_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {f"aten::{name}_": _in_place for name in ("t", "transpose", "swapaxes", "swapdims")}
+    {
+        **{f"aten::{name}_": _in_place for name in ("t", "transpose", "swapaxes", "swapdims")},
+        **{f"aten::to_sparse{kind}": _converted for kind in ("", "_bsc", "_bsr", "_csc", "_csr")},
+        "aten::smm": _product("self", "mat2"),
+        "aten::sspaddmm": _product("mat1", "mat2"),
+    }
 )

@@ -22,27 +22,37 @@ _GRID_MODES = 3
 _LONG = 4
 _QINT32 = 14
 _HIGHEST = 1 << 16
+_MOST_DIMENSIONS = 64  # of TensorIterator
 _PAIRS = 2
 _QUANTIZED = range(12, 18)
 _MOST_BINS = 1 << 16
 _MOST_BITS = 17
 _DIVIDED: Final = (torch.int32, torch.int64)  # as such; smaller integers are divided as int
+_LEAST_SCALE = 2**-30
 _SLACK = 0.01  # a scale was rounded when it was stored
 
 
 def check_bags(given: Given) -> None:
-    """Offsets rise from 0 and stay within the indices; each index has one weight, or none has."""
+    """Offsets rise from 0, and all indices lie in bags; each has one weight, or none has."""
     indices: Tensor = given["indices"]
     offsets: Tensor | None = given["offsets"]
     weights: Tensor | None = given["per_sample_weights"]
     if offsets is not None:
-        fits = offsets.dim() == 1 and is_within(offsets, 0, indices.numel() + 1)
-        fits = fits and bool((offsets[1:] >= offsets[:-1]).all())
-        require(fits, f"offsets of bags that are not within {indices.numel()} indices")
+        fits = offsets.dim() == 1 and bool((offsets[1:] >= offsets[:-1]).all())
+        fits = fits and _covers(offsets, indices.numel(), has_last=given["include_last_offset"])
+        require(fits, f"offsets of bags that do not divide {indices.numel()} indices")
     fits = weights is None or weights.size() == indices.size()
     require(fits, "indices and their weights are not of one size")
     mode: int = given["mode"]
     require(0 <= mode < _BAG_MODES, f"{mode} is no mode of embedding_bag")
+
+
+def _covers(offsets: Tensor, count: int, *, has_last: bool) -> bool:
+    """Whether bags begin with the first of ``count`` indices and end with the last one."""
+    if offsets.numel() <= has_last:
+        return count == 0 and is_within(offsets, 0, 1)
+    ends_well = int(offsets[-1]) == count if has_last else int(offsets[-1]) <= count
+    return int(offsets[0]) == 0 and ends_well
 
 
 def _embedding_bag(given: Given) -> None:
@@ -107,6 +117,31 @@ def _grouped_mm(given: Given) -> None:
     divided = two.size(-1) if one.dim() == _SEQUENCE else one.size(two.dim() - _SEQUENCE)
     fits = is_within(offs, 0, divided + 1) and bool((offs[1:] >= offs[:-1]).all())
     require(fits, f"offsets of groups that are not within {divided}")
+
+
+def _histogram(given: Given) -> None:
+    """The kernel computes the bin of an element in the dtype of the input, which rounds."""
+    data, bins = given["self"], given["bins"]
+    if isinstance(bins, Tensor) or not data.is_floating_point():
+        return
+    numbers = [bins] if isinstance(bins, int) else bins
+    is_exact = all(isinstance(n, Tensor) or n * torch.finfo(data.dtype).eps <= 1 for n in numbers)
+    require(is_exact, f"{bins} bins, which {data.dtype} does not tell apart")
+
+
+def _layer_norm(given: Given) -> None:
+    """torch divides by the sizes that are normalized where the input is nested."""
+    is_sound = not given["input"].is_nested or all(given["normalized_shape"])
+    require(is_sound, "the elements that a nested tensor is normalized over are none")
+
+
+def _combinations(given: Given) -> None:
+    require(given["r"] <= _MOST_DIMENSIONS, f"combinations of {given['r']} elements")
+
+
+def _power(given: Given) -> None:
+    """torch takes the power to ``-n`` of the inverse."""
+    require(given["n"] != INT64_MIN, "the least integer has no opposite")
 
 
 def _batch_norm(given: Given) -> None:
@@ -364,23 +399,28 @@ def _grid(given: Given) -> None:
 
 
 def _scaled(given: Given) -> None:
-    """Kernels for quantized tensors look where the scales point, without a look at the sizes."""
+    """Kernels compute positions from the inverse of a scale, and convert them to integers."""
     data: Tensor = given["self"] if "self" in given else given["input"]
+    for scale in _scales(given):
+        require(not 0 < (scale or 0) < _LEAST_SCALE, f"a scale of {scale}")
     if data.is_quantized:
         _check_scales(given, data)
 
 
-def _antialiased(given: Given) -> None:
+def _filtered(given: Given) -> None:
     """Kernels that filter look as far as the scales tell, and count on them to fit the sizes."""
     _check_scales(given, given["self"] if "self" in given else given["input"])
 
 
-def _check_scales(given: Given, data: Tensor) -> None:
+def _scales(given: Given) -> Sequence[float | None]:
     names = ("scales", "scales_d", "scales_h", "scales_w")
-    scales: Sequence[Any] = given.get("scale_factors") or [given[n] for n in names if n in given]
+    return given.get("scale_factors") or [given[n] for n in names if n in given]
+
+
+def _check_scales(given: Given, data: Tensor) -> None:
     sizes: Sequence[int] | None = given["output_size"]
     inputs = list(data.size())[2:]
-    for i, (scale, before) in enumerate(zip(scales, inputs, strict=False)):
+    for i, (scale, before) in enumerate(zip(_scales(given), inputs, strict=False)):
         after = math.nan if sizes is None or i >= len(sizes) else sizes[i]
         require(scale is None or _is_scale(scale, before, after), f"a scale of {scale}")
 
@@ -398,6 +438,7 @@ _SCALED: Final = (
     *(f"_upsample_nearest_exact{n}d" for n in (1, 2, 3)),
     "upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d",
 )  # fmt: skip
+_FILTERED: Final = tuple(f"_upsample_{kind}2d_aa" for kind in ("bicubic", "bilinear", "lanczos"))
 _POLYNOMIALS: Final = (
     *(f"{kind}chebyshev_polynomial_{n}" for kind in ("", "shifted_") for n in "tuvw"),
     "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l",
@@ -415,9 +456,6 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::_grad_sum_to_size": _sum_to_size,
         "aten::_native_multi_head_attention": _attention,
         "aten::_transformer_encoder_layer_fwd": _attention,
-        "aten::_upsample_bicubic2d_aa": _antialiased,
-        "aten::_upsample_bilinear2d_aa": _antialiased,
-        "aten::_upsample_lanczos2d_aa": _antialiased,
         "aten::_weight_norm": _weight_norm,
         "aten::arange": _range,
         "aten::as_strided": _sizes,
@@ -426,6 +464,7 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::binomial": _binomial,
         **{f"aten::{name}": _expanded for name in ("broadcast_to", "expand", "expand_copy")},
         "aten::choose_qparams_optimized": _best_scale,
+        "aten::combinations": _combinations,
         "aten::copy": _copy,
         "aten::ctc_loss": _ctc,
         "aten::embedding_bag": _embedding_bag,
@@ -434,6 +473,9 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::grid_sampler": _grid,
         "aten::grid_sampler_2d": _grid,
         "aten::grid_sampler_3d": _grid,
+        **{f"aten::{name}": _histogram for name in ("histc", "histogram", "histogramdd")},
+        **{f"aten::{name}": _layer_norm for name in ("layer_norm", "native_layer_norm")},
+        **{f"aten::{name}matrix_power": _power for name in ("", "linalg_")},
         "aten::lcm": _multiples,
         "aten::lcm_": _multiples,
         "aten::linalg_eigvals": _eigenvalues,
@@ -461,6 +503,7 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::view.dtype": _bytes_view,
         "aten::view_copy": _bytes_view,
         **{f"aten::{name}": _scaled for name in _SCALED},
+        **{f"aten::{name}": _filtered for name in _FILTERED},
         **{f"aten::special_{name}": _order for name in _POLYNOMIALS},
         "aten::special_polygamma": _zeta,
         "aten::special_zeta": _zeta,
