@@ -266,6 +266,10 @@ def _window_cases() -> dict[str, Case]:
             "return torch.conv_transpose2d(a, b, None, [2, 4000], [0, 2])", "a convolution",
             torch.randn(2, 32, 3, 14), torch.randn(32, 16, 1, 1),
         ),
+        "rows that are padded up to the stride": _of_tensors(
+            "return torch.conv_transpose2d(a, b, None, [1, 4095])", "a convolution",
+            torch.randn(2, 512, 3, 1), torch.randn(512, 512, 1, 1),
+        ),
         "rows of a gradient times the stride": _trained_with(
             "torch.conv1d(a, b, None, [900])", "a convolution",
             torch.randn(2, 128, 53201), torch.randn(128, 128, 5),
@@ -350,12 +354,73 @@ def _counted_cases() -> dict[str, Case]:
             f"return torch.smm(torch.to_sparse(a), {wide})", "a product of", torch.ones(4, 4),
         ),
         "blocks beyond the dtype of the indices": _of_tensors(
-            "s = torch.sparse_csr_tensor(a, b, torch.ones([3], dtype=1), [2, 1610612736], dtype=1)\n"
+            "s = torch.sparse_csr_tensor(a, b, c, [2, 1610612736], dtype=1)\n"
             "return torch.to_sparse_bsr(s, [2, 536870912])", "indices of 32 bits",
             torch.tensor([0, 3, 3], dtype=torch.int32),
-            torch.tensor([0, 2**29, 2**30], dtype=torch.int32),
+            torch.tensor([0, 2**29, 2**30], dtype=torch.int32), torch.ones(3, dtype=torch.int8),
         ),
     }  # fmt: skip
+
+
+def _matrix_cases() -> dict[str, Case]:
+    huge = torch.randn(17, 17, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    huge[0, 0] = 1e308
+    pivots = torch.tensor([*range(1, 18), -18], dtype=torch.int32)
+    eye = torch.eye(18)
+    return {
+        "eigenvectors that LAPACK does not find": _of_tensors(
+            "return (torch.linalg_eig(a))[1]", "failed to converge", huge,
+        ),
+        "eigenvectors of reals into an out": Case(
+            "a: Tensor, b: Tensor, c: Tensor",
+            "d, e = torch.linalg_eig(a, eigenvalues=b, eigenvectors=c)\nreturn d",
+            lambda: [eye, torch.zeros(18).cfloat(), eye.cfloat()], "into an out",
+        ),
+        "half a pair of pivots": _of_tensors(
+            "return torch.linalg_ldl_solve(a, b, c)", "pivots that", eye, pivots, eye[:, :1],
+        ),
+        "least squares for no columns": _of_tensors(
+            "return (torch.linalg_lstsq(a, b, driver=\"gelss\"))[0]", "right side",
+            eye, torch.ones(18, 0),
+        ),
+        "a product of very many matrices": Case(
+            "a: Tensor", "return torch.linalg_multi_dot([a, a] * 5000)", lambda: [torch.ones(1, 1)],
+            "a product of 10000",
+        ),
+    }  # fmt: skip
+
+
+def _packed_cases() -> dict[str, Case]:
+    packing = "p = ops.quantized.conv2d_prepack(b, None, [1, 2], [0, 1], [1, 2], 1)\n"
+    transposing = (
+        "p = ops.quantized.conv_transpose2d_prepack(b, None, [2, 2], [0, 0], [0, 0], [1, 1], 1)\n"
+    )
+    return {
+        "a packed weight with windows in the padding": Case(
+            "a: Tensor, b: Tensor",
+            f"{packing}return ops.quantized.conv2d(a, p, 0.1, 0)", "wider than a window",
+            lambda: [_eighths(3, 16, 5, 1), _weight(4, 16, 2, 1)],
+        ),
+        "a transposed quantized convolution of nothing": Case(
+            "a: Tensor, b: Tensor",
+            f"{transposing}return ops.quantized.conv_transpose2d(a, p, 0.1, 0)", "of no elements",
+            lambda: [_eighths(1, 8, 5, 0), _weight(8, 8, 2, 2)],
+        ),
+        "a quantized norm of groups of nothing": Case(
+            "a: Tensor",
+            "return ops.quantized.group_norm(a, 2, None, None, 0.1, 0.1, 0)", "of no elements",
+            lambda: [_eighths(2, 0, 3)],
+        ),
+        "a quantized norm of nothing": Case(
+            "a: Tensor",
+            "return ops.quantized.instance_norm(a, None, None, 0.1, 0.1, 0)", "of no elements",
+            lambda: [_eighths(2, 0, 3)],
+        ),
+    }  # fmt: skip
+
+
+def _weight(*sizes: int) -> torch.Tensor:
+    return torch.quantize_per_tensor(torch.ones(sizes), 0.125, 0, torch.qint8)
 
 
 def _target_cases() -> dict[str, Case]:
@@ -398,6 +463,8 @@ CASES: dict[str, Case] = {
     **_window_cases(),
     **_table_cases(),
     **_counted_cases(),
+    **_matrix_cases(),
+    **_packed_cases(),
     **_target_cases(),
     **_scale_cases(),
     "bytes of a quantized tensor in another dtype": Case(

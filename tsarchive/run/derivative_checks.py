@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .checks import Check, Given, is_within, require
-from .window_checks import check_steps, spread
+from .window_checks import check_steps, convolved_sizes
 
 __all__ = [
     "DERIVATIVE_CHECKS",
@@ -45,7 +45,7 @@ def _convolution(given: Given) -> None:
     steps = [*given["stride"], *given["dilation"], given["groups"]]
     require(all(step > 0 for step in steps), "steps of convolution that are not positive")
     channels = weight.size(0)
-    wanted = [data.size(0), channels, *_sizes(given)]
+    wanted = [data.size(0), channels, *convolved_sizes(given)]
     found = list(given["grad_output"].size())
     require(found == wanted, f"a gradient of sizes {found} for a convolution that gives {wanted}")
     bias, wants_bias = given["bias_sizes"], given["output_mask"][-1]
@@ -56,16 +56,6 @@ def _convolution(given: Given) -> None:
 def _is_like(tensor: Tensor, other: Tensor, dims: int) -> bool:
     is_dense = tensor.layout is torch.strided and not tensor.is_quantized
     return is_dense and tensor.dim() == dims and tensor.dtype is other.dtype
-
-
-def _sizes(given: Given) -> list[int]:
-    """Those that the convolution gives."""
-    data, kernel = (list(given[name].shape)[_SPATIAL:] for name in ("input", "weight"))
-    stride, padding, dilation = (
-        spread(given[name], len(kernel)) for name in ("stride", "padding", "dilation")
-    )
-    numbers = zip(data, kernel, stride, padding, dilation, strict=True)
-    return [(n + 2 * more - far * (k - 1) - 1) // step + 1 for n, k, step, more, far in numbers]
 
 
 def _max_pool(given: Given) -> None:

@@ -26,6 +26,7 @@ from .derivative_checks import (
     for_saving,
     with_own_indices,
 )
+from .matrix_checks import MATRIX_CHECKS, WITH_SPARE, with_spare
 from .packed_checks import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
 from .planned import is_planned_out, outgrown
 from .recurrent_checks import RECURRENT_CHECKS
@@ -48,6 +49,7 @@ Copy = Callable[[Tensor], Tensor]
 _CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
         **DERIVATIVE_CHECKS,
+        **MATRIX_CHECKS,
         **PACKED_CHECKS,
         **RECURRENT_CHECKS,
         **SPARSE_CHECKS,
@@ -77,6 +79,8 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
         run = _passing(with_indices, run)
     if name in BIASES:
         run = _with_copies(schema, BIASES[name], kept, run)
+    if name in WITH_SPARE:
+        run = with_spare(run)
     if name in READS_MEMORY:
         run = _with_plain(run)
     outs = [argument.name for argument in schema.arguments if argument.is_out]

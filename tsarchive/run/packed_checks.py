@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .checks import Check, Given, require, room_of
 from .tensor_checks import check_bags
+from .window_checks import convolved_sizes
 
 __all__ = [
     "BIASES",
@@ -71,6 +72,9 @@ def check_convolution(
     rests = zip(shape.get("output_padding", ()), shape["stride"], shape["dilation"], strict=False)
     fits = all(rest < max(stride, dilation) for rest, stride, dilation in rests)
     require(fits, "output_padding is not smaller than stride or dilation")
+    reaches = zip(weight.size()[2:], shape["padding"], shape["dilation"], strict=True)
+    fits = transposed or all(more <= far * (k - 1) for k, more, far in reaches)
+    require(fits, f"padding {list(shape['padding'])} that is wider than a window")
     fits = 0 < groups < _FAR and weight.size(0) % groups == 0
     require(fits, f"{groups} groups of {weight.size(0)} channels")
     _check_vector("bias", bias, weight.size(1) * groups if transposed else weight.size(0))
@@ -197,6 +201,28 @@ def _affine(given: Given) -> None:
     require(groups > 0, f"a norm of {groups} groups")
 
 
+def _affine_elements(given: Given) -> None:
+    _affine(given)
+    require(given["input"].numel() > 0, "a norm of no elements")
+
+
+def _has_elements(given: Given) -> None:
+    require(given["qx"].numel() > 0, "a transposed convolution of no elements")
+
+
+def _added(given: Given) -> None:
+    """oneDNN adds to ``qaccum`` what the convolution gives, wherever that ends."""
+    packed = given["packed_weight"]
+    numbers = {name: packed._get_method(name)() for name in ("stride", "padding", "dilation")}
+    weight, _ = packed._get_method("unpack")()
+    data: Tensor = given["qx"]
+    fits = data.dim() == weight.dim()
+    sizes = convolved_sizes({"input": data, "weight": weight, **numbers}) if fits else []
+    wanted = [data.size(0), weight.size(0), *sizes]
+    found = list(given["qaccum"].size())
+    require(found == wanted, f"sums of sizes {found} for a convolution that gives {wanted}")
+
+
 def _cell_params(given: Given) -> None:
     for name in ("bias_ih", "bias_hh"):
         bias: Tensor = given[name]
@@ -222,8 +248,12 @@ PACKED_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "quantized::embedding_bag_byte": _packed_bags,
         "quantized::embedding_bag_prepack": _embedding_prepack,
         "quantized::embedding_byte": _packed_rows,
-        "quantized::group_norm": _affine,
-        "quantized::instance_norm": _affine,
+        "quantized::conv2d_add": _added,
+        "quantized::conv2d_add_relu": _added,
+        "quantized::conv_transpose2d": _has_elements,
+        "quantized::conv_transpose2d_dynamic": _has_elements,
+        "quantized::group_norm": _affine_elements,
+        "quantized::instance_norm": _affine_elements,
         "quantized::layer_norm": _affine,
         "quantized::make_quantized_cell_params_dynamic": _cell_params,
     }

@@ -139,11 +139,6 @@ def _combinations(given: Given) -> None:
     require(given["r"] <= _MOST_DIMENSIONS, f"combinations of {given['r']} elements")
 
 
-def _power(given: Given) -> None:
-    """torch takes the power to ``-n`` of the inverse."""
-    require(given["n"] != INT64_MIN, "the least integer has no opposite")
-
-
 def _batch_norm(given: Given) -> None:
     """Numbers of each channel are as many as there are channels."""
     has_both = given["running_mean"] is not None and given["running_var"] is not None
@@ -186,14 +181,6 @@ def _moving_average(given: Given) -> None:
     require(all(tensor.is_contiguous() for tensor in observed), "observed numbers share memory")
     fits = all(given[name].numel() == 1 for name in ("observer_on", "fake_quant_on"))
     require(fits, "observer_on and fake_quant_on are one number each")
-
-
-def _pivots(given: Given) -> None:
-    data: Tensor = given["LU_data"]
-    pivots: Tensor = given["LU_pivots"]
-    fits = data.dim() >= _MATRIX
-    fits = fits and list(pivots.size()) == [*data.size()[:-2], min(data.size()[-2:])]
-    require(fits, f"pivots of sizes {list(pivots.size())} for {list(data.size())}")
 
 
 def check_rounding(given: Given) -> None:
@@ -272,13 +259,6 @@ def _resized(given: Given) -> None:
         if isinstance(numbers, (list, tuple)):
             fits = len(numbers) >= max(data.dim() - 2, 1)
             require(fits, f"{name} {list(numbers)} for an input of {data.dim()} dimensions")
-
-
-def _eigenvalues(given: Given) -> None:
-    """LAPACK reads beyond its memory when it meets numbers that are not finite."""
-    data: Tensor = given["self"] if "self" in given else given["A"]
-    is_fine = data.layout is not torch.strided or bool(torch.isfinite(data).all())
-    require(is_fine, "the matrix whose eigenvalues are wanted holds infs or NaNs")
 
 
 def _per_channel(given: Given) -> None:
@@ -475,11 +455,8 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::grid_sampler_3d": _grid,
         **{f"aten::{name}": _histogram for name in ("histc", "histogram", "histogramdd")},
         **{f"aten::{name}": _layer_norm for name in ("layer_norm", "native_layer_norm")},
-        **{f"aten::{name}matrix_power": _power for name in ("", "linalg_")},
         "aten::lcm": _multiples,
         "aten::lcm_": _multiples,
-        "aten::linalg_eigvals": _eigenvalues,
-        "aten::lu_unpack": _pivots,
         "aten::native_batch_norm": _batch_norm,
         "aten::native_group_norm": _group_norm,
         "aten::polygamma": _zeta,

@@ -17,7 +17,13 @@ from tsarchive.printer.schema import FunctionSchema
 
 from .checks import Check, Given, require
 
-__all__ = ["WINDOW_CHECKS", "IsHarmless", "check_steps", "harmless_windows", "spread"]
+__all__ = [
+    "WINDOW_CHECKS",
+    "IsHarmless",
+    "check_steps",
+    "convolved_sizes",
+    "harmless_windows",
+]
 
 IsHarmless = Callable[[Any], bool]
 """Whether a constant, or each item of a constant list, is harmless."""
@@ -43,7 +49,7 @@ def check_steps(given: Given) -> None:
     if data.dim() > rank > 0 and (is_transposed or _may_differentiate(given)):
         channels = weight.size(1) * given["groups"] if is_transposed else data.size(-rank - 1)
         sizes = _transposed_sizes(given, rank) if is_transposed else list(data.size())[-rank:]
-        _check_rows(channels, sizes, spread(given["stride"], rank))
+        _check_rows(channels, sizes, _spread(given["stride"], rank))
 
 
 def _may_differentiate(given: Given) -> bool:
@@ -51,10 +57,20 @@ def _may_differentiate(given: Given) -> bool:
     return "grad_output" in given or (wants and torch.is_grad_enabled())
 
 
+def convolved_sizes(given: Given) -> list[int]:
+    """Those that the convolution gives."""
+    data, kernel = (list(given[name].shape)[2:] for name in ("input", "weight"))
+    stride, padding, dilation = (
+        _spread(given[name], len(kernel)) for name in ("stride", "padding", "dilation")
+    )
+    numbers = zip(data, kernel, stride, padding, dilation, strict=True)
+    return [(n + 2 * more - far * (k - 1) - 1) // step + 1 for n, k, step, more, far in numbers]
+
+
 def _transposed_sizes(given: Given, rank: int) -> Iterator[int]:
     """Those that a transposed convolution gives."""
     sizes, kernel = (list(given[name].size())[-rank:] for name in ("input", "weight"))
-    steps = (spread(given[name], rank) for name in _BELOW)
+    steps = (_spread(given[name], rank) for name in _BELOW)
     for n, k, step, less, far, more in zip(sizes, kernel, *steps, strict=True):
         yield (n - 1) * step - 2 * less + far * (k - 1) + more + 1
 
@@ -62,7 +78,8 @@ def _transposed_sizes(given: Given, rank: int) -> Iterator[int]:
 def _check_rows(channels: int, sizes: Iterable[int], strides: Sequence[int]) -> None:
     """oneDNN counts a row of the larger side times the stride in 32 bits, where there are gaps."""
     for size, stride in zip(sizes, strides, strict=True):
-        is_near = stride <= 1 or channels * size * stride < _FAR // 2
+        columns = -(-size // stride) * stride if stride > 1 else 0
+        is_near = channels * columns * stride < _FAR // 2
         require(is_near, f"stride {stride} of a convolution over {channels} rows of {size}")
 
 
@@ -93,10 +110,10 @@ def _windows(given: Given, rank: int) -> Iterator[tuple[int, ...]]:
     numbers = [list(given.get(name, (1,))) for name in _WINDOW]
     numbers[1] = numbers[1] or numbers[0]
     sizes = list(data.size())[-rank:]
-    return zip(sizes, *(spread(found, rank) for found in numbers), strict=True)
+    return zip(sizes, *(_spread(found, rank) for found in numbers), strict=True)
 
 
-def spread(numbers: Sequence[int], count: int) -> list[int]:
+def _spread(numbers: Sequence[int], count: int) -> list[int]:
     """One number for each dimension of space; a single one is that of all."""
     found = list(numbers) * count if len(numbers) == 1 else list(numbers)
     require(len(found) == count, f"{len(found)} numbers for {count} dimensions of space")
