@@ -398,23 +398,23 @@ def _packed_cases() -> dict[str, Case]:
     return {
         "a packed weight with windows in the padding": Case(
             "a: Tensor, b: Tensor",
-            f"{packing}return ops.quantized.conv2d(a, p, 0.1, 0)", "wider than a window",
-            lambda: [_eighths(3, 16, 5, 1), _weight(4, 16, 2, 1)],
+            f"{packing}return ops.quantized.conv2d(a, p, 0.1, 0)",
+            lambda: [_eighths(3, 16, 5, 1), _weight(4, 16, 2, 1)], "wider than a window",
         ),
         "a transposed quantized convolution of nothing": Case(
             "a: Tensor, b: Tensor",
-            f"{transposing}return ops.quantized.conv_transpose2d(a, p, 0.1, 0)", "of no elements",
-            lambda: [_eighths(1, 8, 5, 0), _weight(8, 8, 2, 2)],
+            f"{transposing}return ops.quantized.conv_transpose2d(a, p, 0.1, 0)",
+            lambda: [_eighths(1, 8, 5, 0), _weight(8, 8, 2, 2)], "of no elements",
         ),
         "a quantized norm of groups of nothing": Case(
             "a: Tensor",
-            "return ops.quantized.group_norm(a, 2, None, None, 0.1, 0.1, 0)", "of no elements",
-            lambda: [_eighths(2, 0, 3)],
+            "return ops.quantized.group_norm(a, 2, None, None, 0.1, 0.1, 0)",
+            lambda: [_eighths(2, 0, 3)], "of no elements",
         ),
         "a quantized norm of nothing": Case(
             "a: Tensor",
-            "return ops.quantized.instance_norm(a, None, None, 0.1, 0.1, 0)", "of no elements",
-            lambda: [_eighths(2, 0, 3)],
+            "return ops.quantized.instance_norm(a, None, None, 0.1, 0.1, 0)",
+            lambda: [_eighths(2, 0, 3)], "of no elements",
         ),
     }  # fmt: skip
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
+from importlib import import_module
 
 import pytest
 import torch
 from fresh_registry import names_of_torch
 
-from tsarchive.policy.risks import REFUSED, Bound, Risk
+from tsarchive.policy.risks import REFUSED, Bound, Risk, Row
 from tsarchive.policy.rows import row_of, rows
 from tsarchive.policy.table import TABLE
+from tsarchive.run import guards
 from tsarchive.run.natives import BUILTIN_SCHEMAS, NATIVES
 
 REGISTERED = {name.partition(".")[0] for name in names_of_torch()}
@@ -70,13 +73,31 @@ def test_every_row_gives_a_reason():
     assert not any(group.reason.endswith(".") for group in TABLE)
 
 
-def test_evidence_of_allowed_rows_is_read_with_its_bound():
-    told = [row for row in rows() if row.bound is not None]
-    assert len(told) > 700
-    assert not any(row.risk.is_refused or len(row.evidence) < 10 for row in told)
-    assert row_of("aten::lcm").bound is Bound.GUARDED
-    assert "_multiples" in row_of("aten::lcm.out").evidence
-    assert row_of("aten::set_").bound is None
+def test_rows_that_allow_tell_what_keeps_an_operator_within_its_tensors():
+    for row in rows():
+        assert (row.bound is None) == row.risk.is_refused, row.pattern
+        assert row.bound is None or len(row.evidence) >= len("strings"), row.pattern
+    assert Row("aten::new", Risk.COMPUTE, "computes").is_refused
+
+
+def test_evidence_names_guards_that_there_are():
+    for row in rows():
+        if row.bound is Bound.GUARDED:
+            named = re.findall(r"\b(\w+_checks|guards|packed_states|enumerations)\.(\w+)", row.evidence)
+            assert named, row.pattern
+            for module, name in named:
+                assert hasattr(import_module(f"tsarchive.run.{module}"), name), row
+
+
+def test_operators_with_a_guard_say_so():
+    checked = {
+        *guards._CHECKS,
+        *guards.SAVED_ARGUMENTS,
+        *guards.SAVES_RESULTS,
+        *guards.READS_MEMORY,
+    }
+    found = {row_of(name) for name in checked}
+    assert [row for row in found if row.bound not in (None, Bound.GUARDED)] == []
 
 
 def test_rows_name_operators_that_exist():

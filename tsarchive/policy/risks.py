@@ -81,7 +81,7 @@ class Row(NamedTuple):
     (``aten::manual_seed.generator``), a class (``quantized.LinearPackedParamsBase``), or the
     beginning of such names with ``*`` behind it; ``reason`` says what they do. ``evidence`` names
     what keeps them within their tensors, in torch's ``aten/src/ATen/native`` or in this library;
-    it and ``bound`` are missing where nobody has written them down yet.
+    a row without them is refused, whatever its risk.
     """
 
     pattern: str
@@ -93,7 +93,7 @@ class Row(NamedTuple):
     @property
     def is_refused(self) -> bool:
         """Whether the default policy refuses what this row describes."""
-        return self.risk.is_refused
+        return self.risk.is_refused or self.bound is None
 
 
 class Group(NamedTuple):

@@ -14,14 +14,30 @@ EFFECTS: Final = (
         "from_file",
     ),
     Group("aten", Risk.FILES, "writes a pickle to a file of any name", "save"),
-    Group("aten", Risk.OUTPUT, "gives a Python warning", "warn"),
+    Group(
+        "aten",
+        Risk.OUTPUT,
+        "gives a Python warning",
+        """
+        # language: run/natives/control.py: a warning of Python
+        warn
+        """,
+    ),
     Group(
         "aten",
         Risk.GLOBAL_STATE,
         "sets the random numbers of the whole process: those that follow are known",
         "manual_seed",
     ),
-    Group("aten", Risk.RANDOMNESS, "sets the generator that it is given", "manual_seed.generator"),
+    Group(
+        "aten",
+        Risk.RANDOMNESS,
+        "sets the generator that it is given",
+        """
+        # language: GeneratorImpl::set_current_seed: a number that the generator keeps
+        manual_seed.generator
+        """,
+    ),
     Group(
         "aten",
         Risk.PROCESSES,
