@@ -83,7 +83,9 @@ def test_rows_that_allow_tell_what_keeps_an_operator_within_its_tensors():
 def test_evidence_names_guards_that_there_are():
     for row in rows():
         if row.bound is Bound.GUARDED:
-            named = re.findall(r"\b(\w+_checks|guards|packed_states|enumerations)\.(\w+)", row.evidence)
+            named = re.findall(
+                r"\b(\w+_checks|guards|packed_states|enumerations)\.(\w+)", row.evidence
+            )
             assert named, row.pattern
             for module, name in named:
                 assert hasattr(import_module(f"tsarchive.run.{module}"), name), row
