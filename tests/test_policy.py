@@ -13,6 +13,7 @@ import threading
 import pytest
 import torch
 from conftest import torch_saved
+from deviating import Convolution
 from registry_calls import archive_of
 from running import Graph, operator
 
@@ -470,3 +471,16 @@ def test_a_refusal_can_be_pickled(folder):
     assert type(again) is PolicyError
     assert str(again) == str(caught.value)
     assert vars(again) == vars(caught.value)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch has no MKL-DNN")
+def test_what_the_warning_of_an_optimised_module_says_is_so():
+    module = torch.jit.optimize_for_inference(torch.jit.script(Convolution().eval()))
+    x, buffer = torch.ones(1, 1, 5, 5), io.BytesIO()
+    with pytest.warns(UserWarning, match="refuses by default"):
+        tsarchive.save(module, buffer)
+    with pytest.raises(tsarchive.PolicyError, match="aten::to_mkldnn"):
+        tsarchive.load(io.BytesIO(buffer.getvalue()))
+    policy = tsarchive.Policy.default().allow("aten::to_mkldnn")
+    loaded = tsarchive.load(io.BytesIO(buffer.getvalue()), policy=policy)
+    assert torch.equal(loaded(x), module(x))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tsarchive.container import Container, NewRecord, write_container
 from tsarchive.errors import SaveError, SourceError
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _CANONICAL_ROOT = "archive"
+_OPTIMIZED: Final = (
+    "the module comes from torch.jit.optimize_for_inference: its code names aten::to_mkldnn, which "
+    "tsarchive.load refuses by default. Save it before it is optimized, or load the file with "
+    'policy=Policy.default().allow("aten::to_mkldnn")'
+)
 
 
 def save(
@@ -72,6 +78,9 @@ def save(
     compressed, and no debug records, traced inputs, or extra files of an archive that was
     loaded. torch reads and runs it like the other.
 
+    A module that torch.jit.optimize_for_inference made is written as code that converts to the
+    form of oneDNN, which :func:`tsarchive.load` refuses by default; a UserWarning says so.
+
     Raises SaveError where the module has no form that reads back as itself; SourceError where
     the canonical form needs code of a loaded archive that cannot be read, such as an operator
     that this process lacks; OSError when the file cannot be written.
@@ -86,7 +95,14 @@ def save(
         records = program_records(module, files, debug and not canonical, source_paths)
     else:
         records = module_records(module, files, debug=debug, canonical=canonical)
+        if not isinstance(module, ArchiveModule) and any(map(_is_optimized, records)):
+            warnings.warn(_OPTIMIZED, stacklevel=2)
     write_container(f, records, root=_CANONICAL_ROOT if canonical else None)
+
+
+def _is_optimized(record: NewRecord) -> bool:
+    """Whether code makes oneDNN tensors of constants, which scripted code has no way to."""
+    return record.name.startswith("code/") and b"torch.to_mkldnn(CONSTANTS." in bytes(record.data)
 
 
 def module_records(
