@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 _CANONICAL_ROOT = "archive"
 _OPTIMIZED: Final = (
-    "the module comes from torch.jit.optimize_for_inference: its code names aten::to_mkldnn, which "
-    "tsarchive.load refuses by default. Save it before it is optimized, or load the file with "
-    'policy=Policy.default().allow("aten::to_mkldnn")'
+    "the module comes from torch.jit.optimize_for_inference: its code names operators of oneDNN, "
+    "such as aten::to_mkldnn, which the default policy of tsarchive.load refuses to run. Save it "
+    "before it is optimized, or allow them in the policy that you load the file with"
 )
 
 
@@ -79,7 +79,7 @@ def save(
     loaded. torch reads and runs it like the other.
 
     A module that torch.jit.optimize_for_inference made is written as code that converts to the
-    form of oneDNN, which :func:`tsarchive.load` refuses by default; a UserWarning says so.
+    form of oneDNN, which the default policy refuses to run; a UserWarning says so.
 
     Raises SaveError where the module has no form that reads back as itself; SourceError where
     the canonical form needs code of a loaded archive that cannot be read, such as an operator
