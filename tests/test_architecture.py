@@ -100,7 +100,7 @@ MAY_IMPORT = {
     },
     "tsarchive.saving": {
         "tsarchive.container", "tsarchive.kinds", "tsarchive.printer", "tsarchive.pt2",
-        "tsarchive.pte", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.pte", "tsarchive.run", "tsarchive.torchscript", "tsarchive.verifying",
     },
     "tsarchive.preparing": {
         "tsarchive.container", "tsarchive.exporting", "tsarchive.kinds", "tsarchive.loading",

@@ -40,6 +40,10 @@ def test_files_of_the_corpus_come_back(path):
         module = tsarchive.load(path)
     except tsarchive.ArchiveError as refusal:
         pytest.skip(f"not loaded: {refusal}")
+    if path.name == "pt2_opaque.pt2":  # torch did not write its object
+        with pytest.raises(tsarchive.SaveError, match=r"broken: .*_custom_obj_0"):
+            saved(module)
+        return
     data = saved(module)
     if path.name not in CHANGING:
         assert list(records_of(data).items()) == list(records_of(path.read_bytes()).items())

@@ -35,7 +35,6 @@ OTHERS = {
     "nested": "unusual",
     "nested-2.4": "unusual",
     "pt2_containers": "unusual",
-    "pt2_fake": "unusual",
     "pt2_subclass": "unusual",
     "pt2_opaque": "broken",
 }

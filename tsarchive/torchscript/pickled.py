@@ -26,12 +26,12 @@ def names_in(root: Any) -> Iterator[str]:
 
 
 def storages_of(root: Any) -> dict[str, str]:
-    """The device of each storage, by the name of its record."""
+    """The device of each storage, by its key: the name of its record in the folder."""
     devices = {}
     for value in reachable(root):
         match value:
             case PersistentId(value=("storage", _, str(key), str(device), *_)):
-                devices[f"data/{key}"] = device
+                devices[key] = device
     return devices
 
 

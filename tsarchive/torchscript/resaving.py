@@ -13,6 +13,7 @@ from tsarchive.container import Container, NewRecord, Packed
 from tsarchive.container.layout import STORED
 from tsarchive.errors import SaveError
 from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of
+from tsarchive.pickler import loads
 from tsarchive.printer.getstate import held_parts
 from tsarchive.printer.graph import Block
 from tsarchive.printer.types import NONE, Attribute, ClassType, EnumType, Type, annotation
@@ -28,10 +29,13 @@ from tsarchive.torchscript.exporter import (
     canonical_records,
     extra_files,
 )
+from tsarchive.torchscript.pickled import storages_of
 from tsarchive.torchscript.pickling import fits
 from tsarchive.torchscript.rereading import settled_text
 
 _EXTRA = "extra/"
+_CONSTANTS = "constants/"
+_TABLE = "constants.pkl"
 
 
 def loaded_records(
@@ -109,8 +113,17 @@ def _code(container: Container, *, debug: bool) -> Code:
     names = [
         name for name in _names(container, "code/") if debug or not name.endswith(DEBUG_SUFFIX)
     ]
-    constants = _names(container, "constants")
-    return Code(tuple(as_read(container, [*names, *constants])), format_version(container))
+    names += _constants(container)
+    return Code(tuple(as_read(container, names)), format_version(container))
+
+
+def _constants(container: Container) -> list[str]:
+    """The constant table and its storages; others there are those of ``bytecode.pkl``."""
+    if _TABLE not in container.records:
+        return []
+    table = loads(container.read(_TABLE), record=_TABLE)
+    used = {f"{_CONSTANTS}{key}" for key in storages_of(table)}
+    return [name for name in container.records if name == _TABLE or name in used]
 
 
 def _names(container: Container, prefix: str) -> list[str]:
@@ -124,7 +137,7 @@ def as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
     """
     for name in names:
         record = container.records[name]
-        if name.startswith("constants/") and record.method == STORED:
+        if name.startswith(_CONSTANTS) and record.method == STORED:
             yield NewRecord(name, container.payload(name))
             continue
         assert record.crc is not None, "zip archives have one for each record"

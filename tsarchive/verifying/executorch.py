@@ -24,7 +24,7 @@ from tsarchive.findings import Finding, Nature, Severity
 from .executorch_methods import broken, method_findings
 from .report import Findings, Step, VerifyReport, fault
 
-__all__ = ["verify_executorch"]
+__all__ = ["content_findings", "verify_executorch"]
 
 _BUNDLE_RECORD: Final = "bundle"
 _NOT_READ: Final = "Runtimes from 0.7 on crash on it: export the data again"
@@ -41,7 +41,7 @@ def verify_executorch(opened: Source, kind: str, step: Step) -> VerifyReport:
         return VerifyReport(kind, None, size, 0, 0, 0, findings.ordered())
     with regions:
         step("records")
-        findings.add(_guarded("executorch-content", _content(regions.content)))
+        findings.add(_guarded("executorch-content", content_findings(regions.content)))
         step("tensors")
         return _report(regions, size, findings)
 
@@ -59,7 +59,8 @@ def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
     return VerifyReport(regions.kind, version, size, records, tensors, methods, findings.ordered())
 
 
-def _content(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+def content_findings(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+    """What is wrong with an opened file. Raises ArchiveError where it cannot be looked at."""
     if isinstance(content, Program):
         yield from _program(content)
     elif isinstance(content, DataFile):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from tsarchive.container import Container
@@ -13,7 +13,7 @@ from tsarchive.pt2.records import AOTINDUCTOR, CONSTANTS, WEIGHTS, Records
 from tsarchive.pt2.schema import ExportedProgram
 from tsarchive.verifying.report import Findings, Step
 
-from .conventions import convention_findings, field_findings
+from .conventions import container_classes, convention_findings, field_findings
 from .graphs import graph_findings
 from .making import refused, unusual
 from .payloads import Payloads
@@ -53,7 +53,7 @@ class Pt2Check:
             self._check_model(model, programs.get(model))
         self._check_compiled()
         step("pickles")
-        self._check_pickles()
+        self._check_pickles(programs)
         self._findings.add(self._unreferenced())
 
     def _programs(self) -> Iterator[tuple[str, ExportedProgram]]:
@@ -94,11 +94,13 @@ class Pt2Check:
             self._payloads.referenced |= found
             self._payloads.pickled |= dict.fromkeys(found)
 
-    def _check_pickles(self) -> None:
-        inputs = map(self._records.inputs_record, self._records.models)
-        for record in dict.fromkeys((*self._payloads.pickled, *inputs)):
+    def _check_pickles(self, programs: Mapping[str, ExportedProgram]) -> None:
+        records: dict[str, frozenset[str]] = dict.fromkeys(self._payloads.pickled, frozenset())
+        for model in self._records.models:
+            records[self._records.inputs_record(model)] = container_classes(programs.get(model))
+        for record, containers in records.items():
             if self._container.size(record) and record not in self._damaged:
-                self._findings.add(saved_findings(self._container, record))
+                self._findings.add(saved_findings(self._container, record, containers))
         for record in self._payloads.opaque:
             if record not in self._damaged:
                 self._findings.add(pickle_findings(self._container, record))

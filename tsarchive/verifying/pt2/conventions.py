@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,9 +14,10 @@ from tsarchive.pt2.trees import Tree, read_tree
 
 from .making import broken, note, refused, unusual
 
-__all__ = ["convention_findings", "field_findings"]
+__all__ = ["container_classes", "convention_findings", "field_findings"]
 
 _RULE: Final = "program-convention"
+_QUALIFIED: Final = re.compile(r'"(?:\w+\.)+(\w+)"')
 _SHOWN: Final = 80
 _NEWEST_MINOR: Final = 20
 _NEWEST_OPSET: Final = 10
@@ -57,6 +59,13 @@ def convention_findings(program: ExportedProgram, record: str) -> Iterator[Findi
     for entry in entries:
         if entry.signature is not None:
             yield from _entry_findings(program, entry, entry.signature, record)
+
+
+def container_classes(program: ExportedProgram | None) -> frozenset[str]:
+    """The classes, without their modules, whose instances hold arguments of a program."""
+    entries = [] if program is None else program.graph_module.module_call_graph
+    texts = (entry.signature.in_spec for entry in entries if entry.signature is not None)
+    return frozenset(name for text in texts for name in _QUALIFIED.findall(text))
 
 
 def _entry_findings(

@@ -31,12 +31,19 @@ _UNKNOWN_FUNCTION: Final = "tensor-function"
 _SAVED: Final = re.compile(
     r"torch\.(Tensor|Size|device|strided|(u?int|float|bfloat|complex)\d+(_e\dm\d\w*)?|bool)"
     r"|torch\.nn\.parameter\.(Parameter|Buffer)|torch\.serialization\._get_layout"
+    r"|torch\._export\.serde\.serialize\._reconstruct_fake_tensor|_codecs\.encode"
 )
 _AUDIT: Final = "See with 'tsarchive audit' what it can do; nothing of it is run here"
 
 
-def saved_findings(container: Container, record: str) -> Iterator[Finding]:
-    """What is wrong with a file of ``torch.save`` in a record: its zip, its pickle, its tensors."""
+def saved_findings(
+    container: Container, record: str, containers: Collection[str] = ()
+) -> Iterator[Finding]:
+    """What is wrong with a file of ``torch.save`` in a record: its zip, its pickle, its tensors.
+
+    ``containers`` are the names, without modules, of classes whose instances hold arguments of
+    the program. Its example inputs name them as well, which is worth a note.
+    """
     try:
         found = survey_inside(container, record)
     except ArchiveError as error:
@@ -45,7 +52,7 @@ def saved_findings(container: Container, record: str) -> Iterator[Finding]:
     with found:
         yield from (_inside(finding, record) for finding in found.findings)
         if found.container is not None:
-            yield from _of_pickle(container, found.container, record)
+            yield from _of_pickle(container, found.container, record, frozenset(containers))
 
 
 def _inside(finding: Finding, record: str) -> Finding:
@@ -55,7 +62,9 @@ def _inside(finding: Finding, record: str) -> Finding:
     return replace(finding, rule=rule, record=inside)
 
 
-def _of_pickle(container: Container, inner: Container, record: str) -> Iterator[Finding]:
+def _of_pickle(
+    container: Container, inner: Container, record: str, containers: frozenset[str]
+) -> Iterator[Finding]:
     place = f"{record}/{_PICKLE}"
     try:
         data = inner.read(_PICKLE)
@@ -63,11 +72,11 @@ def _of_pickle(container: Container, inner: Container, record: str) -> Iterator[
         yield refused(error, "record-missing", place)
         return
     named = names_in_pickle(data)
-    yield from _names(named, place)
+    yield from _names(named, place, containers)
     try:
         root = Saved(container, record).root
     except PickleError as error:
-        yield _unreadable(error, named, place)
+        yield _unreadable(error, named, place, containers)
         return
     except ArchiveError as error:
         yield refused(error, "pickle-malformed", place)
@@ -105,20 +114,36 @@ def pickle_findings(container: Container, record: str) -> Iterator[Finding]:
         yield _unreadable(error, named, record)
 
 
-def _unreadable(error: PickleError, named: PickleNames, record: str) -> Finding:
+def _unreadable(
+    error: PickleError, named: PickleNames, record: str, containers: frozenset[str] = frozenset()
+) -> Finding:
     """Python's pickle has opcodes that the restricted reader does not take: those of objects."""
-    if error.limit is None and _foreign(named.names):
-        message = f"only an unpickler that imports what it names could read it: {error.message}"
-        return replace(unusual("pickle-malformed", message, record, _AUDIT), offset=error.offset)
-    return refused(error, "pickle-malformed", record)
+    foreign = _foreign(named.names)
+    if error.limit is not None or not foreign:
+        return refused(error, "pickle-malformed", record)
+    message = f"only an unpickler that imports what it names could read it: {error.message}"
+    finding = unusual("pickle-malformed", message, record, _AUDIT)
+    is_container = all(_is_one_of(name, containers) for name in foreign)
+    return replace(_noted(finding) if is_container else finding, offset=error.offset)
 
 
-def _names(named: PickleNames, record: str) -> Iterator[Finding]:
+def _names(
+    named: PickleNames, record: str, containers: frozenset[str] = frozenset()
+) -> Iterator[Finding]:
     for name in _foreign(named.names):
         shown = "a name that it computes" if name is None else repr(name[:_SHOWN])
         message = f"the pickle names {shown}, which is not of the format"
         finding = unusual("pickle-global", message, record, _AUDIT)
-        yield replace(finding, offset=named.names[name])
+        is_container = _is_one_of(name, containers)
+        yield replace(_noted(finding) if is_container else finding, offset=named.names[name])
+
+
+def _is_one_of(name: str | None, containers: frozenset[str]) -> bool:
+    return name is not None and name.rpartition(".")[2] in containers
+
+
+def _noted(finding: Finding) -> Finding:
+    return replace(finding, severity=Severity.INFO)
 
 
 def _foreign(names: Collection[str | None]) -> list[str | None]:
