@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tsarchive.container import Container, NewRecord, write_container
 from tsarchive.errors import SaveError, SourceError
-from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.garbage import not_collecting
 from tsarchive.kinds import PT2, kind_of
 from tsarchive.printer.adopt import (
@@ -89,9 +88,7 @@ def save(
     files = {name: _bytes(name, content) for name, content in (extra_files or {}).items()}
     if _is_of_executorch(module):
         from tsarchive.pte.resaving import save_program
-        from tsarchive.verifying.executorch import content_findings
 
-        _require_whole(content_findings(module.tsarchive_classes.container.content))
         save_program(module, f, files)
         return
     if is_exported(module):
@@ -197,28 +194,11 @@ def _resaved_program(
     module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool, keeps_extras: bool
 ) -> list[NewRecord]:
     from tsarchive.pt2.resaving import resaved_records
+    from tsarchive.verifying.pt2.checking import pt2_findings
+    from tsarchive.verifying.report import require_whole
 
-    _require_whole(_pt2_findings(module.tsarchive_classes.container))
+    require_whole(pt2_findings(module.tsarchive_classes.container))
     return resaved_records(module, files, debug=debug, keeps_extras=keeps_extras)
-
-
-def _pt2_findings(container: Container) -> Iterable[Finding]:
-    from tsarchive.verifying.pt2.checking import Pt2Check
-    from tsarchive.verifying.report import Findings
-
-    findings = Findings()
-    Pt2Check(container, findings, ()).run(lambda _: None)
-    return findings
-
-
-def _require_whole(findings: Iterable[Finding]) -> None:
-    """Raise SaveError for a file that is broken: what is copied from it would be, too."""
-    for finding in findings:
-        if finding.nature is Nature.BROKEN and finding.severity is not Severity.INFO:
-            raise SaveError(
-                f"the file that was loaded is broken: {finding.message}",
-                hint="Get the file again from where it came from, or copy it as it is",
-            )
 
 
 def _records_read_back(root: ObjectValue, extras: tuple[NewRecord, ...]) -> list[NewRecord]:

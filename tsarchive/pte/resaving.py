@@ -11,6 +11,8 @@ import torch
 from tsarchive.errors import SaveError
 from tsarchive.executorch.draft import Draft
 from tsarchive.executorch.values import Tensor
+from tsarchive.verifying.executorch import content_findings
+from tsarchive.verifying.report import require_whole
 
 from .convention import MEMORY
 from .importer import PteImporter
@@ -25,12 +27,14 @@ def save_program(
 
     Constants and initial values are those that the module holds. Memory that the file has no
     initial values for is not in it. Raises SaveError for extra files, which the format has no
-    place for, for a buffer of another shape or dtype, and for one that changed and is in a data
-    file, which is not written.
+    place for, for a program that is broken, for a buffer of another shape or dtype, and for one
+    that changed and is in a data file, which is not written.
     """
     if extra_files:
         raise SaveError("files of ExecuTorch have no place for extra files")
-    draft = Draft.of(module.tsarchive_classes.container)
+    regions = module.tsarchive_classes.container
+    require_whole(content_findings(regions.content))
+    draft = Draft.of(regions)
     importer = getattr(type(module), "tsarchive_importer", None)
     if importer is not None:  # what backends run has no buffers
         with module.__dict__[MEMORY].lock:

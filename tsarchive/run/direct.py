@@ -35,7 +35,7 @@ from tsarchive.printer.types import (
 
 from .derivative_checks import SAVED_WHERE
 from .enumerations import enumerations
-from .guards import guarded
+from .guards import USUAL, guarded
 from .operators import find_native, operator_schemas
 from .window_checks import IsHarmless, harmless_windows
 
@@ -60,6 +60,7 @@ _HARMLESS_WHERE: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
     **{name: dict.fromkeys(flags, operator.not_) for name, flags in SAVED_WHERE.items()},
     "aten::select.int": {"dim": lambda dim: dim >= 0},
     **{f"aten::{name}": {"size": lambda size: size >= -1} for name in ("expand", "broadcast_to")},
+    "aten::layer_norm": {"normalized_shape": lambda size: size > 0},
 }
 _ALONE: Final = frozenset({TENSOR, INT, FLOAT, BOOL, COMPLEX, NUMBER})
 _INTS: Final = ListType(INT)
@@ -96,6 +97,7 @@ class DirectCall(NamedTuple):
 
 
 _bindings: Final[dict[str, Binding | None]] = {}
+_with_usual: Final[dict[str, Binding]] = {}
 # Of an overload and the types it is given, among so many overloads of its name.
 _certain: Final[dict[tuple[str, tuple[Type, ...], int], bool]] = {}
 
@@ -110,8 +112,10 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     binding = None if schema is None else binding_of(schema)
     if schema is None or binding is None or not _takes_result(schema, node):
         return None
-    if not all(_is_harmless(schema, node, *one) for one in _harmless_where(schema).items()):
-        return None
+    if not _are_harmless(schema, node, _harmless_where(schema)):
+        if schema.name not in USUAL:
+            return None
+        binding = _where_usual(schema, binding)
     given = node.inputs[: _necessary(schema, node.inputs)]
     count = len(given)
     types = [value.type for value in given]
@@ -140,6 +144,23 @@ def no_call(_node: Node, _texts: Sequence[str]) -> None:
 
 def _harmless_where(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
     return _HARMLESS_WHERE.get(schema.full_name) or harmless_windows(schema)
+
+
+def _are_harmless(schema: FunctionSchema, node: Node, where: Mapping[str, IsHarmless]) -> bool:
+    return all(_is_harmless(schema, node, *one) for one in where.items())
+
+
+def _where_usual(schema: FunctionSchema, binding: Binding) -> Binding:
+    """``binding`` for calls that need no check, and behind the check for the others."""
+    known = _with_usual.get(schema.full_name)
+    if known is None:
+        is_usual, checked = USUAL[schema.name], guarded(schema, binding)
+
+        def known(*args: Any) -> Any:
+            return binding(*args) if is_usual(*args) else checked(*args)
+
+        _with_usual[schema.full_name] = known
+    return known
 
 
 def _is_harmless(
@@ -233,7 +254,8 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     found = next(bindings_of(name), None)
     if found is None or find_native(schema) is not None:
         return None
-    if guarded(schema, found) is not found and not _harmless_where(schema):
+    is_free = schema.name in USUAL or bool(_harmless_where(schema))
+    if guarded(schema, found) is not found and not is_free:
         return None
     return found if _has_signature(schema) and _can_be_called(schema) else None
 

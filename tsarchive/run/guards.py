@@ -39,9 +39,9 @@ from .sparse_checks import (
     with_indices,
 )
 from .tensor_checks import TENSOR_CHECKS, check_lists, check_rounding
-from .window_checks import WINDOW_CHECKS
+from .window_checks import USUAL_WINDOWS, WINDOW_CHECKS
 
-__all__ = ["guarded"]
+__all__ = ["USUAL", "guarded"]
 
 Run = Callable[..., Any]
 Copy = Callable[[Tensor], Tensor]
@@ -57,6 +57,11 @@ _CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         **WINDOW_CHECKS,
     }
 )
+USUAL: Final[Mapping[str, Callable[..., bool]]] = MappingProxyType(
+    {**USUAL_WINDOWS, "aten::layer_norm": lambda data, *_: not data.is_nested}
+)
+"""Whether a call is one of those that need no check, by operator."""
+
 _COPIED_RESULTS: Final[Mapping[str, Copy]] = MappingProxyType(
     {**dict.fromkeys(INDICES_OF, torch.clone), "quantized::embedding_bag_unpack": with_own_scales}
 )

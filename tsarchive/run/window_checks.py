@@ -18,6 +18,7 @@ from tsarchive.printer.schema import FunctionSchema
 from .checks import Check, Given, require
 
 __all__ = [
+    "USUAL_WINDOWS",
     "WINDOW_CHECKS",
     "IsHarmless",
     "check_steps",
@@ -28,8 +29,15 @@ __all__ = [
 IsHarmless = Callable[[Any], bool]
 """Whether a constant, or each item of a constant list, is harmless."""
 
+Numbers = Sequence[int] | int
+
 _FAR: Final = 1 << 31
 _FAR_STRIDE: Final = 1 << 12
+# So many elements, even padded up to so many steps, are no row that is too long: channels are
+# at most as many as the elements of the weight.
+_FEW_STEPS: Final = 8
+_SMALL: Final = 1 << 23
+_DIVISOR: Final = 6  # where it stands among the arguments of an average pool
 _WINDOW: Final = ("kernel_size", "stride", "padding", "dilation")
 _BELOW: Final = MappingProxyType(
     {"stride": _FAR_STRIDE, "padding": _FAR, "dilation": _FAR, "output_padding": _FAR}
@@ -41,7 +49,8 @@ def check_steps(given: Given) -> None:
     """Numbers of a convolution that its kernels, and those of its gradient, can count with."""
     for name, bound in _BELOW.items():
         numbers = given.get(name, ())
-        is_near = isinstance(numbers, str) or all(number < bound for number in numbers)
+        listed = [numbers] if isinstance(numbers, int) else numbers
+        is_near = isinstance(listed, str) or all(number < bound for number in listed)
         require(is_near, f"{name} {numbers} of a convolution")
     data, weight = given["input"], given["weight"]
     rank = weight.dim() - 2
@@ -107,15 +116,16 @@ def _windows(given: Given, rank: int) -> Iterator[tuple[int, ...]]:
     """Size, kernel, stride, padding and dilation, for each dimension of space."""
     data: Tensor = given["self"]
     require(data.dim() >= rank, f"a pool of {rank} dimensions over sizes {list(data.size())}")
-    numbers = [list(given.get(name, (1,))) for name in _WINDOW]
+    numbers: list[Numbers] = [given.get(name, 1) for name in _WINDOW]
     numbers[1] = numbers[1] or numbers[0]
     sizes = list(data.size())[-rank:]
     return zip(sizes, *(_spread(found, rank) for found in numbers), strict=True)
 
 
-def _spread(numbers: Sequence[int], count: int) -> list[int]:
+def _spread(numbers: Numbers, count: int) -> list[int]:
     """One number for each dimension of space; a single one is that of all."""
-    found = list(numbers) * count if len(numbers) == 1 else list(numbers)
+    listed = [numbers] if isinstance(numbers, int) else list(numbers)
+    found = listed * count if len(listed) == 1 else listed
     require(len(found) == count, f"{len(found)} numbers for {count} dimensions of space")
     return found
 
@@ -213,3 +223,51 @@ def harmless_windows(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
         return {}
     names = {argument.name for argument in schema.arguments}
     return {name: found for name, found in _HARMLESS[schema.name].items() if name in names}
+
+
+def _is_small_convolution(
+    data: Tensor, weight: Tensor, _bias: Tensor | None = None, stride: Numbers = 1,
+    padding: Numbers | str = 0, dilation: Numbers = 1, *_: Any,
+) -> bool:  # fmt: skip
+    is_small = data.numel() < _SMALL and weight.numel() < _SMALL and _most(stride) <= _FEW_STEPS
+    return is_small and (isinstance(padding, str) or _most(padding) < _FAR > _most(dilation))
+
+
+def _is_small_transposed(
+    data: Tensor, weight: Tensor, _bias: Tensor | None = None, stride: Numbers = 1,
+    padding: Numbers = 0, _output_padding: Numbers = 0, _groups: int = 1, dilation: Numbers = 1,
+) -> bool:  # fmt: skip
+    is_small = data.numel() * weight.numel() < _SMALL
+    return is_small and max(_most(stride), _most(dilation)) <= _FEW_STEPS and _most(padding) < _FAR
+
+
+def _is_usual_pool(
+    _data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0, *_: Any
+) -> bool:
+    return max(_most(kernel), _most(stride), _most(padding)) < _FAR_STRIDE
+
+
+def _is_usual_max_pool(
+    data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
+    dilation: Numbers = 1, *_: Any,
+) -> bool:  # fmt: skip
+    return _is_usual_pool(data, kernel, stride, padding) and _most(dilation) == 1
+
+
+def _is_usual_average_pool(*given: Any) -> bool:
+    return _is_usual_pool(*given) and (len(given) <= _DIVISOR or given[_DIVISOR] is None)
+
+
+def _most(numbers: Numbers) -> int:
+    return numbers if isinstance(numbers, int) else max(numbers, default=0)
+
+
+USUAL_WINDOWS: Final[Mapping[str, Callable[..., bool]]] = MappingProxyType(
+    {
+        **{f"aten::conv{rank}d": _is_small_convolution for rank in (1, 2, 3)},
+        **{f"aten::conv_transpose{rank}d": _is_small_transposed for rank in (1, 2, 3)},
+        **{f"aten::max_pool{rank}d": _is_usual_max_pool for rank in (1, 2, 3)},
+        **dict.fromkeys(_AVERAGE_POOLS, _is_usual_average_pool),
+    }
+)
+"""Whether a call is one of those that need no check, by what stands at each position."""

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tsarchive.errors import ArchiveError
+from tsarchive.errors import ArchiveError, SaveError
 from tsarchive.findings import Finding, Nature, Severity, is_fine
 
 __all__ = [
     "OTHER_KIND", "Findings", "Step", "Verdict", "VerifyReport", "fault", "not_a_module",
+    "require_whole",
 ]  # fmt: skip
 
 Step = Callable[[str], None]
@@ -163,3 +164,13 @@ def not_a_module() -> Finding:
     """The finding of a data.pkl whose value has no class of the archive."""
     message = "the root of the archive is not an object"
     return Finding("pickle-root", Severity.ERROR, Nature.BROKEN, message, "data.pkl")
+
+
+def require_whole(findings: Iterable[Finding]) -> None:
+    """Raise SaveError for a file that is broken: what is copied from it would be, too."""
+    for finding in findings:
+        if finding.nature is Nature.BROKEN and finding.severity is not Severity.INFO:
+            raise SaveError(
+                f"the file that was loaded is broken: {finding.message}",
+                hint="Get the file again from where it came from, or copy it as it is",
+            )

@@ -22,7 +22,7 @@ from .saved import pickle_findings, saved_findings
 from .signatures import signature_findings, state_findings
 from .texts import text_findings
 
-__all__ = ["Pt2Check"]
+__all__ = ["Pt2Check", "pt2_findings"]
 
 _CONFIGS: Final = ("_weights_config.json", "_constants_config.json", ".pt")
 
@@ -114,3 +114,10 @@ class Pt2Check:
                 message = f"no tensor and no object lies in these {size:,} bytes"
                 hint = "See what it is before you pass the file on"
                 yield unusual("record-unreferenced", message, name, hint)
+
+
+def pt2_findings(container: Container) -> Findings:
+    """What is wrong with an opened archive, whose container is sound."""
+    findings = Findings()
+    Pt2Check(container, findings, ()).run(lambda _: None)
+    return findings
