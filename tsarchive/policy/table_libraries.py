@@ -90,7 +90,7 @@ LIBRARIES: Final = (
     Group(
         "prim",
         Risk.UNKNOWN,
-        "made by torch's optimiser while code runs: no archive holds it",
+        "made by torch's optimizer: archives hold it where an optimized module was saved",
         "*",
     ),
     Group(

@@ -67,7 +67,7 @@ def _pivot_pairs(given: Given) -> None:
     fits = data.dim() >= _MATRIX and pivots.size() == data.size()[:-1]
     require(fits, f"pivots of sizes {list(pivots.size())} for {list(data.size())}")
     if not pivots.is_meta:
-        rows = pivots.reshape(-1, pivots.size(-1)) if pivots.numel() else []
+        rows = list(pivots.reshape(-1, pivots.size(-1))) if pivots.numel() else []
         require(all(_is_paired(row.tolist()) for row in rows), "pivots that ldl_factor cannot give")
 
 

@@ -56,5 +56,7 @@ def refused(
 
 def _hint(policy: Policy, name: str) -> str:
     """How to allow what is named: an operator with all its overloads."""
+    if policy.forbids(name):
+        return "Load the file with a policy that does not forbid it"
     allowing = policy.allow(name)
     return f"If you trust the file with that: policy={allowing!r}"
