@@ -33,7 +33,8 @@ _PROTOCOL = re.compile(rb"\x80[\x00-\x05]")
 _HERE: Final = 5
 _ANYWHERE: Final = 9
 _NAME_ALONE: Final = 9
-# STOP weighs this, and so does the end of the data right behind a walk.
+# STOP weighs this, and so do the end of the data right behind a walk and, where a global was
+# changed, an empty stack.
 _WEIGHT_OF_END: Final = 2
 _BLANK_BYTES: Final = 16
 # What names a global has an end of a line, or an opcode that no text has.
@@ -125,7 +126,9 @@ def _is_name(seen: Walk, data: bytes) -> bool:
 
 def _weight(seen: Walk, weight: int, data: bytes) -> int:
     """What speaks for a pickle that calls a global; nothing does for one that calls none."""
-    ends = (seen.fault is None) + _is_end(seen, data)
+    is_whole = seen.fault is None
+    is_clean = is_whole and seen.is_clean and any(e.act is Act.CHANGE for e in seen.events)
+    ends = is_whole + is_clean + _is_end(seen, data)
     return weight and weight + _WEIGHT_OF_END * ends
 
 
