@@ -24,6 +24,7 @@ from registry_calls import archive_of
 import tsarchive
 
 HEADER = "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
+FINE = "fine"
 INT_MIN, INT64_MIN = -(2**31), -(2**63)
 
 
@@ -138,6 +139,23 @@ def _division_cases() -> dict[str, Case]:
             found[f"{name} in a tensor"] = Case(
                 "x: Tensor, y: Tensor", lines, with_tensor, "divided by -1"
             )
+    small = (torch.int8, torch.int16, torch.int32, torch.int64)
+    for dtype, call in product(small, ("floor_divide", "remainder", "fmod", "div")):
+        mode = ', rounding_mode="floor"' if call == "div" else ""
+        wraps = min(2 ** (8 * dtype.itemsize), 2**63) - 1
+        for other in {-1: "-1", wraps: f"{wraps}", None: "y"}.values():
+            lines = (
+                f"a = torch.{call}(x, {other}{mode})\nb = torch.{call}_(x, {other}{mode})\n"
+                f"return torch.{call}(x, {other}{mode}, out=torch.zeros_like(x))"
+            )
+            given = partial(_division, dtype, -1)
+            found[f"{call} of {str(dtype)[6:]} by {other}, rounded down"] = Case(
+                "x: Tensor, y: Tensor", lines, given, FINE
+            )
+    for dtype in small[:2]:  # divided as int, of which theirs is not the least
+        lines = 'return torch.div_(x, -1, rounding_mode="trunc")'
+        given = partial(_division, dtype)
+        found[f"div of {str(dtype)[6:]} by -1"] = Case("x: Tensor", lines, given, FINE)
     lines = 'return torch.div(torch.to_sparse(x), -1, rounding_mode="trunc")'
     found["div of a sparse tensor"] = Case(
         "x: Tensor", lines, lambda: [_least(torch.int64)], "divided by -1"
@@ -149,7 +167,6 @@ def _image() -> list[Any]:
     return [torch.ones(1, 1, 4, 4)]
 
 
-FINE = "fine"
 SAVED = {
     "data": "i.data",
     "detached data": "torch.data(i)",
