@@ -283,6 +283,10 @@ def _window_cases() -> dict[str, Case]:
             "return torch.conv_transpose2d(a, b, None, [2, 4000], [0, 2])", "a convolution",
             torch.randn(2, 32, 3, 14), torch.randn(32, 16, 1, 1),
         ),
+        "a long stride without a gradient": _of_tensors(
+            "return torch.conv1d(a, b, None, [5000])", FINE,
+            torch.ones(1, 1, 100000), torch.ones(2, 1, 5000),
+        ),
         "rows that are padded up to the stride": _of_tensors(
             "return torch.conv_transpose2d(a, b, None, [1, 4095])", "a convolution",
             torch.randn(2, 512, 3, 1), torch.randn(512, 512, 1, 1),
@@ -313,6 +317,10 @@ def _table_cases() -> dict[str, Case]:
         ),
         "bags that begin behind the first index": _trained_with(
             f"({head}, 0))[0]", "offsets of bags", table, indices, longs(1, 4),
+        ),
+        "labels that are padded": _of_tensors(
+            "return torch.ctc_loss(torch.log_softmax(a, 2), b, c, torch.tensor([2, 1]))", FINE,
+            torch.ones(5, 2, 4), longs([1, 2, -1], [3, -1, -1]), longs(5, 5),
         ),
         "distances of no rows": _trained_with(
             "torch.pdist(a)", "distances of no rows", torch.randn(0, 3),

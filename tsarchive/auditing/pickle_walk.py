@@ -248,7 +248,7 @@ class _Machine:
             self.walk.events.append(Event(act, name, position))
 
     def _weigh(self, name: str, since: int, bonus: int = 0) -> None:
-        """Weigh the use of a global that can be there. Letters outside ASCII are those of a text."""
+        """Weigh the use of a global that can be there; letters outside ASCII speak for a text."""
         if (is_importable(name) and name.isascii()) or name.startswith(_EXTENSION):
             weight = self.weight + bonus + weight_of_name(name)
             self.walk.weight = max(self.walk.weight, weight - since)

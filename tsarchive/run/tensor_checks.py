@@ -73,14 +73,15 @@ def _weight_norm(given: Given) -> None:
 
 
 def _ctc(given: Given) -> None:
-    """Targets are labels, and lengths are not negative."""
-    log_probs: Tensor = given["log_probs"]
+    """Targets are labels as far as their lengths tell, and lengths are not negative."""
+    log_probs, targets = given["log_probs"], given["targets"]
     labels = log_probs.size(-1) if log_probs.dim() else 0
-    fits = is_within(given["targets"], 0, labels)
-    require(fits, f"targets that are no labels from 0 to {labels - 1}")
-    for lengths in (given["input_lengths"], given["target_lengths"]):
-        values = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths)
-        require(is_within(values, 0, None), "a length is negative")
+    counts = torch.as_tensor(given["target_lengths"])
+    for lengths in (torch.as_tensor(given["input_lengths"]), counts):
+        require(is_within(lengths, 0, None), "a length is negative")
+    if targets.dim() == _MATRIX and list(counts.size()) == [targets.size(0)]:
+        targets = targets[torch.arange(targets.size(1)) < counts.unsqueeze(1)]  # less the padding
+    require(is_within(targets, 0, labels), f"targets that are no labels from 0 to {labels - 1}")
 
 
 def _range(given: Given) -> None:

@@ -32,25 +32,21 @@ IsHarmless = Callable[[Any], bool]
 Numbers = Sequence[int] | int
 
 _FAR: Final = 1 << 31
-_FAR_STRIDE: Final = 1 << 12
+_UNUSUAL: Final = 1 << 12
 # So many elements, even padded up to so many steps, are no row that is too long: channels are
 # at most as many as the elements of the weight.
 _FEW_STEPS: Final = 8
 _SMALL: Final = 1 << 23
 _DIVISOR: Final = 6  # where it stands among the arguments of an average pool
 _WINDOW: Final = ("kernel_size", "stride", "padding", "dilation")
-_BELOW: Final = MappingProxyType(
-    {"stride": _FAR_STRIDE, "padding": _FAR, "dilation": _FAR, "output_padding": _FAR}
-)
-"""What numbers of a convolution stay below. Torch itself refuses those that are too low."""
+_STEPS: Final = ("stride", "padding", "dilation", "output_padding")
 
 
 def check_steps(given: Given) -> None:
     """Numbers of a convolution that its kernels, and those of its gradient, can count with."""
-    for name, bound in _BELOW.items():
+    for name in _STEPS:
         numbers = given.get(name, ())
-        listed = [numbers] if isinstance(numbers, int) else numbers
-        is_near = isinstance(listed, str) or all(number < bound for number in listed)
+        is_near = isinstance(numbers, str) or _most(numbers) < _FAR
         require(is_near, f"{name} {numbers} of a convolution")
     data, weight = given["input"], given["weight"]
     rank = weight.dim() - 2
@@ -79,7 +75,7 @@ def convolved_sizes(given: Given) -> list[int]:
 def _transposed_sizes(given: Given, rank: int) -> Iterator[int]:
     """Those that a transposed convolution gives."""
     sizes, kernel = (list(given[name].size())[-rank:] for name in ("input", "weight"))
-    steps = (_spread(given[name], rank) for name in _BELOW)
+    steps = (_spread(given[name], rank) for name in _STEPS)
     for n, k, step, less, far, more in zip(sizes, kernel, *steps, strict=True):
         yield (n - 1) * step - 2 * less + far * (k - 1) + more + 1
 
@@ -162,7 +158,7 @@ def _is_near_or_name(number: int | str) -> bool:
 
 
 def _is_small(number: int) -> bool:
-    return number < _FAR_STRIDE
+    return number < _UNUSUAL
 
 
 def _is_one(number: int) -> bool:
@@ -206,7 +202,7 @@ WINDOW_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     }
 )
 
-_NEAR: Final = {**dict.fromkeys(_BELOW, _is_near_or_name), "stride": _is_one}
+_NEAR: Final = {**dict.fromkeys(_STEPS, _is_near_or_name), "stride": _is_one}
 _USUAL: Final = {"kernel_size": _is_small, "stride": _is_small, "padding": _is_small}
 _HARMLESS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
     "aten::pad": {"pad": _is_near},
@@ -244,7 +240,7 @@ def _is_small_transposed(
 def _is_usual_pool(
     _data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0, *_: Any
 ) -> bool:
-    return max(_most(kernel), _most(stride), _most(padding)) < _FAR_STRIDE
+    return max(_most(kernel), _most(stride), _most(padding)) < _UNUSUAL
 
 
 def _is_usual_max_pool(
