@@ -127,7 +127,6 @@ def in_child(case: Any) -> list[str]:
 
 
 def main(number: int, slices: int) -> None:
-    torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     for case in all_cases()[number::slices]:
         print(json.dumps([case.name, in_child(case)]), flush=True)

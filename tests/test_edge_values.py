@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ def test_fixtures_on_edge_values(number, tmp_path):
     done = subprocess.run(
         [sys.executable, script, str(number), str(SLICES)],
         cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # set_num_threads makes a pool that forks break
         capture_output=True,
         text=True,
         check=True,

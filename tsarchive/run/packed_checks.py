@@ -36,6 +36,7 @@ Shape = Mapping[str, Sequence[int]]
 """``stride``, ``padding``, ``dilation`` and ``output_padding`` of a convolution."""
 
 _MATRIX = 2
+_SEQUENCE = 3
 _FAR = 1 << 15  # torch keeps these numbers in 16 bits
 _EMBEDDING_DTYPES: Final = {torch.quint8: 1, torch.quint4x2: 2}
 SUB_BYTE: Final = frozenset({torch.quint4x2, torch.quint2x4})
@@ -202,12 +203,20 @@ def _affine(given: Given) -> None:
 
 
 def _affine_elements(given: Given) -> None:
+    """The kernel divides by the channels, and by the elements where channels are the last."""
     _affine(given)
-    require(given["input"].numel() > 0, "a norm of no elements")
+    data: Tensor = given["input"]
+    is_last = data.dim() > _SEQUENCE and data.stride(1) == 1
+    fits = data.numel() > 0 or (data.dim() > 1 and data.size(1) > 0 and not is_last)
+    require(fits, "a norm of no elements")
 
 
 def _has_elements(given: Given) -> None:
-    require(given["qx"].numel() > 0, "a transposed convolution of no elements")
+    """FBGEMM has a kernel of its own for weights whose channels come in eights."""
+    if given["qx"].numel() == 0:
+        weight, _ = given["packed_weight"]._get_method("unpack")()
+        is_in_eights = weight.size(0) % 8 == 0 and weight.size(1) % 8 == 0
+        require(not is_in_eights, "a transposed convolution of no elements")
 
 
 def _added(given: Given) -> None:
