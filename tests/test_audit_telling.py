@@ -195,6 +195,24 @@ def test_hidden_pickles_are_told_from_chance(form, before):
     assert of_pickles(before + data + b"\xff" * 20) == ({"pickle-hidden"} if is_told else set())
 
 
+LETTERS = (
+    "\ncipa\nDecimal\nListcontainer\nCo"
+    "unter\nconde\nITS\nOrerunwe\nnehel"
+    "aob\nsurround\n\u0643\u0647\u0645\u0646\u0627\n\u0399\nmoalsa\nvi"
+    "quru\nauthors\nlepiac\nGETATTR\nen"
+    "to\nGEOUAL\n\u5127\u50c2\u5181"
+)
+
+
+def test_letters_beyond_ascii_are_no_opcodes():
+    """Where all is UTF-8, which NEWOBJ behind its arguments is not."""
+    words = LETTERS.encode()
+    assert not of_pickles(words)
+    assert not of_pickles(words[:-1])
+    assert of_pickles(words + b"\xff")
+    assert of_pickles(b"a line cevil\nrun\n(S'id'\nS'a word'\nt\x81" + b"\xff" * 20)
+
+
 def test_a_pickle_at_the_end_needs_to_say_less():
     assert not of_pickles(b"words\n(int\nfoo\n.bar\n")
     assert of_pickles(b"words\n(int\nfoo\n.\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import re
 import warnings
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,8 @@ from tsarchive.auditing.pickle_walk import (
 __all__ = ["Streams", "begins_pickle", "pickles_in"]
 
 _CALLS: Final = frozenset({Act.CALL, Act.MAKE, Act.CALL_COMPUTED, Act.EXTENSION, Act.CHANGE})
+# What only opcodes do that are no letters of ASCII.
+_BEYOND_ASCII: Final = frozenset({Act.MAKE, Act.EXTENSION})
 _PROTOCOL = re.compile(rb"\x80[\x00-\x05]")
 # What a walk must weigh to be that of a pickle: where a reader begins, and elsewhere, where chance
 # has as many tries as there are bytes; and where a name stands alone, which text often looks like.
@@ -113,7 +116,18 @@ def _is_pickle_anywhere(seen: Walk, data: bytes) -> bool:
     """Whether a walk from where no reader begins went over a pickle that calls something."""
     if _PROTOCOL.match(data, seen.start):
         return _calls(seen)
-    return _weight(seen, seen.weight, data) >= _ANYWHERE
+    if _weight(seen, seen.weight, data) < _ANYWHERE:
+        return False
+    return any(e.act not in _BEYOND_ASCII for e in _called(seen)) or not _is_utf8(data)
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether data are text, whose bytes beyond ASCII are parts of letters; it may be cut off."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_name(seen: Walk, data: bytes) -> bool:
