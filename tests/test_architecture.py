@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.archives import ROOT
+
 FOLDERS = {
     "tsarchive": ROOT / "tsarchive",
     "printer": ROOT / "printer",

@@ -8,9 +8,9 @@ import zipfile
 
 import pytest
 import torch
-from conftest import ARCHIVES, records_of, torch_saved
 
 import tsarchive
+from tests.support.archives import ARCHIVES, records_of, torch_saved
 from tsarchive.container import NewRecord, write_container
 from tsarchive.pickler import Global, Object, dumps
 

@@ -13,9 +13,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ARCHIVES, records_of
 
 import tsarchive
+from tests.support.archives import ARCHIVES, records_of
 from tsarchive.container import atomic
 
 MODEL = ARCHIVES / "buffers.pt"

@@ -1,0 +1,162 @@
+"""``tsarchive convert``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import tsarchive
+from tests.support.command_line import SEQUENTIAL, document, error, process, run
+
+KEYS = {"source", "source_kind", "destination", "kind", "nbytes", "data", "agreements"}
+
+
+@pytest.fixture
+def exported(tmp_path):
+    path = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(torch.nn.Linear(3, 2), (torch.ones(4, 3),)), path)
+    return path
+
+
+def test_pt2_to_torchscript(exported, tmp_path):
+    out = tmp_path / "net.pt"
+    found = document("convert", exported, out)
+    assert found.keys() == KEYS
+    assert (found["source_kind"], found["kind"]) == ("pt2", "torchscript")
+    assert found["nbytes"] == out.stat().st_size
+    x = torch.randn(4, 3)
+    assert torch.equal(torch.jit.load(out)(x), torch.export.load(exported).module()(x))
+
+
+def test_torchscript_to_pt2(tmp_path):
+    out = tmp_path / "net.pt2"
+    found = document("convert", SEQUENTIAL, out, "--random", "2x3", "--dynamic", "x:0")
+    assert (found["source_kind"], found["kind"]) == ("torchscript", "pt2")
+    x = torch.randn(5, 3)
+    assert torch.equal(torch.export.load(out).module()(x), torch.jit.load(SEQUENTIAL)(x))
+
+
+def test_inputs_by_name(tmp_path):
+    out = tmp_path / "net.pt2"
+    document("convert", "--random", "x=2x3", "--dynamic", "x:0", SEQUENTIAL, out)
+    assert torch.export.load(out).module()(x=torch.ones(7, 3)).shape == (7, 2)
+
+
+def test_sizes_inside_of_arguments_stay_open(tmp_path):
+    """Keys and positions lead to the tensors."""
+
+    class Nested(torch.nn.Module):
+        def forward(self, pair: dict[str, list[torch.Tensor]], x: torch.Tensor):
+            return pair["a"][0].sum() + pair["a"][1].sum(0) + x
+
+    source, inputs, out = tmp_path / "net.pt", tmp_path / "in.pt", tmp_path / "net.pt2"
+    torch.jit.save(torch.jit.script(Nested()), source)
+    tensors = [torch.ones(2, 3), torch.ones(4, 3)]
+    torch.save({"pair": {"a": tensors}, "x": torch.ones(3)}, inputs)
+    options = ("--dynamic", "pair.a.0:0", "--dynamic", "pair.a.0:1", "--dynamic", "pair.a.1:0")
+    document("convert", source, out, inputs, *options)
+    module = torch.export.load(out).module()
+    given = {"a": [torch.ones(5, 7), torch.ones(6, 3)]}
+    assert torch.equal(module(pair=given, x=torch.ones(3)), torch.full((3,), 42.0))
+    found = error("convert", source, tmp_path / "b.pt2", inputs, "--dynamic", "pair:0")
+    assert "no tensor 'pair' is given; there are: pair.a.0, pair.a.1, x" in found["message"]
+
+
+def test_text_says_what_was_made(exported, tmp_path):
+    shown = run("convert", exported, tmp_path / "net.ts").stdout
+    size = (tmp_path / "net.ts").stat().st_size
+    end = f"is now {tmp_path / 'net.ts'} (TorchScript, {size:,} bytes)\n"
+    assert shown == f"{exported} (PT2) {end}"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("net.onnx",), "does not say what to write"),
+        (("net.pt2",), "example arguments"),
+        (("net.pt", "--random", "2x3"), "takes no arguments"),
+        (("net.pt2", "--random", "2x4"), "cannot"),
+        (("net.pt2", "--random", "2x3", "--dynamic", "x"), "is no PLACE:DIM"),
+        (
+            ("net.pt2", "--random", "2x3", "--dynamic", "y:0"),
+            "no tensor 'y' is given; there are: x",
+        ),
+        (("net.pt2", "--random", "2x3", "--dynamic", "x:7"), "'x' has 2 dimensions"),
+        (("net.pt", "--model", "one"), "no models by name"),
+        ((), "Missing argument 'DESTINATION'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_errors_write_nothing(options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in error("convert", SEQUENTIAL, *options)["message"]
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_models_and_devices(exported, tmp_path):
+    out = tmp_path / "net.pt"
+    document("convert", exported, out, "--model", "model", "--map-location", "meta")
+    assert torch.jit.load(out).weight.is_meta
+    assert "no model 'other'" in error("convert", exported, out, "--model", "other")["message"]
+
+
+def test_a_process(exported, tmp_path):
+    done = process("-m", "tsarchive", "convert", exported, "net.pt", "--json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["destination"] == "net.pt"
+
+
+# Programs of ExecuTorch
+
+
+@pytest.fixture
+def _executorch():
+    pytest.importorskip("executorch.exir", reason="executorch is not installed")
+
+
+@pytest.mark.usefixtures("_executorch")
+def test_torchscript_to_executorch(tmp_path):
+    out, data = tmp_path / "net.pte", tmp_path / "net.ptd"
+    options = ("--random", "2x3", "--dynamic", "x:0=1..8", "--data", data)
+    found = document("convert", SEQUENTIAL, out, *options)
+    assert (found["kind"], found["data"]) == ("pte", str(data))
+    assert [(one["method"], one["problem"]) for one in found["agreements"]] == [("forward", None)]
+    module = tsarchive.load(out, data=data)
+    x = torch.ones(8, 3)
+    torch.testing.assert_close(module(x), torch.jit.load(SEQUENTIAL)(x))
+
+
+@pytest.mark.usefixtures("_executorch")
+def test_pt2_to_executorch_tells_of_the_results(exported, tmp_path):
+    data = tmp_path / "net.ptd"
+    options = ("--backend", "xnnpack", "--data", data)
+    done = run("convert", exported, tmp_path / "net.pte", *options)
+    assert done.exit_code == 0
+    assert f"no constants are left for {data}, which was not written" in done.output
+    assert not data.exists()
+    assert "Warning" not in done.output + done.stderr
+    assert "is now" in done.output
+    assert "(ExecuTorch, " in done.output
+    assert "forward: results are" in done.output
+
+
+@pytest.mark.usefixtures("_executorch")
+def test_results_that_do_not_agree_are_a_finding(tmp_path):
+    class Noisy(torch.nn.Module):
+        def forward(self, x):
+            return x + torch.rand(2)
+
+    source = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(Noisy(), (torch.ones(2),)), source)
+    done = run("convert", source, tmp_path / "net.pte")
+    assert done.exit_code == 1
+    assert "forward: results do not agree: the runtime: output 0 is up to" in done.output
+
+
+def test_bounds_that_are_no_bounds(tmp_path):
+    message = error(
+        "convert", SEQUENTIAL, tmp_path / "x.pt2", "--random", "2x3", "--dynamic", "x:0=few"
+    )
+    assert "'x:0=few' is no PLACE:DIM" in str(message)

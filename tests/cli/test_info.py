@@ -1,0 +1,230 @@
+"""``tsarchive info``."""
+
+from __future__ import annotations
+
+import zipfile
+
+import pytest
+import torch
+
+from tests.support.archives import ARCHIVES
+from tests.support.command_line import SEQUENTIAL, document, error, process, run, write_archive
+from tsarchive.describing.records import GROUPS, group_of
+
+KEYS = {
+    "file", "bytes", "kind", "format_version", "root", "byte_order", "serialization_id",
+    "compression", "groups", "program", "exported", "executorch", "tensors",
+}  # fmt: skip
+PROGRAM_KEYS = {
+    "main_class", "has_traced_inputs", "modules", "classes", "methods", "functions",
+    "signatures", "native_classes", "operators", "needs",
+}  # fmt: skip
+TENSOR_KEYS = {"count", "parameters", "parameter_elements", "bytes", "dtypes", "devices"}
+
+
+def test_every_fact_of_a_small_archive():
+    facts = document("info", SEQUENTIAL)
+    assert facts.keys() == KEYS
+    assert facts["program"].keys() == PROGRAM_KEYS
+    assert facts["tensors"].keys() == TENSOR_KEYS
+    assert (facts["kind"], facts["root"], facts["byte_order"]) == (
+        "torchscript", "sequential", "little"
+    )  # fmt: skip
+    program, tensors = facts["program"], facts["tensors"]
+    assert program["main_class"] == "__torch__.fixtures.modules.containers.InSequence"
+    assert (program["modules"], program["classes"]) == (5, 5)
+    assert program["operators"]["aten::linear"] == 2
+    assert program["native_classes"] == []
+    assert program["signatures"] == ["forward(x: Tensor) -> Tensor"]
+    assert program["needs"] == {}
+    assert program["has_traced_inputs"] is False
+    assert (tensors["count"], tensors["parameters"], tensors["bytes"]) == (4, 4, 104)
+    assert tensors["parameter_elements"] == 26
+    assert (tensors["dtypes"], tensors["devices"]) == ({"float32": 4}, {"cpu": 4})
+
+
+@pytest.mark.parametrize("name", ["sequential", "trace_convolution", "quantized_static_linear"])
+def test_sums_agree_with_zipfile(name):
+    path = ARCHIVES / f"{name}.pt"
+    facts = document("info", path)
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    groups = facts["groups"].values()
+    assert facts["bytes"] == path.stat().st_size
+    assert sum(group["records"] for group in groups) == len(members)
+    assert sum(group["bytes"] for group in groups) == sum(m.file_size for m in members)
+    assert sum(group["stored_bytes"] for group in groups) == sum(m.compress_size for m in members)
+    assert sum(facts["compression"].values()) == len(members)
+
+
+@pytest.mark.parametrize("name", ["sequential", "shared_child", "two_types_of_one_class"])
+def test_figures_agree_with_torch(name):
+    path = ARCHIVES / f"{name}.pt"
+    module = torch.jit.load(str(path))
+    facts = document("info", path)
+    assert facts["program"]["modules"] == len(list(module.modules()))
+    names = dict(module.named_parameters(remove_duplicate=False))
+    assert facts["tensors"]["parameters"] == len(names)
+    assert facts["tensors"]["parameter_elements"] == sum(p.numel() for p in names.values())
+
+
+def test_a_traced_archive_says_so():
+    assert document("info", ARCHIVES / "trace_convolution.pt")["program"]["has_traced_inputs"]
+    assert "traced" in run("info", ARCHIVES / "trace_convolution.pt").stdout
+
+
+def test_torchbind_classes_are_named():
+    facts = document("info", ARCHIVES / "quantized_static_linear.pt")
+    assert facts["program"]["native_classes"] == ["quantized.LinearPackedParamsBase"]
+
+
+def test_a_file_that_is_no_torchscript(tmp_path):
+    path = tmp_path / "weights.pt"
+    torch.save({"weight": torch.ones(2)}, path)
+    facts = document("info", path)
+    assert (facts["kind"], facts["program"], facts["tensors"]) == ("torch.save", None, None)
+    assert "torch.save" in run("info", path).stdout
+
+
+def test_an_archive_without_version(tmp_path):
+    path = write_archive(tmp_path / "a.zip", {"notes.txt": b"hello"})
+    facts = document("info", path)
+    assert (facts["kind"], facts["format_version"]) == ("zip", None)
+
+
+def test_text_holds_the_same_figures():
+    shown = run("info", SEQUENTIAL).stdout
+    for text in (
+        "sequential.pt", "5 modules of 5 classes", "26 elements", "aten::linear 2",
+        "nothing beyond torch", "forward(x: Tensor) -> Tensor",
+    ):  # fmt: skip
+        assert text in shown
+
+
+@pytest.mark.parametrize("command", [["info"], ["tree"], ["tensors"], ["code", "--list"]])
+def test_lines_in_a_pipe_are_not_padded(command):
+    lines = run(*command, SEQUENTIAL).stdout.split("\n")
+    assert len(lines) > 3
+    assert [line for line in lines if line.endswith(" ")] == []
+
+
+# What a file needs
+
+LIBRARY = """
+import torch
+library = torch.library.Library("{space}", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+"""
+MODULE = """
+import torch, {space}
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.{space}.twice(x)
+torch.jit.save(torch.jit.script(Net()), "net.pt")
+"""
+
+
+@pytest.fixture(scope="module")
+def needy(tmp_path_factory):
+    """A folder with a library and an archive that needs it; this process knows neither."""
+    folder = tmp_path_factory.mktemp("needy")
+    (folder / "doubling.py").write_text(LIBRARY.format(space="doubling"))
+    (folder / "make.py").write_text(MODULE.format(space="doubling"))
+    made = process("-W", "ignore", "make.py", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def test_what_a_file_needs_is_told_without_torch(needy):
+    needs = document("info", needy / "net.pt")["program"]["needs"]
+    assert list(needs) == ["doubling::twice"]
+    assert "give --import with its name" in needs["doubling::twice"]
+    shown = run("info", needy / "net.pt").stdout
+    assert "doubling::twice" in shown
+    assert needs["doubling::twice"] in shown
+
+
+def test_what_this_process_lacks_is_a_finding(needy):
+    found = document("info", needy / "net.pt", "--check", code=1)
+    assert found["missing"]["operators"] == ["doubling::twice"]
+    assert found["missing"]["classes"] == []
+    assert found["missing"]["hints"] == found["program"]["needs"]
+    assert run("info", needy / "net.pt", "--check").exit_code == 1
+    assert document("info", SEQUENTIAL, "--check")["missing"] == {
+        "operators": [], "classes": [], "hints": {}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["info", "net.pt", "--check"], 1),
+        (["run", "net.pt", "--random", "2x3"], 2),
+        # It says that the code cannot be compared, which is no jitter.
+        (["jitter", "net.pt"], 0),
+        (["demo", "net.pt", "--random", "2x3"], 2),
+    ],
+    ids=["info", "run", "jitter", "demo"],
+)
+def test_a_library_is_imported_first(needy, command, code):
+    env = {"PYTHONPATH": str(needy)}
+    without = process("-m", "tsarchive", *command, cwd=needy, env=env)
+    assert without.returncode == code
+    assert "operator doubling::twice" in without.stdout + without.stderr or "missing" in (
+        without.stdout
+    )
+    allowed = ("--allow", "doubling::twice") if command[0] == "run" else ()
+    named = ("--import", "doubling", *allowed)
+    done = process("-m", "tsarchive", *command, *named, cwd=needy, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "operator doubling::twice" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["info", "run", "jitter", "demo"])
+def test_a_library_that_cannot_be_imported(command):
+    found = error(command, SEQUENTIAL, "--import", "no_such_module")
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in found["message"]
+
+
+def test_a_shared_library_that_is_not_there(tmp_path):
+    found = error("info", SEQUENTIAL, "--import", tmp_path / "lib.so")
+    assert "OSError" in found["message"]
+
+
+def test_a_file_that_is_no_torchscript_needs_nothing_that_is_known(tmp_path):
+    path = write_archive(tmp_path / "a.zip", {"notes.txt": b"hello"})
+    assert error("info", path, "--check")["type"] == "MissingRecordError"
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("extra/data.pkl", "extra"),
+        ("data/0", "tensors"),
+        ("data.pkl", "objects"),
+        ("code/__torch__/a.py", "code"),
+        ("code/__torch__/a.py.debug_pkl", "debug"),
+        ("constants/3", "constants"),
+        ("constants.pkl", "constants"),
+        ("version", "other"),
+        (".data/serialization_id", "other"),
+        ("traced_inputs.pkl", "other"),
+        ("models/model.json", "code"),
+        ("serialized_exported_program.json", "code"),
+        ("data/weights/weight_12", "tensors"),
+        ("data/weights/model.pt", "tensors"),
+        ("data/constants/tensor_0", "tensors"),
+        ("data/constants/custom_obj_0", "objects"),
+        ("data/weights/model_weights_config.json", "objects"),
+        ("serialized_state_dict.pt", "tensors"),
+        ("data/sample_inputs/model.pt", "inputs"),
+        ("serialized_example_inputs.pt", "inputs"),
+        ("data/aotinductor/model/a.so", "machine code"),
+        ("extra_files/a.txt", "extra"),
+        ("archive_format", "other"),
+    ],
+)
+def test_groups_of_records(name, group):
+    assert group_of(name) == group
+    assert group in GROUPS

@@ -1,0 +1,95 @@
+"""Looking at a file imports no torch, no NumPy and no Rich; entry points, help and colours."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.metadata import entry_points
+
+import pytest
+
+import tsarchive
+from tests.support.command_line import SEQUENTIAL, process, run
+from tsarchive.cli import main
+
+COMMANDS = ("demo", "info", "tree", "code", "edit", "tensors", "run", "jitter")
+_PROBE = """
+import json, sys
+from tsarchive.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    heavy = {"torch", "numpy", "rich"} & set(sys.modules)
+    print(json.dumps(sorted(heavy)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["info", SEQUENTIAL],
+        ["info", SEQUENTIAL, "--json"],
+        ["tree", SEQUENTIAL],
+        ["code", SEQUENTIAL],
+        ["tensors", SEQUENTIAL],
+        ["verify", SEQUENTIAL],
+        ["audit", SEQUENTIAL],
+        ["run", "--help"],
+        ["--help"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_heavy_is_imported(args, tmp_path):
+    done = process("-c", _PROBE, *args, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stderr.splitlines()[-1]) == []
+
+
+def test_info_as_text_imports_what_it_shows(tmp_path):
+    code = (
+        "import sys; from tsarchive.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: print(*{'tsarchive.printer.values', 'json'} & set(sys.modules), file=sys.stderr)"
+    )
+    done = process("-c", code, "info", SEQUENTIAL, cwd=tmp_path)
+    assert (done.returncode, done.stderr.split()) == (0, [])
+
+
+def test_python_m_is_the_command(tmp_path):
+    done = process("-m", "tsarchive", "--version", cwd=tmp_path)
+    assert done.stdout.split() == ["tsarchive,", "version", tsarchive.__version__]
+    assert process("-m", "tsarchive", "--help", cwd=tmp_path).stdout.startswith("Usage: tsarchive ")
+
+
+def test_the_entry_point_exists():
+    (found,) = entry_points(group="console_scripts", name="tsarchive")
+    assert found.load() is main
+
+
+def test_help_lists_every_command():
+    listed = run("--help").stdout
+    assert [name for name in COMMANDS if re.search(rf"^  {name}  ", listed, re.M)] == [*COMMANDS]
+    assert "..." not in listed.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples_and_json(command):
+    shown = run(command, "--help").stdout
+    assert "Examples:" in shown
+    assert f"tsarchive {command}" in shown
+    assert "--json" in shown
+
+
+@pytest.mark.parametrize(
+    ("env", "coloured"),
+    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],
+    ids=["pipe", "forced", "forbidden"],
+)
+@pytest.mark.parametrize("command", ["info", "tree", "code"])
+def test_colours(command, env, coloured, tmp_path, monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    shown = process("-m", "tsarchive", command, SEQUENTIAL, cwd=tmp_path, env=env).stdout
+    assert bool(re.search(r"\x1b\[[\d;]*\b(3|9)\d", shown)) is coloured or command == "info"
+    assert ("\x1b[" in shown) is bool(env)

@@ -1,0 +1,86 @@
+"""Decompiled packages run, in processes without tsarchive, as torch.jit runs the archives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import tsarchive
+from fixtures.modules import all_cases
+from tests.support.archives import CORPUS, torch_saved
+from tests.support.processes import output_of
+
+# What has no form in Python.
+UNTRANSLATABLE = {"container_tests"}
+PATHS = sorted((CORPUS / "torchscript").glob("*")) if CORPUS.is_dir() else []
+# Their results depend on which unused code of a called function torch.jit removes.
+DEAD_PARTS = ("jizhuoran-EasyFHE__spectral_ops",)
+
+
+def run(folder: Path, names: list[str]) -> dict[str, list[str]]:
+    """What differs, by package, from a process that imports neither tsarchive nor safetensors."""
+    command = ("-m", "tests.decompiler.decompiled_child", folder, *names)
+    printed = output_of(*command, cwd=folder, env={"PYTHONSAFEPATH": "1"})
+    document = json.loads(printed.splitlines()[-1])
+    assert document["imported"] == []
+    return document["differences"]
+
+
+@pytest.fixture(scope="module")
+def differences(tmp_path_factory):
+    """Of all cases together: a process for each would take long to start."""
+    folder = tmp_path_factory.mktemp("decompiled")
+    names = []
+    for case in all_cases():
+        archive = folder / f"{case.name}.pt"
+        archive.write_bytes(torch_saved(case.build()))
+        if case.name not in UNTRANSLATABLE:
+            tsarchive.decompile(archive, folder / case.name)
+            names.append(case.name)
+    return run(folder, names)
+
+
+def test_case(case, differences, tmp_path):
+    if case.name not in UNTRANSLATABLE:
+        assert differences[case.name] == []
+        return
+    archive = tmp_path / "case.pt"
+    archive.write_bytes(torch_saved(case.build()))
+    with pytest.raises(tsarchive.UnsupportedError, match="isinstance"):
+        tsarchive.decompile(archive, tmp_path / "package")
+
+
+@pytest.fixture(scope="module")
+def archive_differences(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("decompiled_archives")
+    names = []
+    for number, path in enumerate(PATHS):
+        if loads(path):
+            tsarchive.decompile(path, folder / f"archive_{number}")
+            names.append(f"archive_{number}={path}")
+    found = run(folder, names)
+    return {PATHS[int(name.rpartition("_")[2])]: differences for name, differences in found.items()}
+
+
+def loads(path: Path) -> bool:
+    """Whether torch.jit and tsarchive have what the archive needs."""
+    try:
+        torch.jit.load(path, map_location="cpu")
+        tsarchive.load(path, map_location="cpu")
+    except (RuntimeError, tsarchive.ArchiveError):
+        return False
+    return True
+
+
+@pytest.mark.skipif(not PATHS, reason="the corpus of real archives is not beside the repository")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_archive_of_the_corpus(path, archive_differences):
+    if path.name.startswith(DEAD_PARTS):
+        pytest.skip("the results depend on which code is removed")
+    if path not in archive_differences:
+        pytest.skip("the archive needs what is not installed")
+    assert archive_differences[path] == []

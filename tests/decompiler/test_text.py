@@ -1,0 +1,216 @@
+"""What decompiled code looks like: golden texts, comments, names, and that nothing leaks in."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import tsarchive
+from tests.support.archives import torch_saved
+from tests.support.running import hand_written, method
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(3, 4)
+        self.fc2 = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        x = torch.relu(self.fc1(x))
+        return self.fc2(x) * scale
+
+
+class Looped(nn.Module):
+    def forward(self, x: torch.Tensor, count: int) -> torch.Tensor:
+        if count < 0:
+            raise ValueError("count is negative")
+        for i in range(1, count, 2):
+            x = x + i
+            if i > 5 and count > 3:
+                x = -x
+        while count > 0:
+            count = count - 1
+            x = x * 2
+        return x
+
+
+class Convolved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+
+    def forward(self, x):
+        return self.body(x).mean((2, 3)) + 1.5
+
+
+def files_of(data: bytes, folder) -> dict[str, str]:
+    report = tsarchive.decompile(io.BytesIO(data), folder)
+    names = [file.name for file in report.files if file.name.endswith(".py")]
+    return {name: (folder / name).read_text() for name in names}
+
+
+def without_comments(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
+
+
+def own_module(files: dict[str, str], name: str) -> str:
+    (text,) = (text for text in files.values() if f"class {name}(" in text)
+    return without_comments(text).partition("\n\n\n")[2]
+
+
+def test_linear_network(tmp_path):
+    files = files_of(torch_saved(torch.jit.script(Small())), tmp_path / "model")
+    assert own_module(files, "Small") == SMALL
+    assert own_module(files, "Linear") == LINEAR
+
+
+def test_loops(tmp_path):
+    files = files_of(torch_saved(torch.jit.script(Looped())), tmp_path / "model")
+    assert own_module(files, "Looped") == LOOPED
+
+
+def test_traced_convolutions(tmp_path):
+    traced = torch.jit.trace(Convolved(), torch.ones(1, 3, 5, 5))
+    files = files_of(torch_saved(traced), tmp_path / "model")
+    assert own_module(files, "Convolved") == CONVOLVED
+    assert own_module(files, "Sequential") == SEQUENTIAL
+
+
+def test_comments_name_the_original_lines(tmp_path):
+    files = files_of(torch_saved(torch.jit.script(Looped())), tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Looped" in text)
+    lines = [line.strip() for line in text.split("\n")]
+    position = lines.index("x = x * 2")
+    number = Path(__file__).read_text().split("\n").index("            x = x * 2") + 1
+    assert lines[position - 1] == f"# test_decompile_text.py:{number}"
+
+
+def test_comments_show_the_original_text_where_it_differs(tmp_path):
+    files = files_of(torch_saved(torch.jit.script(Convolved())), tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Convolved" in text)
+    told = re.findall(r"# test_decompile_text.py:(\d+): (.*)\n *(.*)", text)
+    lines = Path(__file__).read_text().split("\n")
+    assert told
+    assert all(lines[int(number) - 1].strip() == original for number, original, _ in told)
+    assert all(original != written for _, original, written in told)
+
+
+def test_without_debug_records_there_are_no_comments(tmp_path):
+    files = files_of(hand_written(method("return x")), tmp_path / "model")
+    own = [text for name, text in files.items() if not name.startswith("_")]
+    assert not any("#" in text for text in own)
+
+
+def test_decompiling_twice_gives_the_same_bytes(tmp_path):
+    data = torch_saved(torch.jit.script(Small()))
+    for name in ("one", "two"):
+        tsarchive.decompile(io.BytesIO(data), tmp_path / name)
+    one, two = (
+        {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*.*")}
+        for name in ("one", "two")
+    )
+    assert one == two
+
+
+def test_natives_are_told_the_types_of_elements(tmp_path):
+    """A list of ints and floats makes no tensor, whatever its first item is."""
+    body = "return torch.tensor([torch.len([x]), 2.5])"
+    files = files_of(hand_written(method(body)), tmp_path / "model")
+    assert any('element="Union[float, int]"' in text for text in files.values())
+
+
+HOSTILE = "');import os;os.system('x')#\\n\"\"\"\n\\\u202e"
+
+
+def test_strings_of_an_archive_stay_strings(tmp_path):
+    class Speaking(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.text = HOSTILE
+            self.table = {HOSTILE: 1}
+
+        def forward(self) -> str:
+            return self.text
+
+    files = files_of(torch_saved(torch.jit.script(Speaking())), tmp_path / "model")
+    constants = {
+        node.value
+        for text in files.values()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant)
+    }
+    assert HOSTILE in constants
+    assert not any("\u202e" in text for text in files.values())
+
+
+@pytest.mark.parametrize("name", ["class", "torch", "len", "list", "nn", "print", "range", "None_"])
+def test_names_that_mean_something_to_python(name, tmp_path):
+    body = f"{name}0 = torch.len([x])\n{name}1 = torch.add(x, {name}0)\nreturn {name}1"
+    files = files_of(hand_written(method(body)), tmp_path / "model")
+    for text in files.values():
+        compile(text, "generated", "exec")
+
+
+SMALL = """\
+class Small(nn.Module):
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1 = Linear(in_features=3, out_features=4, weight=(4, 3), bias=(4,))
+        self.fc2 = Linear(in_features=4, out_features=2, weight=(2, 4), bias=(2,))
+
+    def forward(self, x: torch.Tensor, scale: float=2.0) -> torch.Tensor:
+        x = torch.relu(self.fc1(x))
+        return self.fc2(x) * scale
+"""
+LINEAR = """\
+class Linear(nn.Module):
+
+    def __init__(self, in_features, out_features, weight, bias) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = nn.Parameter(torch.empty(weight))
+        self.bias = nn.Parameter(torch.empty(bias))
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input, self.weight, self.bias)
+"""
+LOOPED = """\
+class Looped(nn.Module):
+
+    def forward(self, x: torch.Tensor, count: int) -> torch.Tensor:
+        if count < 0:
+            raise ValueError("count is negative")
+        for i in range(1, count, 2):
+            x = x + i
+            if i > 5 and count > 3:
+                x = -x
+        while count > 0:
+            count = count - 1
+            x = x * 2
+        return x
+"""
+CONVOLVED = """\
+class Convolved(nn.Module):
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = Sequential(Conv2d(), ReLU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mean(self.body(x), [2, 3]) + 1.5
+"""
+SEQUENTIAL = """\
+class Sequential(nn.Sequential):
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self[1](self[0](x))
+"""

@@ -1,0 +1,46 @@
+"""The tables of what operators were before torch 1.3 fit the operators of today."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.frontend import importer_of
+from tsarchive.legacy.old_operators import FUNCTIONS, RECORD, TEXT
+from tsarchive.legacy.operators import DTYPES, FLAGS, MASKS, RENAMED
+from tsarchive.printer.types import BOOL, TENSOR
+from tsarchive.run.operators import operator_schemas
+from tsarchive.torchscript.frontend.upgraders import UPGRADERS
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_renamed_operators_have_their_new_name_only(old):
+    assert operator_schemas(RENAMED[old])
+    assert not operator_schemas(old)
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_operators_with_a_default_dtype_take_one(kind):
+    assert any("dtype" in [a.name for a in s.arguments] for s in operator_schemas(kind))
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_masks_are_tensors(kind):
+    masks = {s.arguments[MASKS[kind]] for s in operator_schemas(kind)}
+    assert {(mask.name, mask.type) for mask in masks} <= {("mask", TENSOR), ("condition", TENSOR)}
+
+
+@pytest.mark.parametrize("kind", FLAGS)
+def test_flags_stand_after_the_other_arguments(kind):
+    schema = operator_schemas(kind)[0]
+    flag = schema.arguments[FLAGS[kind]]
+    assert (flag.name, flag.type) == ("align_corners", BOOL)
+    assert len(schema.arguments) == FLAGS[kind] + 1
+
+
+def test_functions_stand_for_old_operators():
+    assert set(FUNCTIONS) <= {entry.upgrader for entry in UPGRADERS.values()}
+    importer = importer_of({RECORD.replace("libs/", "code/"): TEXT})
+    for name in FUNCTIONS.values():
+        found = importer.find(name)
+        assert found is not None
+        assert found.function.graph.returns[0].type == TENSOR

@@ -1,0 +1,88 @@
+"""Sizes in tensors, as traces have them: the number stands in the place of the tensor."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+
+import tsarchive
+from tests.support.comparing import equal
+from tests.support.registry_calls import archive_of
+from tests.support.running import check_same, our_module, ours, source
+from tsarchive.printer.adopt import adopt_function
+
+TENSORS = "prim_NumToTensor_Scalar"
+HEADER = (
+    "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
+    "  def f(self: __torch__.M, n: int):\n"
+)
+# torch.jit takes the number out of a tensor that was written to since, and for a float too.
+WRONG_IN_TORCH = ("add_", "float")
+
+
+def halves(x):
+    batch, channels, height, width = x.size()
+    x = x.view(batch, 2, channels // 2, height, width).transpose(1, 2)
+    return x.contiguous().view(batch, channels, height, width)
+
+
+def quarters(x):
+    return x.reshape(x.size(0) // 2 // 2, -1), x.shape[1] // 3
+
+
+def flat(x):
+    return x.view(x.size(0), -1)
+
+
+@pytest.mark.parametrize("function", [halves, quarters, flat])
+def test_traces_compute_with_numbers(function):
+    traced = torch.jit.trace(function, torch.rand(4, 6, 2, 2))
+    for shape in ((4, 6, 2, 2), (8, 10, 3, 1), (4, 2, 1, 1)):
+        x = torch.rand(shape)
+        assert equal(ours(traced)(x), traced(x))
+
+
+def test_no_tensor_is_made_for_a_size():
+    text = source(adopt_function(torch.jit.trace(halves, torch.rand(4, 6, 2, 2))))
+    assert TENSORS not in text
+    assert "Int" not in text
+    assert "size_1 // 2" in text
+
+
+# What a function does with a tensor of n, and whether that may be a number.
+USES = [
+    ("return int(t)", True),
+    ("return torch.add(int(t), int(t))", True),
+    ("r = 0\n    if torch.gt(n, 1):\n      r = int(t)\n    else:\n      pass\n    return r", True),
+    ("return t", False),
+    ("return (int(t), t)", False),
+    ("return torch.add(int(torch.add_(t, 1)), int(t))", False),
+    ("s = [t]\n    u = torch.add_(s[0], 1)\n    return int(t)", False),
+    ("return float(t)", False),
+    ("r = 0\n    if bool(t):\n      r = int(t)\n    else:\n      pass\n    return r", False),
+    ("return int(torch.floor_divide(t, t))", False),
+    ("return int(torch.mul(t, 3))", False),
+]
+
+
+@pytest.mark.parametrize(("body", "is_number"), USES)
+def test_tensors_that_something_else_sees_stay(body, is_number):
+    data = archive_of(f"{HEADER}    t = ops.prim.NumToTensor(n)\n    {body}\n")
+    theirs, found = torch.jit.load(io.BytesIO(data)), tsarchive.load(io.BytesIO(data))
+    method = type(found).tsarchive_class.methods["f"]
+    assert (TENSORS not in source(method)) is is_number
+    for n in (-(2**63), -7, 0, 1, 2, 2**63 - 1):
+        if not any(text in body for text in WRONG_IN_TORCH):
+            check_same(theirs.f, found.f, n)
+
+
+def test_a_module():
+    class Shuffle(torch.nn.Module):
+        def forward(self, x):
+            return halves(x)
+
+    traced = torch.jit.trace(Shuffle(), torch.rand(2, 4, 3, 3))
+    x = torch.rand(3, 8, 2, 1)
+    assert equal(our_module(traced)(x), traced(x))

@@ -1,0 +1,109 @@
+"""The strategies of ``tsarchive.testing``: what they promise, and how much they cover."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+
+from tests.support.random_programs import scripted
+from tsarchive.testing import Program, programs, traceable_programs
+from tsarchive.testing.holes import Hole, parts
+from tsarchive.testing.type_text import match, split
+from tsarchive.testing.values import arguments
+from tsarchive.testing.vocabulary import TYPES
+
+SETTINGS = settings(max_examples=100, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.filterwarnings("ignore")  # programs warn as they please
+@given(program=programs())
+@SETTINGS
+def test_torch_takes_every_program(program):
+    parameters = scripted(program).forward.schema.arguments[1:]
+    assert all(len(inputs) == len(parameters) for inputs in program.inputs)
+
+
+@given(program=traceable_programs())
+@SETTINGS
+def test_traceable_programs_take_and_give_tensors(program):
+    forward = program.namespace()["Model"].forward
+    kinds = {str(kind) for kind in forward.__annotations__.values()}
+    assert all("Tensor" in kind for kind in kinds)
+    assert all(isinstance(value, torch.Tensor) for inputs in program.inputs for value in inputs)
+
+
+CONSTRUCTS = (
+    ast.If, ast.IfExp, ast.For, ast.While, ast.Break, ast.Continue, ast.With, ast.Assert,
+    ast.Raise, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Starred, ast.ListComp, ast.DictComp,
+    ast.JoinedStr, ast.Slice, ast.Compare, ast.BoolOp, ast.Dict, ast.Tuple, ast.keyword,
+    ast.ClassDef, ast.FunctionDef, ast.Return, ast.Attribute,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda construct: construct.__name__)
+def test_every_construct_is_drawn(construct):
+    def has_construct(program: Program) -> bool:
+        return any(isinstance(node, construct) for node in ast.walk(ast.parse(program.source)))
+
+    # Without shrinking: it is enough that there is one.
+    enough = settings(SETTINGS, phases=[Phase.generate], max_examples=1000)
+    find(programs(), has_construct, settings=enough)
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_there_are_arguments_of_every_type(type_):
+    find(arguments(type_), lambda value: True, settings=SETTINGS)
+
+
+def test_a_program_is_named_by_its_source_and_never_twice():
+    source = "class Model:\n    pass\n"
+    one, again = Program(source, ()).module(), Program(source, ()).module()
+    other = Program(source + "# other\n", ()).module()
+    names = [type(model).__module__ for model in (one, again, other)]
+    assert names[1] == f"{names[0]}_2"
+    assert not names[2].startswith(names[0])
+
+
+def test_a_program_shows_its_source():
+    assert repr(Program("x = 1\n", ((2,),))) == "Program(((2,),)):\nx = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("pass", ("pass",)),
+        ("(1 < <int>)", ("(1 < ", Hole("", "int", "", None), ")")),
+        ("<=List[int]>[0]", ("", Hole("=", "List[int]", "", None), "[0]")),
+        ("<.Optional[str]:v>", ("", Hole(".", "Optional[str]", "v", None), "")),
+        ("<:v>", ("", Hole("", "", "v", None), "")),
+        ("[<float|i:int>]", ("[", Hole("", "float", "", ("i", "int")), "]")),
+    ],
+)
+def test_forms(form, expected):
+    assert parts(form) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "type_", "expected"),
+    [
+        ("T", "int", {"T": "int"}),
+        ("List[T]", "List[Tuple[int, str]]", {"T": "Tuple[int, str]"}),
+        ("Dict[str, T]", "Dict[str, List[int]]", {"T": "List[int]"}),
+        ("Dict[str, T]", "Dict[int, Tensor]", None),
+        ("Tuple[T, U]", "Tuple[int, Tuple[float, str]]", {"T": "int", "U": "Tuple[float, str]"}),
+        ("List[T]", "int", None),
+        ("T", "Union[int, str]", None),
+    ],
+)
+def test_patterns(pattern, type_, expected):
+    assert match(pattern, type_) == expected
+
+
+@given(st.sampled_from(TYPES))
+def test_a_type_is_split_into_its_arguments(type_):
+    head, inner = split(type_)
+    assert (f"{head}[{', '.join(inner)}]" if inner else head) == type_

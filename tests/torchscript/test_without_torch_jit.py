@@ -1,0 +1,84 @@
+"""Opening, loading, running and saving in a process in which torch.jit cannot be used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.archives import ARCHIVES, ROOT
+
+RUN_ALL = """
+import io, json, sys, warnings
+import torch
+from pathlib import Path
+from tsarchive.printer.adopt import forbid_torch_jit
+forbid_torch_jit()
+from tests.support.comparing import equal
+import tsarchive
+
+warnings.simplefilter("ignore")
+results = {}
+for path in sorted((Path(sys.argv[1]) / "fixtures" / "archives").glob("*.pt")):
+    if path.name.endswith(".io.pt"):
+        continue
+    calls = torch.load(path.with_suffix(".io.pt"), weights_only=True)
+    module = tsarchive.load(path)
+    wrong = []
+    for method, examples in calls.items():
+        function = module if method == "forward" else getattr(module, method)
+        for example in examples:
+            torch.manual_seed(0)
+            result = function(*example["args"], **example["kwargs"])
+            if not equal(example["expected"], result):
+                wrong.append(method)
+    first, second = io.BytesIO(), io.BytesIO()
+    tsarchive.save(tsarchive.load(path), first)
+    first.seek(0)
+    tsarchive.save(tsarchive.load(first), second)
+    results[path.stem] = {"wrong": wrong, "stable": first.getvalue() == second.getvalue()}
+print(json.dumps(results))
+"""
+
+REFUSED = """
+import sys, torch
+from tsarchive.printer.adopt import forbid_torch_jit
+forbid_torch_jit()
+for attempt in (
+    lambda: torch.jit.load(sys.argv[1]),
+    lambda: torch.jit.script(torch.nn.ReLU()),
+    lambda: torch._C.import_ir_module(None, sys.argv[1], None, {}, False),
+):
+    try:
+        attempt()
+    except RuntimeError as error:
+        assert "disabled" in str(error), error
+    else:
+        raise SystemExit("torch.jit still works")
+"""
+
+
+def run(script: str, *arguments: str) -> str:
+    command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def results():
+    return json.loads(run(RUN_ALL, str(ROOT)))
+
+
+NAMES = sorted(path.stem for path in ARCHIVES.glob("*.pt") if not path.name.endswith(".io.pt"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fixtures_load_run_and_save(results, name):
+    assert results[name] == {"wrong": [], "stable": True}
+
+
+def test_torch_jit_is_really_out_of_use():
+    run(REFUSED, str(ARCHIVES / f"{NAMES[0]}.pt"))
