@@ -66,6 +66,7 @@ _WHAT_IT_IS = {
     PT2: "a PT2 archive of torch.export",
     TORCH_SAVE: "a torch.save file, which holds tensors and no code",
     TORCH_PACKAGE: "a torch.package archive",
+    UNKNOWN: "a zip archive without a model of torch",
 }
 _TO_BE_LOOKED_AT = "'tsarchive info', 'code', 'tensors', 'tree' and 'verify' show what it holds"
 _WHAT_TO_DO = {
@@ -83,6 +84,11 @@ _WHAT_TO_DO = {
 }
 
 
+def what_it_is(kind: str) -> str:
+    """What an archive of a kind that is not TorchScript of today is, in a few words."""
+    return _WHAT_IT_IS[kind]
+
+
 def what_to_do(kind: str) -> str:
     """What reads an archive of a kind that is not TorchScript of today, without a full stop."""
     return _WHAT_TO_DO[kind]
@@ -96,6 +102,6 @@ def require_torchscript(kind: str, names: Collection[str]) -> None:
     message, hint = f"not a TorchScript archive: {missing} is not in it", _WHAT_TO_DO[kind]
     if kind != LEGACY_TORCHSCRIPT and any(name.startswith("code/") for name in names):
         hint = "The archive is incomplete: download or copy it again"
-    elif kind in _WHAT_IT_IS:
+    elif kind != UNKNOWN:
         message = f"not a TorchScript archive, but {_WHAT_IT_IS[kind]}"
     raise MissingRecordError(message, record=missing, hint=hint)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tsarchive
-from tests.support.archives import ARCHIVES
+from tests.support.archives import ARCHIVES, FIXTURES
 from tests.support.command_line import SEQUENTIAL, document, run, write_archive
 from tsarchive import (
     GraphReport,
@@ -196,13 +196,14 @@ def test_one_bad_file_does_not_stop_the_others(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two archives at different depths, and files that are none."""
+    """Three archives at different depths, one of them of before torch 1.3, and other files."""
     (tmp_path / "b" / "deep").mkdir(parents=True)
     shutil.copy(SEQUENTIAL, tmp_path / "b" / "deep" / "model.anything")
     shutil.copy(ARCHIVES / "buffers.pt", tmp_path / "a.pt")
     torch.save({"weight": torch.ones(2)}, tmp_path / "b" / "weights.pt")
     (tmp_path / "notes.txt").write_text("no archive")
     (tmp_path / "empty").write_bytes(b"")
+    shutil.copy(FIXTURES / "legacy" / "arithmetic-1.0.1.pt", tmp_path / "old.pt")
     write_archive(tmp_path / "other.zip", {"readme": b"a zip of something else"})
     return tmp_path
 
@@ -210,17 +211,24 @@ def folder(tmp_path):
 def test_all_archives_below_a_folder(folder):
     found = document("jitter", "--all", folder)
     names = [entry["file"].removeprefix(f"{folder}/") for entry in found["files"]]
-    assert names == ["a.pt", "b/deep/model.anything"]
-    assert found["skipped"] == 4
-    assert lines_of("--all", folder)[-1] == (
-        "2 archives: 0 unusable, 2 stable, 0 changed; 4 other files"
-    )
+    assert names == ["a.pt", "b/deep/model.anything", "old.pt"]
+    assert [
+        (each["file"].removeprefix(f"{folder}/"), each["reason"]) for each in found["skipped"]
+    ] == [
+        ("b/weights.pt", "a torch.save file, which holds tensors and no code"),
+        ("empty", "it is an empty file, not a zip archive"),
+        ("notes.txt", "not a zip archive: there is no end record"),
+        ("other.zip", "a zip archive without a model of torch"),
+    ]
+    *_, skipped, last = lines_of("--all", folder)
+    assert skipped.endswith("other.zip: not checked: a zip archive without a model of torch")
+    assert last == "3 archives: 0 unusable, 3 stable, 0 changed; 4 not checked"
 
 
 def test_named_files_are_checked_whatever_they_are(folder):
     found = document("jitter", folder / "notes.txt", "--all", folder / "b", code=2)
     assert ["error" in entry for entry in found["files"]] == [True, False]
-    assert found["skipped"] == 1
+    assert [each["file"] for each in found["skipped"]] == [str(folder / "b" / "weights.pt")]
 
 
 def test_a_damaged_archive_is_not_passed_over(folder):
@@ -230,17 +238,22 @@ def test_a_damaged_archive_is_not_passed_over(folder):
     assert [entry["file"] for entry in found["files"] if "error" in entry] == [
         str(folder / "cut.pt")
     ]
-    assert lines_of("--all", folder, code=2)[-1].startswith("3 archives: 1 unusable, 2 stable")
+    assert lines_of("--all", folder, code=2)[-1].startswith("4 archives: 1 unusable, 3 stable")
 
 
 def test_a_change_in_one_of_all(folder, reported):
     reported(False, 100, (IN_PICKLE,))
-    assert lines_of("--all", folder, code=1)[-1].startswith("2 archives: 0 unusable, 0 stable, 2")
+    assert lines_of("--all", folder, code=1)[-1].startswith("3 archives: 0 unusable, 0 stable, 3")
 
 
 def test_links_to_folders_are_no_way_in(folder):
     (folder / "b" / "around").symlink_to(folder, target_is_directory=True)
-    assert len(document("jitter", "--all", folder)["files"]) == 2
+    (folder / "b" / "gone").symlink_to(folder / "nothing")
+    found = document("jitter", "--all", folder / "b")
+    reasons = {each["file"].rpartition("/")[2]: each["reason"] for each in found["skipped"]}
+    assert len(found["files"]) == 1
+    assert reasons["around"] == "a link to a folder, which is not followed"
+    assert reasons["gone"] == "a link to nothing"
 
 
 @pytest.mark.parametrize("files", [[], ["notes.txt"]])
@@ -248,7 +261,8 @@ def test_a_folder_without_archives_is_no_success(tmp_path, files):
     for name in files:
         (tmp_path / name).write_text("no archive")
     found = document("jitter", "--all", tmp_path, code=2)
-    assert found == {"files": [], "skipped": len(files)}
+    assert found["files"] == []
+    assert len(found["skipped"]) == len(files)
     assert "nothing was checked" in run("jitter", "--all", tmp_path).stderr
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -11,134 +11,95 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.run.binding_signatures import Parameter, Signature, signatures_of
 from tests.support.comparing import equal
 from tests.support.running import scripted, source, trusting
 from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.printer.adopt import adopt_function
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import (
-    BOOL,
     FLOAT,
-    GENERATOR,
     INT,
-    NUMBER,
-    STRING,
     TENSOR,
     ListType,
     OptionalType,
-    Type,
 )
-from tsarchive.run import direct
+from tsarchive.run import binding_signatures, direct
+from tsarchive.run.binding_signatures import signatures_of
 from tsarchive.run.boundary import public_function
 from tsarchive.run.classes import Classes
-from tsarchive.run.enumerations import enumerations
 from tsarchive.run.operators import operator_schemas
 
 FEWEST = 900
 LIMITED = Guard(Policy.trusted(), Limits(seconds=1000))
 BINDING_TYPES = (types.BuiltinFunctionType, types.MethodDescriptorType)
-# What the parser of a binding calls the types of a schema.
-SHOWN: dict[Type, str] = {
-    TENSOR: "Tensor",
-    INT: "int",
-    FLOAT: "float",
-    BOOL: "bool",
-    NUMBER: "Number",
-    STRING: "str",
-    GENERATOR: "torch.Generator",
-    ListType(INT): "tuple of ints",
-    ListType(FLOAT): "tuple of floats",
-    ListType(BOOL): "tuple of bools",
-    ListType(NUMBER): "tuple of Scalars",
-    ListType(TENSOR): "tuple of Tensors",
-    ListType(OptionalType(TENSOR)): "tuple of Tensors",
-}
-KINDS = {
-    "ScalarType": "torch.dtype",
-    "Layout": "torch.layout",
-    "MemoryFormat": "torch.memory_format",
-}
-# They take no arguments, so their bindings have no parser.
-WITHOUT_ARGUMENTS = {
-    "aten::_nnpack_available", "aten::_use_cudnn_rnn_flatten_weight", "aten::is_vulkan_available",
-}  # fmt: skip
 
 
-def overloads() -> Iterator[FunctionSchema]:
+def bound() -> Iterator[FunctionSchema]:
     """The overloads that may run through a binding."""
-    names = dict.fromkeys(schema.name for schema in torch._C._jit_get_all_schemas())
-    for name in names:
-        for schema in operator_schemas(name):
-            if direct.binding_of(schema) is not None and schema.full_name not in WITHOUT_ARGUMENTS:
-                yield schema
+    for name in dict.fromkeys(schema.name for schema in torch._C._jit_get_all_schemas()):
+        yield from (schema for schema in operator_schemas(name) if direct.binding_of(schema))
 
 
-def known_signatures(schema: FunctionSchema) -> list[Signature]:
-    """What the binding says of itself."""
-    named = [argument.name for argument in schema.arguments if argument.kwarg_only]
-    return signatures_of(direct.binding_of(schema), named)
+def test_most_operators_have_a_binding_with_their_signature():
+    assert len(list(bound())) > FEWEST
 
 
-def shown(schema: FunctionSchema, offset: int) -> str:
-    kind = enumerations(schema).get(offset)
-    type_ = schema.arguments[offset].type
-    plain = type_.element if isinstance(type_, OptionalType) else type_
-    return KINDS[kind] if kind is not None else SHOWN[plain]
+def signatures(binding, *named: str) -> list[str]:
+    return [
+        ", ".join(f"{p.type} {p.name}" + "?" * p.has_default for p in (*s.positional, *s.named))
+        for s in signatures_of(binding, named)
+    ]
 
 
-def is_like(schema: FunctionSchema, signature: Signature) -> bool:
-    """Whether types, order, defaults and names of named arguments are those of the operator."""
-    numbered = list(enumerate(schema.arguments))
-    positional = [(shown(schema, i), a.has_default) for i, a in numbered if not a.kwarg_only]
-    named = {(a.name, shown(schema, i)) for i, a in numbered if a.kwarg_only}
-    found = [(parameter.type, parameter.default is not None) for parameter in signature.positional]
-    return found == positional and named == {
-        (parameter.name, parameter.type) for parameter in signature.named if parameter.name != "out"
-    }
+def test_bindings_tell_their_signatures_in_order():
+    assert signatures(torch._C.TensorBase.view) == [
+        "Tensor self, torch.dtype dtype",
+        "Tensor self, tuple of ints size",
+    ]
+    assert signatures(torch._C._VariableFunctions.relu) == ["Tensor input"]
+    assert signatures(torch._C._nn.gelu, "approximate") == ["Tensor input, str approximate?"]
 
 
-def test_bindings_have_the_signatures_of_their_operators():
-    found = list(overloads())
-    assert len(found) > FEWEST
-    strange = [s.full_name for s in found if not any(is_like(s, k) for k in known_signatures(s))]
-    assert strange == []
+def schema_of(name: str) -> FunctionSchema:
+    known = operator_schemas(name.partition(".")[0])
+    return next(schema for schema in known if schema.full_name == name)
 
 
-def may_take(parameter: Parameter, type_: Type) -> bool:
-    """Whether the parser might accept a value; torch takes tensors of one number for numbers."""
-    if type_ == TENSOR or type_ in (INT, FLOAT, BOOL):
-        takes = {"Tensor", "Number", "int", "float", "bool", "complex"}
-        return parameter.type in takes and not (type_ == TENSOR and parameter.type == "bool")
-    if isinstance(type_, ListType):
-        return parameter.type.startswith("tuple of ")
-    return type_ == STRING and parameter.type in ("str", "torch.device")
+OPTIONAL = OptionalType(TENSOR)
+# An overload, types of arguments, and whether its binding leaves no other choice.
+CHOICES = [
+    ("aten::relu", [TENSOR], True),
+    ("aten::relu", [OPTIONAL], False),
+    ("aten::add.Tensor", [TENSOR, TENSOR], True),
+    ("aten::add.Tensor", [TENSOR, TENSOR, FLOAT], True),
+    ("aten::add.Tensor", [TENSOR, OPTIONAL], False),
+    ("aten::eq.Scalar", [TENSOR, INT], False),  # the signature for tensors takes numbers
+    ("aten::softmax.int", [TENSOR, INT], True),
+    ("aten::softmax.int", [TENSOR, INT, INT], False),  # the number of a dtype is none
+    ("aten::max.other", [TENSOR, TENSOR], True),
+    ("aten::view", [TENSOR, ListType(INT)], True),
+    ("aten::index_fill.int_Scalar", [TENSOR, INT, TENSOR, FLOAT], False),
+]
 
 
-def comes_first(signature: Signature, types: Sequence[Type]) -> bool:
-    positional = signature.positional
-    if len(types) > len(positional) or any(p.default is None for p in positional[len(types) :]):
-        return False
-    pairs = zip(positional, types, strict=False)
-    return all(may_take(*pair) for pair in pairs) and all(p.default for p in signature.named)
+@pytest.mark.parametrize(("name", "given", "certain"), CHOICES, ids=str)
+def test_what_leaves_no_other_choice(name, given, certain):
+    assert direct.is_certain(schema_of(name), given) is certain
 
 
-def test_no_other_signature_takes_the_arguments():
-    checked = 0
-    for schema in overloads():
-        known = known_signatures(schema)
-        own = next(i for i, signature in enumerate(known) if is_like(schema, signature))
-        for count in range(1, len(schema.arguments) + 1):
-            given = schema.arguments[:count]
-            types = [a.type.element if isinstance(a.type, OptionalType) else a.type for a in given]
-            types = [INT if type_ == NUMBER else type_ for type_ in types]
-            is_whole = all(a.has_default for a in schema.arguments[count:])
-            if given[-1].kwarg_only or not is_whole or not direct.is_certain(schema, types):
-                continue
-            before = [signature for signature in known[:own] if comes_first(signature, types)]
-            assert before == [], (schema.full_name, types)
-            checked += 1
-    assert checked > FEWEST
+@pytest.mark.parametrize("words", ["", "relu() has got too much", "relu(): but expected (magic)"])
+def test_a_torch_that_speaks_otherwise_has_no_bindings(words, monkeypatch):
+    monkeypatch.setattr(direct, "_bindings", {})
+    monkeypatch.setattr(direct, "_certain", {})
+    monkeypatch.setattr(binding_signatures, "_error", lambda *_args, **_named: words)
+    schema = schema_of("aten::relu")
+    assert direct.binding_of(schema) is None
+    assert not direct.is_certain(schema, [TENSOR])
+
+
+def test_a_binding_that_takes_anything_is_none():
+    assert signatures_of(lambda *given: given, ()) == ()
+    assert signatures_of((1).__truediv__, ()) == ()
 
 
 # A function body, and the names of the operators in it that are called by their overload.

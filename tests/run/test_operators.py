@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from tests.support.comparing import equal
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
 from tsarchive.printer.schema import parse_schema
 from tsarchive.printer.types import TENSOR, ClassType, OptionalType, TupleType
+from tsarchive.run import operators
 from tsarchive.run.operators import (
     find_native,
     implementation,
@@ -112,3 +115,22 @@ def test_objects_bound_from_cpp_from_their_state():
     assert equal(made._get_method("unpack")()[0], weight)
     with pytest.raises(UnsupportedError, match="__setstate__"):
         native_object(ClassType("__torch__.torch.classes.a.B", is_native=True), None)
+
+
+def test_native_classes_may_name_each_other(monkeypatch):
+    """As ProcessGroup and its options do in builds of torch with NCCL."""
+    prefix = "__torch__.torch.classes.example"
+    texts = {
+        f"{prefix}.One": f"other({prefix}.One self) -> {prefix}.Two",
+        f"{prefix}.Two": f"other({prefix}.Two self) -> {prefix}.One",
+    }
+
+    def empty(name):
+        method = SimpleNamespace(schema=texts[name])
+        return SimpleNamespace(_method_names=lambda: ["other"], _get_method=lambda _: method)
+
+    monkeypatch.setattr(operators, "_empty_object", empty)
+    monkeypatch.setattr(operators, "_native_classes", {})
+    one, two = (operators.native_class(name) for name in texts)
+    assert one.methods["other"].schema.returns[0].type is two
+    assert two.methods["other"].schema.returns[0].type is one

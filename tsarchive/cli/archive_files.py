@@ -1,4 +1,4 @@
-"""Finding the archives below a folder."""
+"""Finding the archives below a folder, and why the other files there are none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tsarchive.errors import ArchiveError
-from tsarchive.kinds import EXECUTORCH, PT2, TORCHSCRIPT, executorch_kind
+from tsarchive.kinds import (
+    EXECUTORCH,
+    LEGACY_TORCHSCRIPT,
+    PT2,
+    TORCHSCRIPT,
+    executorch_kind,
+    what_it_is,
+)
 
 # The first record of an archive of torch, as its zip header names it.
 _FIRST_RECORD = re.compile(
@@ -16,33 +23,44 @@ _FIRST_RECORD = re.compile(
     re.DOTALL,
 )
 _HEAD_BYTES = 512
+_SAVED_AGAIN = (TORCHSCRIPT, LEGACY_TORCHSCRIPT, PT2, *EXECUTORCH)
 
 
 def files_below(folder: str) -> Iterator[str]:
-    """Every regular file below a folder, in the order of names; links to folders are no way in.
+    """All that is below a folder but folders, in the order of names; links are not followed.
 
     Raises OSError when the folder cannot be read.
     """
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False):
             yield from files_below(entry.path)
-        elif entry.is_file():
+        else:
             yield entry.path
 
 
-def can_jitter(path: str) -> bool:
-    """Whether a file is one that is saved again, or begins like one and cannot be opened.
+def reason_to_skip(path: str) -> str | None:
+    """Why a file below a folder has no saves to compare; None where it has, or should have.
 
-    These are TorchScript and PT2 archives, and files of ExecuTorch.
+    TorchScript and PT2 archives and files of ExecuTorch are saved again. A file that begins like
+    one of them, or cannot be read, is not skipped: checking it gives the error.
     """
     import tsarchive
 
+    if not Path(path).is_file():
+        return _irregular(Path(path))
     try:
         with tsarchive.open(path) as archive:
-            return archive.kind in (TORCHSCRIPT, PT2, *EXECUTORCH)
-    except ArchiveError:
+            return None if archive.kind in _SAVED_AGAIN else what_it_is(archive.kind)
+    except ArchiveError as error:
         with Path(path).open("rb") as file:
             head = file.read(_HEAD_BYTES)
-        return _FIRST_RECORD.match(head) is not None or executorch_kind(head) is not None
+        begins_like_one = _FIRST_RECORD.match(head) or executorch_kind(head)
+        return None if begins_like_one else error.message
     except OSError:
-        return True  # what cannot be read is not passed over
+        return None
+
+
+def _irregular(path: Path) -> str:
+    if path.is_dir():
+        return "a link to a folder, which is not followed"
+    return "no regular file" if path.exists() else "a link to nothing"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.archive_files import can_jitter, files_below
+from tsarchive.cli.archive_files import files_below, reason_to_skip
 from tsarchive.cli.command import FINDINGS, UNUSABLE, Command, json_option
 from tsarchive.cli.failures import describe, report
 from tsarchive.cli.imports import import_option
@@ -64,8 +64,9 @@ def command(
     Each FILE is loaded and saved twice, and that loaded and saved again; its code is also printed
     from its graphs alone, and JSON of PT2 archives decoded and encoded. torch.jit loads nothing.
     With --canonical, two fresh processes of other hash seeds save the canonical form beside this
-    one. Files of ExecuTorch are written without being loaded, and their tables encoded anew. The
-    exit code is 1 when a byte changes, 2 when a file cannot be loaded, or there is none.
+    one. Files of ExecuTorch are written without being loaded, and their tables encoded anew.
+    With --all, every other file below the folder is named, with the reason why it is not checked.
+    The exit code is 1 when a byte changes, 2 when a file cannot be loaded, or there is none.
 
     Shown beside that is what does not count as jitter: records that the first save writes in
     another form than the file has; and, in files that tsarchive was not the first to save, code
@@ -86,9 +87,10 @@ def command(
     options = {"map_location": map_location, "canonical": canonical, "policy": policy}
     results, skipped = _check_all([*files, *found], len(files), options, as_json=as_json)
     if as_json:
-        counts = {} if folder is None else {"skipped": skipped}
-        print_json({"files": results, **counts})
+        print_json({"files": results, **({} if folder is None else {"skipped": skipped})})
     elif folder is not None:
+        for each in skipped:
+            say(f"{each['file']}: not checked: {each['reason']}")
         say(_summary(results, skipped))
     if not results:
         say(f"{folder}: no archive is below it: nothing was checked", stderr=True)
@@ -100,15 +102,19 @@ def command(
 
 def _check_all(
     files: Sequence[str], named: int, options: Mapping[str, Any], *, as_json: bool
-) -> tuple[list[dict[str, Any]], int]:
-    """The results, and how many files were passed over; the first ``named`` never are."""
-    results = []
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """The results, and the files that were skipped and why; the first ``named`` never are."""
+    results: list[dict[str, Any]] = []
+    skipped: list[dict[str, str]] = []
     with progress(len(files)) as step:
         for number, file in enumerate(files):
             step(file)
-            if number < named or can_jitter(file):
+            reason = None if number < named else reason_to_skip(file)
+            if reason is None:
                 results.append(_check(file, options, as_json=as_json))
-    return results, len(files) - len(results)
+            else:
+                skipped.append({"file": file, "reason": reason})
+    return results, skipped
 
 
 def _check(file: str, options: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
@@ -297,11 +303,11 @@ def _side(data: bytes | None) -> str:
     return escaped(data) or "the end of the record"
 
 
-def _summary(results: Sequence[dict[str, Any]], skipped: int) -> str:
+def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[dict[str, str]]) -> str:
     kinds: dict[str, Callable[[dict[str, Any]], bool]] = {
         "unusable": lambda result: "error" in result,
         "stable": lambda result: "error" not in result and _is_stable(result),
         "changed": lambda result: "error" not in result and not _is_stable(result),
     }
     counts = (f"{sum(map(fits, results)):,} {kind}" for kind, fits in kinds.items())
-    return f"{plural(len(results), 'archive')}: {', '.join(counts)}; {skipped:,} other files"
+    return f"{plural(len(results), 'archive')}: {', '.join(counts)}; {len(skipped):,} not checked"

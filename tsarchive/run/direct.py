@@ -1,10 +1,9 @@
 """Calls of torch's Python bindings in the place of overloads of ``torch.ops``, which cost more.
 
-A binding is called where it is sure to run the very overload that the code means. Its arguments
-stand in the order of the schema, and it looks for a signature by the values that it is given: so
-each value has a type that the signature takes, and no other signature comes before it that could
-take them all. ``tests/test_direct_operators.py`` asks the bindings for their signatures and holds
-this against them.
+A binding is called where it is sure to run the very overload that the code means. It tries its
+signatures in order and takes the first that fits the values. So one of them must be that of the
+overload, each value must have a type that it takes, and no signature that comes before it may take
+them all. The binding of this process is asked for its signatures, once for each overload.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from tsarchive.printer.types import (
     BOOL,
     COMPLEX,
     FLOAT,
+    GENERATOR,
     INT,
     NONE,
     NUMBER,
@@ -33,6 +33,7 @@ from tsarchive.printer.types import (
     Type,
 )
 
+from .binding_signatures import Parameter, Signature, signatures_of
 from .derivative_checks import SAVED_WHERE
 from .enumerations import enumerations
 from .guards import USUAL, guarded
@@ -41,8 +42,6 @@ from .window_checks import IsHarmless, harmless_windows
 
 __all__ = ["DirectCall", "binding_of", "direct_call", "is_certain", "no_call"]
 
-# Versions of torch whose bindings were compared with their operators.
-_COMPARED: Final = ("2.13.",)
 _BINDINGS: Final[tuple[Any, ...]] = (
     torch._C._VariableFunctions,
     torch._C._nn,
@@ -62,11 +61,36 @@ _HARMLESS_WHERE: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
     **{f"aten::{name}": {"size": lambda size: size >= -1} for name in ("expand", "broadcast_to")},
     "aten::layer_norm": {"normalized_shape": lambda size: size > 0},
 }
-_ALONE: Final = frozenset({TENSOR, INT, FLOAT, BOOL, COMPLEX, NUMBER})
+_NUMBERS: Final = frozenset({INT, FLOAT, BOOL, COMPLEX, NUMBER})
 _INTS: Final = ListType(INT)
 _TENSORS: Final = ListType(TENSOR)
 # The parser of bindings takes the word for a default, such as Mean, for 0.
 _DEFAULTS_IN_WORDS: Final = frozenset({"reduction"})
+# What the parser of bindings calls the types of a schema, and arguments that are numbers there.
+_WORDS: Final[Mapping[Type | str, str]] = {
+    TENSOR: "Tensor",
+    INT: "int",
+    FLOAT: "float",
+    BOOL: "bool",
+    NUMBER: "Number",
+    STRING: "str",
+    GENERATOR: "torch.Generator",
+    _INTS: "tuple of ints",
+    ListType(FLOAT): "tuple of floats",
+    ListType(BOOL): "tuple of bools",
+    ListType(NUMBER): "tuple of Scalars",
+    _TENSORS: "tuple of Tensors",
+    ListType(OptionalType(TENSOR)): "tuple of Tensors",
+    "ScalarType": "torch.dtype",
+    "Layout": "torch.layout",
+    "MemoryFormat": "torch.memory_format",
+}
+# Words for what takes no list, no tensor, no number and no text; for all others a doubt means yes.
+_OF_KINDS: Final = frozenset({"torch.dtype", "torch.layout", "torch.memory_format"})
+_TAKES_NO_TENSOR: Final = _OF_KINDS | {"bool", "str", "torch.Generator", "tuple of Tensors"}
+_TAKES_NO_NUMBER: Final = _OF_KINDS | {"str", "torch.Generator", "tuple of Tensors"}
+_TAKES_NO_TEXT: Final = _OF_KINDS | {"Tensor", "Number", "int", "float", "bool", "torch.Generator"}
+_TAKES_NO_LIST: Final = _TAKES_NO_TEXT | {"str", "torch.device"}
 # What each type of a signature takes besides itself.
 _TAKEN: Final[Mapping[Type, frozenset[Type]]] = {
     TENSOR: frozenset({TENSOR}),
@@ -96,10 +120,17 @@ class DirectCall(NamedTuple):
     texts: list[str]
 
 
-_bindings: Final[dict[str, Binding | None]] = {}
+class _Known(NamedTuple):
+    """A binding, and the signatures that it tries before that of the overload."""
+
+    binding: Binding
+    before: tuple[Signature, ...]
+
+
+_bindings: Final[dict[str, _Known | None]] = {}
 _with_usual: Final[dict[str, Binding]] = {}
-# Of an overload and the types it is given, among so many overloads of its name.
-_certain: Final[dict[tuple[str, tuple[Type, ...], int], bool]] = {}
+# Of an overload and the types it is given.
+_certain: Final[dict[tuple[str, tuple[Type, ...]], bool]] = {}
 
 
 def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
@@ -200,10 +231,15 @@ def _short(schema: FunctionSchema, offset: int, value: Value) -> str | None:
 
 def is_certain(schema: FunctionSchema, given: Sequence[Type]) -> bool:
     """Whether a binding that is given such values runs ``schema``."""
-    key = schema.full_name, tuple(given), len(operator_schemas(schema.name))
+    key = schema.full_name, tuple(given)
     found = _certain.get(key)
     if found is None:
-        found = _certain[key] = _takes(schema, given) and _is_alone(schema, given)
+        known = _known(schema)
+        found = _certain[key] = (
+            known is not None
+            and _takes(schema, given)
+            and not any(_may_take(one, schema, given) for one in known.before)
+        )
     return found
 
 
@@ -217,12 +253,6 @@ def _takes(schema: FunctionSchema, given: Sequence[Type]) -> bool:
     return True
 
 
-def _is_alone(schema: FunctionSchema, given: Sequence[Type]) -> bool:
-    """Whether no other overload takes such values."""
-    others = (other for other in operator_schemas(schema.name) if other != schema)
-    return not any(_may_take(other, schema, given) for other in others)
-
-
 def bindings_of(name: str) -> Iterator[Binding]:
     """The bindings of an operator of torch, by its name without the namespace."""
     for namespace in _BINDINGS:
@@ -233,23 +263,24 @@ def bindings_of(name: str) -> Iterator[Binding]:
 
 def binding_of(schema: FunctionSchema) -> Binding | None:
     """The binding that has a signature like ``schema``, as this process knows the operator."""
-    known = operator_schemas(schema.name)
-    if not (any(schema is one for one in known) or schema in known):
+    known = _known(schema)
+    return None if known is None else known.binding
+
+
+def _known(schema: FunctionSchema) -> _Known | None:
+    registered = operator_schemas(schema.name)
+    if not (any(schema is one for one in registered) or schema in registered):
         return None
     key = schema.full_name
     if key not in _bindings:
-        _bindings[key] = _find_binding(schema)
+        found = _find_binding(schema)
+        _bindings[key] = None if found is None else _with_signatures(schema, found)
     return _bindings[key]
 
 
 def _find_binding(schema: FunctionSchema) -> Binding | None:
     namespace, _, name = schema.name.partition("::")
-    if (
-        namespace != "aten"
-        or name.startswith("__")
-        or name in _DIFFERENT
-        or not torch.__version__.startswith(_COMPARED)
-    ):
+    if namespace != "aten" or name.startswith("__") or name in _DIFFERENT:
         return None
     found = next(bindings_of(name), None)
     if found is None or find_native(schema) is not None:
@@ -257,14 +288,44 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     is_free = schema.name in USUAL or bool(_harmless_where(schema))
     if guarded(schema, found) is not found and not is_free:
         return None
-    return found if _has_signature(schema) and _can_be_called(schema) else None
+    return found if _is_bound(schema) and _can_be_called(schema) else None
 
 
-def _has_signature(schema: FunctionSchema) -> bool:
-    """Whether the bindings of the name have a signature for this overload."""
+def _is_bound(schema: FunctionSchema) -> bool:
+    """Whether an overload is of those that bindings are made for."""
     is_out = any(argument.is_out for argument in schema.arguments)
     is_dispatched = torch._C._dispatch_has_kernel(schema.full_name)
     return is_dispatched and not is_out and schema.full_name not in _WITHOUT_NUMBERS
+
+
+def _with_signatures(schema: FunctionSchema, binding: Binding) -> _Known | None:
+    """``binding``, if this torch says that it has a signature like ``schema``."""
+    named = [argument.name for argument in schema.arguments if argument.kwarg_only]
+    before: list[Signature] = []
+    for signature in signatures_of(binding, named):
+        if _is_like(signature, schema):
+            return _Known(binding, tuple(before))
+        before.append(signature)
+    return None
+
+
+def _is_like(signature: Signature, schema: FunctionSchema) -> bool:
+    """Whether types, order and defaults, and the names of named arguments, are the same."""
+    words = [_word(schema, offset) for offset in range(len(schema.arguments))]
+    pairs = list(zip(schema.arguments, words, strict=True))
+    positional = [
+        (word, argument.has_default) for argument, word in pairs if not argument.kwarg_only
+    ]
+    named = {(argument.name, word) for argument, word in pairs if argument.kwarg_only}
+    return positional == [
+        (one.type, one.has_default) for one in signature.positional
+    ] and named == {(one.name, one.type) for one in signature.named if one.name != "out"}
+
+
+def _word(schema: FunctionSchema, offset: int) -> str | None:
+    """What the parser of bindings calls the type of an argument."""
+    plain, _ = _unwrapped(schema.arguments[offset].type)
+    return _WORDS.get(enumerations(schema).get(offset, plain))
 
 
 def _can_be_called(schema: FunctionSchema) -> bool:
@@ -286,41 +347,33 @@ def _is_taken(argument: Argument, type_: Type) -> bool:
     return fits and (is_optional or not may_be_none)
 
 
-def _may_take(other: FunctionSchema, schema: FunctionSchema, given: Sequence[Type]) -> bool:
-    """Whether a binding may run ``other`` where ``schema`` is meant."""
-    if not _has_signature(other):
-        return False
-    left = {argument.name: argument for argument in other.arguments}
-    is_behind = False
+def _may_take(signature: Signature, schema: FunctionSchema, given: Sequence[Type]) -> bool:
+    """Whether ``signature`` might take what is given for the first arguments of ``schema``."""
+    left = {one.name: one for one in (*signature.positional, *signature.named)}
     for offset, type_ in enumerate(given):
-        wanted = schema.arguments[offset]
-        found = left.pop(wanted.name, None) if wanted.kwarg_only else _at(other, offset)
-        if found is None or not _may_be(found, type_):
+        argument = schema.arguments[offset]
+        if argument.kwarg_only:
+            found = left.get(argument.name)
+        else:
+            found = next(iter(signature.positional[offset : offset + 1]), None)
+        if found is None or not _may_accept(found, type_):
             return False
         left.pop(found.name, None)
-        # Signatures for tensors stand before those for numbers.
-        is_behind = is_behind or (wanted.type, found.type) == (TENSOR, NUMBER)
-    is_behind = is_behind and schema.arguments[0].type == TENSOR
-    return not is_behind and all(argument.has_default for argument in left.values())
+    return all(one.has_default for one in left.values())
 
 
-def _at(schema: FunctionSchema, offset: int) -> Argument | None:
-    arguments = schema.arguments
-    is_there = offset < len(arguments) and not arguments[offset].kwarg_only
-    return arguments[offset] if is_there else None
-
-
-def _may_be(argument: Argument, type_: Type) -> bool:
-    """Like ``_is_taken``, where a doubt means yes: a tensor may stand for a number."""
-    wanted, _ = _unwrapped(argument.type)
+def _may_accept(parameter: Parameter, type_: Type) -> bool:
+    """Whether the parser might accept a value there; it takes tensors of one number for numbers."""
     given, may_be_none = _unwrapped(type_)
     if may_be_none:
         return True
     if isinstance(given, ListType):
-        return isinstance(wanted, ListType)
-    if given in _ALONE:
-        return wanted in _ALONE or argument.repeat is not None
-    return True
+        return parameter.type not in _TAKES_NO_LIST
+    if given == TENSOR:
+        return parameter.type not in _TAKES_NO_TENSOR
+    if given in _NUMBERS:
+        return parameter.type not in _TAKES_NO_NUMBER
+    return given != STRING or parameter.type not in _TAKES_NO_TEXT
 
 
 def _has_items(text: str) -> bool:

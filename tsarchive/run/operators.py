@@ -42,6 +42,7 @@ Implementation = Callable[..., Any]
 _NATIVE_CLASS_NAME = re.compile(r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}")
 _BUILTINS: Final = tuple((parse_schema(text), function) for text, function in BUILTIN_SCHEMAS)
 _known: dict[str, tuple[FunctionSchema, ...]] = {}
+_native_classes: dict[str, ClassType] = {}
 
 
 def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
@@ -148,19 +149,21 @@ def _type_named(name: str) -> Type:
     raise FormatError(f"schema names the unknown type {name!r}")
 
 
-@cache
 def native_class(qualified_name: str) -> ClassType | None:
     """The class ``__torch__.torch.classes.…`` bound from C++, None when it is not registered.
 
     Its methods have schemas and no graph.
     """
-    if not _NATIVE_CLASS_NAME.fullmatch(qualified_name):
-        return None
+    found = _native_classes.get(qualified_name)
+    if found is not None or not _NATIVE_CLASS_NAME.fullmatch(qualified_name):
+        return found
     try:
         empty = _empty_object(qualified_name)
     except RuntimeError:
         return None
     found = ClassType(qualified_name, is_native=True)
+    # Known before its methods, whose types may name the class, or classes that name it in turn.
+    _native_classes[qualified_name] = found
     for name in empty._method_names():
         found.methods[name] = _native_method(found, name, str(empty._get_method(name).schema))
     if not found.methods:
@@ -189,10 +192,7 @@ def _empty_object(qualified_name: str) -> Any:
 
 
 def _native_method(owner: ClassType, name: str, schema_text: str) -> Function:
-    def resolve(other: str) -> Type:
-        return owner if other == owner.qualified_name else _type_named(other)
-
-    schema = parse_schema_with(schema_text, resolve)._replace(name=name, overload="")
+    schema = _parse(schema_text)._replace(name=name, overload="")
     return Function(f"{owner.qualified_name}.{name}", schema, _no_graph)
 
 
