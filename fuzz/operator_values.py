@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
-from registry_values import BY_NAME, Draw, NoValuesError
 from torch import Tensor
 
+from tests.support.registry_values import BY_NAME, Draw, NoValuesError
 from tsarchive.printer.schema import FunctionSchema
 from tsarchive.printer.types import DictType, ListType, OptionalType, TupleType, Type, annotation
 

@@ -33,13 +33,13 @@ from pathlib import Path
 from typing import Any, Final
 
 _FOLDER: Final = Path(__file__).resolve().parent
-sys.path.insert(0, str(_FOLDER.parent / "tests"))
+sys.path.insert(0, str(_FOLDER.parent))
 
 import torch  # noqa: E402
 from operator_values import Arguments, NoValuesError, tensors_in  # noqa: E402
-from registry_calls import archive_of, bindings, call_of, registry  # noqa: E402
 
 import tsarchive  # noqa: E402
+from tests.support.registry_calls import archive_of, bindings, call_of, registry  # noqa: E402
 from tsarchive.errors import ArchiveError  # noqa: E402
 from tsarchive.policy.rows import row_of  # noqa: E402
 from tsarchive.printer.schema import FunctionSchema  # noqa: E402

@@ -8,13 +8,36 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fixtures.modules import all_cases
+from tests.support import suite
 from tests.support.archives import CORPUS
 
 # The same examples each time, however busy the machine is; others with the profile "explore".
-_UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("suite", derandomize=True, **_UNHURRIED)
-settings.register_profile("explore", max_examples=1000, **_UNHURRIED)
-settings.load_profile("suite")
+_UNHURRIED = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+ALL_ITEMS = pytest.StashKey[list[pytest.Item]]()
+
+
+def pytest_addoption(parser):
+    help_ = "run the long suite: every item of every table, and many more random examples"
+    parser.addoption("--everything", action="store_true", help=help_)
+
+
+def pytest_configure(config):
+    suite.set_long(config.getoption("everything"))
+    settings.register_profile(
+        "suite", derandomize=True, max_examples=suite.examples(100), **_UNHURRIED
+    )
+    settings.register_profile("explore", max_examples=1000, **_UNHURRIED)
+    settings.load_profile("suite")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    config.stash[ALL_ITEMS] = list(items)
+    if suite.is_long():
+        return
+    kept = suite.kept(items)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,7 @@ def test_extra_files_are_those_given_now():
 _SAVE_ALL = """
 import hashlib, io, json, sys, warnings
 warnings.simplefilter("ignore")
-sys.path.append(sys.argv[1])
+sys.path.insert(0, sys.argv[1])
 import torch
 torch.set_num_threads(1)
 import fixtures, tsarchive
@@ -187,7 +187,8 @@ def variant(number: int) -> type[torch.nn.Module]:
     return Part
 
 
-OWN_CODE = "code/__torch__/test_canonical.py"
+OWN = "__torch__.tests.canonical.test_canonical"
+OWN_CODE = "code/__torch__/tests/canonical/test_canonical.py"
 PARTS = [variant(number) for number in range(3)]
 
 
@@ -303,7 +304,7 @@ def test_numbers_of_the_process_do_not_count(name):
 def test_types_are_numbered_from_zero_in_order():
     code = code_of(canonical(scripted_many()))
     defined = [name for name, text in code.items() if "class Part(" in text]
-    folder = "code/__torch__/test_canonical"
+    folder = OWN_CODE.removesuffix(".py")
     assert sorted(defined) == [
         f"{folder}.py",
         *(f"{folder}/___torch_mangle_{number}.py" for number in range(2)),
@@ -333,9 +334,9 @@ class Basket(torch.nn.Module):
 def test_members_of_unions_are_sorted_by_their_new_names():
     """torch sorts `___torch_mangle_0.Apple` behind `Berry`."""
     module = torch.jit.script(Basket())
-    assert "Union[__torch__.test_canonical.Berry, " in code_of(saved(module))[OWN_CODE]
+    assert f"Union[{OWN}.Berry, " in code_of(saved(module))[OWN_CODE]
     expected = canonical(module)
-    united = "Union[__torch__.test_canonical.Apple, __torch__.test_canonical.Berry]"
+    united = f"Union[{OWN}.Apple, {OWN}.Berry]"
     assert united in code_of(expected)[OWN_CODE]
     assert canonical(loaded(saved(module))) == expected
     assert canonical(loaded(expected)) == expected
@@ -430,7 +431,7 @@ def test_parameters_that_a_trace_has_named_are_counted_anew(last, expected):
     header = f"forward(self, x: Tensor, x7: Tensor, {last}: int) -> Tensor"
     text = method(f"return torch.add(x, x7, alpha={last})", header)
     data = canonical(loaded(hand_written(text)))
-    assert expected in code_of(data)["code/__torch__/running.py"]
+    assert expected in code_of(data)["code/__torch__/tests/support/running.py"]
     assert canonical(loaded(data)) == data
 
 
@@ -438,7 +439,7 @@ def test_parameters_that_a_trace_has_named_are_counted_anew(last, expected):
 
 DIVIDES = (
     method("return torch.div(x, 2)")
-    + method("return __torch__.running.half(x)", "other(self, x: Tensor) -> Tensor")
+    + method("return __torch__.tests.support.running.half(x)", "other(self, x: Tensor) -> Tensor")
     + "def half(x: Tensor) -> Tensor:\n  return torch.div(x, 2)\n"
 )
 

@@ -66,7 +66,7 @@ def decompiled(tmp_path, monkeypatch):
         made.append(name)
         tsarchive.decompile(io.BytesIO(data), tmp_path / name, **options)
         importlib.invalidate_caches()
-        texts = [path.read_text() for path in (tmp_path / name).glob("[a-z]*.py")]
+        texts = [path.read_text() for path in (tmp_path / name).rglob("[a-z]*.py")]
         return importlib.import_module(name), "\n".join(texts)
 
     yield decompile

@@ -15,6 +15,7 @@ from tests.support.archives import torch_loaded, torch_saved
 from tests.support.comparing import equal
 from tests.support.random_programs import scripted
 from tests.support.running import check_same_as_either
+from tests.support.suite import examples
 from tsarchive.testing import programs
 
 _numbers = itertools.count()
@@ -28,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")  # programs warn as they please
 @given(program=programs())
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 def test_programs(folder, program):
     data = torch_saved(scripted(program))
     name = f"decompiled_program_{next(_numbers)}"

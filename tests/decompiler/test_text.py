@@ -89,13 +89,13 @@ def test_comments_name_the_original_lines(tmp_path):
     lines = [line.strip() for line in text.split("\n")]
     position = lines.index("x = x * 2")
     number = Path(__file__).read_text().split("\n").index("            x = x * 2") + 1
-    assert lines[position - 1] == f"# test_decompile_text.py:{number}"
+    assert lines[position - 1] == f"# test_text.py:{number}"
 
 
 def test_comments_show_the_original_text_where_it_differs(tmp_path):
     files = files_of(torch_saved(torch.jit.script(Convolved())), tmp_path / "model")
     (text,) = (text for text in files.values() if "class Convolved" in text)
-    told = re.findall(r"# test_decompile_text.py:(\d+): (.*)\n *(.*)", text)
+    told = re.findall(r"# test_text.py:(\d+): (.*)\n *(.*)", text)
     lines = Path(__file__).read_text().split("\n")
     assert told
     assert all(lines[int(number) - 1].strip() == original for number, original, _ in told)

@@ -171,7 +171,7 @@ def decompiled(tmp_path, monkeypatch):
         name = f"decompiled_ints_{next(_numbers)}"
         tsarchive.decompile(io.BytesIO(data), tmp_path / name)
         importlib.invalidate_caches()
-        texts = [path.read_text() for path in (tmp_path / name).glob("*.py")]
+        texts = [path.read_text() for path in (tmp_path / name).rglob("*.py")]
         return importlib.import_module(name).load(), "\n".join(texts)
 
     return decompile

@@ -56,7 +56,7 @@ def test_debug_rows_begin_where_their_text_begins():
 
 def test_debug_records_keep_all_but_the_offsets():
     data = torch_saved(torch.jit.script(OnGpu()))
-    name = "code/__torch__/baked_devices.py.debug_pkl"
+    name = "code/__torch__/tests/devices/subjects.py.debug_pkl"
     content = records_of(data)[name]
     text = records_of(data)[name.removesuffix(".debug_pkl")]
     same = moved_debug_record(content, EditedText(text, []), name)

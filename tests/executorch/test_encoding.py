@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.executorch.strategies import Packer, plain, values_of
+from tests.support.suite import examples
 from tsarchive.errors import SaveError, UnsupportedError
 from tsarchive.executorch import encoding
 from tsarchive.executorch.encoding import Order, encoded
@@ -46,7 +47,8 @@ SCHEMAS = {
 }
 ANY_SCHEMA = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 UNHURRIED = settings(
-    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.flatbuffer_encoder import Encoder
+from tests.support.suite import examples
 from tsarchive.errors import ArchiveError, FormatError, LimitError
 from tsarchive.executorch import flatbuffer
 from tsarchive.executorch.flatbuffer import Buffer, check_all
@@ -127,7 +128,7 @@ def test_fields_that_the_schema_does_not_know_are_passed_over(values):
     }
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(NODES, st.data())
 def test_damage_gives_a_value_or_an_error_of_the_family(values, data):
     buffer = bytearray(Encoder(SCHEMA).encode(values))

@@ -27,6 +27,10 @@ from tsarchive.torchscript.frontend.grammar import OF_PYTHON
 
 X = torch.ones(2)
 
+# Where hand-written code defines its classes.
+MODULE = "__torch__.tests.support.running"
+POINT = f"{MODULE}.P"
+
 
 def loaded(methods: str) -> tsarchive.ArchiveModule:
     return tsarchive.load(io.BytesIO(hand_written(methods)), policy=Policy.trusted())
@@ -63,9 +67,7 @@ CALLS = [
 @pytest.mark.parametrize(("value", "name", "rest"), CALLS)
 def test_values_taken_for_objects_have_no_methods_of_python(value, name, rest):
     given = ", ".join("3" if part.endswith("int") else "'a'" for part in rest.split(",")[1:])
-    text = method(
-        f"i = unchecked_cast(__torch__.running.I, {value})\ny = (i).{name}({given})\nreturn x"
-    )
+    text = method(f"i = unchecked_cast({MODULE}.I, {value})\ny = (i).{name}({given})\nreturn x")
     with pytest.raises(ArchiveError):
         loaded(text + INTERFACE.format(name=name, rest=rest))(X)
 
@@ -81,9 +83,9 @@ ATTRIBUTES = ["grad_fn", "data", "numpy", "_backward_hooks", "tsarchive_classes"
 def test_values_taken_for_objects_have_no_attributes(name, value, statement):
     statement = statement.format(name=name)
     header = "forward(self, x: Tensor) -> Any"
-    text = method(f"p = unchecked_cast(__torch__.running.P, {value})\n{statement}", header)
+    text = method(f"p = unchecked_cast({POINT}, {value})\n{statement}", header)
     taken = f"class P:\n  {name} : int\n  def take(self) -> int:\n    return self.{name}\n"
-    with pytest.raises(ScriptError, match=r"expected an object of __torch__\.running\.P"):
+    with pytest.raises(ScriptError, match=f"expected an object of {POINT}"):
         loaded(text + taken)(X)
 
 
@@ -96,14 +98,14 @@ def test_modules_and_context_managers_are_looked_at_too(kind):
         "__exit__(self, a: Optional[int], b: Optional[int], c: Optional[int]) -> None",
     )
     use = "with m:\n  y = x\nreturn y" if kind == "P" else "return (m).forward(x)"
-    text = method(f"m = unchecked_cast(__torch__.running.{kind}, x)\n{use}")
+    text = method(f"m = unchecked_cast({MODULE}.{kind}, x)\n{use}")
     with pytest.raises(ScriptError, match="expected an object of"):
         loaded(text + header)(X)
 
 
 def test_lists_known_under_two_types():
     text = method(
-        "a = annotate(List[__torch__.running.P], [])\n"
+        f"a = annotate(List[{POINT}], [])\n"
         "b = unchecked_cast(List[Tensor], a)\n"
         "c = torch.append(b, x)\n"
         "return torch.add(x, (a[0]).grad_fn)"
@@ -122,8 +124,8 @@ def test_values_taken_for_futures(operator):
 
 def test_objects_of_an_archive_still_work_under_a_cast():
     text = method(
-        "o = annotate(Any, __torch__.running.P.__new__(__torch__.running.P))\n"
-        "p = unchecked_cast(__torch__.running.P, o)\n"
+        f"o = annotate(Any, {POINT}.__new__({POINT}))\n"
+        f"p = unchecked_cast({POINT}, o)\n"
         "p.n = 3\nreturn torch.add(x, (p).take())"
     )
     taken = "class P:\n  n : int\n  def take(self) -> int:\n    return self.n\n"

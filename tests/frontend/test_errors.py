@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.archives import ARCHIVES
 from tests.support.frontend import OpenedArchive, functions_of, graph_of, importer_of
+from tests.support.suite import examples
 from tsarchive.errors import ArchiveError, SourceError, UnknownClassError, UnknownOperatorError
 from tsarchive.torchscript.frontend.libraries import what_registers
 
@@ -308,7 +309,7 @@ PIECES = (
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(SOURCES), st.data())
 def test_damaged_code_gives_errors_of_the_archive(text, data):
     for _ in range(data.draw(st.integers(1, 4))):

@@ -15,21 +15,24 @@ from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.torchscript.frontend.syntax import parse_statements
 
+# Where hand-written code defines its classes.
+OWN = "__torch__.tests.support.running"
+POINT = f"{OWN}.P"
 X = torch.tensor([1.0, 2.0])
 LIST = "forward(self, x: Tensor) -> List[Tensor]"
-NEW = "_0 = __torch__.running.P.__new__(__torch__.running.P)\n_1 = (_0).__init__(3, )\n"
+NEW = f"_0 = {POINT}.__new__({POINT})\n_1 = (_0).__init__(3, )\n"
 TOTAL = NEW + "return torch.add(x, _0.total)"
 
 
 def init(body, rest=""):
     """A script class that declares nothing, and ``rest`` behind its ``__init__``."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    header = "class P:\n  def __init__(self: __torch__.running.P,\n    n: int) -> None:\n"
+    header = f"class P:\n  def __init__(self: {POINT},\n    n: int) -> None:\n"
     return f"{header}{lines}    return None\n{rest}"
 
 
-GET = "  def get(self: __torch__.running.P) -> int:\n    return self.total\n"
-SET_UP = "  def set_up(self: __torch__.running.P,\n    n: int) -> None:\n    self.total = n\n"
+GET = f"  def get(self: {POINT}) -> int:\n    return self.total\n"
+SET_UP = f"  def set_up(self: {POINT},\n    n: int) -> None:\n    self.total = n\n"
 
 # Statements of a method, its header if it is another, and what stands behind the class.
 CASES = {
@@ -47,16 +50,12 @@ CASES = {
     "a list literal that a variable holds": method(
         "r = []\nfor i in range(3):\n  _1 = torch.append(r, x)\nreturn r", LIST
     ),
-    "a list literal that is passed on": method(
-        "r = []\n_1 = __torch__.running.put(r, x, )\nreturn r", LIST
-    )
+    "a list literal that is passed on": method(f"r = []\n_1 = {OWN}.put(r, x, )\nreturn r", LIST)
     + "def put(r: List[Tensor],\n    x: Tensor) -> int:\n"
     + "  _2 = torch.append(r, x)\n  return torch.len(r)\n",
     "a list literal of another type where it is written": method("return torch.zeros([])"),
     "a list literal of another type that a variable holds": method("r = []\nreturn torch.zeros(r)"),
-    "a list without default behind a default": method(
-        "return __torch__.running.f(x, None, [1, 2], )"
-    )
+    "a list without default behind a default": method(f"return {OWN}.f(x, None, [1, 2], )")
     + "def f(x: Tensor,\n    s: Optional[int]=None,\n    p: List[int],\n    q: int=2) -> Tensor:\n"
     + "  return torch.add(torch.add(x, torch.len(p)), q)\n",
     "shape, ndim, NumToTensor": method(

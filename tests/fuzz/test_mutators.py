@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tsarchive
 from tests.support.archives import ARCHIVES, ROOT, records_of
+from tests.support.suite import examples
 from tsarchive.pickler import loads
 from tsarchive.pt2.decoding import read_json
 from tsarchive.pt2.schema import ExportedProgram
@@ -28,7 +29,7 @@ from tsarchive.testing.mutated_zip import mutate_zip
 from tsarchive.testing.seeds import small_archive, small_code, small_pickle
 from tsarchive.testing.zip_draft import HEADERS, take_apart
 
-SETTINGS = settings(max_examples=300, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 SOUND = sorted(path for path in ARCHIVES.glob("*.pt") if not path.name.endswith(".io.pt"))
 MUTATORS = {
     "bytes": lambda random: mutate_bytes(small_archive(), random),
@@ -190,7 +191,7 @@ def replaced(record: str, content: bytes) -> bytes:
 
 
 @given(mutated_code(["x = 12345\n"]))
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=examples(30))
 def test_strategies_take_seeds(text):
     assert "weight" not in text
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import tsarchive
 from tests.support.legacy_archives import FORWARD, archive, model_of
+from tests.support.suite import examples
 
 _TENSOR = model_of()["tensors"][0]
 _MAIN = model_of()["mainModule"]
@@ -212,7 +213,7 @@ _WHOLE = with_main(
 _ALL_PLACES = [path for path in _places(_WHOLE) if path]
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(_ALL_PLACES), _JUNK)
 def test_any_change_of_a_model_is_read_or_refused(place, junk):
     model = copy.deepcopy(_WHOLE)

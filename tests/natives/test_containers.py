@@ -13,6 +13,7 @@ from tests.natives.oracle import (
     check_script,
     schemas,
 )
+from tests.support.suite import examples
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.dicts import KEY_TYPES
 from tsarchive.run.natives.introsort import introsort
@@ -201,7 +202,7 @@ def test_sorting_strings_goes_by_bytes():
     check_script("aten::sort.str", values, False, result="")
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, 6), max_size=60), st.booleans())
 def test_equal_tensors_end_where_torch_puts_them(numbers, reverse):
     # torch's order in reverse contradicts itself for ties, and runs out of bounds on long lists.
@@ -213,7 +214,7 @@ def test_equal_tensors_end_where_torch_puts_them(numbers, reverse):
     assert list(map(id, ours)) == list(map(id, theirs))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.integers(0, 7), max_size=16), st.booleans())
 def test_tensors_may_stand_in_a_list_twice(places, reverse):
     pool = [torch.tensor(place // 2) for place in range(8)]
@@ -249,7 +250,7 @@ class Item:
         return self.number // 10 < other.number // 10
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.integers(0, 99), max_size=200), st.booleans())
 def test_equal_objects_end_where_torch_puts_them(numbers, reverse):
     items = [Item(number) for number in numbers]

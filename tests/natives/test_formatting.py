@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.natives.oracle import Failed, by_native, by_script, check_script
+from tests.support.suite import examples
 from tsarchive.run.natives import Awaitable, Future, format_value
 from tsarchive.run.natives.tensor_format import format_tensor
 
@@ -39,7 +40,7 @@ def test_str_of_containers_without_items():
 
 
 @given(st.floats(allow_subnormal=True))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_str_of_any_float(value):
     check_script("aten::str", value, result="str")
 
@@ -182,7 +183,7 @@ def test_tensors_without_values_have_no_text():
         format_tensor(tensor)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=4),
     st.floats(-12, 12),

@@ -21,6 +21,7 @@ from tests.natives.oracle import (
     copied,
     same,
 )
+from tests.support.suite import examples
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives import NATIVES
 
@@ -88,7 +89,7 @@ OF_TWO_INTS = sorted(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(OF_TWO_INTS), ANY_INT, ANY_INT)
 def test_equals_torch_on_any_ints(key, a, b):
     assume(not kills_the_process(key, (a, b)))
@@ -101,7 +102,7 @@ OF_FLOATS = sorted(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.sampled_from(OF_FLOATS), st.data())
 def test_equals_torch_on_any_floats(key, data):
     arguments = [data.draw(st.floats(width=64)) for _ in argument_types(key)]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.natives.oracle import argument_types, check_script, schemas
+from tests.support.suite import examples
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.bytestrings import decode, encode, normalized
@@ -121,7 +122,7 @@ POSITION = st.integers(-12, 12)
 OF_TEXTS = sorted(set(STRING_OPERATORS) - set(OWN_CALLS))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(OF_TEXTS), BYTES, BYTES, POSITION, POSITION)
 def test_equals_torch_on_any_text(key, text, part, first, second):
     kinds = argument_types(key)

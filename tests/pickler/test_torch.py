@@ -80,7 +80,7 @@ def storage_tensor(key, sizes, kind="Float", **options):
 
 
 def linear(weight, bias):
-    return module("test_pickler_torch.OwnLinear", {"weight": weight, "bias": bias} | FLAGS)
+    return module("tests.pickler.test_torch.OwnLinear", {"weight": weight, "bias": bias} | FLAGS)
 
 
 class OwnLinear(torch.nn.Linear):

@@ -91,7 +91,7 @@ def test_a_call_is_refused_before_anything_of_its_function_runs(folder):
     error = caught.value
     assert error.operator == "aten::save"
     assert error.function.endswith("Writer.forward")
-    assert error.record == "code/__torch__/test_policy.py"
+    assert error.record == "code/__torch__/tests/policy/test_policies.py"
     assert "torch.save(y, path)" in error.construct
     assert error.origin.startswith(f"{__file__}:")
     assert error.origin.endswith("torch.save(y, path)")

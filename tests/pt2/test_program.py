@@ -472,7 +472,7 @@ def test_errors_show_the_line_of_the_user():
     with pytest.raises(RuntimeError, match="shape") as caught:
         module(torch.ones(3))
     lines = [str(entry) for entry in caught.traceback]
-    assert "test_pt2_program.py" in lines[-1]
+    assert "test_program.py" in lines[-1]
     assert "self.call(x)" in lines[-1]
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tsarchive
+from tests.support import pt2_archives
 from tests.support.archives import export_saved, records_of, saved
 from tests.support.processes import output_of
 from tests.support.pt2_archives import MODEL, PROGRAMS, nested, shared
@@ -88,9 +89,9 @@ def test_bytes_are_those_of_every_process(name):
 
 def test_paths_of_source_files_are_told_on_request_alone():
     program = shared().run_decompositions()
-    here = json.dumps(__file__)[1:-1].encode()
+    here = json.dumps(pt2_archives.__file__)[1:-1].encode()
     assert here not in records_of(saved(program))[MODEL]
-    assert os.path.basename(__file__).encode() in records_of(saved(program))[MODEL]
+    assert os.path.basename(pt2_archives.__file__).encode() in records_of(saved(program))[MODEL]
     assert here in records_of(saved(program, source_paths=True))[MODEL]
     assert b"stack_trace" not in records_of(saved(program, debug=False))[MODEL]
 

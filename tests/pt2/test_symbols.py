@@ -10,6 +10,7 @@ import sympy
 from hypothesis import given, settings
 from torch.utils._sympy import functions as torch_functions
 
+from tests.support.suite import examples
 from tsarchive.errors import FormatError, LimitError
 from tsarchive.pt2.symbol_values import MAX_BITS, evaluate
 from tsarchive.pt2.symbols import (
@@ -66,7 +67,7 @@ def substituted(expression, symbols):
     return expression.subs({SYMBOLS[name]: value for name, value in symbols.items()})
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(numbers | sizes, values)
 def test_both_forms_of_a_text_mean_what_sympy_means(expression, symbols):
     found = substituted(expression, symbols)
@@ -75,7 +76,7 @@ def test_both_forms_of_a_text_mean_what_sympy_means(expression, symbols):
         assert evaluate(parse(text), symbols) == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(numbers | sizes, values)
 def test_an_expression_reads_back_as_it_is_shown(expression, symbols):
     found = parse(sympy.srepr(expression))
@@ -84,7 +85,7 @@ def test_an_expression_reads_back_as_it_is_shown(expression, symbols):
     assert free_symbols(found) == {symbol.name for symbol in expression.free_symbols}
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(sizes, sizes, st.sampled_from([sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt]), values)
 def test_conditions(one, other, relation, symbols):
     condition = sympy.And(relation(one, other), sympy.Not(relation(other, one)))

@@ -12,6 +12,7 @@ import torch
 import torch.utils._pytree as pytree
 from hypothesis import given, settings
 
+from tests.support.suite import examples
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.pt2.schema import NamedTupleDef
 from tsarchive.pt2.trees import LEAF, MAX_DEPTH, Kind, Tree, read_tree
@@ -66,7 +67,7 @@ def assert_describes(tree, value):
         assert_describes(part, child)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(values)
 def test_what_torch_dumps_is_read(value):
     specification = pytree.tree_structure(value)
@@ -75,7 +76,7 @@ def test_what_torch_dumps_is_read(value):
     assert tree.leaves == specification.num_leaves
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(values)
 def test_places_are_those_of_torch(value):
     def paths(tree, path):

@@ -79,7 +79,7 @@ def called(module, x=X):
 
 def test_class_names(mine):
     assert (type(mine).__name__, type(mine.inner).__name__) == ("Net", "Inner")
-    assert type(mine).__module__ == "__torch__.test_run_modules"
+    assert type(mine).__module__ == "__torch__.tests.run.test_modules"
     assert isinstance(mine, ArchiveModule)
     assert "(inner): Inner()" in repr(mine)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math  # noqa: F401  # TorchScript code that is given as text may name it
 import zipfile
 from collections.abc import Callable
 from typing import Any

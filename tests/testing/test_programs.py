@@ -10,13 +10,14 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from tests.support.random_programs import scripted
+from tests.support.suite import examples
 from tsarchive.testing import Program, programs, traceable_programs
 from tsarchive.testing.holes import Hole, parts
 from tsarchive.testing.type_text import match, split
 from tsarchive.testing.values import arguments
 from tsarchive.testing.vocabulary import TYPES
 
-SETTINGS = settings(max_examples=100, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.filterwarnings("ignore")  # programs warn as they please
@@ -50,7 +51,7 @@ def test_every_construct_is_drawn(construct):
         return any(isinstance(node, construct) for node in ast.walk(ast.parse(program.source)))
 
     # Without shrinking: it is enough that there is one.
-    enough = settings(SETTINGS, phases=[Phase.generate], max_examples=1000)
+    enough = settings(SETTINGS, phases=[Phase.generate], max_examples=examples(1000))
     find(programs(), has_construct, settings=enough)
 
 

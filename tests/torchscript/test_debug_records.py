@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 import tsarchive
 from fixtures.modules import all_cases
 from tests.support.archives import records_of, torch_loaded, torch_saved
-from tests.support.networks import build, each_network
-from tests.torchscript.debug_held import (
+from tests.support.held import (
     FROZEN,
     HELD,
     HELD_OUTSIDE_CLOSURES,
@@ -32,6 +31,8 @@ from tests.torchscript.debug_held import (
     LinearBeforeRecurrence,
     held_values,
 )
+from tests.support.networks import build, each_network
+from tests.support.suite import examples
 from tests.torchscript.debug_subjects import FILES, SUBJECTS, BuiltinFunctions
 from tsarchive.printer.builtin_sources import BUILTIN_SOURCES
 
@@ -120,7 +121,7 @@ def test_containers_of_complex_numbers(held, holder):
     assert check(frozen(holder(held))) == (holder is HeldByFork)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(held_values, st.sampled_from([Held, HeldByFork]))
 def test_any_container_held_as_one_constant(held, holder):
     check(frozen(holder(held)))
@@ -303,7 +304,7 @@ def test_files_that_changed_are_seen_around_each_node(imported, tmp_path, is_gon
 
 def test_sources_of_builtin_functions_are_those_of_torch():
     record = torch_saved(torch.jit.script(BuiltinFunctions()))
-    name = "code/__torch__/debug_subjects.py.debug_pkl"
+    name = "code/__torch__/tests/torchscript/debug_subjects.py.debug_pkl"
     texts = {row[1] for row in rows(records_of(record)[name]) if row[2] == "<string>"}
     assert texts == set(BUILTIN_SOURCES)
 

@@ -16,10 +16,11 @@ import tsarchive
 from tests.support.archives import records_of, saved, torch_loaded, torch_saved
 from tests.support.random_programs import scripted
 from tests.support.running import check_same_as_either
+from tests.support.suite import examples
 from tsarchive import Policy
 from tsarchive.testing import Program, programs, traceable_programs
 
-SETTINGS = settings(max_examples=100, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 # Programs print, raise and warn as they please.
 pytestmark = pytest.mark.filterwarnings("ignore")
 

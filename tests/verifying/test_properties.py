@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import tsarchive
 from tests.support.legacy_archives import FIXTURES as LEGACY
+from tests.support.suite import examples
 from tests.support.verifying import SEQUENTIAL, packed, records, verified, zipped
 from tsarchive.findings import Finding, Nature
 from tsarchive.verifying.pickle_names import names_in_pickle
@@ -24,7 +25,7 @@ _WHOLE = {
 }  # fmt: skip
 _VERDICTS = {"sound", "unusual", "not an archive", "broken", "hostile"}
 _RULES = ("zip-", "file-", "record-", "pickle-", "tensor-", "code-")
-_SETTINGS = settings(max_examples=200, suppress_health_check=list(HealthCheck))
+_SETTINGS = settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
 
 
 def holds_the_promise(data: bytes):

@@ -1,6 +1,7 @@
 """Modules in which a whole container is one constant: its items get ranges of their own later."""
 
 import enum
+import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +14,11 @@ class Suit(enum.Enum):
 
     A = "clubs"
     B = "hearts"
+
+
+# The name of a module counts for the length: this one is known by a short one as well.
+Suit.__module__ = "held"
+sys.modules["held"] = sys.modules[__name__]
 
 
 class Plain(NamedTuple):
