@@ -91,6 +91,7 @@ except tsarchive.PolicyError as error:
 """
 
 
+@pytest.mark.long("test_a_lowered_module_tells_what_it_can_do")
 @pytest.mark.skipif(not LIBRARY.exists(), reason="torch comes without its backend for tests")
 def test_a_module_that_torch_lowers(tmp_path):
     """Its classes are registered there, where the policy refuses them, and not here."""

@@ -36,6 +36,7 @@ def severities(path: Path) -> set[Severity]:
     return {finding.severity for finding in tsarchive.audit(path).findings}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("path", files(CORPUS / "torchscript"))
 def test_archives_of_other_projects_are_fine(path):
     report = tsarchive.audit(path)
@@ -44,6 +45,7 @@ def test_archives_of_other_projects_are_fine(path):
     assert report.operators or report.entry_points
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("folder", ["archives", "old", "legacy"])
 def test_fixtures_are_fine(folder):
     paths = sorted((FIXTURES / folder).rglob("*.pt"))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import tsarchive
 from tests.support.archives import ROOT
 from tests.support.auditing import audited, rules_of, zip_of
+from tests.support.suite import examples
 from tsarchive import Nature
 from tsarchive.auditing.budgets import Budget, Budgets
 from tsarchive.auditing.pickle_bytes import PickleBytes
@@ -71,7 +72,7 @@ def test_a_list_of_words_is_no_pickle(name):
 
 
 def test_texts_of_all_kinds_are_no_pickles():
-    for number in range(3000):
+    for number in range(examples(3000)):
         text = innocent(random.Random(f"suite/{number}"))
         assert not of_pickles(text), (number, text)
 
@@ -237,7 +238,7 @@ def test_a_name_alone_is_a_pickle_where_enough_speaks_for_it(data):
 
 
 def test_generated_attacks_are_found():
-    for number in range(3000):
+    for number in range(examples(3000)):
         made = attack(random.Random(f"suite/{number}"))
         assert of_pickles(made.data), (number, made.how, made.pickled)
 
@@ -317,7 +318,7 @@ def test_the_forms_are_what_pickle_would_call(form):
 
 def test_generated_attacks_are_what_pickle_would_call():
     quiet = ("BUILD", "items", "call of a result", "by another")
-    for number in range(500):
+    for number in range(examples(500)):
         made = attack(random.Random(f"oracle/{number}"))
         if not made.how.startswith(quiet):
             assert called_by_pickle(made.pickled), made

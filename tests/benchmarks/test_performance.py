@@ -29,6 +29,7 @@ def parts(monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.long("test_a_line_of_the_table")
 def test_the_quick_form_measures_its_rows(tmp_path):
     found, pictures = tmp_path / "found.json", tmp_path / "pictures"
     command = [sys.executable, FOLDER, "--quick", "--rows", ",".join(ROWS), "--details"]
@@ -50,6 +51,7 @@ def test_the_quick_form_measures_its_rows(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {"found.json", "pictures"}
 
 
+@pytest.mark.long("test_figures")
 @pytest.mark.parametrize(
     ("row", "part"), [("first-call", "code to graphs"), ("save", "graphs to source")]
 )

@@ -23,6 +23,7 @@ from fixtures.modules import all_cases
 from tests.support.archives import ROOT, loaded, records_of, saved, torch_loaded, torch_saved
 from tests.support.networks import build, each_network
 from tests.support.running import check_same, hand_written, method
+from tests.support.suite import is_long
 from tsarchive.printer.canonical import CanonicalNames, CanonicalPool
 from tsarchive.printer.graph import Block, Function
 from tsarchive.printer.names import NamePool
@@ -56,6 +57,7 @@ def test_torch_reads_and_runs_it(case):
             check_same(getattr(module, name), getattr(theirs, name), *arguments)
 
 
+@pytest.mark.sample(3)
 @each_network
 def test_torch_networks(name, kind):
     module, inputs = build(name, kind)
@@ -104,6 +106,8 @@ def test_extra_files_are_those_given_now():
 
 # --- other processes ---
 
+EVERY = 1 if is_long() else 40  # of so many cases one is saved
+
 _SAVE_ALL = """
 import hashlib, io, json, sys, warnings
 warnings.simplefilter("ignore")
@@ -113,7 +117,7 @@ torch.set_num_threads(1)
 import fixtures, tsarchive
 from fixtures.modules import all_cases
 assert fixtures.__file__.startswith(sys.argv[1])
-cases = all_cases()
+cases = all_cases()[::int(sys.argv[3])]
 if sys.argv[2] == "after others":
     for case in reversed(cases):
         case.build()
@@ -128,7 +132,7 @@ print(json.dumps(digests))
 
 def save_all(folder: Path, hash_seed: str, order: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", _SAVE_ALL, str(folder), order],
+        [sys.executable, "-c", _SAVE_ALL, str(folder), order, str(EVERY)],
         cwd=folder.parent if folder != ROOT else Path(tokenize.__file__).parent,
         env={"PYTHONHASHSEED": hash_seed, "PATH": "", "HOME": str(Path.home())},
         stdout=subprocess.PIPE,
@@ -164,7 +168,7 @@ def test_other_processes_paths_and_comments(tmp_path):
         path.write_text(with_comments(path.read_text()))
     here, there = save_all(ROOT, "1", "alone"), save_all(copied, "77", "after others")
     first, second = (json.loads(process.communicate()[0]) for process in (here, there))
-    assert len(first) == len(all_cases())
+    assert len(first) == len(all_cases()[::EVERY])
     assert first == second
 
 

@@ -212,6 +212,7 @@ def test_saves_that_differ_from_each_other():
     assert found.twice.records[0].record == "data.pkl"
 
 
+@pytest.mark.long("test_the_first_depth_saving_twice")
 def test_the_canonical_form_in_other_processes(tmp_path):
     module = torch.jit.script(torch.nn.Linear(2, 2))
     path = tmp_path / "model.pt"
@@ -319,6 +320,7 @@ def test_without_debug_records_there_is_nothing_to_compare():
     assert tsarchive.check_jitter(io.BytesIO(data)).graph == tsarchive.GraphReport()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.filterwarnings("ignore::UserWarning")  # quantized tensors, which torch warns of
 @pytest.mark.skipif(not REAL, reason="the corpus of real archives is not beside the repository")
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)

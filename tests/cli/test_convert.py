@@ -102,6 +102,7 @@ def test_models_and_devices(exported, tmp_path):
     assert "no model 'other'" in error("convert", exported, out, "--model", "other")["message"]
 
 
+@pytest.mark.long("test_pt2_to_torchscript")
 def test_a_process(exported, tmp_path):
     done = process("-m", "tsarchive", "convert", exported, "net.pt", "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -128,6 +129,7 @@ def test_torchscript_to_executorch(tmp_path):
     torch.testing.assert_close(module(x), torch.jit.load(SEQUENTIAL)(x))
 
 
+@pytest.mark.long("test_pt2_to_torchscript")
 @pytest.mark.usefixtures("_executorch")
 def test_pt2_to_executorch_tells_of_the_results(exported, tmp_path):
     data = tmp_path / "net.ptd"

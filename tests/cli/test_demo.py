@@ -35,6 +35,7 @@ def request(folder, file=SEQUENTIAL, shape=(2, 3)) -> Request:
     )
 
 
+@pytest.mark.long("test_a_process_answers_with_what_went_wrong")
 def test_the_two_models(tmp_path):
     done = process("-m", "tsarchive", "demo", "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -52,6 +53,7 @@ def test_the_two_models(tmp_path):
         assert model["tsarchive"]["stable"] is True
 
 
+@pytest.mark.long("test_a_process_answers_with_what_went_wrong")
 def test_a_file(tmp_path):
     done = process("-m", "tsarchive", "demo", SEQUENTIAL, "--random", "2x3", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -77,6 +79,7 @@ def test_the_process_of_tsarchive_has_no_torch_jit(tmp_path):
     assert "torch.jit is disabled" in done.stderr
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("side", [TSARCHIVE, TORCH_JIT])
 def test_a_process_answers_with_what_went_wrong(side, tmp_path):
     answer = ask(side, request(tmp_path, shape=(2, 4)), str(tmp_path))
@@ -88,6 +91,7 @@ def test_a_process_that_dies(tmp_path):
     assert "No module named" in answer["error"]["message"]
 
 
+@pytest.mark.long("test_a_process_answers_with_what_went_wrong")
 def test_what_a_model_prints_does_not_disturb_the_answer(tmp_path):
     class Talks(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -155,6 +155,7 @@ def test_what_models_say(fails, talker, stream):
         assert said not in result.stdout
 
 
+@pytest.mark.long("test_what_models_say")
 def test_what_models_warn_of(tmp_path):
     path = tmp_path / "warner.pt"
     torch.jit.save(torch.jit.script(Warner()), str(path))
@@ -163,6 +164,7 @@ def test_what_models_warn_of(tmp_path):
     assert raw_characters(shown.stdout + shown.stderr) == []
 
 
+@pytest.mark.long("test_what_models_say")
 def test_tracebacks_quote_models(talker, tmp_path):
     args = ("--traceback", "run", talker, "--random", "2", "--arg", True)
     shown = process("-m", "tsarchive", *args, cwd=tmp_path)

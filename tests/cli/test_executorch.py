@@ -25,6 +25,7 @@ def path(name):
     return FIXTURES / name
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", ["info", "tree", "code", "tensors", "verify", "audit"])
 def test_nothing_heavy_is_imported(command, tmp_path):
     done = process("-c", PROBE, command, path("linear.bpte"), cwd=tmp_path)

@@ -156,6 +156,7 @@ def test_what_this_process_lacks_is_a_finding(needy):
     }  # fmt: skip
 
 
+@pytest.mark.long("test_what_this_process_lacks_is_a_finding")
 @pytest.mark.parametrize(
     ("command", "code"),
     [

@@ -153,6 +153,7 @@ def test_canonical_forms_of_processes_that_differ_are_a_finding(reported):
     assert not found["canonical"]["same"]
 
 
+@pytest.mark.long("test_canonical_forms_of_processes_that_differ_are_a_finding")
 def test_the_canonical_form_of_fresh_processes():
     assert lines_of("--canonical", SEQUENTIAL)[-1] == "canonical: the same bytes in fresh processes"
 

@@ -26,6 +26,7 @@ def test_every_command_on_every_fixture(name, command):
     assert document(*command, fixture(name))["file"] == str(fixture(name))
 
 
+@pytest.mark.long("test_every_command_on_every_fixture")
 def test_every_command_on_every_file_of_the_corpus(corpus):
     """Those without a program end in a message, the same in every command but info."""
     for path in corpus_files():

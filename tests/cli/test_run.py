@@ -119,6 +119,7 @@ def test_what_the_model_raises_is_an_error_of_the_model():
     assert "raise " in found["origin"]
 
 
+@pytest.mark.long("test_text_shows_inputs_and_output")
 def test_what_the_model_prints_is_not_part_of_the_document(tmp_path):
     class Talks(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

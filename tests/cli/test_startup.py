@@ -24,6 +24,7 @@ finally:
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "args",
     [
@@ -80,6 +81,7 @@ def test_help_has_examples_and_json(command):
     assert "--json" in shown
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("env", "coloured"),
     [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],

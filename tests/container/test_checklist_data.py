@@ -179,6 +179,7 @@ def test_caps_hold_before_anything_is_allocated():
         tracemalloc.stop()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("declared", [1000, 200_000_000])
 def test_a_survey_keeps_no_more_than_a_piece_of_a_record(declared):
     content = bytes(100_000_000)

@@ -41,6 +41,7 @@ def begins_as_zip(path):
         return file.read(2) == b"PK"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_record_reads_as_zipfile_reads_it(corpus, folder):
     paths = [path for path in zips(corpus, folder) if path.name not in REFUSED]

@@ -156,6 +156,7 @@ def test_bytes_after_the_compressed_data_are_an_error(method, junk):
             inflate(method, payload, len(data), "r")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", PACKED)
 def test_cut_data_is_an_error(method):
     data = CONTENTS["text"]

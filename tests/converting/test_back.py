@@ -22,10 +22,12 @@ from tests.converting.comparing import (
 from tests.converting.rows import OPEN, Registered
 from tests.support.archives import ARCHIVES, records_of, torch_saved
 from tests.support.networks import build, each_network, tensor_cases
+from tests.support.suite import sampled
 
 # TorchScript to PT2, and back
 
 
+@pytest.mark.sample(2)
 @each_network
 @pytest.mark.filterwarnings("ignore")
 def test_networks_there_and_back(name, kind, tmp_path):
@@ -47,7 +49,7 @@ def test_networks_there_and_back(name, kind, tmp_path):
 def test_fixture_modules_there_and_back(tmp_path):
     """Modules that torch.export takes give equal results on the way there and back."""
     done, refused = 0, {}
-    for case in list(tensor_cases())[1::4]:
+    for case in sampled(list(tensor_cases())[1::4], 6):
         module, inputs, path = case.build(), case.inputs[0], tmp_path / "case.pt"
         path.write_bytes(torch_saved(module))
         torch.manual_seed(1)

@@ -30,6 +30,7 @@ FORMS = {"plain": lambda program: program, "decomposed": lambda p: p.run_decompo
 NOT_CALLED_BY_TORCH = {"odd names"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.filterwarnings("ignore")

@@ -10,6 +10,7 @@ from tests.support.archives import loaded, saved, torch_saved
 from tests.support.both_engines import both_of
 from tests.support.comparing import equal
 from tests.support.networks import build, tensor_cases
+from tests.support.suite import sampled
 
 ROWS = torch.export.Dim("rows", min=2, max=64)
 STEPS = torch.export.Dim("steps", min=2, max=64)
@@ -52,6 +53,7 @@ DYNAMIC = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["script", "trace"])
 @pytest.mark.parametrize("strict", [None, False, True])
 @pytest.mark.parametrize("name", DYNAMIC)
@@ -77,6 +79,7 @@ def test_sizes_stay_open(name, strict, kind):
         torch.testing.assert_close(run(x), theirs(x))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["script", "trace"])
 @pytest.mark.parametrize("name", ["attention", "encoder", "convolution"])
 @pytest.mark.filterwarnings("ignore:.*enable_nested_tensor.*:UserWarning")
@@ -93,7 +96,7 @@ def test_networks(name, kind):
 def test_fixture_modules():
     """Programs that are made give equal results; the rest is refused with what stopped it."""
     equal_results, refused = 0, {}
-    for case in list(tensor_cases())[::2]:
+    for case in sampled(list(tensor_cases())[::2], 12):
         module = case.build()
         theirs, mine = both_of(module)
         inputs = case.inputs[0]

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import tsarchive
-from fixtures.modules import all_cases
 from tests.support.archives import CORPUS, torch_saved
 from tests.support.processes import output_of
 
@@ -29,12 +28,18 @@ def run(folder: Path, names: list[str]) -> dict[str, list[str]]:
     return document["differences"]
 
 
+def arguments_of(request, function) -> list:
+    """The arguments of all items of a test function that run in this session."""
+    items = [item for item in request.session.items if item.function is function]
+    return [next(iter(item.callspec.params.values())) for item in items]
+
+
 @pytest.fixture(scope="module")
-def differences(tmp_path_factory):
+def differences(request, tmp_path_factory):
     """Of all cases together: a process for each would take long to start."""
     folder = tmp_path_factory.mktemp("decompiled")
     names = []
-    for case in all_cases():
+    for case in arguments_of(request, test_case):
         archive = folder / f"{case.name}.pt"
         archive.write_bytes(torch_saved(case.build()))
         if case.name not in UNTRANSLATABLE:
@@ -43,6 +48,7 @@ def differences(tmp_path_factory):
     return run(folder, names)
 
 
+@pytest.mark.sample(3)
 def test_case(case, differences, tmp_path):
     if case.name not in UNTRANSLATABLE:
         assert differences[case.name] == []
@@ -54,10 +60,11 @@ def test_case(case, differences, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def archive_differences(tmp_path_factory):
+def archive_differences(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("decompiled_archives")
     names = []
-    for number, path in enumerate(PATHS):
+    for path in arguments_of(request, test_archive_of_the_corpus):
+        number = PATHS.index(path)
         if loads(path):
             tsarchive.decompile(path, folder / f"archive_{number}")
             names.append(f"archive_{number}={path}")
@@ -75,6 +82,7 @@ def loads(path: Path) -> bool:
     return True
 
 
+@pytest.mark.sample(3)
 @pytest.mark.skipif(not PATHS, reason="the corpus of real archives is not beside the repository")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)

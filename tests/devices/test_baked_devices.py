@@ -252,6 +252,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.long("test_values_that_follow_themselves_come_to_an_end")
 def test_values_that_are_referred_to_very_often_are_visited_once():
     inner = ["cuda"]
     for _ in range(20):

@@ -98,6 +98,7 @@ def test_tensors_of_an_extension_come_to_the_cpu():
         tsarchive.load(archive(code, data=data))
 
 
+@pytest.mark.long("test_a_scripted_module_runs_on_the_cpu")
 def test_a_module_that_was_traced_on_a_gpu_runs_on_the_cpu():
     original = torch.jit.trace(Traced().eval(), EXAMPLE)
     on_cpu = torch_saved(original)

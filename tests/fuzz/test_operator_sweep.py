@@ -38,6 +38,7 @@ def between_guard_pages(library, code: str, **settings: str) -> subprocess.Compl
 WRITE = "x = torch.zeros(4)\nctypes.c_char.from_address(x.data_ptr() + {}).value = b'x'\ndel x"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("code", "settings", "status"),
     [
@@ -62,6 +63,7 @@ def sweep(*options) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long("test_guard_pages_stop_what_reaches_beyond_a_tensor")
 def test_a_slice_has_no_findings(tmp_path):
     path = tmp_path / "findings.json"
     ran = sweep("--only", "sparse_.*tensor|index_(select|add)", "--passes", 4, "--json", path)
@@ -71,6 +73,7 @@ def test_a_slice_has_no_findings(tmp_path):
     assert told["calls"] > 1000
 
 
+@pytest.mark.long("test_guard_pages_stop_what_reaches_beyond_a_tensor")
 def test_a_stretch_is_made_again_by_its_number():
     ran = sweep("--only", "aten::clone", "--reproduce", 3)
     assert ran.returncode == 0, ran.stderr

@@ -21,6 +21,7 @@ from fixtures.modules import all_cases
 from tests.support.archives import FIXTURES, loaded, saved, torch_saved
 from tests.support.both_engines import called, same
 from tests.support.comparing import equal
+from tests.support.suite import sampled
 from tsarchive.run.typecheck import TypedDict, TypedList
 
 # torchbind objects of a recurrent cell share a bias, which each copies for itself.
@@ -61,7 +62,7 @@ def can_be_pickled(case) -> bool:
 
 
 def test_pickles_of_fixture_modules():
-    for case in filter(can_be_pickled, all_cases()):
+    for case in sampled(list(filter(can_be_pickled, all_cases()))):
         module = loaded(torch_saved(case.build()))
         check_equal(module, by_pickle(module), case)
 
@@ -80,6 +81,7 @@ with open(sys.argv[1], "wb") as file:
 """
 
 
+@pytest.mark.long("test_pickles_of_fixture_modules")
 def test_pickles_are_read_by_another_process(tmp_path):
     """The file goes with modules and arguments, and comes back with results."""
     modules, calls = [], []
@@ -259,6 +261,7 @@ def test_a_pickle_outlives_the_classes_it_was_made_of():
     assert saved(pickle.loads(pickle.dumps(again)))[:4] == archive[:4]
 
 
+@pytest.mark.long("test_pickles_of_fixture_modules")
 def test_a_pickle_keeps_the_whole_archive_but_its_tensors(tmp_path):
     """Code, debug records, extra files: what is saved from a copy is what was read."""
     data = io.BytesIO()
@@ -292,6 +295,7 @@ def run_in_worker(work):
         return module(x)
 
 
+@pytest.mark.long("test_pickles_of_fixture_modules")
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 @pytest.mark.parametrize("library", [multiprocessing, torch.multiprocessing])
 def test_worker_processes(module, library, method):
@@ -318,6 +322,7 @@ class Rows(torch.utils.data.Dataset):
             return self.module.inner(X[0] * index)
 
 
+@pytest.mark.long("test_pickles_of_fixture_modules")
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_data_loader_workers(module, method):
     rows = Rows(module)

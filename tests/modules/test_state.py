@@ -79,6 +79,7 @@ def test_names_and_their_order_are_those_of_torch(case):
     assert flags[0] == flags[1]
 
 
+@pytest.mark.sample(3)
 @each_network
 def test_state_of_networks(name, kind):
     module, inputs = build(name, kind)

@@ -248,6 +248,7 @@ class Deep(torch.nn.Module):
         return torch.cat([y.view(rows, -1), x]).float() * max(rows, 3), keep
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_a_module_that_was_never_called_compiles_whole(backend, dynamic):
@@ -276,6 +277,7 @@ class Shaped(torch.nn.Module):
         return self.linear(x) * 2
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["forward", "twice"])
 def test_more_modules_compile_than_one_function_may(name):
     """torch.compile gives up on a function after some compilations; modules share none."""
@@ -467,6 +469,7 @@ REPLACED = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", REPLACED)
 def test_lists_of_parameters_follow_the_parameters(way):
     """The code of a recurrent network reads its weights from a list of its own."""

@@ -223,6 +223,7 @@ OPENINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", OPENINGS)
 @pytest.mark.parametrize("depth", [150, 5_000])
 def test_no_recursion_without_bound(kind, depth):

@@ -331,6 +331,7 @@ def test_checks_visit_each_value_once():
     assert value[3] == [None]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("opening", "closing"),
     [
@@ -348,6 +349,7 @@ def test_depth_is_unbounded(opening, closing):
     assert len(read(b"(" + name + opening * levels + b"N" + closing * levels + b"t")) == 2
 
 
+@pytest.mark.long("test_depth_is_unbounded")
 def test_deep_tuple_is_no_key():
     """Hashing it would overflow the C stack, and one of shared tuples would never end."""
     with pytest.raises(PickleError, match="tuple is in the key"):

@@ -234,6 +234,7 @@ def test_a_deep_and_a_pickled_copy_keep_the_policy(folder):
     assert is_empty(folder)
 
 
+@pytest.mark.long("test_a_deep_and_a_pickled_copy_keep_the_policy")
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_copy_in_another_process_keeps_the_policy(folder, allowed):
     policy = Policy.default().allow("aten::from_file") if allowed else None

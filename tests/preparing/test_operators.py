@@ -109,6 +109,7 @@ def test_programs_without_them_are_left_alone():
     assert with_core_operators(program) is program
 
 
+@pytest.mark.sample(1)
 @pytest.mark.skipif(not importlib.util.find_spec("executorch"), reason="executorch is missing")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TRACED)

@@ -95,6 +95,7 @@ def assert_equal(path, module, args, calls=3, data=None, atol=1e-5):
             torch.testing.assert_close(found, expected.detach(), rtol=1e-4, atol=atol)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", CASES)
 def test_an_exported_program(tmp_path, name):
     module, args = made(name)
@@ -104,6 +105,7 @@ def test_an_exported_program(tmp_path, name):
     assert_equal(tmp_path / "x.pte", module, args)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", CASES)
 def test_a_pt2_archive_with_the_inputs_that_it_holds(tmp_path, name):
     module, args = made(name)
@@ -114,6 +116,7 @@ def test_a_pt2_archive_with_the_inputs_that_it_holds(tmp_path, name):
     assert_equal(tmp_path / "x.pte", module, args)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", SCRIPTABLE)
 def test_a_torchscript_archive(tmp_path, name):
     module, args = made(name)
@@ -135,6 +138,7 @@ def test_constants_beside_the_program(tmp_path):
     assert_equal(program, module, args, data=data)
 
 
+@pytest.mark.long("test_a_torchscript_archive")
 def test_a_backend(tmp_path):
     module, args = made("convolution")
     done = tsarchive.convert(export(module, args), tmp_path / "x.pte", backends=["xnnpack"])
@@ -159,6 +163,7 @@ def test_open_sizes_stay_open(tmp_path):
         loaded(torch.ones(17, 4), 2.0)
 
 
+@pytest.mark.long("test_a_torchscript_archive")
 def test_several_models_are_methods(tmp_path):
     module, args = made("convolution")
     programs = {"one": export(module, args), "two": export(Chosen(), (ROWS,))}
@@ -170,6 +175,7 @@ def test_several_models_are_methods(tmp_path):
     assert agreeing(done) == [("forward", True)]
 
 
+@pytest.mark.long("test_a_torchscript_archive")
 def test_the_bytes_are_the_same_in_each_process(tmp_path):
     module, args = made("buffers")
     tsarchive.save(export(module, args), tmp_path / "x.pt2")

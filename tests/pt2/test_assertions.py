@@ -26,6 +26,7 @@ class Calling(torch.nn.Module):
         return self.call(x)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ROWS)
 def test_programs_stop_where_torch_does(name, tmp_path):
     call, *given = ROWS[name]

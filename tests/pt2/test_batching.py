@@ -99,6 +99,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_loop_would_do_otherwise_is_refused_and_its_hint_helps(name, tmp_path):
     call, message = REFUSED[name]

@@ -131,6 +131,7 @@ def programs(name):
     return given, forms(Model(call), given, **options)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ROWS)
 def test_graphs_do_what_torch_does(name):
     given, found = programs(name)
@@ -162,6 +163,7 @@ def test_both_branches(condition):
     assert close(run(exported, module, given), expected(exported, given))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rows", [1, 2, 7])
 def test_scans_of_other_sizes(rows):
     _, found = programs("a scan over any size")

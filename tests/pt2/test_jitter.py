@@ -58,6 +58,7 @@ def test_the_text_of_json_counts(tmp_path):
     assert (difference.record, difference.offset) == (MODEL, 1)
 
 
+@pytest.mark.long("test_files_of_torch_are_saved_as_they_are")
 def test_each_of_several_models_is_loaded_and_saved():
     report = tsarchive.check_jitter(fixture("two_models"), canonical=True)
     assert report.stable

@@ -50,6 +50,7 @@ def test_outputs_are_the_expected_ones(path):
                 assert_same(one, other)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "path", [path for path in RUNNING if path.stem not in NOT_BY_TORCH], ids=lambda path: path.stem
 )

@@ -130,6 +130,7 @@ def test_pickles(net):
     assert "scale" not in made.state_dict()
 
 
+@pytest.mark.long("test_pickles")
 def test_pickles_are_read_in_other_processes(net, tmp_path):
     x = torch.ones(2, 4)
     (tmp_path / "net.pkl").write_bytes(pickle.dumps(net))
@@ -278,6 +279,7 @@ def test_limits_hold():
         module(torch.ones(1))
 
 
+@pytest.mark.long("test_pickles")
 def test_nothing_of_torch_export_is_needed(tmp_path):
     """Neither sympy nor torch.export runs, and no pickle is read by Python's reader."""
     path = tmp_path / "net.pt2"
@@ -321,6 +323,7 @@ def test_effect_tokens_are_no_arguments():
     assert tsarchive.load(saved(program), policy=policy)(torch.ones(2)).tolist() == [4, 4]
 
 
+@pytest.mark.long("test_pickles")
 def test_pickles_keep_the_device(tmp_path):
     path = tmp_path / "maker.pt2"
     path.write_bytes(exported(Net(), torch.randn(2, 4)).read())

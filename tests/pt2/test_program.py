@@ -247,6 +247,7 @@ def programs(name):
     return x, forms(module.eval(), (x,), dynamic_shapes=({"x": shapes[0]} if shapes else None))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", {**ROWS, **WITHOUT_TEXT})
 def test_graphs_do_what_torch_does(name):
     x, found = programs(name)

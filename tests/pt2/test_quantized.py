@@ -210,6 +210,7 @@ def quantized_by_hand(model, x):
     return torch.export.export(Quantized(), (x,), dynamic_shapes={"x": {0: torch.export.Dim.AUTO}})
 
 
+@pytest.mark.long("test_operators_give_what_those_of_torch_give")
 def test_a_process_without_torch_ao_runs_both(tmp_path):
     x = torch.randn(2, 3, 8, 8)
     exported = quantized_by_hand(Net(), x)

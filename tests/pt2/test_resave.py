@@ -24,6 +24,7 @@ def files(paths):
     ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_torch_saved_comes_back_byte_for_byte(name):
     data = export_saved(PROGRAMS[name](), extra_files={"b": "1", "a": "2"})
@@ -112,6 +113,7 @@ def test_a_program_without_origins():
     torch.testing.assert_close(loaded(saved(module, debug=False))(x), module(x), rtol=0, atol=0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -34,6 +34,7 @@ def without_metadata(text: bytes) -> dict:
     return cleaned(json.loads(text))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_records_are_those_of_torch_but_for_metadata(name):
     program = PROGRAMS[name]()
@@ -45,6 +46,7 @@ def test_records_are_those_of_torch_but_for_metadata(name):
     assert without_metadata(ours[MODEL]) == without_metadata(theirs[MODEL])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_torch_loads_what_was_saved(name):
     program = PROGRAMS[name]()
@@ -57,6 +59,7 @@ def test_torch_loads_what_was_saved(name):
         assert torch.equal(again.state_dict[key], tensor)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_schema_reads_and_writes_what_torch_writes(name):
     text = records_of(export_saved(PROGRAMS[name]()))[MODEL]
@@ -80,6 +83,7 @@ sys.stdout.buffer.write(saved(PROGRAMS[{name!r}]()))
 """
 
 
+@pytest.mark.long("test_records_are_those_of_torch_but_for_metadata")
 @pytest.mark.parametrize("name", ["shared", "shared, decomposed"])
 def test_bytes_are_those_of_every_process(name):
     command = ("-W", "ignore", "-c", CHILD.format(name=name))

@@ -342,6 +342,7 @@ def test_a_copy_keeps_the_numbers_that_calls_left():
     assert (copy.deepcopy(module)(), pickle.loads(pickle.dumps(module))(), module()) == (2, 2, 2)
 
 
+@pytest.mark.long("test_copies_have_memory_of_their_own")
 def test_a_pickle_is_read_in_another_process(tmp_path):
     import subprocess
     import sys

@@ -237,6 +237,7 @@ def test_many_moves_in_the_wrong_order():
     assert module(torch.ones(2)).tolist() == [1.0, 1.0]
 
 
+@pytest.mark.long("test_many_moves_in_the_wrong_order")
 def test_many_jumps():
     count = 2000
     steps = [jump(0, number + 1) for number in range(count)]
@@ -295,6 +296,7 @@ def test_what_is_not_sound_is_not_given_to_a_runtime(monkeypatch):
                 tsarchive.load(data)
 
 
+@pytest.mark.long("test_operators_that_reach_memory_are_refused")
 def test_what_torch_says_of_dtypes_reaches_nobody(tmp_path):
     """It warns once in each process, so in one that nobody has warned before."""
     path = tmp_path / "half.pte"

@@ -73,6 +73,7 @@ def test_scales_that_are_found(function):
     assert_runs_alike(data, *[(x(3, 4) * factor,) for factor in (1, 100, 1e-2)], *zip(even))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("groups", [None, 2])
 @pytest.mark.parametrize("name", ["embedding_byte", "embedding_4bit", "embedding_2bit"])
 def test_embeddings(name, groups):
@@ -104,6 +105,7 @@ def perceptron():
     return nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)), (x(3, 16),)
 
 
+@pytest.mark.long("test_sums_and_products")
 @pytest.mark.parametrize("is_dynamic", [False, True])
 @pytest.mark.parametrize("model", [perceptron, lambda: (Block(), (x(2, 6, 16),))])
 def test_models(model, is_dynamic):
@@ -122,6 +124,7 @@ def test_sums_and_products(step):
     assert_runs_alike(data, inputs)
 
 
+@pytest.mark.long("test_sums_and_products")
 def test_parts_that_a_backend_runs():
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 

@@ -110,6 +110,7 @@ MODULES = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", MODULES)
 def test_modules(name):
     module, inputs = MODULES[name]
@@ -120,6 +121,7 @@ def test_modules(name):
         assert_same(ours(*given), theirs(*given))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["block", "conv", "shapes"])
 def test_inputs_and_outputs_without_a_place_in_the_plan(name):
     module, inputs = MODULES[name]
@@ -140,6 +142,7 @@ def choice(a, p):
     )
 
 
+@pytest.mark.long("test_choices_by_a_size")
 def test_nested_choices():
     data = made(Of(choice), (x(3), torch.tensor(True)))
     ours, theirs = tsarchive.load(io.BytesIO(data)), of_runtime(data)
@@ -247,6 +250,7 @@ def convolved(gradient, x, weight):
     return *back(gradient, x, weight, [4], *rest, [True, True, True]), part
 
 
+@pytest.mark.long("test_state_over_calls")
 def test_derivatives_of_convolutions():
     inputs = x(2, 4, 6, 6), x(2, 3, 6, 6), x(4, 3, 3, 3)
     data = made(Of(convolved), inputs)
@@ -267,6 +271,7 @@ class Learning(nn.Module):
         return nn.functional.cross_entropy(self.net(x), label)
 
 
+@pytest.mark.long("test_state_over_calls")
 def test_steps_of_training():
     """Compared with torch: the runtime adds to what lies in the memory of gradients of pooling."""
     from torch.export.experimental import _export_forward_backward
@@ -295,6 +300,7 @@ def delegated():
     return module, inputs, edge.to_executorch().buffer
 
 
+@pytest.mark.long("test_limits_do_not_reach_backends")
 def test_parts_that_a_backend_runs():
     import copy
     import pickle
@@ -307,6 +313,7 @@ def test_parts_that_a_backend_runs():
         ours(x(3, 5))
 
 
+@pytest.mark.long("test_limits_do_not_reach_backends")
 def test_backends_can_be_forbidden():
     _, _, data = delegated()
     for name in ("delegate::XnnpackBackend", "delegate::*"):

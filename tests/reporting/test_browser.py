@@ -48,6 +48,7 @@ def shown(browser, tmp_path):
     return show
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_nothing_is_complained_of_and_nothing_asked_for(path, shown):
     browser = shown(path, histograms="*")

@@ -249,6 +249,7 @@ def test_values_that_are_not_there_are_left_out():
     assert lives(found) == {0: (0, 6, "input"), 1: (0, 6, "output")}
 
 
+@pytest.mark.long("test_lists_name_what_they_hold")
 def test_names_beyond_counting_are_refused():
     values = [at(0), {"val": ("TensorList", {"items": [0] * 100_000})}]
     data = bytes_of(values, *[kernel(RELU_, 1, 0, 0)] * 60)
@@ -331,6 +332,7 @@ def test_arenas_are_drawn_apart():
     assert [p.text for p in memory.all("p", "problem")] == ["Beyond the end of the arena: 1 value"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["pte", "bpte"])
 def test_programs_of_the_corpus(corpus, kind):
     """Every planned value is drawn inside of its picture, over all instructions that name it."""

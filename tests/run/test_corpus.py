@@ -30,6 +30,7 @@ def by_torch(path):
         pytest.skip(f"torch.jit does not load it: {str(error).strip().splitlines()[0][:100]}")
 
 
+@pytest.mark.sample(2)
 @by_path
 def test_results_equal_those_of_torch(path):
     probe = by_torch(path)

@@ -8,15 +8,18 @@ import pytest
 
 from fixtures.modules import all_cases
 from tests.support.processes import output_of
+from tests.support.suite import thinned
 
 SLICES = 8
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", range(SLICES))
 def test_fixtures_on_edge_values(number, tmp_path):
     # set_num_threads would make a pool of threads, which forks break.
-    command = ("-m", "tests.run.edge_calls", number, SLICES)
+    slices = thinned(SLICES)
+    command = ("-m", "tests.run.edge_calls", number, slices)
     printed = output_of(*command, cwd=tmp_path, env={"OMP_NUM_THREADS": "1"})
     found = dict(map(json.loads, printed.splitlines()))
-    assert list(found) == [case.name for case in all_cases()[number::SLICES]]
+    assert list(found) == [case.name for case in all_cases()[number::slices]]
     assert {name: texts for name, texts in found.items() if texts} == {}

@@ -118,6 +118,7 @@ def print_most_alive() -> None:
         print(most_alive(our_module(torch.jit.script(class_()))))
 
 
+@pytest.mark.long("test_results_stay_those_of_torch")
 def test_two_tensors_of_a_chain_are_alive_at_once():
     """In a fresh process: where torch.compile has left its evaluation of frames on, as it does in
     threads that end inside it, Python itself keeps what is handed over until the call ends."""

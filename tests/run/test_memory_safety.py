@@ -19,6 +19,7 @@ def outcomes() -> dict[str, str]:
     return dict(map(json.loads, output_of("-m", "tests.run.safety_cases").splitlines()))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", CASES)
 def test_a_call_that_reached_outside_is_an_error_or_harmless(name, outcomes):
     wanted = CASES[name].error

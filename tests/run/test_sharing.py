@@ -388,6 +388,7 @@ def test_threads_may_call_twins_for_the_first_time_at_once():
     assert all(torch.equal(result, found[0]) for result in found)
 
 
+@pytest.mark.sample(3)
 @each_network
 def test_a_shared_body_is_what_would_be_generated(monkeypatch, name, kind):
     """For all functions of networks: text, places and globals."""

@@ -5,7 +5,7 @@ as the root of their number, drawn by their names, and one more for each value o
 has few values and would be missing. ``@pytest.mark.sample(count)`` says how many where items are
 slow, ``@pytest.mark.whole`` keeps all, for tables in which each row is a bug of its own. A slow
 function that has no items to choose from is marked ``@pytest.mark.long("test_name")``, which
-names the function of the same file that stands for it.
+names the function of the same file, or of ``"tests/other.py::test_name"``, that stands for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def examples(count: int) -> int:
 
 def thinned(slices: int) -> int:
     """Into how many slices work is cut of which an item does one: more where few items run."""
-    return slices if _is_long else 6 * slices
+    return slices if _is_long else 12 * slices
 
 
 def sampled(values: Sequence[Value], count: int | None = None) -> list[Value]:

@@ -28,6 +28,7 @@ def entry_point() -> str:
     return lines[lines.index("[project.entry-points.pytest11]") + 1].replace('"', "")
 
 
+@pytest.mark.long("test_it_is_listed_among_the_fixtures")
 def test_the_fixture_is_there_without_an_import(installed):
     installed.makepyfile(
         """
@@ -52,6 +53,7 @@ def test_it_is_listed_among_the_fixtures(installed):
     result.stdout.fnmatch_lines(["assert_no_jitter*", "*Fails unless a module has one archive*"])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["torch", "numpy", "hypothesis"])
 def test_it_imports_nothing_that_a_test_did_not_ask_for(installed, name):
     assert importlib.util.find_spec(name) is not None

@@ -45,6 +45,7 @@ CONSTRUCTS = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda construct: construct.__name__)
 def test_every_construct_is_drawn(construct):
     def has_construct(program: Program) -> bool:
@@ -55,6 +56,7 @@ def test_every_construct_is_drawn(construct):
     find(programs(), has_construct, settings=enough)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("type_", TYPES)
 def test_there_are_arguments_of_every_type(type_):
     find(arguments(type_), lambda value: True, settings=SETTINGS)

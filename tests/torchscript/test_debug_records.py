@@ -137,6 +137,7 @@ def test_members_of_enums_and_parts_of_complex_numbers(subject):
     assert check(torch.jit.script(subject())) == 0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("recurrent", RECURRENT)
 def test_frozen_recurrent_networks(recurrent, layers):
@@ -158,6 +159,7 @@ def test_constants_keep_the_numbers_that_the_text_has():
     assert any(ours[name] != later[name] for name in kept if name.startswith("constants/"))
 
 
+@pytest.mark.sample(3)
 @each_network
 def test_networks(name, kind):
     module, _ = build(name, kind)

@@ -46,6 +46,7 @@ def modules_after(code, tmp_path) -> set[str]:
     return set(json.loads(done.stdout))
 
 
+@pytest.mark.long("test_looking_imports_nothing_that_reads_bodies")
 def test_a_load_imports_what_it_needs(tmp_path):
     assert modules_after(_LOADING, tmp_path).isdisjoint(LATE)
 

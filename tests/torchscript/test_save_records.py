@@ -39,6 +39,7 @@ def test_saving_twice_gives_the_same_bytes(case):
     assert saved(module) == saved(module)
 
 
+@pytest.mark.sample(3)
 @each_network
 def test_torch_networks(name, kind):
     module, inputs = build(name, kind)
