@@ -8,12 +8,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fixtures.modules import all_cases
-from tests.support import suite
+from tests.support import fresh_registry, suite  # noqa: F401  # the registry before any test
 from tests.support.archives import CORPUS
 
 # The same examples each time, however busy the machine is; others with the profile "explore".
-_UNHURRIED = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-ALL_ITEMS = pytest.StashKey[list[pytest.Item]]()
+_UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 
 def pytest_addoption(parser):
@@ -32,7 +31,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    config.stash[ALL_ITEMS] = list(items)
+    config.stash[suite.ALL_ITEMS] = list(items)
     if suite.is_long():
         return
     kept = suite.kept(items)

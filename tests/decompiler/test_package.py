@@ -141,6 +141,7 @@ def test_a_file_in_the_way_is_told_as_such(below, tmp_path):
     assert (tmp_path / "net").read_text() == "kept"
 
 
+@pytest.mark.long("test_command")
 def test_nothing_in_the_package_hides_a_module(tmp_path):
     class Outer(nn.Module):
         def __init__(self):

@@ -19,7 +19,7 @@ from tests.natives import (
 )
 from tests.natives.oracle import OF_EXECUTORCH, schemas
 from tests.policy import test_policies
-from tests.support.fresh_registry import names_of_torch
+from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.run.natives import NATIVES
 
 COMPUTED_BY_TORCH = {
@@ -77,9 +77,7 @@ def calls_for_a_native(schema):
 
 
 EXPECTED = sorted(
-    key
-    for key, schema in schemas().items()
-    if calls_for_a_native(schema) and key in names_of_torch()
+    key for key, schema in schemas().items() if calls_for_a_native(schema) and key in NAMES_OF_TORCH
 )
 MISSING = [key for key in EXPECTED if key not in NATIVES]
 
@@ -114,7 +112,7 @@ OF_TORCH = {key: native for key, native in NATIVES.items() if not OF_EXECUTORCH.
 
 
 def test_every_native_is_an_operator_of_torch():
-    assert OF_TORCH.keys() <= names_of_torch()
+    assert OF_TORCH.keys() <= NAMES_OF_TORCH
     assert OF_TORCH.keys() < NATIVES.keys()
 
 

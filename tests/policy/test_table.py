@@ -11,15 +11,15 @@ from importlib import import_module
 import pytest
 import torch
 
-from tests.support.fresh_registry import names_of_torch
+from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.policy.risks import REFUSED, Bound, Risk, Row
 from tsarchive.policy.rows import row_of, rows
 from tsarchive.policy.table import TABLE
 from tsarchive.run import guards
 from tsarchive.run.natives import BUILTIN_SCHEMAS, NATIVES
 
-REGISTERED = {name.partition(".")[0] for name in names_of_torch()}
-OVERLOADS = set(names_of_torch())
+REGISTERED = {name.partition(".")[0] for name in NAMES_OF_TORCH}
+OVERLOADS = NAMES_OF_TORCH
 BUILTIN = {text.partition("(")[0].partition(".")[0] for text, _ in BUILTIN_SCHEMAS}
 # Kinds of nodes without a schema, operators of libraries and of other builds of torch.
 ELSEWHERE = frozenset(

@@ -12,6 +12,8 @@ from tests.support.archives import ARCHIVES, ROOT, saved
 from tests.support.executorch_files import FIXTURES
 from tests.support.report_pages import hostile_program, program_with_a_view
 
+pytestmark = pytest.mark.long("tests/reporting/test_report.py::test_pages_are_sound")
+
 FILES = (
     ARCHIVES / "buffers.pt",
     ROOT / "fixtures/legacy/attributes-1.2.0.pt",
@@ -48,7 +50,6 @@ def shown(browser, tmp_path):
     return show
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_nothing_is_complained_of_and_nothing_asked_for(path, shown):
     browser = shown(path, histograms="*")

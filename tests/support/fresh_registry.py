@@ -1,21 +1,16 @@
-"""The operators that torch registers when it is imported, without those that tests add later."""
+"""The operators that torch registers when it is imported, without those that tests add later.
+
+They are read when this module is imported, which ``conftest.py`` does before any test module.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from functools import cache
-
-_PROGRAM = """
 import torch
-for schema in torch._C._jit_get_all_schemas():
-    print(f"{schema.name}.{schema.overload_name}".removesuffix("."))
-"""
 
+__all__ = ["NAMES_OF_TORCH"]
 
-@cache
-def names_of_torch() -> frozenset[str]:
-    """Names with overloads, of a process that has imported torch alone."""
-    command = [sys.executable, "-W", "ignore", "-c", _PROGRAM]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return frozenset(done.stdout.split())
+NAMES_OF_TORCH = frozenset(
+    f"{schema.name}.{schema.overload_name}".removesuffix(".")
+    for schema in torch._C._jit_get_all_schemas()
+)
+"""Names with overloads."""

@@ -18,7 +18,19 @@ from typing import Any, TypeVar
 
 import pytest
 
-__all__ = ["examples", "is_long", "kept", "sampled", "set_long", "thinned"]
+__all__ = [
+    "ALL_ITEMS",
+    "examples",
+    "function_of",
+    "is_long",
+    "kept",
+    "sampled",
+    "set_long",
+    "thinned",
+]
+
+ALL_ITEMS = pytest.StashKey[list[pytest.Item]]()
+"""All that was collected, whichever suite runs."""
 
 _FEW = 12
 _is_long = False
@@ -61,6 +73,15 @@ def kept(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     for item in items:
         functions[function_of(item)].append(item)
     return {item for group in functions.values() for item in _kept_of(group)}
+
+
+def stand_in(item: pytest.Item) -> str:
+    """The function that stands in the short suite for that of an item: mostly itself."""
+    long = item.get_closest_marker("long")
+    if long is None:
+        return function_of(item)
+    name: str = long.args[0]
+    return name if "::" in name else f"{item.nodeid.partition('::')[0]}::{name}"
 
 
 def function_of(item: pytest.Item) -> str:
