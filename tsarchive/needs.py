@@ -23,11 +23,11 @@ from tsarchive.torchscript.program_text import RecordText, dotted, record_of
 # The namespaces of operators and of classes that torch registers when it is imported.
 TORCH_OPERATORS: Final = frozenset(
     {
-        "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "_quantized",
-        "_test", "aten", "c10d", "debug_mode_ops", "debugprims", "export", "inductor",
-        "inductor_prims", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "onnx", "prim", "prims",
-        "profiler", "quantization", "quantized", "rngprims", "sparse", "static_runtime",
-        "symm_mem",
+        "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "_native_aot",
+        "_quantized", "_test", "aten", "c10d", "coor", "cuda", "debug_mode_ops", "debugprims",
+        "export", "flex_gemm", "fsdp", "inductor", "inductor_prims", "mkl", "mkldnn",
+        "mkldnn_prepacked", "onednn", "onnx", "prepacked", "prim", "prims", "profiler",
+        "quantization", "quantized", "rngprims", "sparse", "static_runtime", "symm_mem",
     }
 )  # fmt: skip
 TORCH_CLASSES: Final = frozenset({"c10d", "mkldnn", "quantized", "rnn", "sparse"})

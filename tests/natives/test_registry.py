@@ -42,6 +42,7 @@ NOT_RUN = {
     r"prim::rpc_\w+": "calls another machine",
     r"aten::(to_here|local_value|(is_)?owner(_name)?|confirmed_by_owner)": "calls another machine",
     r"symm_mem::\w+": "calls another machine",
+    r"cuda::\w+(\.\w+)?": "chooses devices and streams",
     r"profiler::[\w.]+": "measures torch's own interpreter",
     r"prim::(AddStatValue|TimePoint)": "measures torch's own interpreter",
     r"prim::PythonOp": "calls Python, no archive holds it",

@@ -9,16 +9,18 @@ from collections import Counter
 from importlib import import_module
 
 import pytest
-import torch
 
+from tests.support.archives import TORCH
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.policy.risks import REFUSED, Bound, Risk, Row
 from tsarchive.policy.rows import row_of, rows
 from tsarchive.policy.table import TABLE
+from tsarchive.policy.versions import known_operators, versions_with
 from tsarchive.run import guards
 from tsarchive.run.natives import BUILTIN_SCHEMAS, NATIVES
 
 REGISTERED = {name.partition(".")[0] for name in NAMES_OF_TORCH}
+TRIED = REGISTERED | known_operators()[1].keys()
 OVERLOADS = NAMES_OF_TORCH
 BUILTIN = {text.partition("(")[0].partition(".")[0] for text, _ in BUILTIN_SCHEMAS}
 # Kinds of nodes without a schema, operators of libraries and of other builds of torch.
@@ -104,7 +106,7 @@ def test_operators_with_a_guard_say_so():
 
 def test_rows_name_operators_that_exist():
     names = {row.pattern for row in rows() if "::" in row.pattern and row.pattern[-1] != "*"}
-    unknown = names - REGISTERED - OVERLOADS - BUILTIN - NODES - OF_DISTRIBUTED
+    unknown = names - TRIED - OVERLOADS - BUILTIN - NODES - OF_DISTRIBUTED
     assert {name for name in unknown if namespace(name) not in ELSEWHERE} == set()
 
 
@@ -121,15 +123,33 @@ def test_every_operator_has_one_most_specific_row():
     assert [name for name in names if most_specific(name) != [row_of(name).pattern]] == []
 
 
-def test_no_operator_of_this_torch_is_left_to_the_rows_for_newer_ones():
+def test_no_operator_of_a_torch_that_was_tried_is_left_to_the_rows_for_newer_ones():
     newer = {row.pattern for row in rows() if "newer than this table" in row.reason}
-    assert {name for name in REGISTERED if row_of(name).pattern in newer} == set()
-    assert {name for name in REGISTERED if row_of(name).pattern == "*"} == set()
+    assert {name for name in TRIED if row_of(name).pattern in newer} == set()
+    assert {name for name in TRIED if row_of(name).pattern == "*"} == set()
+
+
+def test_the_versions_of_this_torch_are_those_of_its_registry():
+    versions, operators = known_operators()
+    here = ".".join(map(str, TORCH))
+    if here not in versions:
+        pytest.skip(f"the registry of torch {here} was not read")
+    at = versions.index(here)
+    spans = {name: [versions.index(v) for v in span] for name, span in operators.items()}
+    for name in REGISTERED:
+        first, last = spans[name]
+        assert first <= at <= last, name
+
+
+def test_versions_are_told_by_name():
+    assert versions_with("aten::add.Tensor") == "torch 2.6 to 2.15"
+    assert versions_with("aten::cholesky") == "torch 2.6 to 2.13"
+    assert versions_with("nobody::has_it") is None
 
 
 def test_counts_of_operators_by_risk():
     """A change of the table shows here; another torch has other operators."""
-    if not torch.__version__.startswith("2.13."):
+    if TORCH != (2, 13):
         pytest.skip("the counts are those of torch 2.13")
     counts = Counter(row_of(name).risk for name in REGISTERED)
     assert sum(counts.values()) == len(REGISTERED)

@@ -22,7 +22,7 @@ from tsarchive.run.operators import (
 
 LINEAR = "__torch__.torch.classes.quantized.LinearPackedParamsBase"
 # Nodes of torch's own optimiser and of remote calls: no archive that can be loaded holds them.
-INSIDE_THE_INTERPRETER = ("prim", "static_runtime", "profiler")
+INSIDE_THE_INTERPRETER = ("prim", "static_runtime", "profiler", "cuda")
 REMOTE = {"to_here", "local_value", "is_owner", "owner", "owner_name", "confirmed_by_owner", "save"}
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "CORPUS",
     "FIXTURES",
     "ROOT",
+    "TORCH",
     "comparable_records",
     "expected_records",
     "export_saved",
@@ -31,6 +32,8 @@ ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "fixtures"
 ARCHIVES = FIXTURES / "archives"
 CORPUS = ROOT.parent / "shared" / "corpus"
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
+"""Major and minor version of the torch that is the oracle here."""
 
 
 def saved(module: Any, **options: Any) -> bytes:

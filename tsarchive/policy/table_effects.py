@@ -50,7 +50,7 @@ EFFECTS: Final = (
         "puts a tensor on other memory, or changes how much of it there is, beneath its views",
         """
         as_strided_ resize resize_ resize_as resize_as_ resize_as_sparse resize_as_sparse_ set
-        set_ set_data sparse_resize sparse_resize_ sparse_resize_and_clear
+        set_ set_data shallow_copy_data_ sparse_resize sparse_resize_ sparse_resize_and_clear
         sparse_resize_and_clear_
         """,
     ),
@@ -125,6 +125,18 @@ EFFECTS: Final = (
         mkldnn_max_pool3d mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight
         mkldnn_rnn_layer to_mkldnn
         """,
+    ),
+    Group(
+        "aten",
+        Risk.UNKNOWN,
+        "names dimensions, a prototype that torch had until 2.12",
+        "align_as align_tensors align_to refine_names rename rename_",
+    ),
+    Group(
+        "aten",
+        Risk.UNKNOWN,
+        "factors matrices by a kernel that torch has since 2.14 and nobody has looked at",
+        "linalg_matrix_sqrth linalg_polar",
     ),
     Group("aten", Risk.UNKNOWN, "an operator of a torch that is newer than this table", "*"),
 )

@@ -320,6 +320,7 @@ LIBRARIES: Final = (
         """
         conv2d_clamp_prepack conv2d_clamp_run conv2d_transpose_clamp_prepack
         conv2d_transpose_clamp_run linear_clamp_prepack linear_clamp_run
+        unpack_prepacked_sizes_conv2d unpack_prepacked_sizes_linear
         """,
     ),
     Group(
@@ -360,9 +361,15 @@ LIBRARIES: Final = (
         "_record_function_enter",
     ),
     Group(
-        "c10d _c10d_functional _c10d_functional_autograd _dtensor symm_mem",
+        "c10d _c10d_functional _c10d_functional_autograd _dtensor fsdp symm_mem",
         Risk.NETWORK,
         "exchanges tensors with other processes and machines",
+        "*",
+    ),
+    Group(
+        "coor cuda",
+        Risk.GLOBAL_STATE,
+        "asks for devices and streams of the process, and chooses them",
         "*",
     ),
     Group("debugprims", Risk.FILES, "reads a file of any name", "load_tensor"),
@@ -381,7 +388,7 @@ LIBRARIES: Final = (
     ),
     Group(
         "inductor inductor_prims mkl mkldnn onednn prims rngprims export debug_mode_ops debugprims "
-        "_native",
+        "_native _native_aot flex_gemm",
         Risk.UNKNOWN,
         "made by torch.compile and torch.export, which check the arguments before: no archive "
         "calls it",

@@ -37,6 +37,8 @@ PRIVATE: Final = (
         _assert _assert_int_or_pair _pair _quadruple _single _triple list_with_default type
         # language: in Python: run/natives/control.py
         _get_tracing_state
+        # language: takes nothing, and tells whether torch traces
+        _is_tracing
         # checked: ExpandUtils.cpp infer_size_impl: sizes that are equal, or one of them 1; the
         # result is a list
         _infer_size

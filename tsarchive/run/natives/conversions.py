@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import re
 import sys
+from functools import cache
+
+import torch
 
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.faults import index_fault, value_fault
@@ -46,13 +49,25 @@ def int_of_scalar(a: complex) -> int:
 def checked_int(value: complex, bits: int, target: str) -> int:
     """``value`` towards zero, which must fit; ``target`` names the type in the message.
 
-    The bounds are those of the type as floats: 2**63 passes for 64 bits (and becomes -2**63).
-    Raises ScriptError for nan, for infinities, for an imaginary part and for what is too large.
+    The bounds are those of the type as floats. So 2**63 passed for 64 bits, and became -2**63,
+    until torch 2.14. Raises ScriptError for nan, for infinities, for an imaginary part and for
+    what is too large.
     """
     real, bound = value.real, 1 << (bits - 1)
-    if value.imag != 0 or not float(-bound) <= real <= float(bound - 1):
+    is_beyond = real == 2.0**63 and not _takes_its_bound()
+    if value.imag != 0 or is_beyond or not float(-bound) <= real <= float(bound - 1):
         raise ScriptError(f"value cannot be converted to type {target} without overflow")
     return int64_of_float(real)
+
+
+@cache
+def _takes_its_bound() -> bool:
+    """Whether this torch takes 2**63 for an int of 64 bits."""
+    try:
+        torch.full((), 2.0**63, dtype=torch.int64)
+    except RuntimeError:
+        return False
+    return True
 
 
 @native("aten::Int.str")
