@@ -5,7 +5,14 @@ Importing this package does not import torch; the functions that need it do.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+# Before anything is imported that an older Python cannot read.
+if sys.version_info < (3, 10):  # noqa: UP036
+    raise ImportError(
+        f"tsarchive needs Python 3.10 or later; this is Python {sys.version.split()[0]}"
+    )
 
 from tsarchive.errors import (
     ArchiveError,

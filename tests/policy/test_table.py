@@ -15,12 +15,12 @@ from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.policy.risks import REFUSED, Bound, Risk, Row
 from tsarchive.policy.rows import row_of, rows
 from tsarchive.policy.table import TABLE
-from tsarchive.policy.versions import known_operators, versions_with
+from tsarchive.policy.versions import known_operators
 from tsarchive.run import guards
 from tsarchive.run.natives import BUILTIN_SCHEMAS, NATIVES
 
 REGISTERED = {name.partition(".")[0] for name in NAMES_OF_TORCH}
-TRIED = REGISTERED | known_operators()[1].keys()
+TRIED = REGISTERED | known_operators().keys()
 OVERLOADS = NAMES_OF_TORCH
 BUILTIN = {text.partition("(")[0].partition(".")[0] for text, _ in BUILTIN_SCHEMAS}
 # Kinds of nodes without a schema, operators of libraries and of other builds of torch.
@@ -127,24 +127,6 @@ def test_no_operator_of_a_torch_that_was_tried_is_left_to_the_rows_for_newer_one
     newer = {row.pattern for row in rows() if "newer than this table" in row.reason}
     assert {name for name in TRIED if row_of(name).pattern in newer} == set()
     assert {name for name in TRIED if row_of(name).pattern == "*"} == set()
-
-
-def test_the_versions_of_this_torch_are_those_of_its_registry():
-    versions, operators = known_operators()
-    here = ".".join(map(str, TORCH))
-    if here not in versions:
-        pytest.skip(f"the registry of torch {here} was not read")
-    at = versions.index(here)
-    spans = {name: [versions.index(v) for v in span] for name, span in operators.items()}
-    for name in REGISTERED:
-        first, last = spans[name]
-        assert first <= at <= last, name
-
-
-def test_versions_are_told_by_name():
-    assert versions_with("aten::add.Tensor") == "torch 2.6 to 2.15"
-    assert versions_with("aten::cholesky") == "torch 2.6 to 2.13"
-    assert versions_with("nobody::has_it") is None
 
 
 def test_counts_of_operators_by_risk():

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-import tsarchive
 from tsarchive.cli.streams import guarded
 from tsarchive.garbage import not_collecting
 
@@ -35,8 +34,25 @@ class _LazyGroup(click.Group):
         return found
 
 
+def _show_versions(ctx: click.Context, _option: click.Parameter, given: bool) -> None:
+    if not given or ctx.resilient_parsing:
+        return
+    from tsarchive.cli.versions import version_lines
+
+    for line in version_lines():
+        click.echo(line)
+    ctx.exit()
+
+
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(tsarchive.__version__, prog_name="tsarchive")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_versions,
+    help="Show the versions of tsarchive, Python and torch.",
+)
 @click.option("--traceback", is_flag=True, help="Let errors end in a Python traceback.")
 @click.pass_context
 def main(ctx: click.Context, *, traceback: bool) -> None:

@@ -1,41 +1,77 @@
-"""Which versions of torch have an operator, as the registries of released wheels say.
+"""Which versions of torch were tried, and which of them have an operator.
 
-``operators.txt`` holds a line for each operator: its name, and the first and the last of the
-versions in its head line that have it. ``nox -s registry`` adds a version to it.
+``operators.txt`` names the versions in its first line, and in each other line an operator with
+the first and the last of them that have it, as their registries say. ``nox -s registry`` writes it.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from importlib import metadata
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-__all__ = ["Span", "known_operators", "versions_with"]
+__all__ = [
+    "Span",
+    "known_operators",
+    "require_torch",
+    "tried_versions",
+    "untried_torch",
+    "versions_with",
+]
 
-_FILE: Final = "operators.txt"
+_FILE: Final = files("tsarchive.policy").joinpath("operators.txt")
+_NUMBERS: Final = re.compile(r"(\d+)\.(\d+)")
 
 
 class Span(NamedTuple):
-    """The first and the last version of torch, among those that were read, with an operator."""
+    """The first and the last version, among those that were tried, with an operator."""
 
     first: str
     last: str
 
 
-def versions_with(name: str) -> str | None:
-    """Say which versions have the operator ``name`` ("aten::add"); None where none is known."""
-    _, operators = known_operators()
-    span = operators.get(name.partition(".")[0])
-    if span is None:
-        return None
-    return (
-        f"torch {span.first}" if span.first == span.last else f"torch {span.first} to {span.last}"
-    )
+@cache
+def tried_versions() -> tuple[str, ...]:
+    """Return the versions of torch that were tried, such as "2.13", oldest first."""
+    with _FILE.open(encoding="ascii") as lines:
+        return tuple(next(lines).split()[2:])
 
 
 @cache
-def known_operators() -> tuple[tuple[str, ...], dict[str, Span]]:
-    """Return the versions that were read, oldest first, and the operators that they have."""
-    head, *lines = files(__package__).joinpath(_FILE).read_text("ascii").splitlines()
-    rows = map(str.split, lines)
-    return tuple(head.split()[2:]), {name: Span(first, last) for name, first, last in rows}
+def known_operators() -> dict[str, Span]:
+    """Return the operators of all versions that were tried."""
+    with _FILE.open(encoding="ascii") as lines:
+        rows = [line.split() for line in lines if not line.startswith("#")]
+    return {name: Span(first, last) for name, first, last in rows}
+
+
+def versions_with(name: str) -> str | None:
+    """Say which versions have the operator ``name`` ("aten::add"); None where none is known."""
+    span = known_operators().get(name.partition(".")[0])
+    return None if span is None else "torch " + " to ".join(dict.fromkeys(span))
+
+
+def untried_torch() -> str | None:
+    """Say that the installed torch is newer than all that were tried; None where it is not."""
+    try:
+        installed = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None
+    newest = tried_versions()[-1]
+    if _numbers(installed) <= _numbers(newest):
+        return None
+    return f"torch {installed} is newer than {newest}, the newest that tsarchive was tried with"
+
+
+def require_torch(version: str) -> None:
+    """Raise ImportError for a torch that is older than all that were tried."""
+    oldest = tried_versions()[0]
+    if _numbers(version) < _numbers(oldest):
+        raise ImportError(f"tsarchive needs torch {oldest} or later; this is torch {version}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    match = _NUMBERS.match(version)
+    return tuple(map(int, match.groups())) if match else ()

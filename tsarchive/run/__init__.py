@@ -1,1 +1,7 @@
 """Program graphs as Python functions and classes."""
+
+import torch
+
+from tsarchive.policy.versions import require_torch
+
+require_torch(torch.__version__)

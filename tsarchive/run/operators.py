@@ -98,10 +98,18 @@ def traceable(schema: FunctionSchema) -> Implementation:
         return run
 
     def run_traced(*args: Any, **kwargs: Any) -> Any:
-        chosen = run if torch.compiler.is_exporting() else checked
+        chosen = run if _is_exporting() else checked
         return chosen(*args, **kwargs)
 
     return run_traced
+
+
+def _is_exporting() -> bool:
+    """Whether torch.export traces, which torch itself tells since 2.7."""
+    told: Callable[[], bool] | None = getattr(torch.compiler, "is_exporting", None)
+    if told is not None:
+        return told()
+    return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
 
 
 def find_native(schema: FunctionSchema) -> Implementation | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tsarchive.policy.versions import untried_torch, versions_with
+
 # Namespaces of operators and classes, and the import that registers them.
 _IMPORTS: Final = {
     "deepmd": "deepmd.pt",
@@ -55,10 +57,15 @@ def what_registers(name: str) -> str:
     """What to do to have ``torchvision::nms``, or the class ``__torch__.torch.classes.a.B``."""
     match = _NAMESPACE.match(name)
     namespace = match[1] if match else name
+    versions = versions_with(name)
+    if versions is not None:
+        return f"{versions} has it: load the archive with such a torch"
     if namespace in _ADVICE:
         return _ADVICE[namespace]
     if namespace in _OWN:
-        return "Another version or build of torch wrote the archive: load it with that one"
+        hint = "Another version or build of torch wrote the archive: load it with that one"
+        untried = untried_torch()
+        return hint if untried is None else f"{hint}; {untried}"
     if namespace in _IMPORTS:
         return f"It comes with a library: run 'import {_IMPORTS[namespace]}' first"
     return (

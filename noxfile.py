@@ -1,0 +1,92 @@
+"""Sessions for every torch and Python that tsarchive is tried with.
+
+``nox -s suite`` runs the demo and the short suite for each row of docs/compatibility.md, in an
+environment of its own that is removed afterwards, and writes the row; ``nox -s "suite(torch 2.15.0,
+Python 3.11)"`` does one. ``nox -s registry`` reads the operators of each torch into
+tsarchive/policy/operators.txt.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import xml.etree.ElementTree as ElementTree
+from datetime import date
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+TABLE = ROOT / "docs" / "compatibility.md"
+OPERATORS = ROOT / "tsarchive" / "policy" / "operators.txt"
+TESTED, NEWEST = "2.13.0", "2.15.0"
+TORCHES = ("2.6.0", "2.8.0", "2.10.0", "2.12.1", TESTED, "2.14.1", NEWEST)
+# Each torch on one Python, the other Pythons on one torch, and the newest on the newest.
+CELLS = [
+    *((torch, "3.11") for torch in TORCHES),
+    *((TESTED, python) for python in ("3.10", "3.12", "3.13")),
+    (NEWEST, "3.13"),
+]
+_ROW = re.compile(r"\| (?P<torch>[\d.]+) \| (?P<python>[\d.]+) \|.*\|\n")
+_REGISTRY = """
+import torch
+for schema in torch._C._jit_get_all_schemas():
+    print(schema.name)
+"""
+
+nox.options.sessions = ["suite"]
+
+
+@nox.session(python=False)
+@nox.parametrize(("torch", "python"), CELLS, ids=[f"torch {t}, Python {p}" for t, p in CELLS])
+def suite(session: nox.Session, torch: str, python: str) -> None:
+    """Run the demo and the short suite on one torch and one Python, and write the row."""
+    folder = _environment(session, torch, python, "-e", ".[test]")
+    results = folder / "results.xml"
+    ran_demo = session.run(
+        str(folder / "bin" / "tsarchive"), "demo", external=True, success_codes=range(4)
+    )
+    session.run(
+        str(folder / "bin" / "python"), "-m", "pytest", "-q", f"--junitxml={results}",
+        external=True, success_codes=range(6),
+    )  # fmt: skip
+    _write_row(torch, python, "passes" if ran_demo else "fails", results)
+    shutil.rmtree(folder)
+
+
+@nox.session(python=False)
+def registry(session: nox.Session) -> None:
+    """Read which operators each torch has."""
+    spans: dict[str, list[str]] = {}
+    versions = [re.match(r"\d+\.\d+", torch)[0] for torch in TORCHES]
+    for torch, version in zip(TORCHES, versions, strict=True):
+        folder = _environment(session, torch, "3.11")
+        python = str(folder / "bin" / "python")
+        listed = session.run(python, "-W", "ignore", "-c", _REGISTRY, external=True, silent=True)
+        for name in set(listed.split()):
+            spans.setdefault(name, [version, version])[1] = version
+        shutil.rmtree(folder)
+    rows = [f"{name} {first} {last}" for name, (first, last) in sorted(spans.items())]
+    OPERATORS.write_text("\n".join([f"# torch {' '.join(versions)}", *rows]) + "\n")
+
+
+def _environment(session: nox.Session, torch: str, python: str, *more: str) -> Path:
+    """An environment with this torch; its packages are kept in no cache, as they are large."""
+    folder = Path(session.create_tmp()) / f"torch-{torch}-python-{python}"
+    session.run(f"python{python}", "-m", "venv", "--clear", str(folder), external=True)
+    install = (str(folder / "bin" / "pip"), "install", "--quiet", "--no-cache-dir")
+    session.run(*install, f"torch=={torch}", "numpy", *more, external=True)
+    return folder
+
+
+def _write_row(torch: str, python: str, demo: str, results: Path) -> None:
+    (counts,) = ElementTree.parse(results).getroot().iter("testsuite")
+    failed = int(counts.get("failures", 0)) + int(counts.get("errors", 0))
+    skipped = int(counts.get("skipped", 0))
+    passed = int(counts.get("tests", 0)) - failed - skipped
+    row = f"| {torch} | {python} | {demo} | {passed:,} | {failed:,} | {skipped:,} | {date.today()} |\n"
+    text = TABLE.read_text(encoding="utf-8")
+    rows = {match["torch", "python"]: match[0] for match in _ROW.finditer(text)}
+    rows[torch, python] = row
+    head, tail = text[: _ROW.search(text).start()], text[list(_ROW.finditer(text))[-1].end() :]
+    TABLE.write_text(head + "".join(rows[cell] for cell in CELLS if cell in rows) + tail)

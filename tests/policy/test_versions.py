@@ -1,0 +1,82 @@
+"""Versions of torch: which were tried, which have an operator, and what is said of others."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import pytest
+
+from tests.support.archives import ARCHIVES, TORCH
+from tests.support.command_line import run
+from tests.support.fresh_registry import NAMES_OF_TORCH
+from tsarchive.cli.failures import describe
+from tsarchive.policy import versions
+from tsarchive.policy.versions import (
+    known_operators,
+    require_torch,
+    tried_versions,
+    untried_torch,
+    versions_with,
+)
+from tsarchive.torchscript.frontend.libraries import what_registers
+
+
+@pytest.fixture
+def newer(monkeypatch):
+    monkeypatch.setattr(versions.metadata, "version", lambda _: "99.1.0+cpu")
+
+
+SENTENCE = f"torch 99.1.0+cpu is newer than {tried_versions()[-1]}, the newest that"
+
+
+def test_the_versions_of_this_torch_are_those_of_its_registry():
+    here = ".".join(map(str, TORCH))
+    if here not in tried_versions():
+        pytest.skip(f"torch {here} was not tried")
+    at = tried_versions().index(here)
+    for name in {name.partition(".")[0] for name in NAMES_OF_TORCH}:
+        first, last = map(tried_versions().index, known_operators()[name])
+        assert first <= at <= last, name
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("aten::add.Tensor", "torch 2.6 to 2.15"),
+        ("aten::cholesky", "torch 2.6 to 2.13"),
+        ("aten::_philox_randint", "torch 2.15"),
+        ("nobody::has_it", None),
+    ],
+)
+def test_versions_are_told_by_name(name, text):
+    assert versions_with(name) == text
+
+
+def test_an_unknown_operator_names_the_versions_that_have_it():
+    assert what_registers("aten::cholesky").startswith("torch 2.6 to 2.13 has it")
+    assert "torch 99" not in what_registers("aten::nobody")
+
+
+def test_a_newer_torch_is_told_where_it_may_explain_an_error(newer):
+    assert untried_torch().startswith(SENTENCE)
+    assert SENTENCE in what_registers("aten::nobody")
+    assert SENTENCE in describe(ZeroDivisionError())["hint"]
+    assert SENTENCE in run("--version").stdout
+    assert run("info", ARCHIVES / "sequential.pt").exit_code == 0
+
+
+def test_versions_are_shown():
+    first, second = run("--version").stdout.splitlines()
+    assert first.startswith("tsarchive, version ")
+    assert second.endswith(f"torch {metadata.version('torch')}")
+
+
+@pytest.mark.parametrize("version", ["2.6.0", "2.13.0+cpu", "2.14.0a0+git1", "99.0"])
+def test_a_torch_is_taken_for_its_number(version):
+    require_torch(version)
+
+
+@pytest.mark.parametrize("version", ["1.13.1", "2.5.1+cu124"])
+def test_an_older_torch_is_refused_in_one_sentence(version):
+    with pytest.raises(ImportError, match=r"^tsarchive needs torch 2\.6 or later; this is torch"):
+        require_torch(version)
