@@ -28,6 +28,7 @@ CELLS = [
     (NEWEST, "3.13"),
 ]
 _ROW = re.compile(r"\| (?P<torch>[\d.]+) \| (?P<python>[\d.]+) \|.*\|\n")
+_RULE = "|---|---|---|---|---|---|---|\n"
 _REGISTRY = """
 import torch
 for schema in torch._C._jit_get_all_schemas():
@@ -80,13 +81,15 @@ def _environment(session: nox.Session, torch: str, python: str, *more: str) -> P
 
 
 def _write_row(torch: str, python: str, demo: str, results: Path) -> None:
-    (counts,) = ElementTree.parse(results).getroot().iter("testsuite")
-    failed = int(counts.get("failures", 0)) + int(counts.get("errors", 0))
-    skipped = int(counts.get("skipped", 0))
-    passed = int(counts.get("tests", 0)) - failed - skipped
-    row = f"| {torch} | {python} | {demo} | {passed:,} | {failed:,} | {skipped:,} | {date.today()} |\n"
-    text = TABLE.read_text(encoding="utf-8")
-    rows = {match["torch", "python"]: match[0] for match in _ROW.finditer(text)}
-    rows[torch, python] = row
-    head, tail = text[: _ROW.search(text).start()], text[list(_ROW.finditer(text))[-1].end() :]
-    TABLE.write_text(head + "".join(rows[cell] for cell in CELLS if cell in rows) + tail)
+    (suite,) = ElementTree.parse(results).getroot().iter("testsuite")
+    total, skipped, *failed = (
+        int(suite.get(name, 0)) for name in ("tests", "skipped", "failures", "errors")
+    )
+    counts = (total - skipped - sum(failed), sum(failed), skipped)
+    columns = (torch, python, demo, *(f"{count:,}" for count in counts), str(date.today()))
+    head, rule, tail = TABLE.read_text(encoding="utf-8").partition(_RULE)
+    rows = {match["torch", "python"]: match[0] for match in _ROW.finditer(tail)}
+    rows[torch, python] = f"| {' | '.join(columns)} |\n"
+    rest = _ROW.sub("", tail)
+    written = "".join(rows[cell] for cell in CELLS if cell in rows)
+    TABLE.write_text(head + rule + written + rest, encoding="utf-8")
