@@ -40,10 +40,11 @@ _HEADER = "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
 
 
 def registry() -> list[FunctionSchema]:
-    """Every registered overload, as the frontend knows it."""
+    """Every registered overload, as the frontend knows it, but for those that ask for a GPU."""
     return [
         next(s for s in operator_schemas(found.name) if s.overload == found.overload_name)
         for found in torch._C._jit_get_all_schemas()
+        if not found.name.startswith("cuda::")
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -84,3 +85,25 @@ def test_code_that_its_graphs_print_otherwise_fails():
 def test_a_plain_module_is_an_error_of_its_own():
     with pytest.raises(tsarchive.SaveError, match="has no TorchScript code"):
         assert_no_jitter(nn.ReLU())
+
+
+def filled() -> torch.jit.ScriptModule:
+    module = nn.Linear(2, 2)
+    nn.init.constant_(module.weight, 0.5)
+    nn.init.zeros_(module.bias)
+    return torch.jit.script(module)
+
+
+def test_the_canonical_form_in_fresh_processes():
+    assert_no_jitter(filled(), canonical=True)
+
+
+def test_a_digest_is_told_and_then_held():
+    with pytest.raises(AssertionError, match="the digest of the canonical form is") as told:
+        assert_no_jitter(filled(), digest="")
+    digest = re.search("[0-9a-f]{64}", str(told.value))[0]
+    assert_no_jitter(filled(), digest=digest.upper())
+    other = filled()
+    nn.init.ones_(other.bias)
+    with pytest.raises(AssertionError, match=f"not {digest}"):
+        assert_no_jitter(other, digest=digest)

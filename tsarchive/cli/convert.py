@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +107,8 @@ def command(
     import tsarchive
 
     inputs = gather(rest, seed) if rest else None
-    with progress(_STEPS_TO_EXECUTORCH if destination.endswith(".pte") else _STEPS) as step:
+    steps = _STEPS_TO_EXECUTORCH if destination.endswith(".pte") else _STEPS
+    with _without_logs(), progress(steps) as step:
         done = tsarchive.convert(
             source,
             destination,
@@ -125,6 +128,17 @@ def command(
         _show(done, data)
     if not all(found.ok for found in done.agreements):
         ctx.exit(FINDINGS)
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """What torch.export logs of a trace that fails stands in the error as well."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _show(done: Conversion, asked: str | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ def assert_no_jitter(
     *,
     map_location: str | torch.device | None = None,
     graph: bool = True,
+    canonical: bool = False,
+    digest: str | None = None,
 ) -> None:
     """Fails unless ``module`` has one archive.
 
@@ -23,18 +27,39 @@ def assert_no_jitter(
     anew from the graphs that were read. ``module`` is scripted, traced, or one that
     ``tsarchive.load`` gave; ``map_location`` is where its archive is loaded to, as for ``load``.
     ``graph=False`` leaves the graphs out: for code of the few forms that torch, too, writes
-    otherwise once it has read them.
+    otherwise once it has read them. ``canonical=True`` also saves the canonical form in two fresh
+    processes of other hash seeds, which takes some seconds.
 
-    Raises AssertionError that names the first record that differs and shows both sides of it;
-    what ``save`` and ``load`` raise where they cannot do their part.
+    ``digest`` is the SHA-256 of the canonical form in hexadecimal digits, for a test that holds
+    the bytes of today from then on, in every process and on every machine. Give ``""`` to be told.
+
+    Raises AssertionError that names the first record that differs and shows both sides of it, or
+    the digest that was found; what ``save`` and ``load`` raise where they cannot do their part.
     """
-    report = check_jitter(module, map_location=map_location)
+    report = check_jitter(module, map_location=map_location, canonical=canonical)
     _compare("saving twice", report.twice.same, report.twice.records)
     _compare("save, load and save", report.stable, report.records)
     if graph:
         found = report.graph
         changed = found.records or found.code or found.debug
         _compare("printing code from its graphs", found.stable, changed)
+    if report.canonical is not None:
+        process = "saving the canonical form in a fresh process"
+        _compare(process, report.canonical.same, report.canonical.records)
+    if digest is not None:
+        _compare_digest(module, digest)
+
+
+def _compare_digest(module: torch.nn.Module, expected: str) -> None:
+    from tsarchive.saving import save  # it needs torch, which the pytest plugin does not import
+
+    data = io.BytesIO()
+    save(module, data, canonical=True)
+    found = hashlib.sha256(data.getvalue()).hexdigest()
+    if found != expected.lower():
+        raise AssertionError(
+            f"the digest of the canonical form is {found}, not {expected or 'given'}"
+        )
 
 
 def _compare(process: str, is_same: bool, records: Sequence[RecordDifference]) -> None:

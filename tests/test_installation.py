@@ -1,0 +1,94 @@
+"""What is installed: a wheel, away from the sources, in surroundings of all kinds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.archives import ARCHIVES, ROOT
+
+LINKS = {"pickler": "pickler", "printer": "printer", "models": "fixtures/models"}
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_links_lead_from_the_package_to_its_folders(name):
+    assert (ROOT / "tsarchive" / name).resolve() == (ROOT / LINKS[name]).resolve()
+
+
+def run(*command: object, cwd: Path, **variables: str) -> str:
+    """What a command prints, with nothing in its environment but these variables."""
+    done = subprocess.run(
+        list(map(str, command)), cwd=cwd, env=variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder)
+    run(sys.executable, *command, ROOT, cwd=folder, **os.environ)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory) -> Path:
+    """An environment of its own, which has the wheel, and torch from where the tests have it."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", folder, cwd=folder, **os.environ)
+    programs = folder / "bin"
+    run(programs / "pip", "install", "--quiet", "--no-deps", wheel, cwd=folder, **os.environ)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib"))
+    return programs
+
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders are other ones there")
+STAND_IN = "test_links_lead_from_the_package_to_its_folders"
+
+
+@pytest.mark.long(STAND_IN)
+def test_the_wheel_has_every_file_of_the_package(wheel):
+    folders = [ROOT / "tsarchive", *(ROOT / folder for folder in LINKS.values())]
+    here = {path.name for folder in folders for path in folder.rglob("*.py")}
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {Path(name).name for name in names if name.endswith(".py")} == here
+    for name in ("py.typed", "policy/operators.txt", "reporting/style.css", "reporting/page.js"):
+        assert f"tsarchive/{name}" in names
+
+
+@pytest.mark.long(STAND_IN)
+@pytest.mark.parametrize(
+    "command",
+    [("tsarchive", "demo"), ("python", "-I", "-m", "tsarchive", "demo")],
+    ids=["command", "isolated"],
+)
+def test_the_demo_runs_where_nothing_may_be_written(environment, command, tmp_path):
+    program, *arguments = command
+    variables = {"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp_path)}
+    shown = run(environment / program, *arguments, cwd="/", **variables)
+    assert "outputs are equal to the bit, saved bytes are stable" in shown
+
+
+@pytest.mark.long(STAND_IN)
+def test_the_package_is_imported_from_the_wheel_itself(environment, wheel, tmp_path):
+    """As frozen applications import theirs: nothing of the package is a file."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import tsarchive, torch\n"
+        "assert '.whl' in tsarchive.__file__\n"
+        "module = tsarchive.load(sys.argv[2])\n"
+        "tsarchive.save(module, 'saved.pt')\n"
+        "tsarchive.report('saved.pt', 'page.html')\n"
+        "assert tsarchive.verify('saved.pt').ok and tsarchive.audit('saved.pt').ok\n"
+        "print(tsarchive.policy.versions.versions_with('aten::add'))"
+    )
+    shown = run(environment / "python", "-c", code, wheel, ARCHIVES / "sequential.pt", cwd=tmp_path)
+    assert shown.startswith("torch 2.6 to")
