@@ -18,6 +18,7 @@ from pools import POOL
 from texts import innocent
 
 import tsarchive
+from tsarchive.policy.versions import known_operators, untried_torch
 from tsarchive.pt2 import schema
 from tsarchive.pt2.decoding import decoded
 from tsarchive.testing.mutated_archive import mutate_archive
@@ -181,6 +182,9 @@ def made(layer: str, seed: int, number: int) -> Input:
 
 def warm_up() -> None:
     """Import all that inputs may use: our modules, and what sound seeds make torch import."""
+    # What errors tell of operators and of torch is read from files of the package.
+    known_operators()
+    untried_torch()
     for name in (*_LAZY, *_modules()):
         import_module(name)
     every = (*(door for door, _ in _OF_ARCHIVES), doors.compile_all, doors.run)

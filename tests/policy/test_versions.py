@@ -24,6 +24,9 @@ from tsarchive.torchscript.frontend.libraries import what_registers
 @pytest.fixture
 def newer(monkeypatch):
     monkeypatch.setattr(versions.metadata, "version", lambda _: "99.1.0+cpu")
+    untried_torch.cache_clear()
+    yield
+    untried_torch.cache_clear()
 
 
 SENTENCE = f"torch 99.1.0+cpu is newer than {tried_versions()[-1]}, the newest that"

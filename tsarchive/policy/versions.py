@@ -53,6 +53,7 @@ def versions_with(name: str) -> str | None:
     return None if span is None else "torch " + " to ".join(dict.fromkeys(span))
 
 
+@cache
 def untried_torch() -> str | None:
     """Say that the installed torch is newer than all that were tried; None where it is not."""
     try:
