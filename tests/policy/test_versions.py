@@ -12,6 +12,7 @@ from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.cli.failures import describe
 from tsarchive.policy import versions
 from tsarchive.policy.versions import (
+    installed_torch,
     known_operators,
     require_torch,
     tried_versions,
@@ -24,9 +25,9 @@ from tsarchive.torchscript.frontend.libraries import what_registers
 @pytest.fixture
 def newer(monkeypatch):
     monkeypatch.setattr(versions.metadata, "version", lambda _: "99.1.0+cpu")
-    untried_torch.cache_clear()
+    installed_torch.cache_clear()
     yield
-    untried_torch.cache_clear()
+    installed_torch.cache_clear()
 
 
 SENTENCE = f"torch 99.1.0+cpu is newer than {tried_versions()[-1]}, the newest that"

@@ -19,7 +19,7 @@ from tests.support.registry_calls import AGREEMENTS
 from tests.support.suite import thinned
 
 SLICES = 12
-FEWEST = 4000 // SLICES
+FEWEST = 4000  # of all slices together
 # Outcomes that need no further look, whatever the operator.
 EXPECTED = {
     r"no values of .*": "process groups, remote references and such have no values here",

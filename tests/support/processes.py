@@ -12,6 +12,8 @@ from tests.support.archives import ROOT
 
 __all__ = ["output_of"]
 
+_TIMEOUT = 1800  # seconds: no process hangs a suite for good
+
 
 def output_of(*args: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> bytes:
     """What ``python ARGS`` prints; a failure raises with what it says to stderr on top."""
@@ -20,6 +22,7 @@ def output_of(*args: object, cwd: Path = ROOT, env: Mapping[str, str] | None = N
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
         stdout=subprocess.PIPE,
+        timeout=_TIMEOUT,
         check=True,
     )
     return done.stdout
