@@ -37,10 +37,16 @@ class _LazyGroup(click.Group):
 def _show_versions(ctx: click.Context, _option: click.Parameter, given: bool) -> None:
     if not given or ctx.resilient_parsing:
         return
-    from tsarchive.cli.versions import version_lines
+    import platform
 
-    for line in version_lines():
-        click.echo(line)
+    from tsarchive import __version__
+    from tsarchive.policy.versions import installed_torch, untried_torch
+
+    torch = installed_torch()
+    click.echo(f"tsarchive, version {__version__}")
+    click.echo(f"Python {platform.python_version()}, {f'torch {torch}' if torch else 'no torch'}")
+    if untried := untried_torch():
+        click.echo(untried)
     ctx.exit()
 
 

@@ -10,7 +10,7 @@ from tsarchive.cli.output import print_json, say
 from tsarchive.describing.hints import in_commands
 from tsarchive.describing.text import visible
 from tsarchive.errors import ArchiveError
-from tsarchive.policy.versions import untried_torch
+from tsarchive.policy.versions import with_untried_torch
 
 
 class Failure(TypedDict):
@@ -78,10 +78,7 @@ def describe(error: Exception) -> Failure:
     if is_without_torch(error):
         return failure(name, "this needs torch, which is not installed", "pip install torch")
     hint = "This is a defect of tsarchive: 'tsarchive --traceback COMMAND ...' shows where"
-    untried = untried_torch()
-    if untried is not None:
-        hint = f"{hint}; {untried}"
-    return failure(name, f"unexpected {name}: {error}", hint)
+    return failure(name, f"unexpected {name}: {error}", with_untried_torch(hint))
 
 
 def is_without_torch(error: Exception) -> bool:

@@ -14,11 +14,13 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "Span",
+    "installed_torch",
     "known_operators",
     "require_torch",
     "tried_versions",
     "untried_torch",
     "versions_with",
+    "with_untried_torch",
 ]
 
 _FILE: Final = files("tsarchive.policy").joinpath("operators.txt")
@@ -54,16 +56,25 @@ def versions_with(name: str) -> str | None:
 
 
 @cache
-def untried_torch() -> str | None:
-    """Say that the installed torch is newer than all that were tried; None where it is not."""
+def installed_torch() -> str | None:
+    """Return the version of torch that is installed, without importing it."""
     try:
-        installed = metadata.version("torch")
+        return metadata.version("torch")
     except metadata.PackageNotFoundError:
         return None
-    newest = tried_versions()[-1]
-    if _numbers(installed) <= _numbers(newest):
+
+
+def untried_torch() -> str | None:
+    """Say that the installed torch is newer than all that were tried; None where it is not."""
+    installed, newest = installed_torch(), tried_versions()[-1]
+    if installed is None or _numbers(installed) <= _numbers(newest):
         return None
     return f"torch {installed} is newer than {newest}, the newest that tsarchive was tried with"
+
+
+def with_untried_torch(hint: str) -> str:
+    """Add to a hint what ``untried_torch`` says, if it says anything."""
+    return "; ".join(filter(None, (hint, untried_torch())))
 
 
 def require_torch(version: str) -> None:

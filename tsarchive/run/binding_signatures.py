@@ -53,7 +53,7 @@ def signatures_of(binding: Callable[..., Any], named: Sequence[str]) -> tuple[Si
     ``self`` of methods stands in front. ``named`` are the names that parameters by name may have.
     """
     is_method = type(binding).__name__ == "method_descriptor"
-    given = _fitting_tensors() if is_method else ()
+    given = (_fitting("Tensor"),) if is_method else ()
     try:
         found = _found(binding, given, named)
     except _Unknown:
@@ -161,7 +161,3 @@ def _fitting_values() -> dict[str, Any]:
         "torch.device": torch.device("cpu"),
         "torch.Generator": torch.default_generator,
     }
-
-
-def _fitting_tensors() -> tuple[torch.Tensor]:
-    return (_fitting_values()["Tensor"],)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tsarchive.policy.versions import untried_torch, versions_with
+from tsarchive.policy.versions import versions_with, with_untried_torch
 
 # Namespaces of operators and classes, and the import that registers them.
 _IMPORTS: Final = {
@@ -63,9 +63,9 @@ def what_registers(name: str) -> str:
     if namespace in _ADVICE:
         return _ADVICE[namespace]
     if namespace in _OWN:
-        hint = "Another version or build of torch wrote the archive: load it with that one"
-        untried = untried_torch()
-        return hint if untried is None else f"{hint}; {untried}"
+        return with_untried_torch(
+            "Another version or build of torch wrote the archive: load it with that one"
+        )
     if namespace in _IMPORTS:
         return f"It comes with a library: run 'import {_IMPORTS[namespace]}' first"
     return (
