@@ -14,6 +14,7 @@ from torch import nn
 import tsarchive
 from tests.support.archives import torch_saved
 from tests.support.running import hand_written, method
+from tsarchive.decompiler.layout import written
 
 
 class Small(nn.Module):
@@ -214,3 +215,16 @@ class Sequential(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self[1](self[0](x))
 """
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "match value:\n    case 1:\n        pass",  # astor does not know it
+        "text = f'{value!r}'",  # astor asks for ast.Str, which Python 3.14 dropped
+        "with (open(a) as b, open(c)):\n    pass",
+    ],
+)
+def test_text_that_astor_cannot_write(text):
+    body = ast.parse(text).body
+    assert ast.dump(ast.parse(written(body))) == ast.dump(ast.parse(text))

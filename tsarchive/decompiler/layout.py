@@ -6,7 +6,7 @@ import ast
 import builtins
 import copy
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import astor
@@ -255,7 +255,7 @@ class _Naming(ast.NodeVisitor):
 def written(body: list[ast.stmt]) -> str:
     """The text of statements.
 
-    Raises UnsupportedError should it not say what they say, or nest deeper than Python allows.
+    Raises UnsupportedError where Python refuses it, such as for nesting deeper than it allows.
     """
     try:
         return _checked_text(body)
@@ -265,13 +265,29 @@ def written(body: list[ast.stmt]) -> str:
 
 def _checked_text(body: list[ast.stmt]) -> str:
     tree = ast.fix_missing_locations(ast.Module(body, []))
-    wanted = ast.dump(ast.parse(ast.unparse(tree)))
-    text: str = astor.to_source(tree, pretty_source="".join, source_generator_class=_Generator)
-    for candidate in (_tidied(text), text):
-        if ast.dump(ast.parse(candidate)) == wanted:
-            compile(candidate, "module", "exec", dont_inherit=True)
-            return candidate
-    raise UnsupportedError("the text of a module does not read back as it was made")
+    plain = ast.unparse(tree)
+    wanted = ast.dump(ast.parse(plain))
+    text = next(text for text in _texts(tree, plain) if _reads_as(text, wanted))
+    compile(text, "module", "exec", dont_inherit=True)
+    return text
+
+
+def _reads_as(text: str, wanted: str) -> bool:
+    try:
+        return ast.dump(ast.parse(text)) == wanted
+    except SyntaxError:
+        return False
+
+
+def _texts(tree: ast.Module, plain: str) -> Iterator[str]:
+    """The texts of a module, the best laid out first and the plain one of Python last."""
+    try:
+        text: str = astor.to_source(tree, pretty_source="".join, source_generator_class=_Generator)
+    except AttributeError:  # astor does not know the syntax, or asks `ast` for what Python dropped.
+        pass
+    else:
+        yield from (_tidied(text), text)
+    yield plain
 
 
 _ARROW = re.compile(r"^( *def .*\)) ->(?=\S)")
