@@ -24,8 +24,8 @@ TORCHES = ("2.6.0", "2.8.0", "2.10.0", "2.12.1", TESTED, "2.14.1", NEWEST)
 # Each torch on one Python, the other Pythons on one torch, and the newest on the newest.
 CELLS = [
     *((torch, "3.11") for torch in TORCHES),
-    *((TESTED, python) for python in ("3.10", "3.12", "3.13")),
-    (NEWEST, "3.13"),
+    *((TESTED, python) for python in ("3.10", "3.12", "3.13", "3.14")),
+    (NEWEST, "3.14"),
 ]
 _ROW = re.compile(r"\| (?P<torch>[\d.]+) \| (?P<python>[\d.]+) \|.*\|\n")
 _RULE = "|---|---|---|---|---|---|---|\n"

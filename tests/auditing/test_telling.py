@@ -109,6 +109,7 @@ def test_a_list_of_many_megabytes_is_looked_at_to_its_end():
 # Pickles.
 
 ARGUMENT = b"(S'id'\nt"
+HEXADECIMAL = "a number that is hexadecimal"
 # What a reader that begins at the first byte would run, whatever follows.
 RUN_HERE = {
     "a call": b"cos\nsystem\n" + ARGUMENT + b"R",
@@ -122,7 +123,7 @@ RUN_HERE = {
     "SETITEM": b"csys\nmodules\nS'os'\nNs",
     "SETITEMS": b"csys\nmodules\n(S'os'\nNu",
     "APPEND": b"csys\npath\nS'/tmp'\na",
-    "a number that is hexadecimal": b"I0x1\n0(S'id'\nios\nsystem\n",
+    HEXADECIMAL: b"I0x1\n0(S'id'\nios\nsystem\n",
     "a truth value": b"I01\n0(S'id'\nios\nsystem\n",
     "text that is not ASCII": b"(S'\xc3\xa9'\nios\nsystem\n",
     "two texts": b"\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R",
@@ -308,7 +309,16 @@ def test_whatever_pickle_would_call_is_told(says_so, parts):
         assert of_pickles(data)
 
 
+def reads_hexadecimal() -> bool:
+    """Whether the unpickler of this Python takes hexadecimal numbers, which 3.14 no longer does."""
+    try:
+        return bool(pickle.loads(b"I0x1\n."))
+    except ValueError:
+        return False
+
+
 @pytest.mark.parametrize("form", [form for form in RUN_HERE if form not in (
+    *(() if reads_hexadecimal() else (HEXADECIMAL,)),
     "an extension", "BUILD", "SETITEM", "SETITEMS", "APPEND",
     "text for arguments, as Python's own unpickler takes it",
 )])  # fmt: skip
@@ -320,7 +330,8 @@ def test_generated_attacks_are_what_pickle_would_call():
     quiet = ("BUILD", "items", "call of a result", "by another")
     for number in range(examples(500)):
         made = attack(random.Random(f"oracle/{number}"))
-        if not made.how.startswith(quiet):
+        is_read = reads_hexadecimal() or b"I0x" not in made.pickled
+        if is_read and not made.how.startswith(quiet):
             assert called_by_pickle(made.pickled), made
 
 

@@ -24,7 +24,7 @@ from tsarchive.torchscript.frontend.libraries import what_registers
 
 @pytest.fixture
 def newer(monkeypatch):
-    monkeypatch.setattr(versions.metadata, "version", lambda _: "99.1.0+cpu")
+    monkeypatch.setattr(metadata, "version", lambda _: "99.1.0+cpu")
     installed_torch.cache_clear()
     yield
     installed_torch.cache_clear()

@@ -281,8 +281,7 @@ def test_modules_of_such_names(tmp_path, path):
 
 
 def test_values_of_modules_with_a_dash(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "my-model", sys.modules[Total.__module__])
-    monkeypatch.setattr(Total, "__module__", "my-model")
+    monkeypatch.setitem(sys.modules, Total.__module__, sys.modules[MakesTotal.__module__])
     check_refused(tmp_path, MakesTotal(), "in __torch__.my-model.Total, the part 'my-model'")
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import metadata
-from importlib.resources import files
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -23,7 +21,6 @@ __all__ = [
     "with_untried_torch",
 ]
 
-_FILE: Final = files("tsarchive.policy").joinpath("operators.txt")
 _NUMBERS: Final = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -37,15 +34,13 @@ class Span(NamedTuple):
 @cache
 def tried_versions() -> tuple[str, ...]:
     """Return the versions of torch that were tried, such as "2.13", oldest first."""
-    with _FILE.open(encoding="ascii") as lines:
-        return tuple(next(lines).split()[2:])
+    return tuple(_lines()[0].split()[2:])
 
 
 @cache
 def known_operators() -> dict[str, Span]:
     """Return the operators of all versions that were tried."""
-    with _FILE.open(encoding="ascii") as lines:
-        rows = [line.split() for line in lines if not line.startswith("#")]
+    rows = (line.split() for line in _lines() if not line.startswith("#"))
     return {name: Span(first, last) for name, first, last in rows}
 
 
@@ -58,6 +53,8 @@ def versions_with(name: str) -> str | None:
 @cache
 def installed_torch() -> str | None:
     """Return the version of torch that is installed, without importing it."""
+    from importlib import metadata  # it imports forty modules, which most commands do not need
+
     try:
         return metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -82,6 +79,12 @@ def require_torch(version: str) -> None:
     oldest = tried_versions()[0]
     if _numbers(version) < _numbers(oldest):
         raise ImportError(f"tsarchive needs torch {oldest} or later; this is torch {version}")
+
+
+def _lines() -> list[str]:
+    from importlib.resources import files
+
+    return files("tsarchive.policy").joinpath("operators.txt").read_text("ascii").splitlines()
 
 
 def _numbers(version: str) -> tuple[int, ...]:
