@@ -163,22 +163,23 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def nodes_of(path: Path) -> list[ast.AST]:
+    """The nodes of a file that tests here ask for."""
+    kinds = (ast.Import, ast.ImportFrom, ast.If, ast.Attribute)
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
 
 
 def imports(module: str, path: Path, *, at_run_time: bool = False) -> set[str]:
     """Every module that ``path`` imports; typing-only imports count unless ``at_run_time``."""
-    tree = tree_of(path)
     typing_only = {
         inner
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if at_run_time and node in typing_only:
             continue
         if isinstance(node, ast.Import):
@@ -222,7 +223,7 @@ def test_only_the_bridge_touches_torch_jit():
     touched = [
         f"{module}:{node.lineno}"
         for module, path in MODULES.items()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if (node.value.id, node.attr) == ("torch", "jit")
     ]

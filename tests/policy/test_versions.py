@@ -10,7 +10,6 @@ from tests.support.archives import ARCHIVES, TORCH
 from tests.support.command_line import run
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.cli.failures import describe
-from tsarchive.policy import versions
 from tsarchive.policy.versions import (
     installed_torch,
     known_operators,

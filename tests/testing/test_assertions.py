@@ -94,6 +94,7 @@ def filled() -> torch.jit.ScriptModule:
     return torch.jit.script(module)
 
 
+@pytest.mark.long("test_modules_without_jitter")
 def test_the_canonical_form_in_fresh_processes():
     assert_no_jitter(filled(), canonical=True)
 

@@ -48,6 +48,7 @@ def loadable(corpus):
 REAL = list(loadable(CORPUS)) if CORPUS.is_dir() else []
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("path", REAL)
 def test_real_archives_have_no_finding_above_a_note(path):
     report = tsarchive.verify(CORPUS / path)
