@@ -6,6 +6,7 @@ import copy
 import hashlib
 import io
 import json
+from functools import cache
 
 import pytest
 import torch
@@ -103,6 +104,15 @@ def near(one, two, tolerance):
     return equal(one, two)
 
 
+@cache
+def saturates():
+    """Whether the kernels add int8 products in 16 bits, as FBGEMM does on x86 without VNNI."""
+    tensor = torch.quantize_per_tensor(torch.full((1, 2), 2.55), 0.01, 0, torch.quint8)
+    weight = torch.quantize_per_tensor(torch.full((1, 2), 1.27), 0.01, 0, torch.qint8)
+    packed = torch.ops.quantized.linear_prepack(weight)
+    return torch.ops.quantized.linear(tensor, packed, 0.1, 0).dequantize().item() < 6
+
+
 def check_near(found, version, name):
     tolerance = TOLERANCES.get(name.partition("_")[0], USUAL)
     for (method, result), (_, old) in zip(found, expected(version, name), strict=True):
@@ -136,6 +146,8 @@ def test_runs_as_in_torch(version, name):
 
 @by_case
 def test_gives_what_the_old_torch_gave(version, name):
+    if name.startswith("dynamic_") and saturates():
+        pytest.skip("the processor that recorded the results has other kernels for int8")
     check_near(results(tsarchive.load(path_of(version, name)), version, name), version, name)
 
 
