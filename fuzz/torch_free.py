@@ -14,7 +14,7 @@ from tsarchive.printer.types import ClassType
 from tsarchive.pt2.compiled import compiled
 from tsarchive.pt2.samples import sample_inputs
 from tsarchive.torchscript.debug import read_any_debug_record
-from tsarchive.torchscript.inspection import module_tree, named_tensors
+from tsarchive.torchscript.inspection import Root, module_tree, named_tensors
 
 
 def read_archive(data: bytes) -> None:
@@ -120,11 +120,11 @@ def read_pickle(archive: bytes, record: str, data: bytes) -> None:
         read_any_debug_record(data, record)
         return
     root = loads(data, record=record)
+    whole, known = Root(record, "", root), opened(archive)
+    for _ in named_tensors([whole], known.class_of, known.records):
+        pass
     if isinstance(root, Object):
-        classes = opened(archive).class_of
-        for _ in named_tensors(root, classes):
-            pass
-        module_tree(root, classes)
+        module_tree(whole, known.class_of, known.records)
 
 
 def read_code(archive: bytes, record: str, text: bytes) -> None:

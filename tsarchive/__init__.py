@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from tsarchive.policy import Limits, Policy
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.saving import save
-    from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
+    from tsarchive.torchscript.inspection import ModuleInfo
+    from tsarchive.torchscript.tensor_infos import TensorInfo, TensorTotals
     from tsarchive.verifying import VerifyReport, verify
 
 __version__ = "0.1.0"
@@ -89,6 +90,7 @@ __all__ = [
     "Severity",
     "SourceError",
     "TensorInfo",
+    "TensorTotals",
     "UnknownClassError",
     "UnknownOperatorError",
     "Unprinted",
@@ -140,7 +142,8 @@ _HOMES = {
     "report": "tsarchive.reporting",
     "save": "tsarchive.saving",
     "ModuleInfo": "tsarchive.torchscript.inspection",
-    "TensorInfo": "tsarchive.torchscript.inspection",
+    "TensorInfo": "tsarchive.torchscript.tensor_infos",
+    "TensorTotals": "tsarchive.torchscript.tensor_infos",
     "VerifyReport": "tsarchive.verifying",
     "verify": "tsarchive.verifying",
 }

@@ -22,8 +22,14 @@ from tsarchive.opening import opened_archive
 from tsarchive.pickler import Object, loads
 from tsarchive.printer.types import ClassType
 from tsarchive.torchscript.frontend import CodeImporter
-from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo, module_tree
+from tsarchive.torchscript.inspection import ModuleInfo
 from tsarchive.torchscript.looking import TorchScriptDoor
+from tsarchive.torchscript.tensor_infos import (
+    TensorInfo,
+    TensorTotals,
+    totals_of,
+    uniquely_named,
+)
 
 if TYPE_CHECKING:
     from tsarchive.executorch.looking import ExecutorchDoor
@@ -188,15 +194,24 @@ class Archive(Closing):
 
     @cached_property
     def tensors(self) -> Mapping[str, TensorInfo]:
-        """Every tensor that a module attribute holds, by its fully qualified name.
+        """Every tensor that the archive describes, by its fully qualified name.
+
+        Those that modules hold go by their attributes, also inside of containers and of packed
+        parameters (``fc._packed_params.__getstate__.0``); constants go by the name that code has
+        for them (``CONSTANTS.c0``), those of bytecode by its functions. Example inputs of traces
+        and of torch.export are none of the archive's tensors. Weights are not read.
 
         Of a PT2 archive with several models, names begin with that of the model; storages in a
         record that is a file of ``torch.save`` have a name behind that of the record. Of a program
         of ExecuTorch, those that begin with data, ``forward.3`` where they have no name.
         """
-        if not self._is_zip:
-            return MappingProxyType(dict(self.executorch.tensors()))
-        return MappingProxyType(dict(self._door.tensors(self.class_of)))
+        found = self._door.tensors(self.class_of) if self._is_zip else self.executorch.tensors()
+        return MappingProxyType(dict(uniquely_named(found)))
+
+    @property
+    def totals(self) -> TensorTotals:
+        """How many tensors there are, in how many storages of how many bytes."""
+        return totals_of(self.tensors.values())
 
     @cached_property
     def needs(self) -> Needs:
@@ -229,7 +244,7 @@ class Archive(Closing):
             return self.executorch.tree()
         if self.kind == PT2:
             return self.exported.tree()
-        return module_tree(self.root, self.class_of)
+        return cast("TorchScriptDoor | LegacyDoor", self._door).tree(self.class_of)
 
     def class_of(self, value: Object) -> ClassType:
         """The class of a pickled object.

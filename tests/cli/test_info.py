@@ -19,7 +19,10 @@ PROGRAM_KEYS = {
     "main_class", "has_traced_inputs", "modules", "classes", "methods", "functions",
     "signatures", "native_classes", "operators", "needs",
 }  # fmt: skip
-TENSOR_KEYS = {"count", "parameters", "parameter_elements", "bytes", "dtypes", "devices"}
+TENSOR_KEYS = {
+    "count", "elements", "storages", "bytes", "parameters", "parameter_elements", "dtypes",
+    "devices",
+}  # fmt: skip
 
 
 def test_every_fact_of_a_small_archive():
@@ -206,11 +209,13 @@ def test_a_file_that_is_no_torchscript_needs_nothing_that_is_known(tmp_path):
         ("data.pkl", "objects"),
         ("code/__torch__/a.py", "code"),
         ("code/__torch__/a.py.debug_pkl", "debug"),
-        ("constants/3", "constants"),
-        ("constants.pkl", "constants"),
+        ("constants/3", "tensors"),
+        ("constants/3.storage", "tensors"),
+        ("constants.pkl", "objects"),
         ("version", "other"),
         (".data/serialization_id", "other"),
-        ("traced_inputs.pkl", "other"),
+        ("traced_inputs.pkl", "inputs"),
+        ("traced_inputs/0", "inputs"),
         ("models/model.json", "code"),
         ("serialized_exported_program.json", "code"),
         ("data/weights/weight_12", "tensors"),

@@ -69,9 +69,11 @@ def test_facts_of_a_small_archive():
     }
     assert facts["tensors"] == {
         "count": 2,
+        "elements": 15,
+        "storages": 2,
+        "bytes": 60,
         "parameters": 2,
         "parameter_elements": 15,
-        "bytes": 60,
         "dtypes": {"float32": 2},
         "devices": {"cpu": 2},
     }

@@ -8,7 +8,9 @@ import torch
 from tests.support.archives import ARCHIVES
 from tests.support.command_line import SEQUENTIAL, document, run
 
-KEYS = {"name", "dtype", "shape", "strides", "bytes", "record", "role"}
+KEYS = {
+    "name", "dtype", "shape", "strides", "bytes", "record", "storages", "device", "role",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["sequential", "buffers", "views", "tied_parameters"])
@@ -44,7 +46,7 @@ def test_match():
     assert names("--match", "*.bias") == ["layers.0.bias", "layers.2.bias"]
     assert names("--match", "nothing") == []
     assert document("tensors", SEQUENTIAL, "--match", "*.bias")["total"] == {
-        "tensors": 2, "elements": 6, "bytes": 24
+        "count": 2, "elements": 6, "storages": 2, "bytes": 24
     }  # fmt: skip
 
 
@@ -55,8 +57,10 @@ def test_a_match_of_nothing_says_so():
 
 def test_text_has_a_row_for_each_and_a_total():
     lines = run("tensors", SEQUENTIAL).stdout.splitlines()
-    assert lines[2].split() == ["layers.0.weight", "float32", "4x3", "48", "data/0", "parameter"]
-    assert lines[-1] == "total: 4 tensors, 26 elements, 104 bytes"
+    assert lines[2].split() == [
+        "layers.0.weight", "float32", "4x3", "48", "data/0", "cpu", "parameter"
+    ]  # fmt: skip
+    assert lines[-1] == "total: 4 tensors in 4 storages, 104 bytes, 26 elements"
 
 
 def test_sparse_tensors_have_no_single_record(tmp_path):
@@ -71,5 +75,6 @@ def test_sparse_tensors_have_no_single_record(tmp_path):
     path = tmp_path / "sparse.pt"
     torch.jit.save(torch.jit.script(Sparse()), str(path))
     (row,) = document("tensors", path)["tensors"]
-    assert (row["record"], row["shape"]) == (None, [3, 3])
+    assert (row["record"], row["shape"], row["device"]) == (None, [3, 3], "cpu")
+    assert [storage["nbytes"] for storage in row["storages"]] == [2 * 3 * 8, 3 * 4]
     assert "several" in run("tensors", path).stdout

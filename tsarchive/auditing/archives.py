@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from tsarchive.auditing.bytecode import BYTECODE
 from tsarchive.auditing.collecting import Collected
 from tsarchive.auditing.exported import Exported
 from tsarchive.auditing.pickles import Surroundings
@@ -29,6 +28,7 @@ from tsarchive.container import Container, Record
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
 from tsarchive.kinds import PT2, TORCH_PACKAGE, UNKNOWN, kind_of, what_to_do
+from tsarchive.torchscript.bytecode import BYTECODE
 from tsarchive.verifying.code import MAX_CODE_BYTES, too_much_code
 
 __all__ = ["audit_zip"]

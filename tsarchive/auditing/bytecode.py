@@ -1,18 +1,17 @@
-"""Operators in ``bytecode.pkl``, which runtimes for phones run in place of the code records."""
+"""Operators in ``bytecode.pkl``, by the functions that call them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from tsarchive.auditing.operators import ordered, use_of
 from tsarchive.auditing.values import OperatorUse, Place, When
 from tsarchive.errors import ArchiveError
 from tsarchive.pickler import loads
+from tsarchive.torchscript.bytecode import BYTECODE, tables_of
 
-__all__ = ["BYTECODE", "operators_in_bytecode"]
-
-BYTECODE: Final = "bytecode.pkl"
+__all__ = ["operators_in_bytecode"]
 
 
 def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:
@@ -29,17 +28,8 @@ def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:
 
 
 def _operators(functions: Any) -> Iterator[tuple[str, str]]:
-    for entry in functions if isinstance(functions, tuple) else ():
-        match entry:
-            case (str(function), tuple(tables), *_):
-                for table in tables:
-                    yield from ((function, operator) for operator in _in_table(table))
-
-
-def _in_table(table: Any) -> Iterator[str]:
-    match table:
-        case ("operators", tuple(rows)):
-            for row in rows:
-                match row:
-                    case (str(name), str(overload), *_):
-                        yield f"{name}.{overload}" if overload else name
+    for function, table, rows in tables_of(functions):
+        for row in rows if table == "operators" else ():
+            match row:
+                case (str(name), str(overload), *_):
+                    yield function, f"{name}.{overload}" if overload else name

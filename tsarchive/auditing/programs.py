@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tsarchive.auditing.bytecode import BYTECODE, operators_in_bytecode
+from tsarchive.auditing.bytecode import operators_in_bytecode
 from tsarchive.auditing.collecting import Collected
 from tsarchive.auditing.operators import (
     SEVERITIES,
@@ -23,6 +23,7 @@ from tsarchive.legacy.operators import RENAMED
 from tsarchive.pickler import Object, loads
 from tsarchive.policy.risks import NATIVE_PREFIX, Risk
 from tsarchive.policy.rows import row_of
+from tsarchive.torchscript.bytecode import BYTECODE
 from tsarchive.torchscript.pickled import objects_of
 
 __all__ = ["audit_program"]

@@ -1,9 +1,9 @@
-"""``tsarchive tensors``: the tensors that modules of an archive hold."""
+"""``tsarchive tensors``: the tensors that an archive holds."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,11 @@ import click
 from tsarchive.cli.command import Command, file_argument, json_option
 from tsarchive.cli.models import chosen, model_option
 from tsarchive.cli.output import print_json, say, show, table
-from tsarchive.describing.text import plural, shape, size
+from tsarchive.describing.tensors import totals_text
+from tsarchive.describing.text import plural, shape
 
 if TYPE_CHECKING:
-    from tsarchive import TensorInfo
+    from tsarchive import TensorInfo, TensorTotals
 
     Named = tuple[str, TensorInfo]
 
@@ -40,8 +41,10 @@ def command(
 ) -> None:
     """List the tensors in a file.
 
-    Name, dtype, shape, bytes, record, and whether it is a parameter, a buffer or a plain
-    attribute. Does not import torch.
+    Name, dtype, shape, bytes, record, device, and whether it is a parameter, a buffer, a plain
+    attribute or a constant of the code. Packed weights stand under the attribute or constant
+    that they are packed in. Tensors that share a storage are listed each; the total counts the
+    bytes of storages, each once. Does not import torch.
 
     \b
     Examples:
@@ -58,7 +61,7 @@ def command(
         found.sort(key=_ORDERS[sort])
     if as_json:
         rows = [_document(name, info) for name, info in found]
-        print_json({"file": file, "tensors": rows, "total": _total(found)})
+        print_json({"file": file, "tensors": rows, "total": asdict(_totals(found))})
     elif match is not None and not found:
         say(f"no tensor has a name that fits {match}")
     else:
@@ -73,22 +76,21 @@ def _document(name: str, info: TensorInfo) -> dict[str, Any]:
         "strides": info.strides,
         "bytes": info.nbytes,
         "record": info.storage,
+        "storages": [asdict(storage) for storage in info.storages],
+        "device": info.device,
         "role": info.role,
     }
 
 
-def _total(found: list[Named]) -> dict[str, int]:
-    return {
-        "tensors": len(found),
-        "elements": sum(math.prod(info.shape) for _, info in found),
-        "bytes": sum(info.nbytes for _, info in found),
-    }
+def _totals(found: list[Named]) -> TensorTotals:
+    from tsarchive.torchscript.tensor_infos import totals_of
+
+    return totals_of(info for _, info in found)
 
 
 def _show(found: list[Named]) -> None:
-    rows = table(
-        "name", "dtype", "shape", "bytes", "record", "role", right=("bytes",), whole=("name",)
-    )
+    headings = ("name", "dtype", "shape", "bytes", "record", "device", "role")
+    rows = table(*headings, right=("bytes",), whole=("name",))
     for name, info in found:
         rows.add_row(
             name,
@@ -96,12 +98,9 @@ def _show(found: list[Named]) -> None:
             shape(info.shape),
             f"{info.nbytes:,}",
             info.storage or "several",
+            info.device or "",
             info.role,
         )
-    total = _total(found)
+    total = _totals(found)
     show(rows.lines())
-    say(
-        f"total: {plural(total['tensors'], 'tensor')}, {plural(total['elements'], 'element')}, "
-        f"{size(total['bytes'])}",
-        "bold",
-    )
+    say(f"total: {totals_text(total)}, {plural(total.elements, 'element')}", "bold")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -15,13 +14,13 @@ from tsarchive.describing.facts import (
     Facts,
     GroupFacts,
     ProgramFacts,
-    TensorFacts,
 )
-from tsarchive.describing.records import GROUPS, TENSORS, group_of, method_name
+from tsarchive.describing.records import GROUPS, group_of, method_name
 from tsarchive.describing.signatures import signatures
+from tsarchive.describing.tensors import tensor_facts
 from tsarchive.errors import MissingRecordError
 from tsarchive.kinds import EXECUTORCH, LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT
-from tsarchive.torchscript.pickled import objects_of, storages_of
+from tsarchive.torchscript.pickled import objects_of
 
 __all__ = ["facts_of"]
 
@@ -46,7 +45,7 @@ def facts_of(archive: Archive, file: str, nbytes: int) -> Facts:
         groups=_groups(records),
         program=_program(archive) if is_torchscript else None,
         exported=_exported(archive) if archive.kind == PT2 else None,
-        tensors=_tensors(archive) if is_torchscript or _has_stored(archive) else None,
+        tensors=tensor_facts(archive) if is_torchscript or _has_stored(archive) else None,
     )
 
 
@@ -112,23 +111,3 @@ def _exported(archive: Archive) -> ExportedFacts:
     from tsarchive.describing.exported_facts import exported_facts
 
     return exported_facts(archive)
-
-
-def _tensors(archive: Archive) -> TensorFacts:
-    if archive.kind == PT2:
-        from tsarchive.describing.exported_facts import exported_tensors
-
-        return exported_tensors(archive)
-    infos = archive.tensors.values()
-    parameters = [info for info in infos if info.is_parameter]
-    storages = storages_of(archive.root)
-    return TensorFacts(
-        count=len(infos),
-        parameters=len(parameters),
-        parameter_elements=sum(math.prod(info.shape) for info in parameters),
-        bytes=sum(
-            record.size for name, record in archive.records.items() if group_of(name) == TENSORS
-        ),
-        dtypes=dict(Counter(info.dtype for info in infos)),
-        devices=dict(Counter(storages.values())),
-    )

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tsarchive.archive import Archive
-from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts, TensorFacts
+from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts
+from tsarchive.describing.tensors import tensor_facts
 from tsarchive.executorch.bundled import BundledProgram
 from tsarchive.executorch.data_file import DataFile
 from tsarchive.executorch.listing import signature
-from tsarchive.executorch.looking import EXTERNAL, called
+from tsarchive.executorch.looking import called
 from tsarchive.executorch.methods import Method
 from tsarchive.executorch.program import Program
 from tsarchive.executorch.values import Tensor
@@ -42,7 +43,7 @@ def executorch_facts(archive: Archive, file: str, nbytes: int) -> Facts:
         groups=_groups(archive),
         program=None,
         exported=None,
-        tensors=_tensors(archive),
+        tensors=tensor_facts(archive),
         executorch=_facts(archive),
     )
 
@@ -97,16 +98,3 @@ def _groups(archive: Archive) -> dict[str, GroupFacts]:
         if folder not in _SEEN_ELSEWHERE and name != "bundle":
             sizes.setdefault(_GROUPS.get(folder, "tables"), []).append(record.size)
     return {group: GroupFacts(len(found), sum(found), sum(found)) for group, found in sizes.items()}
-
-
-def _tensors(archive: Archive) -> TensorFacts:
-    infos = archive.tensors.values()
-    here = [info for info in infos if not (info.storage or "").startswith(EXTERNAL)]
-    return TensorFacts(
-        count=len(infos),
-        parameters=0,
-        parameter_elements=0,
-        bytes=sum(info.nbytes for info in here),
-        dtypes=dict(Counter(info.dtype for info in infos)),
-        devices={},
-    )

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-
 from tsarchive.archive import Archive
 from tsarchive.describing.advice import advice
-from tsarchive.describing.facts import ExportedFacts, ModelFacts, ObjectFacts, TensorFacts
+from tsarchive.describing.facts import ExportedFacts, ModelFacts, ObjectFacts
 from tsarchive.errors import PickleError
 from tsarchive.pt2.compiled import compiled
 from tsarchive.pt2.listing import range_text
 from tsarchive.pt2.looking import Pt2Door
 from tsarchive.pt2.metadata import graphs_in
-from tsarchive.pt2.payloads import PickledPayload, StoredView
+from tsarchive.pt2.payloads import PickledPayload
 from tsarchive.pt2.records import EXECUTORCH, EXTRA, FLAT_EXTRA
 from tsarchive.pt2.samples import sample_inputs
 from tsarchive.pt2.shown import expression
-from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
+from tsarchive.torchscript.inspection import ModuleInfo
+from tsarchive.torchscript.tensor_infos import TensorInfo
 
 
 def exported_facts(archive: Archive) -> ExportedFacts:
@@ -30,25 +28,6 @@ def exported_facts(archive: Archive) -> ExportedFacts:
         compiled=tuple(compiled(records, name) for name in records.compiled),
         executorch=_files(archive, EXECUTORCH),
         extra={**_files(archive, EXTRA), **_files(archive, FLAT_EXTRA)},
-    )
-
-
-def exported_tensors(archive: Archive) -> TensorFacts:
-    """The tensors of all models. ``bytes`` are those of storages."""
-    door = archive.exported
-    stored = [*map(door.payloads, door.models), *door.beside_code().values()]
-    views = [view for payloads in stored for view in payloads.values()]
-    dense = [view for view in views if isinstance(view, StoredView)]
-    storages = {view.storage: view.device for view in dense}
-    infos = list(archive.tensors.values()) if stored else []
-    parameters = [info for info in infos if info.is_parameter]
-    return TensorFacts(
-        count=len(infos),
-        parameters=len(parameters),
-        parameter_elements=sum(math.prod(info.shape) for info in parameters),
-        bytes=sum(storage.nbytes for storage in storages),
-        dtypes=dict(Counter(info.dtype for info in infos)),
-        devices=dict(Counter(storages.values())),
     )
 
 

@@ -43,13 +43,15 @@ class ProgramFacts:
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
-    """Tensors that attributes hold. ``bytes`` counts shared storages once; ``dtypes`` counts
-    tensors, ``devices`` storages."""
+    """Tensors as :class:`tsarchive.TensorTotals` counts them: by their names, ``bytes`` of
+    storages once. ``dtypes`` and ``devices`` count tensors, too."""
 
     count: int
+    elements: int
+    storages: int
+    bytes: int
     parameters: int
     parameter_elements: int
-    bytes: int
     dtypes: Mapping[str, int]
     devices: Mapping[str, int]
 

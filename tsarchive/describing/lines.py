@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from tsarchive.describing.tensors import totals_text
 from tsarchive.describing.text import plural, size
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _tensor_lines(tensors: TensorFacts) -> Lines:
 
 
 def _stored_lines(tensors: TensorFacts) -> Lines:
-    yield "tensors", f"{plural(tensors.count, 'tensor')}, {size(tensors.bytes)}"
+    yield "tensors", totals_text(tensors)
     yield "dtypes", _counts(tensors.dtypes)
 
 

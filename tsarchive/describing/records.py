@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-TENSORS = "tensors"
+# Old torch wrote ``constants/0.storage``.
+_STORAGES = r"(data|constants|bytecode)/\d+(\.storage)?\Z|tensors/"
 # Of PT2 archives.
 _PROGRAMS = r"models/.*\.json\Z|serialized_exported_program\.json\Z"
 _WEIGHTS = (
@@ -18,12 +19,11 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     for group, pattern in (
         ("extra", r"extra(_files)?/"),
         ("machine code", r"data/(aotinductor|executorch)/"),
-        ("inputs", r"data/sample_inputs/|serialized_example_inputs\.pt\Z"),
+        ("inputs", r"data/sample_inputs/|serialized_example_inputs\.pt\Z|traced_inputs(/|\.pkl\Z)"),
         ("debug", r".*\.debug_pkl\Z|debug/|mobile_debug_handles\.pkl\Z|callstack_debug_map\.pkl\Z"),
         ("code", rf"(.*/)?code/|libs/|bytecode\.pkl\Z|{_PROGRAMS}"),
-        ("constants", r"constants(/|\.pkl\Z)"),
-        (TENSORS, rf"data/\d+\Z|tensors/|{_WEIGHTS}"),
-        ("objects", rf"data\.pkl\Z|attributes\.pkl\Z|model\.json\Z|{_PAYLOADS}"),
+        ("tensors", rf"{_STORAGES}|{_WEIGHTS}"),
+        ("objects", rf"(data|constants|attributes)\.pkl\Z|model\.json\Z|{_PAYLOADS}"),
         ("other", r""),
     )
 )

@@ -8,7 +8,8 @@ from math import prod
 from types import MappingProxyType
 from typing import Final
 
-from tsarchive.torchscript.inspection import ModuleInfo, TensorInfo
+from tsarchive.torchscript.inspection import ModuleInfo
+from tsarchive.torchscript.tensor_infos import StorageInfo, TensorInfo
 
 from .bundled import BundledProgram, BundledTensor, Suite
 from .data_file import DataFile, Entry
@@ -160,10 +161,18 @@ def _stored(program: Program, tensor: Tensor) -> TensorInfo:
 def _info(
     found: Layout, storage: str, offset: int | None, *, is_buffer: bool = False
 ) -> TensorInfo:
+    """``offset`` is None for what lies in a data file, of which there are no bytes here."""
+    nbytes = 0 if offset is None else found.nbytes
     return TensorInfo(
-        found.dtype, found.sizes, found.strides, storage, found.nbytes,
-        is_parameter=False, is_buffer=is_buffer, offset=offset,
-    )  # fmt: skip
+        dtype=found.dtype,
+        shape=found.sizes,
+        strides=found.strides,
+        storage=storage,
+        nbytes=found.nbytes,
+        role="buffer" if is_buffer else "attribute",
+        storages=(StorageInfo(storage, offset or 0, nbytes),),
+        offset=offset,
+    )
 
 
 def _entry(found: DataFile, entry: Entry) -> ModuleInfo:

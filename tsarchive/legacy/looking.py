@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +13,16 @@ from tsarchive.printer.types import ClassType, Type
 from tsarchive.torchscript.code_records import CodeRecords
 from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.frontend import CodeImporter
-from tsarchive.torchscript.inspection import ClassOf, TensorInfo, named_tensors
+from tsarchive.torchscript.inspection import (
+    ClassOf,
+    ModuleInfo,
+    Root,
+    constants_in,
+    module_tree,
+    named_tensors,
+)
+from tsarchive.torchscript.pickled import reachable
+from tsarchive.torchscript.tensor_infos import TensorInfo
 
 from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
 from .model import MODEL, Model, debug_records, read_model
@@ -66,14 +74,27 @@ class LegacyDoor:
     @cached_property
     def root(self) -> Object:
         """The main module as a pickle would describe it."""
-        return _described(self._main[0], Values(self._container, self.model))
+        return _described(self._main[0], self._values)
+
+    @cached_property
+    def _values(self) -> Values:
+        return Values(self._container, self.model)
 
     def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
-        """Every tensor by its dotted name."""
-        for name, info in named_tensors(self.root, class_of):
-            # The names of storages are those of records here.
-            record = info.storage and info.storage.removeprefix("data/")
-            yield name, replace(info, storage=record)
+        """Every tensor by its dotted name: what the root holds, and what code names."""
+        return named_tensors(self._roots(), class_of, self._container.records)
+
+    def tree(self, class_of: ClassOf) -> ModuleInfo:
+        """The modules below the root."""
+        return module_tree(Root(MODEL, "", self.root), class_of, self._container.records)
+
+    def _roots(self) -> Iterator[Root]:
+        """The root, and the rest of the table of tensors, where code finds its constants."""
+        yield Root(MODEL, "", self.root)
+        held = {id(value) for value in reachable(self.root)}
+        for root in constants_in(self._values.table(), MODEL):
+            if id(root.value) not in held:
+                yield root
 
 
 def _described(module: Module, values: Values) -> Object:

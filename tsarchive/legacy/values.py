@@ -48,6 +48,10 @@ class Values:
             found = self._tensors[number] = self._described(self._model.tensors[number])
         return found
 
+    def table(self) -> tuple[Reduce, ...]:
+        """All tensors by their numbers."""
+        return tuple(map(self.tensor, range(len(self))))
+
     def attribute(self, place: int) -> Value:
         """The value at a place of attributes.pkl. Raises FormatError when there is none."""
         if self._attributes is None:

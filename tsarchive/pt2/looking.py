@@ -7,17 +7,19 @@ from collections.abc import Container, Iterator, Mapping
 from copy import copy
 from math import prod
 
+from tsarchive.container import Container as ZipContainer
 from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
 from tsarchive.pickler import Object
 from tsarchive.torchscript.frontend import CodeImporter
-from tsarchive.torchscript.inspection import ClassOf, ModuleInfo, TensorInfo
+from tsarchive.torchscript.inspection import ClassOf, ModuleInfo
+from tsarchive.torchscript.tensor_infos import Role, StorageInfo, TensorInfo
 
 from .compiled import stored_weights
 from .dtypes import DTYPES
 from .listing import Listings, signature
 from .metadata import nodes_of, places
 from .module_tree import module_tree
-from .payloads import Payload, PickledPayload, StoredView, constants, weights
+from .payloads import Payload, StoredView, constants, device_name, weights
 from .quantized_decomposed import FUNCTIONS
 from .records import EXECUTORCH, MODELS, Records
 from .schema import ExportedProgram, TensorMeta
@@ -120,7 +122,7 @@ class Pt2Door:
         if not beside:
             self.require_models()
         found = [(model, self.tensors_of(model)) for model in self.models]
-        found += [(model, _infos(payloads)) for model, payloads in beside.items()]
+        found += [(model, _infos(self._container, payloads)) for model, payloads in beside.items()]
         for model, named in found:
             prefix = f"{model}." if len(found) > 1 else ""
             for name, info in named:
@@ -146,7 +148,9 @@ class Pt2Door:
         return {model: payloads for model, payloads in found.items() if payloads}
 
     def tensors_of(self, model: str) -> Iterator[tuple[str, TensorInfo]]:
-        yield from _infos(self.payloads(model), _buffers(self.program(model)))
+        """Those of one model, by their names in it."""
+        buffers = _buffers(self.program(model))
+        return _infos(self._container, self.payloads(model), buffers)
 
     def tree(self) -> ModuleInfo:
         """The modules of the model or, where there are several, a root that has them all.
@@ -231,39 +235,42 @@ def _native_classes(program: ExportedProgram) -> Iterator[str]:
 
 
 def _infos(
-    payloads: Mapping[str, Payload], buffers: Container[str] = ()
+    container: ZipContainer, payloads: Mapping[str, Payload], buffers: Container[str] = ()
 ) -> Iterator[tuple[str, TensorInfo]]:
+    """What is no tensor, or whose pickle alone tells what it is, is left out."""
     for name, payload in payloads.items():
-        info = _info(payload, is_buffer=name in buffers)
-        if info is not None:
-            yield name, info
+        role = _role(payload, is_buffer=name in buffers)
+        if isinstance(payload, StoredView):
+            yield name, _dense_info(payload, role)
+        elif payload.meta is not None:
+            size = container.size(payload.record) or 0
+            info = _pickled_info(StorageInfo(payload.record, 0, size), payload.meta, role)
+            if info is not None:
+                yield name, info
 
 
-def _info(payload: Payload, *, is_buffer: bool) -> TensorInfo | None:
-    """None for an object that is no tensor, or whose pickle alone tells what it is."""
-    if isinstance(payload, PickledPayload):
-        if payload.meta is None:
-            return None
-        return _pickled_info(payload, payload.meta, is_buffer=is_buffer)
-    return _dense_info(payload, is_buffer=is_buffer)
+def _role(payload: Payload, *, is_buffer: bool) -> Role:
+    if payload.is_parameter:
+        return "parameter"
+    return "buffer" if is_buffer else "attribute"
 
 
-def _dense_info(view: StoredView, *, is_buffer: bool) -> TensorInfo:
+def _dense_info(view: StoredView, role: Role) -> TensorInfo:
+    storage = view.storage
     return TensorInfo(
         dtype=DTYPES[view.dtype].dtype,
         shape=view.shape,
         strides=view.strides,
-        storage=view.storage.name,
+        storage=storage.name,
         nbytes=view.nbytes,
-        is_parameter=view.is_parameter,
-        is_buffer=is_buffer,
+        role=role,
+        storages=(StorageInfo(storage.name, 0, storage.nbytes),),
+        device=view.device,
         offset=view.offset * DTYPES[view.dtype].itemsize,
     )
 
 
-def _pickled_info(
-    payload: PickledPayload, meta: TensorMeta, *, is_buffer: bool
-) -> TensorInfo | None:
+def _pickled_info(storage: StorageInfo, meta: TensorMeta, role: Role) -> TensorInfo | None:
     """What the configuration says of a tensor that a pickle holds; None where it says no sizes."""
     sizes = [*meta.sizes, *meta.strides]
     if meta.dtype not in DTYPES or any(size.tag != "as_int" for size in sizes):
@@ -273,8 +280,9 @@ def _pickled_info(
         dtype=dtype.dtype,
         shape=shape,
         strides=tuple(stride.value for stride in meta.strides),
-        storage=payload.record,
+        storage=storage.record,
         nbytes=prod(shape) * dtype.itemsize,
-        is_parameter=payload.is_parameter,
-        is_buffer=is_buffer,
+        role=role,
+        storages=(storage,),
+        device=device_name(meta.device),
     )

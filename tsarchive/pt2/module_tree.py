@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tsarchive.errors import FormatError
-from tsarchive.torchscript.inspection import MAX_NAMES, ModuleInfo, TensorInfo
+from tsarchive.torchscript.inspection import MAX_NAMES, ModuleInfo
 from tsarchive.torchscript.stored_values import MAX_DEPTH
+from tsarchive.torchscript.tensor_infos import TensorInfo
 
 from .metadata import ModulePlace
 

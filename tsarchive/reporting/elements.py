@@ -14,7 +14,7 @@ from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.executorch.looking import EXTERNAL
 from tsarchive.kinds import EXECUTORCH, PT2
 from tsarchive.pt2.payloads import StoredView
-from tsarchive.torchscript.inspection import TensorInfo
+from tsarchive.torchscript.tensor_infos import TensorInfo
 
 __all__ = ["Elements", "Stored"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +14,7 @@ from .section import Section, Subject
 from .tables import Cell, table
 
 if TYPE_CHECKING:
-    from tsarchive.torchscript.inspection import TensorInfo
+    from tsarchive.torchscript.tensor_infos import TensorInfo
 
 __all__ = ["tensors"]
 
@@ -64,7 +63,7 @@ def _row(name: str, info: TensorInfo) -> list[Cell]:
         Cell(name, is_code=True),
         Cell(info.dtype),
         Cell(shape(info.shape), value=shape(info.shape)),
-        Cell(f"{math.prod(info.shape):,}", value=math.prod(info.shape)),
+        Cell(f"{info.elements:,}", value=info.elements),
         Cell(f"{info.nbytes:,}", value=info.nbytes),
         Cell(info.role),
         Cell(info.storage or "several", is_code=True),

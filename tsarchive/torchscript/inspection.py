@@ -1,16 +1,16 @@
-"""The tensors and the module tree of an archive, from data.pkl alone."""
+"""The tensors and the module tree of an archive, as its pickles describe them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from tsarchive.container import Record
 from tsarchive.errors import PickleError
-from tsarchive.pickler import Object, Reduce
+from tsarchive.pickler import Memoised, Object, Reduce
 from tsarchive.printer.types import Attribute, ClassType
-from tsarchive.torchscript.storages import STORAGE_TYPES
+from tsarchive.torchscript.storages import STORAGE_TYPES, storage_record
 from tsarchive.torchscript.stored_tensors import (
     StoredTensors,
     is_tensor,
@@ -19,52 +19,27 @@ from tsarchive.torchscript.stored_tensors import (
 from tsarchive.torchscript.stored_values import (
     MAX_DEPTH,
     DenseTensor,
+    PerChannel,
     QuantizedTensor,
     SparseTensor,
     View,
     Wrapped,
 )
+from tsarchive.torchscript.tensor_infos import Role, StorageInfo, TensorInfo
 
 # Modules and containers may be referenced from many places; a file made to explode is not a model.
 MAX_NAMES = 1_000_000
 # Of all their names together.
 MAX_LETTERS = 1 << 27
 
-_RECORD = "data.pkl"
 # What may hold tensors. Other values have names that nobody asks for.
-_HOLDING = (Object, Reduce, dict, list, tuple)
+_HOLDING = (Object, Reduce, Memoised, dict, list, tuple)
+# As code writes it.
+_CONSTANTS = "CONSTANTS.c"
 
 ClassOf = Callable[[Object], ClassType]
-_Named = tuple[str, Any, Attribute | None]
-_END = (None, None, None)
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """What an archive says of one tensor.
-
-    ``dtype`` is torch's name without ``torch.``; ``strides`` count elements and are empty for
-    sparse tensors; ``storage`` is the record of its bytes, None for sparse tensors; ``nbytes``
-    is the size of the elements that the tensor shows, not of the storage; ``offset`` counts the
-    bytes of the record before the first of them, and is None where that is not known. A tensor
-    that is neither parameter nor buffer is a plain attribute, or stands inside a container.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    storage: str | None
-    nbytes: int
-    is_parameter: bool
-    is_buffer: bool
-    offset: int | None = None
-
-    @property
-    def role(self) -> str:
-        """``parameter``, ``buffer`` or ``attribute``."""
-        if self.is_parameter:
-            return "parameter"
-        return "buffer" if self.is_buffer else "attribute"
+_Named = tuple[str, Any, Role]
+_END: tuple[None, None, Role] = (None, None, "attribute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,55 +55,105 @@ class ModuleInfo:
     children: tuple[ModuleInfo, ...]
 
 
-def named_tensors(root: Object, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
-    """Every tensor below ``root`` by its dotted name; a shared tensor appears under each name.
+class Root(NamedTuple):
+    """A value of the pickle ``record`` that may hold tensors, whose names begin with ``name``."""
 
-    Raises PickleError where names are too many, too long together, or values nested too deeply.
+    record: str
+    name: str
+    value: Any
+    role: Role = "attribute"
+
+
+def constants_in(table: Any, record: str) -> Iterator[Root]:
+    """The constants of a table under the names that code has for them."""
+    if isinstance(table, tuple):
+        for index, value in enumerate(table):
+            yield Root(record, f"{_CONSTANTS}{index}", value, "constant")
+
+
+def named_tensors(
+    roots: Iterable[Root], class_of: ClassOf, records: Mapping[str, Record]
+) -> Iterator[tuple[str, TensorInfo]]:
+    """Every tensor in ``roots`` by its dotted name; a shared tensor appears under each name.
+
+    What a tensor is made of, such as the scales of its channels, is no tensor of its own. Raises
+    PickleError where names are too many, too long together, or values nested too deeply.
     """
-    walks: list[Iterator[_Named]] = [iter([("", root, None)])]
-    names = letters = 0
-    while walks:
-        name, value, slot = next(walks[-1], _END)
-        if name is None:
-            walks.pop()
-            continue
-        names, letters = names + 1, letters + len(name)
-        if names > MAX_NAMES or letters > MAX_LETTERS:
-            limit = MAX_NAMES if names > MAX_NAMES else MAX_LETTERS
-            raise PickleError("too many named values", record=_RECORD, limit=limit)
-        info = tensor_info(value, slot)
-        if info is not None:
-            yield name, info
-        elif len(walks) > MAX_DEPTH:
-            raise PickleError("values are nested too deeply", record=_RECORD, limit=MAX_DEPTH)
-        else:
-            inside = _inside(name, value, class_of)
-            walks.append(named for named in inside if isinstance(named[1], _HOLDING))
+    walk = _Walk(class_of)
+    described: dict[str, _Described] = {}
+    for root in roots:
+        known = described.get(root.record)
+        if known is None:
+            known = described[root.record] = _Described(root.record, records)
+        yield from walk.tensors(root, known)
 
 
-def _inside(name: str, value: Any, class_of: ClassOf) -> Iterator[_Named]:
-    """The named values directly inside one value."""
-    prefix = f"{name}." if name else ""
-    match value:
-        case Object(state=dict() as state):
-            slots = class_of(value).attributes
-            for key, item in state.items():
-                yield f"{prefix}{_attribute(key)}", item, slots.get(_attribute(key))
-        case Object():
-            yield f"{prefix}__getstate__", value.state, None
-        case Reduce(argument=tuple((list() | dict() as content, *_))):
-            yield name, content, None
-        case dict():
-            for index, (key, item) in enumerate(value.items()):
-                yield f"{prefix}{_shown_key(key, index)}", item, None
-        case list() | tuple():
-            yield from ((f"{prefix}{index}", item, None) for index, item in enumerate(value))
+class _Walk:
+    """Goes through values and names them, each time that they are referred to."""
+
+    def __init__(self, class_of: ClassOf) -> None:
+        self._class_of = class_of
+        self._names = self._letters = 0
+
+    def tensors(self, root: Root, described: _Described) -> Iterator[tuple[str, TensorInfo]]:
+        walks: list[Iterator[_Named]] = [iter([(root.name, root.value, root.role)])]
+        while walks:
+            name, value, role = next(walks[-1], _END)
+            if name is None:
+                walks.pop()
+                continue
+            self._count(name, root.record)
+            info = described.info(value, role)
+            if info is not None:
+                yield name, info
+            elif len(walks) > MAX_DEPTH:
+                message = "values are nested too deeply"
+                raise PickleError(message, record=root.record, limit=MAX_DEPTH)
+            else:
+                inside = self._inside(name, value, root)
+                walks.append(named for named in inside if isinstance(named[1], _HOLDING))
+
+    def _count(self, name: str, record: str) -> None:
+        self._names, self._letters = self._names + 1, self._letters + len(name)
+        if self._names > MAX_NAMES or self._letters > MAX_LETTERS:
+            limit = MAX_NAMES if self._names > MAX_NAMES else MAX_LETTERS
+            raise PickleError("too many named values", record=record, limit=limit)
+
+    def _inside(self, name: str, value: Any, root: Root) -> Iterator[_Named]:
+        """The named values directly inside one value."""
+        prefix, role = f"{name}." if name else "", root.role
+        match value:
+            case Object():
+                for slot, item, made in _slots(value, self._class_of, root.record):
+                    yield f"{prefix}{slot}", item, _role(made, role)
+            case Reduce(argument=tuple((list() | dict() as content, *_))):
+                yield name, content, role
+            case Reduce():
+                parts = (value.argument, value.items, value.state)
+                yield from ((name, part, role) for part in parts)
+            case Memoised():
+                yield name, value.value, role
+            case dict():
+                for index, (key, item) in enumerate(value.items()):
+                    yield f"{prefix}<key {index}>", key, role
+                    yield f"{prefix}{_shown_key(key, index)}", item, role
+            case list() | tuple():
+                yield from ((f"{prefix}{index}", item, role) for index, item in enumerate(value))
 
 
-def _attribute(key: Any) -> str:
-    if not isinstance(key, str):
-        raise PickleError("the state of an object has a name that is no text", record=_RECORD)
-    return key
+def _slots(
+    value: Object, class_of: ClassOf, record: str
+) -> Iterator[tuple[str, Any, Attribute | None]]:
+    """The attributes of an object, or the one value that its ``__getstate__`` gave."""
+    if not isinstance(value.state, dict):
+        yield "__getstate__", value.state, None
+        return
+    attributes = class_of(value).attributes
+    for name, item in value.state.items():
+        if not isinstance(name, str):
+            message = "the state of an object has a name that is no text"
+            raise PickleError(message, record=record)
+        yield name, item, attributes.get(name)
 
 
 def _shown_key(key: Any, index: int) -> str:
@@ -137,71 +162,117 @@ def _shown_key(key: Any, index: int) -> str:
     return str(key) if is_scalar else f"<{type(key).__name__} {index}>"
 
 
-def tensor_info(value: Any, slot: Attribute | None) -> TensorInfo | None:
-    """What ``value`` says of a tensor; None when it is something else.
+def _role(slot: Attribute | None, otherwise: Role) -> Role:
+    """What a slot of a class makes of the tensor in it."""
+    if slot is None or not (slot.is_parameter or slot.is_buffer):
+        return otherwise
+    return "parameter" if slot.is_parameter else "buffer"
 
-    Raises PickleError for a tensor that breaks a rule of the format.
-    """
-    if not isinstance(value, Reduce) or not is_tensor(value):
+
+class _Described:
+    """What the pickle ``record`` says of tensors, and which of ``records`` they lie in."""
+
+    def __init__(self, record: str, records: Mapping[str, Record]) -> None:
+        self._record = record
+        self._records = records
+        self._stored = StoredTensors(record)
+
+    def info(self, value: Any, role: Role) -> TensorInfo | None:
+        """What ``value`` says of a tensor; None when it is something else.
+
+        Raises PickleError for a tensor that breaks a rule of the format.
+        """
+        if not isinstance(value, Reduce) or not is_tensor(value):
+            return None
+        described = self._stored.tensor(plain_tensor(value, self._record))
+        if isinstance(described, Wrapped):
+            described = self._stored.tensor(described.tensor)
+        match described:
+            case DenseTensor(view):
+                return self._of_view(view, role)
+            case QuantizedTensor(view, PerChannel(scales, zero_points)):
+                return self._of_view(view, role, self._parts((scales, zero_points)))
+            case QuantizedTensor(view):
+                return self._of_view(view, role)
+            case SparseTensor(size=size, parts=parts):
+                return _of_parts(size, self._parts(parts), role)
         return None
-    stored = StoredTensors(_RECORD)
-    described = stored.tensor(plain_tensor(value, _RECORD))
-    if isinstance(described, Wrapped):
-        described = stored.tensor(described.tensor)
-    match described:
-        case DenseTensor(view) | QuantizedTensor(view):
-            return _of_view(view, slot)
-        case SparseTensor(size=size, parts=parts):
-            infos = [info for part in parts if (info := tensor_info(part, None))]
-            nbytes = sum(info.nbytes for info in infos)
-            return TensorInfo(infos[-1].dtype, size, (), None, nbytes, *_flags(slot))
-    return None
+
+    def _parts(self, values: Iterable[Any]) -> list[TensorInfo]:
+        """The tensors that one is made of."""
+        return [info for value in values if (info := self.info(value, "attribute"))]
+
+    def _of_view(self, view: View, role: Role, parts: Iterable[TensorInfo] = ()) -> TensorInfo:
+        storage = view.storage
+        record = storage_record(self._record, storage.key, self._records)
+        found = self._records.get(record)
+        own = StorageInfo(record, 0, 0 if found is None else found.size)
+        itemsize = STORAGE_TYPES[storage.kind].itemsize
+        return TensorInfo(
+            dtype=storage.dtype,
+            shape=view.size,
+            strides=view.stride,
+            storage=record,
+            nbytes=view.elements * itemsize,
+            role=role,
+            storages=(own, *_storages(parts)),
+            device=storage.device,
+            offset=view.offset * itemsize,
+        )
 
 
-def _of_view(view: View, slot: Attribute | None) -> TensorInfo:
-    storage = view.storage
-    itemsize = STORAGE_TYPES[storage.kind].itemsize
+def _of_parts(size: tuple[int, ...], parts: list[TensorInfo], role: Role) -> TensorInfo:
+    """A sparse tensor; its values are the last of its parts."""
+    nbytes = sum(part.nbytes for part in parts)
+    values = parts[-1]
     return TensorInfo(
-        storage.dtype, view.size, view.stride, f"data/{storage.key}", view.elements * itemsize,
-        *_flags(slot), offset=view.offset * itemsize,
-    )  # fmt: skip
+        values.dtype, size, (), None, nbytes, role, tuple(_storages(parts)), values.device
+    )
 
 
-def _flags(slot: Attribute | None) -> tuple[bool, bool]:
-    return (slot.is_parameter, slot.is_buffer) if slot else (False, False)
+def _storages(infos: Iterable[TensorInfo]) -> Iterator[StorageInfo]:
+    return (storage for info in infos for storage in info.storages)
 
 
-def module_tree(root: Object, class_of: ClassOf) -> ModuleInfo:
+def module_tree(root: Root, class_of: ClassOf, records: Mapping[str, Record]) -> ModuleInfo:
     """The modules below ``root``; a module that is referenced twice appears twice.
 
     Raises PickleError where they are too many or nested too deeply.
     """
-    return _Tree(class_of).module("", root, 1)
+    return _Tree(root.record, class_of, records).module(root.name, root.value, 1)
 
 
 class _Tree:
-    def __init__(self, class_of: ClassOf) -> None:
-        self.class_of = class_of
-        self.count = 0
+    def __init__(self, record: str, class_of: ClassOf, records: Mapping[str, Record]) -> None:
+        self._record = record
+        self._class_of = class_of
+        self._walk = _Walk(class_of)
+        self._described = _Described(record, records)
+        self._count = 0
 
     def module(self, name: str, value: Object, depth: int) -> ModuleInfo:
-        self.count += 1
-        if self.count > MAX_NAMES or depth > MAX_DEPTH:
-            limit = MAX_NAMES if self.count > MAX_NAMES else MAX_DEPTH
+        self._count += 1
+        if self._count > MAX_NAMES or depth > MAX_DEPTH:
+            limit = MAX_NAMES if self._count > MAX_NAMES else MAX_DEPTH
             message = "too many modules, or nested too deeply"
-            raise PickleError(message, record=_RECORD, limit=limit)
-        class_ = self.class_of(value)
-        state = value.state if isinstance(value.state, dict) else {}
-        children, parameters, nbytes = [], 0, 0
-        for key, item in state.items():
-            if isinstance(item, Object) and self._is_module(item):
-                children.append(self.module(_attribute(key), item, depth + 1))
-            elif info := tensor_info(item, class_.attributes.get(_attribute(key))):
-                nbytes += info.nbytes
-                parameters += math.prod(info.shape) if info.is_parameter else 0
+            raise PickleError(message, record=self._record, limit=limit)
+        class_ = self._class_of(value)
+        children: list[ModuleInfo] = []
+        infos: list[TensorInfo] = []
+        for key, item, slot in _slots(value, self._class_of, self._record):
+            if isinstance(item, Object) and self._class_of(item).is_module:
+                children.append(self.module(key, item, depth + 1))
+            elif isinstance(item, _HOLDING):
+                infos += self._held(key, item, _role(slot, "attribute"))
         return ModuleInfo(
-            name, class_.qualified_name, tuple(class_.methods), parameters, nbytes, tuple(children)
+            name,
+            class_.qualified_name,
+            tuple(class_.methods),
+            sum(info.elements for info in infos if info.is_parameter),
+            sum(info.nbytes for info in infos),
+            tuple(children),
         )
 
-    def _is_module(self, value: Object) -> bool:
-        return self.class_of(value).is_module
+    def _held(self, name: str, value: Any, role: Role) -> Iterator[TensorInfo]:
+        root = Root(self._record, name, value, role)
+        return (info for _, info in self._walk.tensors(root, self._described))

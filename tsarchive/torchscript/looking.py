@@ -11,10 +11,22 @@ from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Object, Reduce, loads
 from tsarchive.printer.types import TENSOR, ClassType, Type
+from tsarchive.torchscript.bytecode import BYTECODE, tables_of
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.frontend import CodeImporter
-from tsarchive.torchscript.inspection import ClassOf, TensorInfo, named_tensors
+from tsarchive.torchscript.inspection import (
+    ClassOf,
+    ModuleInfo,
+    Root,
+    constants_in,
+    module_tree,
+    named_tensors,
+)
+from tsarchive.torchscript.tensor_infos import TensorInfo
+
+_DATA = "data.pkl"
+_CONSTANTS = "constants.pkl"
 
 
 class TorchScriptDoor:
@@ -57,18 +69,29 @@ class TorchScriptDoor:
     def root(self) -> Object:
         """The root object as data.pkl describes it."""
         self._require_torchscript()
-        found = loads(self._container.read("data.pkl"), record="data.pkl")
+        found = loads(self._container.read(_DATA), record=_DATA)
         if not isinstance(found, Object):
-            raise FormatError("the root of the archive is not an object", record="data.pkl")
+            raise FormatError("the root of the archive is not an object", record=_DATA)
         return found
 
     def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
-        """Every tensor by its dotted name."""
-        return named_tensors(self.root, class_of)
+        """Every tensor by its dotted name: what the root holds, and what code names."""
+        return named_tensors(self._roots(), class_of, self._container.records)
+
+    def tree(self, class_of: ClassOf) -> ModuleInfo:
+        """The modules below the root."""
+        return module_tree(Root(_DATA, "", self.root), class_of, self._container.records)
+
+    def _roots(self) -> Iterator[Root]:
+        """What holds tensors. Example inputs of a trace are stored without their elements."""
+        yield Root(_DATA, "", self.root)
+        yield from constants_in(self._constants, _CONSTANTS)
+        if BYTECODE in self._container.records:
+            yield from _bytecode_constants(loads(self._container.read(BYTECODE), record=BYTECODE))
 
     @cached_property
     def _constants(self) -> Any:
-        return loads(self._container.read("constants.pkl"), record="constants.pkl")
+        return loads(self._container.read(_CONSTANTS), record=_CONSTANTS)
 
     def _constant(self, index: int) -> tuple[Any, Type]:
         """A constant tensor as the pickle describes it, for defaults of parameters."""
@@ -80,10 +103,19 @@ class TorchScriptDoor:
             return TableConstant(found), TENSOR
         raise UnsupportedError(
             f"constant {index} is no tensor: others are not read while looking",
-            record="constants.pkl",
+            record=_CONSTANTS,
             hint="Load the archive to see it",
         )
 
     def _require_torchscript(self) -> None:
         records = self._container.records
         require_torchscript(kind_of(records), records)
+
+
+def _bytecode_constants(functions: Any) -> Iterator[Root]:
+    """Those that each function of ``bytecode.pkl`` has for itself."""
+    for function, table, rows in tables_of(functions):
+        if table == "constants":
+            for index, value in enumerate(rows):
+                name = f"bytecode.{function}.constants.{index}"
+                yield Root(BYTECODE, name, value, "constant")

@@ -1,8 +1,18 @@
-"""Storage types by the name that pickles give them, with dtype and element size in bytes."""
+"""Storages as pickles name them: their types by name, and the records that they lie in."""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
+
+# Where the storages of a pickle lie, by its name: of several folders, the first that has one.
+_FOLDERS = {
+    "data.pkl": ("data/",),
+    "constants.pkl": ("constants/",),
+    "traced_inputs.pkl": ("traced_inputs/",),
+    # Archives for mobiles share what both pickles refer to.
+    "bytecode.pkl": ("bytecode/", "constants/", ""),
+}
 
 
 class StorageType(NamedTuple):
@@ -49,3 +59,9 @@ STORAGE_TYPES = {
     **{f"Int{bits}Storage": StorageType(f"int{bits}", 1) for bits in range(1, 8)},
     **{f"UInt{bits}Storage": StorageType(f"uint{bits}", 1) for bits in range(1, 8)},
 }
+
+
+def storage_record(pickle: str, key: str, records: Container[str]) -> str:
+    """The record of the storage that ``pickle`` calls ``key``, whether it is there or not."""
+    names = [f"{folder}{key}" for folder in _FOLDERS.get(pickle, ("",))]
+    return next((name for name in names if name in records), names[0])

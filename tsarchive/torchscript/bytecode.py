@@ -1,0 +1,24 @@
+"""The tables of ``bytecode.pkl``, which runtimes for phones run in place of the code records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+__all__ = ["BYTECODE", "tables_of"]
+
+BYTECODE: Final = "bytecode.pkl"
+
+
+def tables_of(functions: Any) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
+    """The name of each function, of each of its tables, and the rows of that table.
+
+    What has another form is passed over.
+    """
+    for entry in functions if isinstance(functions, tuple) else ():
+        match entry:
+            case (str(function), tuple(tables), *_):
+                for table in tables:
+                    match table:
+                        case (str(name), tuple(rows)):
+                            yield function, name, rows

@@ -1,0 +1,100 @@
+"""What an archive says of its tensors, and how they are counted. Without torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = ["Role", "StorageInfo", "TensorInfo", "TensorTotals", "totals_of", "uniquely_named"]
+
+Role: TypeAlias = Literal["parameter", "buffer", "attribute", "constant"]
+
+
+@dataclass(frozen=True, slots=True)
+class StorageInfo:
+    """Bytes that tensors lie in, and may share: ``nbytes`` of a record, from ``start`` on.
+
+    Those without bytes in the file, as of meta tensors, have 0. Equal ones are one storage.
+    """
+
+    record: str
+    start: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """What an archive says of one tensor.
+
+    ``dtype`` is torch's name without ``torch.``; ``strides`` count elements and are empty for
+    sparse tensors; ``storage`` is the record of its bytes, None for sparse tensors; ``nbytes``
+    is the size of the elements that the tensor shows, not of the storage; ``offset`` counts the
+    bytes of the record before the first of them, and is None where that is not known.
+
+    ``storages`` are all that it is made of: that of its elements, those of the scales and zero
+    points of its channels, or those of the indices and values of a sparse tensor. ``device`` is
+    None where the format tells none. A tensor is a constant where code names it; one that is
+    neither parameter, buffer nor constant is an attribute, or stands inside of one.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    storage: str | None
+    nbytes: int
+    role: Role
+    storages: tuple[StorageInfo, ...]
+    device: str | None = None
+    offset: int | None = None
+
+    @property
+    def elements(self) -> int:
+        """How many it shows."""
+        return math.prod(self.shape)
+
+    @property
+    def is_parameter(self) -> bool:
+        return self.role == "parameter"
+
+    @property
+    def is_buffer(self) -> bool:
+        return self.role == "buffer"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorTotals:
+    """Tensors by the number of their names, so that one with two names counts twice, and the
+    elements that they show; their storages, and the bytes of these, each once."""
+
+    count: int
+    elements: int
+    storages: int
+    bytes: int
+
+
+def totals_of(infos: Iterable[TensorInfo]) -> TensorTotals:
+    """The one way to count tensors."""
+    count = elements = 0
+    storages: set[StorageInfo] = set()
+    for info in infos:
+        count, elements = count + 1, elements + info.elements
+        storages.update(info.storages)
+    nbytes = sum(storage.nbytes for storage in storages)
+    return TensorTotals(count, elements, len(storages), nbytes)
+
+
+def uniquely_named(
+    named: Iterable[tuple[str, TensorInfo]],
+) -> Iterator[tuple[str, TensorInfo]]:
+    """The same; the second of a name, as of the keys 1 and ``"1"``, is ``name (2)``."""
+    known: set[str] = set()
+    repeated: dict[str, int] = {}
+    for name, info in named:
+        shown = name
+        while shown in known:
+            repeated[name] = repeated.get(name, 1) + 1
+            shown = f"{name} ({repeated[name]})"
+        known.add(shown)
+        yield shown, info
