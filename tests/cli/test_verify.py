@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import pytest
 
@@ -52,8 +53,9 @@ def test_json_is_the_report(made):
     report = tsarchive.verify(path)
     assert found["file"] == str(path)
     assert (found["verdict"], found["ok"]) == (verdict, code == 0)
-    for key in ("kind", "format_version", "bytes", "records", "tensors", "code_records"):
+    for key in ("kind", "format_version", "bytes", "records", "code_records"):
         assert found[key] == getattr(report, key)
+    assert found["tensors"] == asdict(report.tensors)
     assert len(found["findings"]) == len(report.findings)
     for row, finding in zip(found["findings"], report.findings, strict=True):
         assert row.keys() == FINDING_KEYS
@@ -79,7 +81,7 @@ def test_a_finding_of_code_has_its_line(tmp_path):
 def test_what_was_checked_is_told():
     *_, checked, _ = run("verify", SEQUENTIAL).stdout.splitlines()
     assert checked.startswith("checked: torchscript of format version 3, ")
-    assert "21 records, 4 tensors, 6 code records" in checked
+    assert "21 records, 6 code records, 4 tensors in 4 storages, 104 bytes" in checked
     *_, checked, _ = run("verify", LEGACY[0]).stdout.splitlines()
     assert checked.startswith("checked: torchscript-legacy of format version ")
 

@@ -90,7 +90,9 @@ def spec(*children):
 def test_the_sound_archive():
     report = verify()
     assert (report.verdict, report.kind, report.findings) == ("sound", "pt2", ())
-    assert (report.tensors, report.code_records, report.format_version) == (1, 1, 0)
+    assert (report.code_records, report.format_version) == (1, 0)
+    assert report.tensors is not None
+    assert (report.tensors.count, report.tensors.storages) == (1, 1)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -82,7 +82,7 @@ def test_what_is_counted():
     with tsarchive.open(SEQUENTIAL) as archive:
         assert (report.kind, report.format_version) == (archive.kind, archive.format_version)
         assert report.records == len(archive.records)
-        assert report.tensors == len(archive.tensors)
+        assert report.tensors == archive.totals
         assert report.code_records == len(archive.code)
     assert report.bytes == SEQUENTIAL.stat().st_size
     assert (report.verdict, report.findings) == ("sound", ())

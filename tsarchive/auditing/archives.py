@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
+from tsarchive.archive import Archive
 from tsarchive.auditing.collecting import Collected
 from tsarchive.auditing.exported import Exported
 from tsarchive.auditing.pickles import Surroundings
@@ -30,6 +31,7 @@ from tsarchive.findings import Nature, Severity
 from tsarchive.kinds import PT2, TORCH_PACKAGE, UNKNOWN, kind_of, what_to_do
 from tsarchive.torchscript.bytecode import BYTECODE
 from tsarchive.verifying.code import MAX_CODE_BYTES, too_much_code
+from tsarchive.verifying.totals import known_totals
 
 __all__ = ["audit_zip"]
 
@@ -51,6 +53,7 @@ def audit_zip(source: str | BinaryIO, data: bytes | None, found: Collected, dept
     with container:
         archive = _Archive(container, found, depth)
         kind = archive.audit()
+        found.tensors = known_totals(Archive(container))
     if archive.has_refused:
         salvage(_all_bytes(source) if data is None else data, found)
     return kind

@@ -19,6 +19,7 @@ from tsarchive.auditing.values import (
     PickledName,
 )
 from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.torchscript.tensor_infos import TensorTotals
 from tsarchive.verifying.report import Findings
 
 __all__ = ["Collected"]
@@ -39,6 +40,7 @@ class Collected:
     classes: set[str] = field(default_factory=set)
     payloads: list[Payload] = field(default_factory=list)
     groups: dict[str, Group] = field(default_factory=dict)
+    tensors: TensorTotals | None = None
 
     def name(self, record: str | None) -> str | None:
         """The name of a record with that of the archive it is in."""
@@ -101,7 +103,7 @@ class Collected:
         return AuditReport(
             kind, size, tuple(_worst_first(self.findings)), tuple(self.operators),
             tuple(self.entry_points), tuple(self.pickled_names), tuple(sorted(self.classes)),
-            tuple(self.payloads), self.groups,
+            tuple(self.payloads), self.groups, self.tensors,
         )  # fmt: skip
 
 

@@ -48,6 +48,7 @@ def audit_executorch(source: str | BinaryIO, found: Collected) -> str | None:
             return None
         try:
             _look_into(archive, found)
+            found.tensors = archive.totals
         except ArchiveError as error:
             found.find("record-unread", Severity.WARNING, Nature.BROKEN, error.message, RECORD)
         return archive.kind

@@ -18,6 +18,7 @@ __all__ = ["CODE", "EXECUTORCH", "NATIVE", "OTHER", "PICKLES", "TENSORS", "group
 CODE: Final = "code"
 PICKLES: Final = "pickles"
 TENSORS: Final = "tensors"
+INPUTS: Final = "example inputs"
 DEBUG: Final = "debug records"
 NOTES: Final = "notes"
 PROGRAMS: Final = "programs"
@@ -36,7 +37,8 @@ _TABLE: Final = {
          DEBUG),
         (r"(data|constants|attributes|bytecode|traced_inputs|mobile_debug_handles"
          r"|callstack_debug_map)\.pkl", PICKLES),
-        (r"(data|constants|tensors|traced_inputs|bytecode)/\d+", TENSORS),
+        (r"(data|constants|tensors|bytecode)/\d+(\.storage)?", TENSORS),
+        (r"traced_inputs/\d+", INPUTS),
         (r"extra/.*", EXTRA),
     ),
     LEGACY_TORCHSCRIPT: (
@@ -54,7 +56,8 @@ _TABLE: Final = {
         (r"data/aotinductor/.*\.(so|dll|pyd|dylib|o|a|cubin|fatbin|ptx|hsaco|spv|metallib)",
          NATIVE),
         (r"data/executorch/.*", EXECUTORCH),
-        (r"data/(weights|constants|sample_inputs)/.*|serialized_[\w.]*\.pt", TENSORS),
+        (r"data/sample_inputs/.*|serialized_example_inputs\.pt", INPUTS),
+        (r"data/(weights|constants)/.*|serialized_[\w.]*\.pt", TENSORS),
         (r"extra/.*|extra_files/.*", EXTRA),
     ),
     TORCH_SAVE: (

@@ -8,6 +8,7 @@ from enum import Enum
 
 from tsarchive.findings import Finding, is_fine
 from tsarchive.policy.risks import Risk
+from tsarchive.torchscript.tensor_infos import TensorTotals
 
 __all__ = [
     "AuditReport",
@@ -117,7 +118,8 @@ class AuditReport:
 
     ``kind`` is that of :attr:`tsarchive.Archive.kind` or, of files that are no zip archive,
     ``pickle``, ``torch.save (legacy)``, ``tar``, ``npy`` or ``unknown``. ``groups`` gives the
-    sizes of records by what they hold. ``classes`` are the torchbind classes that are named.
+    sizes of records by what they hold; ``tensors`` counts what :attr:`tsarchive.Archive.tensors`
+    lists, and is None where it lists none. ``classes`` are the torchbind classes that are named.
     """
 
     kind: str
@@ -129,6 +131,7 @@ class AuditReport:
     classes: tuple[str, ...] = ()
     payloads: tuple[Payload, ...] = ()
     groups: Mapping[str, Group] = field(default_factory=dict)
+    tensors: TensorTotals | None = None
 
     @property
     def ok(self) -> bool:

@@ -11,6 +11,7 @@ import click
 from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.findings import STYLES, finding_document
 from tsarchive.cli.output import print_json, say
+from tsarchive.describing.tensors import totals_text
 from tsarchive.describing.text import plural, size
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def document(report: AuditReport) -> dict[str, Any]:
         "pickled_names": [asdict(name) for name in report.pickled_names],
         "classes": report.classes,
         "payloads": [asdict(payload) for payload in report.payloads],
+        "tensors": None if report.tensors is None else asdict(report.tensors),
         "groups": {name: asdict(group) for name, group in report.groups.items()},
     }
 
@@ -138,6 +140,8 @@ def _inventory(report: AuditReport) -> Iterator[str]:
         for name, group in report.groups.items()
     )
     yield f"{report.kind}, {size(report.size)}: {', '.join(groups) or 'no records'}"
+    if report.tensors is not None:
+        yield totals_text(report.tensors)
     if report.classes:
         yield f"classes bound from C++: {', '.join(report.classes)}"
     for payload in report.payloads:

@@ -11,6 +11,7 @@ from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.findings import STYLES, finding_document
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.progress import progress
+from tsarchive.describing.tensors import totals_text
 from tsarchive.describing.text import plural, size
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def _verified(file: str, *, has_bar: bool) -> VerifyReport:
 
 def document(found: VerifyReport) -> dict[str, Any]:
     """A report as JSON."""
+    from dataclasses import asdict
+
     return {
         "verdict": found.verdict,
         "ok": found.ok,
@@ -79,7 +82,7 @@ def document(found: VerifyReport) -> dict[str, Any]:
         "format_version": found.format_version,
         "bytes": found.bytes,
         "records": found.records,
-        "tensors": found.tensors,
+        "tensors": None if found.tensors is None else asdict(found.tensors),
         "code_records": found.code_records,
         "findings": [finding_document(finding) for finding in found.findings],
     }
@@ -117,7 +120,7 @@ def _checked(found: VerifyReport) -> str:
     if found.kind is None:
         return "checked: nothing could be opened"
     version = "" if found.format_version is None else f" of format version {found.format_version}"
-    return (
-        f"checked: {found.kind}{version}, {size(found.bytes)}, {plural(found.records, 'record')}, "
-        f"{plural(found.tensors, 'tensor')}, {plural(found.code_records, 'code record')}"
-    )
+    counted = [plural(found.records, "record"), plural(found.code_records, "code record")]
+    if found.tensors is not None:
+        counted.append(totals_text(found.tensors))
+    return f"checked: {found.kind}{version}, {size(found.bytes)}, {', '.join(counted)}"

@@ -29,6 +29,7 @@ from .pt2 import Pt2Check
 from .records import has_incomplete_name
 from .report import OTHER_KIND, Findings, Step, VerifyReport
 from .torchscript import TorchScriptCheck
+from .totals import known_totals
 
 __all__ = ["STEPS", "verify"]
 
@@ -70,13 +71,13 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> Ve
     try:
         opened = open_source(f, faults)
     except Stopped:
-        return VerifyReport(None, None, 0, 0, 0, 0, faults.findings())
+        return VerifyReport(None, None, 0, 0, None, 0, faults.findings())
     if kind := executorch_kind(opened.data):
         return verify_executorch(opened, kind, step)
     with survey(opened) as found:
         findings.add(_of_container(found))
         if found.container is None:
-            return VerifyReport(None, None, 0, 0, 0, 0, findings.ordered())
+            return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())
         return _verified(found.container, findings, step)
 
 
@@ -89,14 +90,14 @@ def _of_container(found: ContainerSurvey) -> Iterator[Finding]:
 
 def _verified(container: Container, findings: Findings, step: Step) -> VerifyReport:
     kind = kind_of(container.records)
-    tensors = code_records = 0
+    code_records = 0
     if kind in _CHECKS:
         check = _CHECKS[kind](container, findings, findings.damaged())
         try:
             check.run(step)
         except RecursionError:
             findings.add([_too_deep()])
-        tensors, code_records = check.tensors, check.code_records
+        code_records = check.code_records
     else:
         findings.add(_other_kind(container, kind))
     with container.buffer() as buffer:
@@ -106,7 +107,7 @@ def _verified(container: Container, findings: Findings, step: Step) -> VerifyRep
         _format_version(container),
         size,
         len(container.records),
-        tensors,
+        known_totals(Archive(container)),
         code_records,
         findings.ordered(),
     )

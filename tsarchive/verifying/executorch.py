@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from tsarchive.archive import Archive
 from tsarchive.container.source import Source
 from tsarchive.errors import ArchiveError
 from tsarchive.executorch.bundled import BundledProgram, BundledTensor, BundledValue, Suite
 from tsarchive.executorch.data_file import DataFile, Entry
 from tsarchive.executorch.flatbuffer import Table, check_all
-from tsarchive.executorch.looking import ExecutorchDoor
 from tsarchive.executorch.program import Program
 from tsarchive.executorch.regions import Regions, opened_regions
 from tsarchive.executorch.schema import version_problem
@@ -38,7 +38,7 @@ def verify_executorch(opened: Source, kind: str, step: Step) -> VerifyReport:
         regions = opened_regions(opened, kind)
     except ArchiveError as error:
         findings.add([fault(error, "executorch-head")])
-        return VerifyReport(kind, None, size, 0, 0, 0, findings.ordered())
+        return VerifyReport(kind, None, size, 0, None, 0, findings.ordered())
     with regions:
         step("records")
         findings.add(_guarded("executorch-content", content_findings(regions.content)))
@@ -47,11 +47,11 @@ def verify_executorch(opened: Source, kind: str, step: Step) -> VerifyReport:
 
 
 def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
-    methods = tensors = records = 0
+    methods = records = 0
+    tensors = None
     try:
-        door = ExecutorchDoor(regions)
-        records, tensors = len(regions.records), sum(1 for _ in door.tensors())
-        methods = len(door.code)
+        archive = Archive(regions)
+        records, tensors, methods = len(archive.records), archive.totals, len(archive.code)
     except ArchiveError as error:
         if not findings.has_errors:
             findings.add([fault(error, "executorch-content")])

@@ -34,10 +34,6 @@ class LegacyCheck:
         self._door = LegacyDoor(container)
         self.code_records = 0
 
-    @property
-    def tensors(self) -> int:
-        return self._storages.tensors
-
     def run(self, step: Step) -> None:
         """Look at everything; ``step`` is told what comes next."""
         step("records")
@@ -92,7 +88,7 @@ class LegacyCheck:
         root = self._tried(lambda: self._door.root, "record-model")
         if root is None:
             return
-        self._findings.add(self._storages.value_findings(root, MODEL, ("",)))
+        self._findings.add(self._storages.value_findings(root, MODEL))
         table = {tensor.record for tensor in self._door.model.tensors}
         self._findings.add(unreferenced(self._container, table | self._storages.referenced))
 

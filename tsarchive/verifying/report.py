@@ -9,6 +9,7 @@ from typing import Literal
 
 from tsarchive.errors import ArchiveError, SaveError
 from tsarchive.findings import Finding, Nature, Severity, is_fine
+from tsarchive.torchscript.tensor_infos import TensorTotals
 
 __all__ = [
     "OTHER_KIND", "Findings", "Step", "Verdict", "VerifyReport", "fault", "not_a_module",
@@ -40,15 +41,17 @@ class VerifyReport:
 
     ``kind`` is that of :attr:`tsarchive.Archive.kind`, None where the file is no zip archive that
     can be opened; ``format_version`` is None where none can be read. ``bytes`` is the size of
-    the file, 0 where it is not known. ``records``, ``tensors`` and ``code_records`` count what
-    was checked. ``findings`` stand in the order of severity, worst first, then of their place.
+    the file, 0 where it is not known. ``records`` and ``code_records`` count what was checked,
+    ``tensors`` what :attr:`tsarchive.Archive.tensors` lists, and is None where it lists none:
+    for archives of other kinds, and those that are too broken. ``findings`` stand in the order
+    of severity, worst first, then of their place.
     """
 
     kind: str | None
     format_version: int | None
     bytes: int
     records: int
-    tensors: int
+    tensors: TensorTotals | None
     code_records: int
     findings: tuple[Finding, ...]
 

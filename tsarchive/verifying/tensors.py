@@ -2,71 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.pickler import PersistentId, Reduce
+from tsarchive.pickler import PersistentId
 from tsarchive.torchscript.pickled import reachable
-from tsarchive.torchscript.stored_tensors import TENSOR_MODULE, tensor_findings
+from tsarchive.torchscript.storages import storage_record
+from tsarchive.torchscript.stored_tensors import tensor_findings
 
 from .pickles import Pickle
 
 __all__ = ["Storages", "unreferenced"]
 
-# Where the storages of a pickle lie, by its name: of several folders, the first that has one.
-_FOLDERS = {
-    "data.pkl": ("data/",),
-    "constants.pkl": ("constants/",),
-    "traced_inputs.pkl": ("traced_inputs/",),
-    # Archives for mobiles share what both pickles refer to.
-    "bytecode.pkl": ("bytecode/", "constants/", ""),
-}
 _STORAGE_FOLDERS = ("data/", "constants/", "traced_inputs/", "bytecode/", "tensors/")
 
 
 class Storages:
-    """Checks tensors, counts them, and remembers which records they lie in."""
+    """Checks tensors, and remembers which records they lie in."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
-        self.tensors = 0
         self.referenced: set[str] = set()
 
     def findings(self, pickle: Pickle) -> Iterator[Finding]:
         """What is wrong with the tensors of one pickle."""
-        folders = _FOLDERS.get(pickle.record, ("",))
-        return self.value_findings(pickle.value, pickle.record, folders, pickle.named.storages)
+        return self.value_findings(pickle.value, pickle.record, pickle.named.storages)
 
     def value_findings(
-        self,
-        value: Any,
-        record: str,
-        folders: tuple[str, ...],
-        offsets: Mapping[str, int] = MappingProxyType({}),
+        self, value: Any, record: str, offsets: Mapping[str, int] = MappingProxyType({})
     ) -> Iterator[Finding]:
-        """The same for a value that ``record`` describes; keys are names in ``folders``.
+        """The same for a value that ``record`` describes.
 
         ``offsets`` has the places in ``record`` that refer to each storage.
         """
         for found in reachable(value):
             match found:
                 case PersistentId(value=(_, _, str(key), *_)):
-                    self.referenced.add(self._record(key, folders))
-                case Reduce() if found.function.module == TENSOR_MODULE:
-                    self.tensors += 1
+                    self.referenced.add(self._name(record, key))
         yield from tensor_findings(
             value,
             record=record,
-            storage_size=lambda key: self._size(self._record(key, folders)),
+            storage_size=lambda key: self._size(self._name(record, key)),
             offset_of=offsets.get,
         )
 
-    def _record(self, key: str, folders: Iterable[str]) -> str:
-        names = [f"{folder}{key}" for folder in folders]
-        return next((name for name in names if name in self._container.records), names[0])
+    def _name(self, pickle: str, key: str) -> str:
+        return storage_record(pickle, key, self._container.records)
 
     def _size(self, name: str) -> int | None:
         record = self._container.records.get(name)

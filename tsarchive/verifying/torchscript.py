@@ -35,10 +35,6 @@ class TorchScriptCheck:
         self._is_whole = True
 
     @property
-    def tensors(self) -> int:
-        return self._storages.tensors
-
-    @property
     def code_records(self) -> int:
         return len(self._texts)
 

@@ -38,10 +38,6 @@ class Pt2Check:
         self._payloads = Payloads(self._records, findings)
         self.code_records = 0
 
-    @property
-    def tensors(self) -> int:
-        return self._payloads.tensors
-
     def run(self, step: Step) -> None:
         """Look at everything; ``step`` is told what comes next."""
         step("records")

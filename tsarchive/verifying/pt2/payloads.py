@@ -31,7 +31,7 @@ _NOTHING: Final[Stored] = ({}, frozenset())
 
 
 class Payloads:
-    """Checks payloads, counts tensors, and remembers which records something refers to.
+    """Checks payloads, and remembers which records something refers to.
 
     ``pickled`` are the records among them that are files of ``torch.save``, ``opaque`` those
     that are pickles without a zip around.
@@ -41,7 +41,6 @@ class Payloads:
         self._records = records
         self._findings = findings
         self._owners: dict[str, str] = {}
-        self.tensors = 0
         self.referenced: set[str] = set()
         self.pickled: dict[str, None] = {}
         self.opaque: dict[str, None] = {}
@@ -80,7 +79,6 @@ class Payloads:
                 found[str(name)] = saved_payload(saved, value)
             except ArchiveError as error:
                 self._findings.add([refused(error, _RULE, record)])
-        self.tensors += len(found)
         return found, frozenset(map(str, root))
 
     # A configuration and a record for each storage
@@ -134,7 +132,6 @@ class Payloads:
             self.opaque[path] = None
         elif meta.use_pickle or meta.path_name.startswith(_OBJECTS):
             self.pickled[path] = None
-        self.tensors += not meta.path_name.startswith(_OBJECTS)
 
     def _unusual(
         self, name: str, path: str, meta: PayloadMeta, payload: Payload, config: str
