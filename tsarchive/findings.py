@@ -40,16 +40,24 @@ class Severity(str, Enum):
 
 
 class Nature(str, Enum):
-    """What a finding says of the file that it is in."""
+    """What a finding says of the file that it is in. Each is graver than those before it."""
 
-    UNUSUAL = "unusual"
-    """No writer of archives does so, and it does no harm: an archive packed by hand."""
-    BROKEN = "broken"
-    """An accident explains it: a download cut short, a file of another kind, a bad disk."""
-    HOSTILE = "hostile"
-    """Only intent explains it, or readers disagree about what the file holds."""
     ABILITY = "ability"
     """Something that the file's code can do."""
+    UNUSUAL = "unusual"
+    """No writer of archives does so, and it does no harm: an archive packed by hand."""
+    OTHER_KIND = "another kind"
+    """It is a file of another kind, which may be sound."""
+    BROKEN = "broken"
+    """An accident explains it: a download cut short, a bad disk."""
+    INCONSISTENT = "inconsistent"
+    """Two places that should say the same do not: damage explains it, and so does forgery."""
+    HOSTILE = "hostile"
+    """Only intent explains it."""
+
+    @property
+    def rank(self) -> int:
+        return list(Nature).index(self)
 
 
 @dataclass(frozen=True, slots=True)

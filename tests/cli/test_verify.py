@@ -11,6 +11,7 @@ import pytest
 
 import tsarchive
 import tsarchive.cli.verify
+from tests.container.forging import forge, member
 from tests.support.command_line import SEQUENTIAL, document, error, process, run
 from tests.support.legacy_archives import FIXTURES as LEGACY
 from tests.support.verifying import changed, records, zipped
@@ -25,7 +26,8 @@ FILES = {
     "packed again": (zipped(records()), "unusual", 0, "does no harm"),
     "unknown record": (changed(**{"a.exe": b"MZ"}), "unusual", 1, "see above"),
     "cut": (changed()[:4000], "broken", 1, "get it again"),
-    "web page": (b"<html></html>", "not an archive", 1, "another kind"),
+    "web page": (b"<html></html>", "another kind", 1, "another kind"),
+    "contradiction": (forge(member(local={"crc": 1})), "inconsistent", 1, "damaged or forged"),
     "evil": (EVIL, "hostile", 1, "do not load it"),
 }
 

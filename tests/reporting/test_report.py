@@ -204,7 +204,9 @@ def test_findings_lead_to_lines():
     ("file", "verdict", "ok"),
     [
         ("archives/buffers.pt", "sound", True),
+        ("hostile/file-state-dict.pt", "another kind", False),
         ("hostile/file-half.pt", "broken", False),
+        ("hostile/zip-local-size.pt", "inconsistent", False),
         ("hostile/pickle-reduce-os-system.pt", "hostile", False),
     ],
 )

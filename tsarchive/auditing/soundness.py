@@ -25,7 +25,7 @@ def add_soundness(source: str | BinaryIO, found: Collected) -> None:
         return
     # What is unusual keeps the file from being loaded, and harms nobody.
     severities = {f: min(f.severity, _UNUSUAL.get(f.nature, Severity.ERROR)) for f in grave}
-    worst = max(grave, key=lambda f: (severities[f], f.nature is Nature.HOSTILE))
+    worst = max(grave, key=lambda f: (severities[f], f.nature.rank))
     others = f" ({len(grave) - 1} more)" if len(grave) > 1 else ""
     message, severity = worst.message + others, severities[worst]
     found.findings.add([replace(worst, message=message, severity=severity, hint=_VERIFY)])

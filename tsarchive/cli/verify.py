@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 _VERDICTS: Final = {
     "sound": "it is whole, and what it claims to be; what it can do, 'tsarchive audit' tells",
     "unusual": "no writer of archives does all of this; see above whether it was meant",
-    "not an archive": "it is a file of another kind; see above which, and what to do",
+    "another kind": "it is not what is checked here; see above what it is, and what to do",
     "broken": "it is damaged or incomplete: get it again from where it came from",
+    "inconsistent": "it contradicts itself, so it is damaged or forged: do not load it, and get it "
+    "again from where it came from",
     "hostile": "it was made to deceive or to attack: do not load it with any program",
 }
 _HARMLESS: Final = "it was packed in another way than torch packs, and does no harm"
@@ -39,8 +41,10 @@ def command(ctx: click.Context, file: str, *, as_json: bool) -> None:
 
     Looks at the zip container, the set of records, all pickles, tensors and code. Runs nothing
     of the file, imports nothing that it names, and does not import torch. Each finding has a
-    severity and says whether it is broken (an accident), hostile (made so) or unusual. The
-    exit code is 1 when any finding is more than a note.
+    severity, and its nature is one of: unusual, another kind (than what is checked here),
+    broken (an accident), inconsistent (damaged or forged) or hostile (damage cannot explain
+    it). The verdict is the gravest of them, or sound. The exit code is 1 when any finding is
+    more than a note.
 
     Whether the operators that the code names are there is for 'tsarchive info --check'; what
     they can do, for 'tsarchive audit'.

@@ -14,14 +14,11 @@ from tsarchive.container.faults import Faults, Place, Stopped
 from tsarchive.container.layout import (
     CENTRAL,
     CENTRAL_SIGNATURE,
-    DESCRIPTOR,
-    FLAG_DESCRIPTOR,
     FLAG_ENCRYPTED,
     FLAG_MASKED,
     FLAG_PATCHED,
     FLAG_STRONG_ENCRYPTION,
     FLAG_UTF8,
-    LOCAL,
     MAX16,
     MAX32,
     STORED,
@@ -189,15 +186,7 @@ def _check_order(entries: tuple[Entry, ...], end: int, faults: Faults) -> tuple[
         if entry.header_offset == following and following != end:
             problem = f"another record begins at byte {following} too"
             faults.report("zip-shared-header", problem, entry.place)
-        elif entry.header_offset + _least_length(entry) > min(following, end):
+        elif entry.header_offset + entry.least_length > min(following, end):
             problem = f"the record runs into what begins at byte {min(following, end)}"
             faults.report("zip-overlap", problem, entry.place)
     return (*(start for start in starts if start < end), end)
-
-
-def _least_length(entry: Entry) -> int:
-    # The signature of a descriptor may be left out.
-    descriptor = DESCRIPTOR.size - 4 if entry.flags & FLAG_DESCRIPTOR and entry.size else 0
-    name = entry.name
-    length = len(name) if name.isascii() else len(entry.raw_name)
-    return LOCAL.size + length + entry.stored_size + descriptor

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tsarchive.container import caps
 from tsarchive.container.faults import Faults, Place
-from tsarchive.container.layout import STORED
+from tsarchive.container.layout import DESCRIPTOR, FLAG_DESCRIPTOR, LOCAL, STORED
 from tsarchive.container.names import alike, is_plain, name_problem, quoted
 
 __all__ = ["Entry", "check_names", "check_sizes"]
@@ -33,6 +33,14 @@ class Entry(NamedTuple):
     def raw_name(self) -> bytes:
         """The bytes of the name as they stand in the file."""
         return self.name.encode("utf-8", "surrogateescape")
+
+    @property
+    def least_length(self) -> int:
+        """How many bytes of the file the member takes up at least."""
+        # The signature of a descriptor may be left out.
+        descriptor = DESCRIPTOR.size - 4 if self.flags & FLAG_DESCRIPTOR and self.size else 0
+        length = len(self.name) if self.name.isascii() else len(self.raw_name)
+        return LOCAL.size + length + self.stored_size + descriptor
 
     @property
     def is_folder(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple, NoReturn
 
@@ -100,10 +101,8 @@ STRICT = _Strict()
 # What shows that data is not as it was written: no reader gets anything from it.
 _DAMAGED_DATA = frozenset({"zip-crc", "zip-damaged-data", "zip-inflates-to-less"})
 
-# What accidents do to a header as well as liars.
-_CONTRADICTIONS = frozenset(
-    {"zip-descriptor", "zip-extra-field", "zip-field64", "zip-local-header"}
-)  # fmt: skip
+# Findings of these natures leave it open whether what contradicts them was meant.
+_DOUBTS = frozenset({Nature.BROKEN, Nature.INCONSISTENT})
 
 # A file of many bad entries says no more with each of them.
 MAX_FINDINGS_OF_A_RULE = 100
@@ -115,6 +114,8 @@ class Collected(Faults):
     def __init__(self) -> None:
         self._findings: list[Finding] = []
         self._counts: Counter[str] = Counter()
+        self._doubts = 0
+        self._known = (0, 0)
 
     @property
     def refused(self) -> bool:
@@ -128,32 +129,60 @@ class Collected(Faults):
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings, and one for each rule that had more of them than are kept."""
+        found = self._findings
+        if self._doubts:
+            found = [_excused(f) if RULES[f.rule].is_of_whole else f for f in found]
         more = [
             Finding(
                 rule,
                 RULES[rule].severity,
-                RULES[rule].nature,
+                max((f.nature for f in found if f.rule == rule), key=lambda nature: nature.rank),
                 f"{count - MAX_FINDINGS_OF_A_RULE} more findings of this rule are left out",
             )
             for rule, count in self._counts.items()
             if count > MAX_FINDINGS_OF_A_RULE
         ]
-        return (*self._findings, *more)
+        return (*found, *more)
 
-    def excuse_damage(self, known: int) -> None:
-        """Of the findings behind the first ``known``, which are about one member: where its data
-        is damaged, so are its headers, and nobody has to have meant what they say."""
-        latest = self._findings[known:]
+    def begin_member(self) -> None:
+        """What follows is about one member, until ``end_member``."""
+        self._known = (len(self._findings), self._doubts)
+
+    def end_member(self) -> bool:
+        """Excuse what damage explains of the findings about the member.
+
+        Where its data is damaged, its headers may be as well; where these contradict, nobody has
+        to have meant what any of them says. Give whether the member is borne out: all that the
+        file tells of it agrees, in each place where it is told.
+        """
+        count, doubts = self._known
+        latest = self._findings[count:]
         if any(finding.rule in _DAMAGED_DATA for finding in latest):
-            self._findings[known:] = [
-                replace(f, nature=Nature.BROKEN) if f.rule in _CONTRADICTIONS else f for f in latest
-            ]
+            latest = [_changed(f, Nature.INCONSISTENT, Nature.BROKEN) for f in latest]
+        is_borne_out = self._doubts == doubts
+        self._findings[count:] = latest if is_borne_out else [_excused(f) for f in latest]
+        return is_borne_out
+
+    def excuse_directory(
+        self, count: int, members: Iterable[str], borne_out: Collection[str]
+    ) -> None:
+        """Excuse what the directory alone tells, which the first ``count`` findings are about.
+
+        Of its ``members``, the names of those are ``borne_out`` whose headers and data agree.
+        """
+        self._doubts += sum(name not in borne_out for name in members)
+        names = {shown(name) for name in borne_out}
+        self._findings[:count] = [
+            f if f.record is None or RULES[f.rule].is_of_whole or f.record in names else _excused(f)
+            for f in self._findings[:count]
+        ]
 
     def take(self, fault: Fault) -> None:
+        breach = RULES[fault.rule]
+        self._doubts += breach.nature in _DOUBTS
         self._counts[fault.rule] += 1
         if self._counts[fault.rule] > MAX_FINDINGS_OF_A_RULE:
             return
-        breach = RULES[fault.rule]
         text = fault.message
         if fault.limit is not None:
             text += f"; the limit is {fault.limit}"
@@ -168,3 +197,11 @@ class Collected(Faults):
                 hint=fault.hint,
             )
         )
+
+
+def _excused(finding: Finding) -> Finding:
+    return _changed(finding, Nature.HOSTILE, Nature.INCONSISTENT)
+
+
+def _changed(finding: Finding, nature: Nature, other: Nature) -> Finding:
+    return replace(finding, nature=other) if finding.nature is nature else finding

@@ -46,13 +46,17 @@ def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, fault
         problem = f"the local header has another name than the directory: {other}"
         faults.report("zip-local-header", problem, Place(record, start))
     data = extra_start + header.extra_length
-    if data + entry.stored_size > limit:
-        problem = f"the record runs into what begins at byte {limit}"
-        faults.stop("zip-overlap", problem, Place(record, start))
     # What torch and other writers do agrees at a glance.
     numbers = _NOT_YET_KNOWN if header.flags & FLAG_DESCRIPTOR else entry[3:6]
     if header[6:9] != numbers or header[2:4] != entry[1:3]:
         _compare_fields(header, entry, buffer[extra_start:data], Place(record, start), faults)
+    if data + entry.stored_size > limit:
+        # A length that is told in one place alone may be wrong there: that of the extra fields,
+        # and those that a descriptor should tell a second time.
+        is_told_twice = start + entry.least_length > limit and not header.flags & FLAG_DESCRIPTOR
+        problem = f"the record runs into what begins at byte {limit}"
+        rule = "zip-overlap" if is_told_twice else "zip-local-header"
+        faults.stop(rule, problem, Place(record, start))
     return data
 
 

@@ -103,22 +103,34 @@ class _Walk:
         self._members = members
         self._directory = members.directory
         self._faults = faults
+        self._of_directory = faults.count
+        self._borne_out: dict[str, bool] = {}
         self._offsets: dict[str, int] = {}
         packed = (entry for entry in self._directory.entries if entry.method != STORED)
         self._room = inflated_cap(sum(entry.stored_size for entry in packed))
 
     def check_all(self) -> None:
         """Check what opening left for later, then report what is merely unusual."""
-        for entry in self._apart():
-            known = self._faults.count
-            try:
-                self._check(entry)
-            except FileChanged:
-                raise
-            except Stopped:
-                pass
-            self._faults.excuse_damage(known)
+        try:
+            for entry in self._apart():
+                self._check_apart(entry)
+        finally:
+            names = (entry.name for entry in self._directory.entries)
+            borne_out = {name for name, is_so in self._borne_out.items() if is_so}
+            self._faults.excuse_directory(self._of_directory, names, borne_out)
         report_unusual(self._members, self._offsets, self._faults)
+
+    def _check_apart(self, entry: Entry) -> None:
+        """Check a member, and whether it bears out what the directory says under its name."""
+        self._faults.begin_member()
+        try:
+            self._check(entry)
+        except FileChanged:
+            raise
+        except Stopped:
+            pass
+        is_borne_out = self._faults.end_member()
+        self._borne_out[entry.name] = self._borne_out.get(entry.name, True) and is_borne_out
 
     def _apart(self) -> list[Entry]:
         """Entries of different places before the directory, so that no byte is read twice."""

@@ -22,8 +22,9 @@ __all__ = ["findings", "pickled_names", "verdict"]
 _MEANINGS: Final[Mapping[str, str]] = {
     "sound": "The file is whole, and what it claims to be.",
     "unusual": "The file is whole, and no writer of archives makes all of it so.",
-    "not an archive": "The file is of another kind.",
+    "another kind": "The file is of another kind.",
     "broken": "The file is damaged or incomplete.",
+    "inconsistent": "The file contradicts itself: it is damaged or forged.",
     "hostile": "The file was made to deceive or to attack.",
 }
 _NOTHING: Final = "Nothing was found that it can do beyond computing."

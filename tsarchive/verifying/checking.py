@@ -20,6 +20,7 @@ from tsarchive.kinds import (
     UNKNOWN,
     executorch_kind,
     kind_of,
+    what_it_is,
     what_to_do,
 )
 
@@ -127,13 +128,12 @@ def _other_kind(container: Container, kind: str) -> Iterator[Finding]:
                 hint="The archive is incomplete: download or copy it again",
             )
         return
-    known = "a zip archive of no kind that we know" if kind == UNKNOWN else f"an archive of {kind}"
     yield Finding(
         OTHER_KIND,
         Severity.WARNING,
-        Nature.BROKEN,
-        f"it is {known}, not TorchScript: only its container was checked, not its pickles",
-        hint=f"See with 'tsarchive audit' what its pickles name. {what_to_do(kind)}",
+        Nature.OTHER_KIND,
+        f"it is {what_it_is(kind)}, not a TorchScript archive: only its container was checked",
+        hint=what_to_do(kind),
     )
 
 

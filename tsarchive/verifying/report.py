@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 from tsarchive.errors import ArchiveError, SaveError
 from tsarchive.findings import Finding, Nature, Severity, is_fine
@@ -18,17 +18,10 @@ __all__ = [
 
 Step = Callable[[str], None]
 
-Verdict = Literal["sound", "unusual", "not an archive", "broken", "hostile"]
+Verdict = Literal["sound", "unusual", "another kind", "broken", "inconsistent", "hostile"]
 
-# The rule of a finding that says: this is an archive of another kind. Other rules that begin so
-# say the same of files that are no zip archives, but for those of archives that are not whole.
+# The rule of a finding that says: this is an archive of another kind.
 OTHER_KIND = "file-kind"
-_NOT_WHOLE = frozenset(
-    {
-        "file-changed", "file-cut-short", "file-empty", "file-unreadable", "file-zeros",
-        "file-zip-volume",
-    }
-)  # fmt: skip
 # Rules that tell of parts which archives have as a matter of course.
 _NOTES = frozenset({"record-extra", "record-inputs"})
 # A file can break one rule at each of a million places; nobody reads that many.
@@ -62,20 +55,17 @@ class VerifyReport:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst that the findings say.
+        """The gravest nature among the findings, in a word.
 
-        ``hostile``: only intent explains it; ``not an archive``: a file of another kind;
-        ``broken``: an accident explains it; ``unusual``: no writer of archives does so, and it
-        does no harm; ``sound``: nothing but notes.
+        ``hostile``: only intent explains it; ``inconsistent``: it contradicts itself, so it is
+        damaged or forged; ``broken``: an accident explains it; ``another kind``: a file of another
+        kind, nothing wrong with it; ``unusual``: no writer of archives does so, and it does no
+        harm; ``sound``: nothing but notes.
         """
-        natures = {finding.nature for finding in self.findings if finding.rule not in _NOTES}
-        if Nature.HOSTILE in natures:
-            return "hostile"
-        if any(map(_is_other_kind, self.findings)):
-            return "not an archive"
-        if Nature.BROKEN in natures:
-            return "broken"
-        return "unusual" if Nature.UNUSUAL in natures else "sound"
+        natures = [finding.nature for finding in self.findings if finding.rule not in _NOTES]
+        if not natures:
+            return "sound"
+        return cast(Verdict, max(natures, key=lambda nature: nature.rank).value)
 
 
 class Findings:
@@ -128,12 +118,8 @@ class Findings:
             yield replace(worst, message=message)
 
 
-def _is_other_kind(finding: Finding) -> bool:
-    return finding.rule.startswith("file-") and finding.rule not in _NOT_WHOLE
-
-
-def _weight(finding: Finding) -> tuple[int, bool]:
-    return finding.severity.rank, finding.nature is Nature.HOSTILE
+def _weight(finding: Finding) -> tuple[int, int]:
+    return finding.severity.rank, finding.nature.rank
 
 
 def _place(finding: Finding) -> tuple[int, bool, str, int, int, str]:
