@@ -64,7 +64,7 @@ _WHAT_IT_IS = {
     BPTE: "a bundled program of ExecuTorch",
     LEGACY_TORCHSCRIPT: "TorchScript of before torch 1.3",
     PT2: "a PT2 archive of torch.export",
-    TORCH_SAVE: "a torch.save file, which holds tensors and no code",
+    TORCH_SAVE: "a torch.save checkpoint",
     TORCH_PACKAGE: "a torch.package archive",
     UNKNOWN: "a zip archive without a model of torch",
 }
@@ -77,9 +77,10 @@ _WHAT_TO_DO = {
     "today",
     PT2: "tsarchive.load reads it, 'tsarchive code' lists its program, and 'tsarchive convert' "
     "writes it as TorchScript",
-    TORCH_SAVE: "Load it with torch.load(weights_only=True), after 'tsarchive audit' when it "
-    "comes from others",
-    TORCH_PACKAGE: "torch.package.PackageImporter runs the Python source in it",
+    TORCH_SAVE: "Load it with torch.load(weights_only=True); where that refuses it, 'tsarchive "
+    "audit' tells why. To keep a module with its code, script it and save it with tsarchive.save",
+    TORCH_PACKAGE: "torch.package.PackageImporter runs the Python source in it: look at it with "
+    "'tsarchive audit' first",
     UNKNOWN: "Check that this is the file you mean",
 }
 

@@ -216,7 +216,7 @@ def test_all_archives_below_a_folder(folder):
     assert [
         (each["file"].removeprefix(f"{folder}/"), each["reason"]) for each in found["skipped"]
     ] == [
-        ("b/weights.pt", "a torch.save file, which holds tensors and no code"),
+        ("b/weights.pt", "a torch.save checkpoint"),
         ("empty", "it is an empty file, not a zip archive"),
         ("notes.txt", "not a zip archive: there is no end record"),
         ("other.zip", "a zip archive without a model of torch"),

@@ -173,7 +173,7 @@ class _Archive:
         holds_arrays_alone = all(name.endswith(".npy") for name in self.groups)
         if self.kind == UNKNOWN and not (self.found.prefix or holds_arrays_alone):
             self.found.find(
-                "file-kind", Severity.WARNING, Nature.BROKEN,
+                "file-kind", Severity.WARNING, Nature.OTHER_KIND,
                 "it is a zip archive of no kind that is known here: only pickles and programs are "
                 "looked for in it",
                 hint=what_to_do(UNKNOWN),

@@ -98,7 +98,7 @@ def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
     if not form.is_inert and not audit.streams.pickles:
         message = f"it is {_described(form)}"
         hint = _looks(data) if form is UNKNOWN else form.advice
-        found.find("file-kind", Severity.WARNING, Nature.BROKEN, message, hint=hint)
+        found.find("file-kind", Severity.WARNING, Nature.OTHER_KIND, message, hint=hint)
 
 
 def _looks(data: bytes) -> str:

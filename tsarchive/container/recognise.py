@@ -55,8 +55,9 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
     (
         rb"\x80.\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.",
         "file-torch-save-legacy",
-        _is("a torch.save file of the form before torch 1.6"),
-        "Load it with torch.load(weights_only=True) and save it again",
+        _is("a torch.save checkpoint in the format of before torch 1.6"),
+        "Load it with torch.load(weights_only=True). To keep a module with its code, script it "
+        "and save it with tsarchive.save",
     ),
     (
         rb".{4}PTMF",
