@@ -98,8 +98,9 @@ def _as_code(name: str) -> str:
 
 
 def _unparsable(record: str, error: SourceError) -> Finding:
+    nature = Nature.BROKEN if error.limit is None else Nature.HOSTILE
     return Finding(
-        "code-unreadable", Severity.ERROR, Nature.HOSTILE,
+        "code-unreadable", Severity.ERROR, nature,
         f"the code cannot be looked into: {error.message}", record, line=error.line,
         hint="What it does is unknown: do not load the file",
     )  # fmt: skip
