@@ -47,6 +47,7 @@ SOUND = {
     "deflated": zipped(RECORDS, method=zipfile.ZIP_DEFLATED),
     "nested": nested(),
     "program": (FIXTURES / "executorch/add.pte").read_bytes(),
+    "bundle": (FIXTURES / "executorch/linear.bpte").read_bytes(),
     "data": (FIXTURES / "executorch/data.ptd").read_bytes(),
 }
 SLICES = 8

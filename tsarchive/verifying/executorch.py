@@ -137,7 +137,7 @@ def _constants(program: Program, record: str) -> Iterator[Finding]:
             yield broken("executorch-constant", message, record)
     if program.constants and program.constants.offsets and any(map(len, program.inline_constants)):
         message = "constants are in the tables and in a segment: readers take one or the other"
-        yield broken("executorch-constant", message, record, Nature.HOSTILE)
+        yield broken("executorch-constant", message, record, Nature.INCONSISTENT)
 
 
 def _names(program: Program, record: str) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ def _repeated(rule: str, what: str, counts: Counter[str], record: str) -> Iterat
     for name, count in counts.items():
         if count > 1:
             message = f"there are {count:,} {what} of the name {name!r}: only one is found"
-            yield broken(rule, message, record, Nature.HOSTILE)
+            yield broken(rule, message, record, Nature.INCONSISTENT)
 
 
 def _methods(program: Program, record: str) -> Iterator[Finding]:
