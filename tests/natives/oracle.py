@@ -64,6 +64,11 @@ def argument_types(key):
     return [str(argument.type) for argument in schemas()[key].arguments]
 
 
+def natives_of_torch():
+    """Natives by key that have this torch as their oracle."""
+    return {key: native for key, native in NATIVES.items() if key in schemas()}
+
+
 def by_operator(key, *arguments, **options):
     namespace, name, overload = (*key.replace("::", ".").split("."), "default")[:3]
     packet = getattr(getattr(torch.ops, namespace), name)

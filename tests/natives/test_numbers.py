@@ -13,12 +13,12 @@ from tests.natives.oracle import (
     INT_MAX,
     INT_MIN,
     INTS,
-    OF_EXECUTORCH,
     Failed,
     argument_types,
     by_native,
     by_operator,
     copied,
+    natives_of_torch,
     same,
 )
 from tests.support.suite import examples
@@ -69,10 +69,8 @@ def calls(key):
 ELSEWHERE = re.compile(r"aten::(sort\.|remove\.|set_grad_enabled|Size)|prim::NumToTensor")
 NUMERIC = sorted(
     key
-    for key in NATIVES
-    if not (OF_EXECUTORCH.match(key) or ELSEWHERE.match(key))
-    and {*argument_types(key)} <= {*VALUES}
-    and argument_types(key)
+    for key in natives_of_torch()
+    if not ELSEWHERE.match(key) and {*argument_types(key)} <= {*VALUES} and argument_types(key)
 )
 
 

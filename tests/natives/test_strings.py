@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.natives.oracle import argument_types, check_script, schemas
+from tests.natives.oracle import argument_types, check_script, natives_of_torch, schemas
 from tests.support.suite import examples
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives import NATIVES
@@ -77,9 +77,8 @@ OWN_CALLS = {
 }
 STRING_OPERATORS = sorted(
     key
-    for key in NATIVES
-    if key.startswith(("aten::", "prim::"))
-    and (kinds := argument_types(key))
+    for key in natives_of_torch()
+    if (kinds := argument_types(key))
     and kinds[0] == "str"
     and key
     not in (
