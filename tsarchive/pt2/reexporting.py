@@ -6,12 +6,13 @@ checked here, of one model, with nothing pickled among them.
 
 from __future__ import annotations
 
+import importlib
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from torch.export import ExportedProgram
-from torch.export.pt2_archive._package import load_pt2
 
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import UnsupportedError
@@ -34,8 +35,10 @@ def exported_program(module: ArchiveModule) -> ExportedProgram:
 
     It has no example inputs, and holds the weights a second time. Raises SaveError for a part of a
     program and for weights that only a pickle describes; UnsupportedError for objects that are
-    pickled, and for what torch itself cannot read, such as operators that are not registered.
+    pickled, and for what torch itself cannot read, such as operators that are not registered, or
+    the layout, which torch 2.9 was the first to read.
     """
+    load_pt2 = _loader()
     forward = forward_of(module)
     records = Records(module.tsarchive_classes.container)
     model = records.model_of(forward.record)
@@ -47,7 +50,8 @@ def exported_program(module: ArchiveModule) -> ExportedProgram:
     write_container(stream, _of_model(written, model), root=_ARCHIVE_NAME)
     stream.seek(0)
     try:
-        return load_pt2(stream).exported_programs[USUAL_NAME]
+        program: ExportedProgram = load_pt2(stream).exported_programs[USUAL_NAME]
+        return program
     except Exception as error:  # torch raises errors of many unrelated classes
         lines = [line for line in str(error).splitlines() if line.strip()] or [""]
         raise UnsupportedError(
@@ -55,6 +59,22 @@ def exported_program(module: ArchiveModule) -> ExportedProgram:
             record=forward.record,
             hint="Import what registers its operators and named tuples",
         ) from error
+
+
+def _loader() -> Callable[[io.BytesIO], Any]:
+    """torch's loader, where it reads weights from records of their own."""
+    try:
+        constants = importlib.import_module("torch.export.pt2_archive.constants")
+        package: Any = importlib.import_module("torch.export.pt2_archive._package")
+    except ModuleNotFoundError:
+        constants = None
+    if not hasattr(constants, "WEIGHTS_CONFIG_FILENAME_FORMAT"):
+        raise UnsupportedError(
+            "this torch does not read the layout in which programs are handed to torch.export",
+            hint="torch 2.9 and later read it",
+        )
+    loader: Callable[[io.BytesIO], Any] = package.load_pt2
+    return loader
 
 
 def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecord]:
