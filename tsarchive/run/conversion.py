@@ -66,7 +66,7 @@ def _has_any(value: Any, methods: Iterable[str]) -> bool:
 
 
 def _is_iterable(value: Any) -> bool:
-    return isinstance(value, list | tuple) or _has_any(value, ("__iter__",))
+    return isinstance(value, (list, tuple)) or _has_any(value, ("__iter__",))
 
 
 def _item(tensor: torch.Tensor) -> Any:
@@ -121,7 +121,7 @@ _MEMORY_FORMATS = {
 def _to_float(value: Any) -> float:
     if type(value) is float:
         return value
-    if isinstance(value, int | torch.SymInt | torch.SymFloat):
+    if isinstance(value, (int, torch.SymInt, torch.SymFloat)):
         symbol: float = torch.sym_float(value)  # type: ignore[no-untyped-call]
         return symbol
     if isinstance(value, torch.Tensor):
@@ -140,7 +140,7 @@ def _to_complex(value: Any) -> complex:
 
 
 def _to_bool(value: Any) -> bool:
-    if isinstance(value, bool | torch.SymBool):
+    if isinstance(value, (bool, torch.SymBool)):
         return value  # type: ignore[return-value]
     if isinstance(value, torch.Tensor):
         return bool(_item(value))
@@ -150,9 +150,9 @@ def _to_bool(value: Any) -> bool:
 
 
 def _to_number(value: Any) -> int | float | complex:
-    if isinstance(value, int | torch.dtype | torch.layout) and not isinstance(value, bool):
+    if isinstance(value, (int, torch.dtype, torch.layout)) and not isinstance(value, bool):
         return _to_int(value)
-    if isinstance(value, bool | float | complex | torch.SymInt | torch.SymFloat):
+    if isinstance(value, (bool, float, complex, torch.SymInt, torch.SymFloat)):
         return value  # type: ignore[return-value]
     raise Mismatch
 
@@ -194,14 +194,14 @@ def admitted(value: Any) -> Any:
     Raises ScriptError for what TorchScript has no type for, at any depth: natives and operators
     would run methods of such objects.
     """
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         for item in value:
             admitted(item)
     elif isinstance(value, dict):
         for key, item in value.items():
             admitted(key)
             admitted(item)
-    elif not isinstance(value, torch.Tensor | torch.nn.Module) and type_of(value) == ANY:
+    elif not isinstance(value, (torch.Tensor, torch.nn.Module)) and type_of(value) == ANY:
         kind = type(value)
         raise type_fault(f"TorchScript has no type for a {kind.__module__}.{kind.__qualname__}")
     return value
@@ -209,10 +209,10 @@ def admitted(value: Any) -> Any:
 
 def infer(value: Any) -> Any:
     """A value for ``Any``: its own type decides, and it must be one that TorchScript has."""
-    if isinstance(value, torch.dtype | torch.layout):
+    if isinstance(value, (torch.dtype, torch.layout)):
         return _to_int(value)
     for class_, convert in _EXACT.items():
-        if isinstance(value, class_) and not isinstance(value, bool | enum.Enum):
+        if isinstance(value, class_) and not isinstance(value, (bool, enum.Enum)):
             return convert(value)
     if isinstance(value, list):
         return _infer_list(value)
@@ -358,7 +358,7 @@ def _optional(convert: Converter) -> Converter:
 
 def changes_on_export(type_: Type) -> bool:
     """Whether ``export`` may give another object, or refuse, for values of this type."""
-    if type_ in (ANY, STRING) or isinstance(type_, ListType | DictType | EnumType | HandleType):
+    if type_ in (ANY, STRING) or isinstance(type_, (ListType, DictType, EnumType, HandleType)):
         return True
     return any(map(changes_on_export, type_.parts())) and not isinstance(type_, ClassType)
 

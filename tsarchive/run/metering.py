@@ -38,6 +38,19 @@ def metering_of(limits: Limits) -> Metering:
     return Metering(budgets_of(limits))
 
 
+def _spending_in_traces(budgets: Budgets) -> Callable[..., None]:
+    """What generated code calls while torch.compile or torch.export traces it.
+
+    It is a function, because tracers of torch 2.8 and before take no ``self`` for a constant.
+    """
+
+    @called_by_tracers
+    def spend(steps: int, size: int = 0) -> None:
+        budgets.spend_traced(steps)
+
+    return spend
+
+
 class Metering:
     """Wraps operators so that they spend from the budgets of an archive."""
 
@@ -46,11 +59,7 @@ class Metering:
         self.bounded = budgets.bounded
         self._costs = TensorCosts(budgets.check_bytes)
         self._known: dict[tuple[str, Implementation], Implementation] = {}
-
-    @called_by_tracers
-    def spend_traced(self, steps: int, size: int = 0) -> None:
-        """What generated code calls while torch.compile or torch.export traces it."""
-        self.budgets.spend_traced(steps)
+        self.spend_traced = _spending_in_traces(budgets)
 
     def public(self, function: Implementation, *, is_copied: bool) -> Implementation:
         """A function of the archive for calls from Python; ``is_copied`` says its result is."""

@@ -154,8 +154,13 @@ def _count_tensor(values: list[Any], value: Any) -> int:
 
 
 def _equal(a: list[Any], b: list[Any]) -> bool:
-    """Item by item, unless both are one list; Python would take one nan object for equal."""
-    return a is b or (len(a) == len(b) and all(map(operator.eq, a, b)))
+    """Item by item, where Python would take one nan object for equal."""
+    return len(a) == len(b) and all(map(operator.eq, a, b))
+
+
+def _equal_floats(a: list[float], b: list[float]) -> bool:
+    """One list equals itself, whatever it holds."""
+    return a is b or _equal(a, b)
 
 
 def _equal_tensors(a: list[Any], b: list[Any]) -> bool:
@@ -193,7 +198,7 @@ def _enter_equality(kind: str, equal: Callable[[list[Any], list[Any]], bool]) ->
 
 for _kind in ("int", "float", "bool", "str"):
     _enter_searches(_kind, _position)
-    _enter_equality(_kind, _equal)
+    _enter_equality(_kind, _equal_floats if _kind == "float" else _equal)
     native(f"aten::count.{_kind}")(_count)
 
 _enter_searches("Tensor", _position_of_tensor)

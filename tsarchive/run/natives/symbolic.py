@@ -60,6 +60,16 @@ def _same(a: Any) -> Any:
     return a
 
 
+def _extreme(of_numbers: Callable[..., Any], of_symbols: Callable[..., Any]) -> Native:
+    """Tracers refuse functions of torch that give a number."""
+
+    def call(a: Any, b: Any) -> Any:
+        are_integers = type(a) is int and type(b) is int
+        return of_numbers(a, b) if are_integers else of_symbols(a, b)
+
+    return call
+
+
 def _truncating_divide(a: int, b: int) -> int:
     return a // b if (a < 0) == (b < 0) else -(abs(a) // abs(b))
 
@@ -85,7 +95,7 @@ def _total(values: list[int]) -> int:
 
 
 def _square_root(a: Any) -> Any:
-    return math.sqrt(a) if isinstance(a, int | float) else _as_floats(operator.pow)(a, 0.5)
+    return math.sqrt(a) if isinstance(a, (int, float)) else _as_floats(operator.pow)(a, 0.5)
 
 
 def _round(a: Any) -> Any:
@@ -114,7 +124,7 @@ def _integer_in(tensor: torch.Tensor) -> Any:
     """The only element as a number or a symbol, towards zero."""
     as_integer: Any = torch.sym_int
     value = _number_in(tensor)
-    return as_integer(value) if isinstance(value, float | torch.SymFloat) else value
+    return as_integer(value) if isinstance(value, (float, torch.SymFloat)) else value
 
 
 def _float_in(tensor: torch.Tensor) -> Any:
@@ -129,7 +139,7 @@ def _new_tensor(
     device: torch.device | None = None,
     requires_grad: bool = False,
 ) -> torch.Tensor:
-    kind = torch.get_default_dtype() if isinstance(value, float | torch.SymFloat) else torch.int64
+    kind = torch.get_default_dtype() if isinstance(value, (float, torch.SymFloat)) else torch.int64
     made = torch.scalar_tensor(value, dtype=to_dtype(dtype) or kind, device=device)
     return made.requires_grad_(requires_grad)
 
@@ -146,8 +156,8 @@ _ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "aten::le": operator.le,
     "aten::gt": operator.gt,
     "aten::ge": operator.ge,
-    "prim::min": torch.sym_min,
-    "prim::max": torch.sym_max,
+    "prim::min": _extreme(min, torch.sym_min),
+    "prim::max": _extreme(max, torch.sym_max),
 }
 _OTHERS: Final[dict[str, Native]] = {
     "aten::neg.int": operator.neg,
