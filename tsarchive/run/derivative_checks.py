@@ -59,10 +59,14 @@ def _is_like(tensor: Tensor, other: Tensor, dims: int) -> bool:
 
 
 def _max_pool(given: Given) -> None:
-    """The kernel adds to the elements that ``indices`` name, wherever these are."""
+    """The kernel adds to the elements that ``indices`` name, wherever these are.
+
+    It goes through the planes of the gradient, which must be as many as those of the data.
+    """
     data: Tensor = given["self"]
     indices: Tensor = given["indices"]
     fits = data.dim() > _PLANE and indices.size() == given["grad_output"].size()
+    fits = fits and indices.size()[:-_PLANE] == data.size()[:-_PLANE]
     require(fits, f"indices of sizes {list(indices.size())} for {list(data.size())}")
     count = data.size(-1) * data.size(-2)
     require(is_within(indices, 0, count), f"indices that are not within {count} elements")

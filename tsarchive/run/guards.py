@@ -26,6 +26,7 @@ from .derivative_checks import (
     for_saving,
     with_own_indices,
 )
+from .division_checks import DIVISION_CHECKS, check_rounding
 from .matrix_checks import MATRIX_CHECKS, WITH_SPARE, with_spare
 from .packed_checks import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
 from .planned import is_planned_out, outgrown
@@ -38,7 +39,7 @@ from .sparse_checks import (
     validated,
     with_indices,
 )
-from .tensor_checks import TENSOR_CHECKS, check_lists, check_rounding
+from .tensor_checks import TENSOR_CHECKS, check_lists
 from .window_checks import USUAL_WINDOWS, WINDOW_CHECKS
 
 __all__ = ["USUAL", "guarded"]
@@ -49,6 +50,7 @@ Copy = Callable[[Tensor], Tensor]
 _CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
         **DERIVATIVE_CHECKS,
+        **DIVISION_CHECKS,
         **MATRIX_CHECKS,
         **PACKED_CHECKS,
         **RECURRENT_CHECKS,

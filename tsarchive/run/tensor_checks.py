@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from .checks import Check, Given, is_within, require
 from .natives.narrowing import INT64_MAX, INT64_MIN, wrap
 
-__all__ = ["TENSOR_CHECKS", "check_bags", "check_lists", "check_rounding"]
+__all__ = ["TENSOR_CHECKS", "check_bags", "check_lists"]
 
 _MATRIX = 2
 _SEQUENCE = 3
@@ -27,7 +27,6 @@ _PAIRS = 2
 _QUANTIZED = range(12, 18)
 _MOST_BINS = 1 << 16
 _MOST_BITS = 17
-_DIVIDED: Final = (torch.int32, torch.int64)  # as such; smaller integers are divided as int
 _LEAST_SCALE = 2**-30
 _SLACK = 0.01  # a scale was rounded when it was stored
 
@@ -182,50 +181,6 @@ def _moving_average(given: Given) -> None:
     require(all(tensor.is_contiguous() for tensor in observed), "observed numbers share memory")
     fits = all(given[name].numel() == 1 for name in ("observer_on", "fake_quant_on"))
     require(fits, "observer_on and fake_quant_on are one number each")
-
-
-def check_rounding(given: Given) -> None:
-    """The least integer divided by -1 ends the process, in the dtype that both are converted to."""
-    one, two = given["self"], given["other"]
-    _whole_quotient(given)
-    if given["rounding_mode"] != "trunc" or one.is_floating_point() or one.is_complex():
-        return
-    dtype = torch.result_type(one, two)
-    if dtype in _DIVIDED and _has_least(one := one.to(dtype)):
-        two = two.to(dtype) if isinstance(two, Tensor) else wrapped(two, dtype)
-        is_fault = (_elements(one) == torch.iinfo(dtype).min) & (two == -1)
-        require(not bool(is_fault.any()), "the least integer cannot be divided by -1")
-
-
-def _whole_quotient(given: Given) -> None:
-    """torch adds up equal indices of a sparse tensor in place, beneath others that share them."""
-    one: Tensor = given["self"]
-    is_sound = one.layout is not torch.sparse_coo or one.is_coalesced()
-    if given.get("rounding_mode", "floor") is not None:
-        require(is_sound, "a sparse tensor is coalesced before it is divided with rounding")
-
-
-def wrapped(number: Any, dtype: torch.dtype) -> int:
-    """A number as kernels get it: in the bits of ``dtype``, however many it had."""
-    return int(torch.tensor(int(number)).to(dtype))
-
-
-def _multiples(given: Given) -> None:
-    one = given["self"].to(torch.result_type(given["self"], given["other"]))
-    require(not _has_least(one), "the least integer has no least common multiple with others")
-
-
-def _has_least(tensor: Tensor) -> bool:
-    if tensor.dtype not in _DIVIDED or tensor.is_meta:
-        return False
-    return bool((_elements(tensor) == torch.iinfo(tensor.dtype).min).any())
-
-
-def _elements(tensor: Tensor) -> Tensor:
-    """The elements that a tensor has in memory."""
-    if tensor.layout is torch.strided:
-        return tensor
-    return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
 
 
 def _copy(given: Given) -> None:
@@ -450,14 +405,11 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "aten::ctc_loss": _ctc,
         "aten::embedding_bag": _embedding_bag,
         "aten::fused_moving_avg_obs_fake_quant": _moving_average,
-        "aten::floor_divide_": _whole_quotient,
         "aten::grid_sampler": _grid,
         "aten::grid_sampler_2d": _grid,
         "aten::grid_sampler_3d": _grid,
         **{f"aten::{name}": _histogram for name in ("histc", "histogram", "histogramdd")},
         **{f"aten::{name}": _layer_norm for name in ("layer_norm", "native_layer_norm")},
-        "aten::lcm": _multiples,
-        "aten::lcm_": _multiples,
         "aten::native_batch_norm": _batch_norm,
         "aten::native_group_norm": _group_norm,
         "aten::polygamma": _zeta,
