@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeGuard
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, FormatError, MissingRecordError, PickleError
-from tsarchive.pickler import Object, Reduce, Value, loads
+from tsarchive.pickler import Global, MarkedTuple, Object, Reduce, Value, loads
 from tsarchive.torchscript.stored_tensors import MAX_BYTES, MAX_RANK, TENSOR_MODULE
 from tsarchive.torchscript.stored_values import DenseTensor, StoredTensor, Wrapped, is_device
 
@@ -32,6 +32,7 @@ _CUSTOM_OBJECT = "custom_obj_"
 _OPAQUE_OBJECT = "opaque_obj_"
 _DENSE = "_rebuild_tensor_v2"
 _PARAMETER = "_rebuild_parameter"
+_WITH_STATE = "_rebuild_parameter_with_state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +308,7 @@ def _readable(container: Container, path: str) -> tuple[Saved | None, Value]:
 
 def _view_of(saved: Saved, value: Value) -> StoredView | None:
     """A dense tensor; None for what is none. Raises TensorError for one that breaks a rule."""
+    value = _without_notes(value)
     if not _is_call(value, _PARAMETER, _DENSE):
         return None
     found = saved.tensor(value)
@@ -316,6 +318,21 @@ def _view_of(saved: Saved, value: Value) -> StoredView | None:
         return None
     dense = saved.tensor(found.tensor)
     return _dense(saved, dense, is_parameter=True, requires_grad=found.requires_grad)
+
+
+def _without_notes(value: Value) -> Value:
+    """A parameter without the attributes that Dynamo of torch 2.7 and before leaves on it."""
+    if not _is_call(value, _WITH_STATE):
+        return value
+    match value.argument:
+        case (tensor, needs_grad, hooks, dict(notes)) if all(map(_is_note, notes)):
+            plain = MarkedTuple((tensor, needs_grad, hooks))
+            return Reduce(Global(TENSOR_MODULE, _PARAMETER), plain)
+    return value
+
+
+def _is_note(name: Value) -> bool:
+    return isinstance(name, str) and name.startswith("_dynamo_")
 
 
 def _is_call(value: Value, *functions: str) -> TypeGuard[Reduce]:
