@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
 from enum import IntEnum
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from .schema import Tagged
 
-__all__ = ["json_of", "write_json"]
+__all__ = ["Fields", "json_of", "write_json"]
+
+Fields: TypeAlias = Mapping[str, Collection[str]]
+"""Names of fields, by the name of their class."""
+
+_NONE: Final[Fields] = MappingProxyType({})
 
 
-def write_json(value: Any) -> bytes:
-    """The record of an instance of a class of the schema."""
-    return json.dumps(json_of(value), allow_nan=False).encode()
+def write_json(value: Any, without: Fields = _NONE) -> bytes:
+    """The record of an instance of a class of the schema; fields ``without`` are left out."""
+    return json.dumps(json_of(value, without), allow_nan=False).encode()
 
 
-def json_of(value: Any) -> Any:
+def json_of(value: Any, without: Fields = _NONE) -> Any:
     """The JSON value for an instance of a class of the schema, or for what its fields hold."""
     match value:
         case IntEnum():
             return int(value)
         case Tagged():
-            return {value.tag: json_of(value.value)}
+            return {value.tag: json_of(value.value, without)}
         case list():
-            return [json_of(item) for item in value]
+            return [json_of(item, without) for item in value]
         case dict():
-            return {key: json_of(item) for key, item in value.items()}
+            return {key: json_of(item, without) for key, item in value.items()}
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case _ if is_dataclass(value):
-            return {field.name: json_of(getattr(value, field.name)) for field in fields(value)}
+            names = [field.name for field in fields(value)]
+            if left_out := without.get(type(value).__name__):
+                names = [name for name in names if name not in left_out]
+            return {name: json_of(getattr(value, name), without) for name in names}
     return value

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from torch.export import ExportedProgram
@@ -15,15 +17,16 @@ from torch.export import ExportedProgram
 from tsarchive.container import NewRecord
 from tsarchive.errors import SaveError
 
+from . import schema
 from .decoding import read_json
-from .encoding import write_json
+from .encoding import Fields, write_json
 from .records import CONSTANTS, EXTRA, MODELS, SAMPLE_INPUTS, WEIGHTS
 from .schema import ExportedProgram as Program
 from .schema import PayloadConfig, PayloadMeta
 from .stable_metadata import make_stable
 from .storing import Storing
 
-__all__ = ["config_record", "end_records", "exported_records", "extra_records"]
+__all__ = ["config_record", "end_records", "exported_records", "extra_records", "unknown_fields"]
 
 _FORMAT, _ARCHIVE_VERSION, _CONTAINER_VERSION = b"pt2", b"0", b"6\n"
 
@@ -51,7 +54,7 @@ def exported_records(
         found = read_json(Program, text, f"{MODELS}{name}.json")
         make_stable(found.graph_module.graph, origins=debug, paths=source_paths)
         _check_objects(found, stored)
-        records.append(NewRecord(f"{MODELS}{name}.json", write_json(found)))
+        records.append(NewRecord(f"{MODELS}{name}.json", write_json(found, unknown_fields())))
         records.append(NewRecord(f"{SAMPLE_INPUTS}{name}.pt", inputs))
     return [*records, *extra_records(files), *end_records()]
 
@@ -74,6 +77,21 @@ def end_records() -> list[NewRecord]:
         NewRecord(".data/version", _CONTAINER_VERSION),
         NewRecord("byteorder", b"little"),
     ]
+
+
+@cache
+def unknown_fields() -> Fields:
+    """The fields of the schema that this torch does not write, because it is too old for them."""
+    from torch._export.serde import schema as theirs
+
+    classes = [value for value in vars(schema).values() if isinstance(value, type)]
+    return {
+        ours.__name__: {field.name for field in fields(ours)}
+        - {field.name for field in fields(getattr(theirs, ours.__name__))}
+        for ours in filter(is_dataclass, classes)
+        if not issubclass(ours, schema.Tagged)
+        and is_dataclass(getattr(theirs, ours.__name__, None))
+    }
 
 
 def _check_name(name: Any) -> None:
