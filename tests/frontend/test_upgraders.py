@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.support.fresh_registry import NAMES_OF_TORCH
 from tests.support.frontend import function_of, importer_of, method_text, torch_functions_of, walk
 from tsarchive.errors import UnknownOperatorError
 from tsarchive.printer.schema import parse_schema
@@ -25,7 +26,7 @@ def test_the_table_is_torch_s():
     for name, (bumped_at, upgrader, schema) in theirs.items():
         assert ours[name][:2] == (bumped_at, upgrader)
         assert ours[name][2].arguments == schema.arguments
-    assert set(ours) == set(theirs)
+    assert not (ours.keys() - theirs.keys()) & NAMES_OF_TORCH
 
 
 PARAMETERS = "x: Tensor, y: Tensor, s: Optional[str]"

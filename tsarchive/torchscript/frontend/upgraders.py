@@ -44,6 +44,7 @@ _DIV_OUT = {
 _DIV_IN_PLACE = {
     overload: text.replace("Tensor self", "Tensor(a!) self") for overload, text in _DIV.items()
 }
+_FULL_NAMES = f"int[] size, Scalar fill_value, *, Dimname[]? names, {_OPTIONS}"
 _LINSPACE = "Scalar start, Scalar end, int? steps=None"
 _LOGSPACE = f"{_LINSPACE}, float base=10.0"
 
@@ -60,6 +61,7 @@ UPGRADERS: Final[dict[str, Upgrader]] = dict(
         *(_entry(4, "div", *entry) for entry in (_DIV | _DIV_OUT).items()),
         *(_entry(4, "div_", *entry) for entry in _DIV_IN_PLACE.items()),
         _entry(5, "full", "", f"int[] size, Scalar fill_value, *, {_OPTIONS}"),
+        _entry(5, "full", "names", _FULL_NAMES),  # gone with the operator since torch 2.12
         _entry(5, "full", "out", "int[] size, Scalar fill_value, *, Tensor(a!) out"),
         _entry(8, "linspace", "", f"{_LINSPACE}, *, {_OPTIONS}"),
         _entry(8, "linspace", "out", f"{_LINSPACE}, *, Tensor(a!) out"),
