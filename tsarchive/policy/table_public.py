@@ -354,7 +354,7 @@ COMPUTING: Final = (
         # that reads none of its memory; a dim wraps
         dim element_size is_complex is_contiguous is_floating_point numel result_type size
         storage_offset stride
-        # guarded: tensor_checks.check_rounding: not the least integer by -1 in the dtype of
+        # guarded: division_checks.check_rounding: not the least integer by -1 in the dtype of
         # both, nor a sparse tensor that is not coalesced
         div div_ divide divide_ true_divide
         # checked: Blas.cpp dot_check: both 1-d, one dtype, equal numel; strides of 0 and more
@@ -418,7 +418,7 @@ COMPUTING: Final = (
         # checked: BinaryOpsKernel.cpp div_floor_kernel: TORCH_CHECK(b != 0);
         # c10::div_floor_integer answers for the least integer by -1
         floor_divide
-        # guarded: tensor_checks._whole_quotient: a sparse tensor is coalesced; div_floor_kernel
+        # guarded: division_checks._whole_quotient: a sparse tensor is coalesced; div_floor_kernel
         # refuses 0, c10::div_floor_integer answers for the least by -1
         floor_divide_
         # checked: BinaryOpsKernel.cpp remainder_kernel, fmod_kernel: TORCH_CHECK(b != 0), and 0
@@ -547,7 +547,7 @@ COMPUTING: Final = (
         # guarded: tensor_checks._layer_norm: nested inputs have elements to normalize;
         # layer_norm.cpp checks sizes
         layer_norm native_layer_norm
-        # guarded: tensor_checks._multiples: no least integer in the dtype of both
+        # guarded: division_checks._multiples: no least integer in the dtype of both
         lcm lcm_
         # composite: BinaryOps.cpp ldexp: mul(x, pow(2.0, other))
         ldexp ldexp_
