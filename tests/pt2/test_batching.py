@@ -9,6 +9,7 @@ import torch
 from torch._higher_order_ops.associative_scan import associative_scan, generic_associative_scan
 
 import tsarchive
+from tests.support.features import stores_vmap
 from tests.support.pt2_running import argument, graph_of, module_of
 from tsarchive.errors import FormatError, UnsupportedError
 
@@ -72,6 +73,7 @@ def assert_runs(path, args, wanted):
     torch.testing.assert_close(torch.jit.load(path.with_suffix(".pt"))(*args), wanted)
 
 
+@stores_vmap
 @pytest.mark.parametrize("name", CALLS)
 def test_batches(name, tmp_path):
     call, args = CALLS[name]
@@ -79,6 +81,7 @@ def test_batches(name, tmp_path):
     assert_runs(saved(program, tmp_path), args, program.module()(*args))
 
 
+@stores_vmap
 def test_the_size_of_a_batch_may_be_open(tmp_path):
     program = exported(torch.vmap(scaled), (X,), dynamic_shapes=(({0: torch.export.Dim.AUTO},),))
     path = saved(program, tmp_path)
@@ -99,6 +102,7 @@ REFUSED = {
 }
 
 
+@stores_vmap
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_loop_would_do_otherwise_is_refused_and_its_hint_helps(name, tmp_path):

@@ -10,6 +10,7 @@ import torch.utils._pytree as pytree
 
 import tsarchive
 from tests.support.archives import ROOT
+from tests.support.features import exports_generators
 from tests.support.pt2_archives import write
 from tests.support.pt2_corpus import (
     FILES,
@@ -161,6 +162,7 @@ def test_programs_that_compute_gradients_give_them_behind_the_result(corpus):
         torch.testing.assert_close(found, wanted)
 
 
+@exports_generators
 def test_objects_of_python_are_refused_by_name(tmp_path):
     """torch keeps a Generator as a pickle."""
 

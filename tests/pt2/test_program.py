@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch.export import Dim
 
 import tsarchive
+from tests.support.features import CHECKS_MATRICES, exports_vmap
 from tests.support.pt2_running import (
     argument,
     close,
@@ -265,6 +266,7 @@ def test_graphs_do_what_torch_does(name):
         assert close(run(exported, torch.jit.load(io.BytesIO(data)), (x,)), wanted)
 
 
+@exports_vmap
 def test_what_is_mapped_over_a_dimension_runs_decomposed():
     """Numbers stand for tensors there where no tensor is near."""
     mapped = Calling(lambda x: torch.func.vmap(lambda row: row.sum() * 2 + row * 1.5)(x))
@@ -504,5 +506,6 @@ def test_equations_are_solved_and_their_errors_told(tmp_path):
     x = torch.randn(3, 4)
     for module in modules:
         torch.testing.assert_close(module(x), program.module()(x))
-        with pytest.raises(Exception, match=r"linalg\.solve"):
-            module(torch.zeros(3, 4))
+        if CHECKS_MATRICES:
+            with pytest.raises(Exception, match=r"linalg\.solve"):
+                module(torch.zeros(3, 4))

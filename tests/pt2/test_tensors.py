@@ -9,8 +9,10 @@ import zipfile
 
 import pytest
 import torch
+from torch._export.serde.serialize import _TORCH_TO_SERIALIZE_DTYPE
 
 import tsarchive
+from tests.support.pt2_archives import saved_today
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import (
     ArchiveError,
@@ -24,12 +26,14 @@ from tsarchive.errors import (
 MODEL, WEIGHTS = "models/model.json", "data/weights/model_weights_config.json"
 CONSTANTS = "data/constants/model_constants_config.json"
 
+NAMES = {
+    "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32",
+    "complex64", "complex128", "bool", "bfloat16", "uint16", "uint32", "uint64", "float8_e4m3fn",
+    "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+}  # fmt: skip
 DTYPES = [
-    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
-    torch.float64, torch.complex32, torch.complex64, torch.complex128, torch.bool, torch.bfloat16,
-    torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2,
-    torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu,
-]  # fmt: skip
+    dtype for dtype in _TORCH_TO_SERIALIZE_DTYPE if str(dtype).removeprefix("torch.") in NAMES
+]
 
 
 class Holder(torch.nn.Module):
@@ -44,11 +48,10 @@ class Holder(torch.nn.Module):
 
 def records_of(module, *args):
     """The records of what torch writes."""
-    file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.export.save(torch.export.export(module, args or (torch.ones(2),)), file)
-    with zipfile.ZipFile(file) as archive:
+        data = saved_today(torch.export.export(module, args or (torch.ones(2),)))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
         found = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
     found.pop(".data/serialization_id")
     return found

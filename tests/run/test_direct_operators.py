@@ -11,6 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.support.archives import TORCH
 from tests.support.comparing import equal
 from tests.support.running import scripted, source, trusting
 from tsarchive.policy import Guard, Limits, Policy
@@ -284,13 +285,14 @@ class Recording(TorchDispatchMode):
 
 
 # What a call of an operator looks like in generated code.
+SIZES = "2, 3" if TORCH >= (2, 10) else "[2, 3]"  # as the signatures of bindings tell
 WRITTEN = [
     ("return torch.conv2d(x, x, None, [1, 1], [0, 1])", "aten_conv2d(x, x, None, 1, [0, 1])"),
     ("return torch.max_pool2d(x, [2, 2])", "aten_max_pool2d(x, 2)"),
     ("return torch.sum(x, [0])", "aten_sum_dim_IntList(x, 0)"),
     ("return x.view([n, -1])", "aten_view(x, n, -1)"),
     ("return x.view([n])", "aten_view(x, n)"),
-    ("return x.expand([2, 3])", "aten_expand(x, 2, 3)"),
+    ("return x.expand([2, 3])", f"aten_expand(x, {SIZES})"),
     ("p = [2, 2]\n  p.append(n)\n  return torch.max_pool2d(x, p)", "aten_max_pool2d(x, p)"),
     ("p = [2, 2]\n  q = torch.max_pool2d(x, p)\n  return torch.max_pool2d(q, p)", "(q, p)"),
     ("return x.view(torch.jit.annotate(List[int], []))", "aten_view(x, [])"),

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import tsarchive
+from tests.support.archives import TORCH
 from tests.support.processes import output_of
 from tests.support.registry_calls import AGREEMENTS
 from tests.support.suite import thinned
@@ -71,6 +72,10 @@ DIFFERING = {
 }
 
 
+# The few operators of a slice are others in each registry.
+LEAST_AGREEING = 0.9 if TORCH == (2, 13) else 0.8
+
+
 def outcomes(number: int, folder: Path) -> dict[str, str]:
     # Some operators write files.
     command = ("-m", "tests.support.registry_calls", number, thinned(SLICES))
@@ -104,7 +109,7 @@ def test_operators_run_as_in_torch(number, tmp_path):
     assert not wrong
     # Enough operators take one of the draws that results are compared, and not errors alone.
     assert Counter(found.values())["equal"] > len(found) // 3
-    assert sum(outcome in AGREEMENTS for outcome in found.values()) > 0.9 * len(found)
+    assert sum(outcome in AGREEMENTS for outcome in found.values()) > LEAST_AGREEING * len(found)
 
 
 def test_only_operators_that_are_refused_by_default_may_end_the_process():

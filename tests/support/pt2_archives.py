@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 from torch.export import Dim, export
 
-from tests.support.archives import CORPUS, ROOT
+from tests.support.archives import CORPUS, ROOT, export_saved, saved
+from tests.support.features import STORES_WEIGHTS_APART
 from tsarchive.container import Container, NewRecord, write_container
 
 FIXTURES = ROOT / "fixtures" / "pt2"
@@ -58,6 +59,11 @@ def payload(path_name: str, meta: dict | None = None, **fields) -> dict:
     """An entry of a configuration of payloads."""
     made = {"path_name": path_name, "is_param": False, "use_pickle": False, "tensor_meta": meta}
     return {**made, **fields}
+
+
+def saved_today(program: torch.export.ExportedProgram) -> bytes:
+    """An archive of the layout of today: by torch, unless it is older than that layout."""
+    return export_saved(program) if STORES_WEIGHTS_APART else saved(program)
 
 
 MODEL = "models/model.json"

@@ -1,0 +1,55 @@
+"""What an older torch lacks, so that tests which need it as their oracle are skipped there."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.util import find_spec
+
+import pytest
+
+from tests.support.archives import TORCH
+
+__all__ = [
+    "CHECKS_MATRICES",
+    "STORES_WEIGHTS_APART",
+    "exports_generators",
+    "exports_vmap",
+    "stores_vmap",
+    "stores_weights_apart",
+]
+
+CHECKS_MATRICES = TORCH >= (2, 13)
+"""Whether programs keep, when they are decomposed, what checks a matrix for errors."""
+
+
+def _needs(is_there: bool, reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not is_there, reason=reason)
+
+
+def _pt2_archives_have(name: str) -> bool:
+    """Whether torch's own account of its PT2 archives has a constant."""
+    try:
+        constants = importlib.import_module("torch.export.pt2_archive.constants")
+    except ModuleNotFoundError:
+        return False
+    return hasattr(constants, name)
+
+
+exports_generators = _needs(
+    TORCH >= (2, 13), "torch 2.12 and older do not export calls with generators"
+)
+
+exports_vmap = _needs(
+    find_spec("torch._functorch.predispatch") is not None,
+    "torch 2.8 and older do not export torch.vmap, and leave its level open when they fail",
+)
+
+stores_vmap = _needs(TORCH >= (2, 13), "torch 2.12 and older do not write programs with torch.vmap")
+
+STORES_WEIGHTS_APART = _pt2_archives_have("WEIGHTS_CONFIG_FILENAME_FORMAT")
+"""Whether torch writes and reads PT2 archives of the layout of today."""
+
+stores_weights_apart = _needs(
+    STORES_WEIGHTS_APART,
+    "torch 2.8 and older neither write nor read PT2 archives of the layout of today",
+)
