@@ -9,6 +9,7 @@ import torch
 
 import tsarchive
 from tests.support.command_line import SEQUENTIAL, document, error, process, run
+from tests.support.features import stores_weights_apart
 
 KEYS = {"source", "source_kind", "destination", "kind", "nbytes", "data", "agreements"}
 
@@ -30,6 +31,7 @@ def test_pt2_to_torchscript(exported, tmp_path):
     assert torch.equal(torch.jit.load(out)(x), torch.export.load(exported).module()(x))
 
 
+@stores_weights_apart
 def test_torchscript_to_pt2(tmp_path):
     out = tmp_path / "net.pt2"
     found = document("convert", SEQUENTIAL, out, "--random", "2x3", "--dynamic", "x:0")
@@ -38,12 +40,14 @@ def test_torchscript_to_pt2(tmp_path):
     assert torch.equal(torch.export.load(out).module()(x), torch.jit.load(SEQUENTIAL)(x))
 
 
+@stores_weights_apart
 def test_inputs_by_name(tmp_path):
     out = tmp_path / "net.pt2"
     document("convert", "--random", "x=2x3", "--dynamic", "x:0", SEQUENTIAL, out)
     assert torch.export.load(out).module()(x=torch.ones(7, 3)).shape == (7, 2)
 
 
+@stores_weights_apart
 def test_sizes_inside_of_arguments_stay_open(tmp_path):
     """Keys and positions lead to the tensors."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import warnings
 
 import pytest
@@ -21,12 +20,15 @@ from tests.converting.comparing import (
 )
 from tests.converting.rows import OPEN, Registered
 from tests.support.archives import ARCHIVES, records_of, torch_saved
+from tests.support.features import stores_weights_apart
 from tests.support.networks import build, each_network, tensor_cases
+from tests.support.pt2_archives import packaged
 from tests.support.suite import sampled
 
 # TorchScript to PT2, and back
 
 
+@stores_weights_apart
 @pytest.mark.sample(2)
 @each_network
 @pytest.mark.filterwarnings("ignore")
@@ -74,6 +76,7 @@ def test_fixture_modules_there_and_back(tmp_path):
     assert done > 3 * len(refused), refused
 
 
+@stores_weights_apart
 def test_open_sizes_there_and_back(tmp_path):
     path = tmp_path / "net.pt"
     path.write_bytes(torch_saved(torch.jit.script(Flags())))
@@ -139,15 +142,11 @@ def test_an_archive_may_replace_itself(tmp_path):
 
 @pytest.fixture
 def two_models():
-    from torch.export.pt2_archive._package import package_pt2
-
     programs = {
         name: torch.export.export(by(lambda self, x, n=n: x + n), (torch.zeros(2),))
         for n, name in enumerate(("one", "two"))
     }
-    file = io.BytesIO()
-    package_pt2(file, exported_programs=programs)
-    return file.getvalue()
+    return packaged(programs)
 
 
 def test_models_by_name(two_models, tmp_path):

@@ -23,6 +23,7 @@ from tests.converting.comparing import (
 from tests.converting.rows import ROWS, Registered
 from tests.support import pt2_corpus
 from tests.support.archives import records_of
+from tests.support.features import stores_weights_apart
 
 FORMS = {"plain": lambda program: program, "decomposed": lambda p: p.run_decompositions()}
 # torch makes Python code of a program that it calls, and of one that it decomposes; names that
@@ -94,6 +95,7 @@ def test_tied_weights_stay_tied(tmp_path):
         assert module.part.data_ptr() == module.a.weight[1:].data_ptr()
 
 
+@stores_weights_apart
 def test_extra_files_are_kept(tmp_path):
     program = torch.export.export(Flags(), (torch.ones(1, 2),))
     torch.export.save(program, tmp_path / "a.pt2", extra_files={"notes/one.txt": "ä"})
@@ -110,6 +112,7 @@ def test_extra_files_are_kept(tmp_path):
 # Files of the corpus
 
 
+@stores_weights_apart
 @pytest.mark.parametrize("path", pt2_corpus.RUNNING, ids=lambda path: path.stem)
 def test_files_of_the_corpus(path, tmp_path):
     out = tmp_path / "out.pt"
@@ -121,6 +124,7 @@ def test_files_of_the_corpus(path, tmp_path):
     assert_no_jitter(out)
 
 
+@stores_weights_apart
 @pytest.mark.parametrize("path", pt2_corpus.RUNNING, ids=lambda path: path.stem)
 def test_files_of_the_corpus_in_the_layout_of_today(path, tmp_path):
     out = tmp_path / "out.pt2"

@@ -8,6 +8,7 @@ from torch import nn
 from torch.export import export
 
 import tsarchive
+from tests.support.features import stores_weights_apart
 from tsarchive.pt2.records import Records
 from tsarchive.pt2.reexporting import exported_program
 from tsarchive.pt2.sample_values import sample_values
@@ -66,6 +67,7 @@ def test_the_package_is_named_where_it_is_absent(tmp_path, program, monkeypatch)
     assert caught.value.hint == 'pip install "tsarchive[executorch]"'
 
 
+@stores_weights_apart
 def test_a_loaded_program_is_handed_to_torch_with_what_it_holds_now(tmp_path, program):
     tsarchive.save(program, tmp_path / "x.pt2")
     module = tsarchive.load(tmp_path / "x.pt2")
@@ -77,6 +79,7 @@ def test_a_loaded_program_is_handed_to_torch_with_what_it_holds_now(tmp_path, pr
     assert torch.equal(found.state_dict["linear.weight"], program.state_dict["linear.weight"] * 2)
 
 
+@stores_weights_apart
 def test_one_of_several_models_is_handed_over(tmp_path, program):
     other = export(nn.ReLU(), (torch.ones(3),))
     tsarchive.save({"net": program, "relu": other}, tmp_path / "x.pt2")

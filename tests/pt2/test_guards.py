@@ -14,6 +14,8 @@ from torch.export import Dim
 
 import tsarchive
 from tests.support.archives import loaded
+from tests.support.features import checks_guards
+from tests.support.pt2_archives import saved_today
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
 from tsarchive.pt2.established import Established
@@ -31,9 +33,7 @@ def module_of(function):
 
 def saved(function, args, **options):
     program = torch.export.export(module_of(function), args, **options)
-    file = io.BytesIO()
-    torch.export.save(program, file)
-    return file.getvalue()
+    return saved_today(program)
 
 
 def of_torch(data, *, by_hook=False):
@@ -150,6 +150,7 @@ WAYS = [(name, False) for name in PROGRAMS] + [
 ]
 
 
+@checks_guards
 @pytest.mark.parametrize(("name", "by_hook"), WAYS)
 def test_calls_are_taken_and_refused_as_by_torch(name, by_hook):
     function, args, shapes, calls = PROGRAMS[name]
@@ -164,6 +165,7 @@ def test_calls_are_taken_and_refused_as_by_torch(name, by_hook):
     assert True in taken
 
 
+@checks_guards
 @pytest.mark.parametrize(
     ("name", "args", "message"),
     [
@@ -215,6 +217,7 @@ def guarded(*texts):
     return changed(data, lambda program: program.update(guards_code=list(texts)))
 
 
+@checks_guards
 @pytest.mark.parametrize(
     ("text", "holds"),
     [

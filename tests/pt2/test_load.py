@@ -10,7 +10,7 @@ import torch.utils._pytree as pytree
 
 import tsarchive
 from tests.support.archives import ROOT
-from tests.support.features import exports_generators
+from tests.support.features import exports_generators, stores_weights_apart
 from tests.support.pt2_archives import write
 from tests.support.pt2_corpus import (
     FILES,
@@ -51,6 +51,7 @@ def test_outputs_are_the_expected_ones(path):
                 assert_same(one, other)
 
 
+@stores_weights_apart
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "path", [path for path in RUNNING if path.stem not in NOT_BY_TORCH], ids=lambda path: path.stem

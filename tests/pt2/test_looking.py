@@ -12,6 +12,7 @@ import torch
 import tsarchive
 from tests.support.archives import torch_pickled
 from tests.support.command_line import document
+from tests.support.features import stores_weights_apart
 from tests.support.pt2_archives import (
     NAMES,
     ROW_META,
@@ -166,6 +167,7 @@ def test_tree_of_names_and_classes():
     assert (found[""].parameters, found[""].nbytes) == (6, 24 + 48 + 12 + 12)
 
 
+@stores_weights_apart
 @pytest.mark.parametrize("name", ["shared", "control_flow", "mutating", "linear"])
 def test_tree_counts_what_torch_counts(name):
     program = torch.export.load(fixture(name))

@@ -14,6 +14,7 @@ import torch
 from torch.func import functional_call
 
 import tsarchive
+from tests.support.pt2_archives import packaged
 from tsarchive.errors import (
     ArchiveError,
     CallError,
@@ -215,15 +216,10 @@ class Plus(torch.nn.Module):
 
 
 def several(*names):
-    from torch.export.pt2_archive._package import package_pt2
-
     programs = {
         name: torch.export.export(Plus(i), (torch.zeros(2),)) for i, name in enumerate(names)
     }
-    file = io.BytesIO()
-    package_pt2(file, exported_programs=programs)
-    file.seek(0)
-    return file
+    return io.BytesIO(packaged(programs))
 
 
 def test_models_by_name():

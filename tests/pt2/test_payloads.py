@@ -10,6 +10,7 @@ import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
 from tests.support.archives import torch_pickled
+from tests.support.features import stores_weights_apart
 from tests.support.pt2_archives import ROW_META, corpus_files, fixture, payload, records_in, write
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, MissingRecordError, PickleError
@@ -62,6 +63,7 @@ def compare(records: Records, model: str, program) -> None:
     assert shared == [[a for a in ours if pointers[a] == pointers[b]] for b in ours]
 
 
+@stores_weights_apart
 @pytest.mark.parametrize("name", LOADABLE)
 def test_tensors_are_those_that_torch_loads(name):
     program = torch.export.load(fixture(name))
@@ -72,6 +74,7 @@ def test_tensors_are_those_that_torch_loads(name):
         assert payloads.objects(records, "model") == {}
 
 
+@stores_weights_apart
 @pytest.mark.parametrize("name", ["linear", "mutating", "shared"])
 def test_layout_of_one_file_for_all_weights(name):
     program = torch.export.load(fixture(f"{name}-2.8"))

@@ -10,6 +10,7 @@ import torch
 
 import tsarchive
 from tests.support.archives import CORPUS, export_saved, loaded, records_of, saved
+from tests.support.features import stores_weights_apart
 from tests.support.pt2_archives import MODEL, PROGRAMS, nested, shared
 
 EXPORTED = sorted((CORPUS / "generated").glob("pt2_*.pt2")) + sorted((CORPUS / "pt2").glob("*.pt2"))
@@ -24,6 +25,7 @@ def files(paths):
     ]
 
 
+@stores_weights_apart
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_torch_saved_comes_back_byte_for_byte(name):
@@ -47,6 +49,7 @@ def test_files_of_the_corpus_come_back(path):
     assert saved(loaded(data)) == data
 
 
+@stores_weights_apart
 @pytest.mark.parametrize("path", files([path for path in EXPORTED if "legacy" in path.name]))
 def test_torch_loads_files_that_were_brought_up_to_date(path):
     module = tsarchive.load(path)
@@ -58,6 +61,7 @@ def test_torch_loads_files_that_were_brought_up_to_date(path):
         assert torch.equal(program.state_dict[key], tensor)
 
 
+@stores_weights_apart
 def test_changed_weights_are_written():
     module = loaded(export_saved(shared()))
     with torch.no_grad():
@@ -84,6 +88,7 @@ def test_the_other_models_of_a_file_stay():
     assert tsarchive.load(io.BytesIO(changed), model="second").linear.bias.any()
 
 
+@stores_weights_apart
 def test_a_tensor_of_its_own_gets_a_record_of_its_own():
     module = loaded(export_saved(shared()))
     module.tied = torch.nn.Parameter(module.tied.detach().clone() + 1)

@@ -12,6 +12,7 @@ import torch
 import tsarchive
 from tests.support import pt2_archives
 from tests.support.archives import export_saved, records_of, saved
+from tests.support.features import stores_weights_apart
 from tests.support.processes import output_of
 from tests.support.pt2_archives import MODEL, PROGRAMS, nested, shared
 from tsarchive.pt2.decoding import read_json
@@ -35,6 +36,7 @@ def without_metadata(text: bytes) -> dict:
     return cleaned(json.loads(text))
 
 
+@stores_weights_apart
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_records_are_those_of_torch_but_for_metadata(name):
@@ -47,6 +49,7 @@ def test_records_are_those_of_torch_but_for_metadata(name):
     assert without_metadata(ours[MODEL]) == without_metadata(theirs[MODEL])
 
 
+@stores_weights_apart
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_torch_loads_what_was_saved(name):
@@ -67,6 +70,7 @@ def test_the_schema_reads_and_writes_what_torch_writes(name):
     assert write_json(read_json(ExportedProgram, text, MODEL), unknown_fields()) == text
 
 
+@stores_weights_apart
 def test_programs_by_name_share_one_file():
     both = {"first": nested(), "second": shared()}
     names = list(records_of(saved(both)))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 from importlib.util import find_spec
+from inspect import signature
 
 import pytest
+from torch.export import ExportedProgram
 
 from tests.support.archives import TORCH
 
 __all__ = [
     "CHECKS_MATRICES",
     "STORES_WEIGHTS_APART",
+    "checks_guards",
     "exports_generators",
     "exports_vmap",
     "stores_vmap",
@@ -34,6 +37,11 @@ def _pt2_archives_have(name: str) -> bool:
         return False
     return hasattr(constants, name)
 
+
+checks_guards = _needs(
+    "check_guards" in signature(ExportedProgram.module).parameters,
+    "torch 2.8 and older store no guards in programs, and check none by them",
+)
 
 exports_generators = _needs(
     TORCH >= (2, 13), "torch 2.12 and older do not export calls with generators"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import json
 from pathlib import Path
 
@@ -64,6 +66,16 @@ def payload(path_name: str, meta: dict | None = None, **fields) -> dict:
 def saved_today(program: torch.export.ExportedProgram) -> bytes:
     """An archive of the layout of today: by torch, unless it is older than that layout."""
     return export_saved(program) if STORES_WEIGHTS_APART else saved(program)
+
+
+def packaged(programs: dict[str, torch.export.ExportedProgram]) -> bytes:
+    """An archive of several models, as ``saved_today`` writes those of one."""
+    if not STORES_WEIGHTS_APART:
+        return saved(programs)
+    package = importlib.import_module("torch.export.pt2_archive._package")
+    file = io.BytesIO()
+    package.package_pt2(file, exported_programs=programs)
+    return file.getvalue()
 
 
 MODEL = "models/model.json"

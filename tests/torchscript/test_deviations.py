@@ -153,7 +153,7 @@ def test_whole_floats(make):
 
 @pytest.mark.parametrize("make", [ZerosInTuple, ZerosInConstant, ZerosInDefaults])
 def test_zeros_of_both_signs(tmp_path, make):
-    check_refused(tmp_path, make(), r"0\.0 and -0\.0 in one constant", until=(2, 14))
+    check_refused(tmp_path, make(), r"0\.0 and -0\.0 in one constant", until=(2, 15))
 
 
 # --- strings ---

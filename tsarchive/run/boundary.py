@@ -45,9 +45,12 @@ __all__ = [
     "seen_by_callers",
 ]
 
-_MISSING: Final = object()
 # What Python's syntax raises in generated code, in torch's words.
 _AS_TORCH: Final = {"list assignment index out of range": "list index out of range"}
+
+
+class _Missing:
+    """Stands for an argument or a default that is not there; tracers know classes by identity."""
 
 
 class Signature:
@@ -61,7 +64,7 @@ class Signature:
         self.arguments = schema.arguments[1:] if is_method else schema.arguments
         self._converters = [classes.converter(argument.type) for argument in self.arguments]
         self._defaults = [
-            classes.materialize(argument.default) if argument.has_default else _MISSING
+            classes.materialize(argument.default) if argument.has_default else _Missing
             for argument in self.arguments
         ]
         self._returned = _Annotation(annotation(schema.return_type))
@@ -75,7 +78,7 @@ class Signature:
         if keywords or len(given) != len(self.arguments):
             given = self._in_order(given, keywords)
         return [
-            self._convert(position, value) if value is not _MISSING else self._default(position)
+            self._convert(position, value) if value is not _Missing else self._default(position)
             for position, value in enumerate(given)
         ]
 
@@ -84,7 +87,7 @@ class Signature:
             raise CallError(
                 f"{self.name}() takes {len(self.arguments)} arguments, {len(given)} were given"
             )
-        found = [*given, *(_MISSING for _ in self.arguments[len(given) :])]
+        found = [*given, *(_Missing for _ in self.arguments[len(given) :])]
         for name, value in keywords.items():
             position = self._positions.get(name)
             if position is None:
@@ -97,7 +100,7 @@ class Signature:
     def _default(self, position: int) -> Any:
         """The default itself, as in Python: a list that the function changes stays changed."""
         default = self._defaults[position]
-        if default is _MISSING:
+        if default is _Missing:
             name = self.arguments[position].name
             raise CallError(f"{self.name}() misses the argument {name!r}")
         return default
@@ -120,10 +123,10 @@ class Signature:
         names = ["self"] if self.is_method else []
         types: list[Any] = [inspect.Parameter.empty] * len(names)
         types += [_Annotation(annotation(argument.type)) for argument in self.arguments]
-        defaults = [_MISSING] * len(names) + self._defaults
+        defaults = [_Missing] * len(names) + self._defaults
         for argument in self.arguments:
             names.append(_fitting(argument.name, names))
-        required = [default is _MISSING for default in defaults]
+        required = [default is _Missing for default in defaults]
         parameters = [
             inspect.Parameter(
                 name,

@@ -91,7 +91,7 @@ def slot_kind(owner: ClassType, attribute: Attribute) -> SlotKind:
 
 
 def _is_module_type(type_: Type) -> bool:
-    return isinstance(type_, ClassType | InterfaceType) and type_.is_module
+    return isinstance(type_, (ClassType, InterfaceType)) and type_.is_module
 
 
 def slot_key(owner: ClassType, name: str) -> str:
