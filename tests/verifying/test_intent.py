@@ -97,11 +97,14 @@ def misplaced(data: bytearray, start: int, end: int, rng: random.Random) -> None
     st.sampled_from([1, 2, 4, 8, 16, 64, 512]),
     st.randoms(use_true_random=False),
 )
-def test_no_burst_of_damage_is_called_hostile(name, damage, length, rng):
+def test_no_burst_of_damage_makes_a_container_hostile(name, damage, length, rng):
+    """Of containers alone: where the local header leaves numbers to a descriptor, twelve zeros in
+    the directory make a sound, empty record, and a tensor then reaches beyond its storage."""
     data = bytearray(SOUND[name])
     start = rng.randrange(len(data))
     damage(data, start, start + length, random.Random(rng.getrandbits(64)))
-    assert not hostile(bytes(data))
+    found = verified(bytes(data)).findings
+    assert not [f for f in found if f.nature is Nature.HOSTILE and f.rule.startswith("zip-")]
 
 
 # Samples that were forged and contradict themselves, which damage does as well: the places that
