@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tsarchive
-from tests.support.archives import loaded, saved, torch_saved
+from tests.support.archives import TORCH, loaded, saved, torch_saved
 from tests.support.both_engines import both_of
 from tests.support.comparing import equal
 from tests.support.networks import build, tensor_cases
@@ -64,6 +64,8 @@ def test_sizes_stay_open(name, strict, kind):
         pytest.skip("torch gives the eager module the same condition on sizes, of its own view")
     if (name, kind) == ("numbers", "trace"):
         pytest.skip("tracing makes constants of the numbers")
+    if (name, kind, strict) == ("sizes", "trace", True) and TORCH < (2, 10):
+        pytest.skip("Dynamo of torch 2.9 and before loses the sizes that tensors stand for")
     torch.manual_seed(0)
     module, x = make().eval(), torch.randn(shape)
     made = torch.jit.script(module) if kind == "script" else torch.jit.trace(module, (x,))

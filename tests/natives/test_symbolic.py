@@ -14,6 +14,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 import tsarchive
+from tests.support.archives import TORCH
 from tests.support.both_engines import both_of
 from tests.support.comparing import equal
 from tsarchive.printer.types import FLOAT, INT, NUMBER
@@ -157,6 +158,8 @@ class Sized(torch.nn.Module):
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("way", ["export", "strict", "compile"])
 def test_traced_sizes_stay_open(way):
+    if way != "export" and TORCH < (2, 10):
+        pytest.skip("Dynamo of torch 2.9 and before loses the sizes that tensors stand for")
     rows = torch.export.Dim("rows", min=2, max=64)
     x = torch.randn(3, 6)
     theirs, mine = both_of(torch.jit.trace(Sized(), (x,)))

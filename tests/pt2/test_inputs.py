@@ -13,6 +13,7 @@ import torch
 import torch.utils._pytree as pytree
 
 import tsarchive
+from tests.support.archives import TORCH
 from tsarchive.errors import CallError, UnsupportedError
 
 
@@ -201,9 +202,13 @@ def test_results_have_the_structure_of_torch(name, program):
     assert_equal(module(*args, **kwargs), expected(*args, **kwargs))
 
 
+# Programs of torch 2.9 and before take keys in their own order alone.
+DICTS = (
+    {"dict in another order": ("dicts", ({"b": TWO, "a": ONE},), {})} if TORCH >= (2, 10) else {}
+)
 # Other calls that both take.
 ALSO = {
-    "dict in another order": ("dicts", ({"b": TWO, "a": ONE},), {}),
+    **DICTS,
     "keywords in another order": ("only_keywords", (), {"x": ONE, "scale": THREE}),
     "other values": ("tuples", ((THREE, (ONE, TWO)),), {}),
 }

@@ -170,7 +170,7 @@ class _Saving:
         read = self.records.program(model)
         program = self._forward.program if model == self.model else read
         is_old = program.schema_version.major < _NEWEST.major
-        if self._debug and program is read and not is_old:
+        if self._debug and program == read and not is_old:
             return self.container.read(self.records.program_record(model))
         return write_json(_of_today(program) if self._debug else _without_origins(program))
 
