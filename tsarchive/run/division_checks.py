@@ -25,7 +25,12 @@ def check_rounding(given: Given) -> None:
 
 
 def _no_overflow(given: Given) -> None:
-    """The least integer divided by -1 ends the process, in the dtype that both are converted to."""
+    """The least integer divided by -1 ends the process, in the dtype that both are converted to.
+
+    Overloads for numbers call theirs otherwise, and are Python's.
+    """
+    if "self" not in given:
+        return
     dtype = torch.result_type(given["self"], given["other"])
     if dtype not in _DIVIDED:
         return

@@ -6,6 +6,7 @@ no memory. Operators whose result depends on data have rows here.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -125,6 +126,9 @@ class TensorCosts:
 @cache
 def prepare() -> None:
     """Let torch import what its modes need: that second is not of a model's time."""
+    if not hasattr(TorchDispatchMode, "_should_skip_dynamo"):
+        # Older modes import it when they first see an operator, where it cannot be imported.
+        importlib.import_module("torch._dynamo")
     with _alone(), _Counting(lambda _: None):
         torch.neg(torch.empty(0, device=_META))
 
