@@ -23,7 +23,7 @@ from tests.converting.comparing import (
 from tests.converting.rows import ROWS, Registered
 from tests.support import pt2_corpus
 from tests.support.archives import records_of
-from tests.support.features import stores_weights_apart
+from tests.support.features import exports_numbers, stores_weights_apart
 
 FORMS = {"plain": lambda program: program, "decomposed": lambda p: p.run_decompositions()}
 # torch makes Python code of a program that it calls, and of one that it decomposes; names that
@@ -53,6 +53,7 @@ def test_a_program_becomes_torchscript(name, form, tmp_path):
     assert_no_jitter(path)
 
 
+@exports_numbers
 @pytest.mark.filterwarnings("ignore")
 def test_wrong_arguments_are_refused_as_by_the_program(tmp_path):
     row = ROWS["open size"]

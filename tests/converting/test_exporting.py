@@ -86,6 +86,8 @@ def test_sizes_stay_open(name, strict, kind):
 @pytest.mark.parametrize("name", ["attention", "encoder", "convolution"])
 @pytest.mark.filterwarnings("ignore:.*enable_nested_tensor.*:UserWarning")
 def test_networks(name, kind):
+    if kind == "trace" and TORCH < (2, 8):
+        pytest.skip("torch 2.7 and older lose the sizes that tensors of traces stand for")
     module, inputs = build(name, kind)
     theirs, mine = both_of(module)
     before = saved(mine)

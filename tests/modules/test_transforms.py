@@ -14,6 +14,7 @@ import tsarchive
 from tests.support.archives import TORCH, loaded, saved, torch_saved
 from tests.support.both_engines import both_of, called
 from tests.support.comparing import equal
+from tests.support.features import compiles_calls_inside
 
 # Old names of weight norm and spectral norm are still in use.
 pytestmark = [
@@ -252,6 +253,7 @@ class Deep(torch.nn.Module):
         return torch.cat([y.view(rows, -1), x]).float() * max(rows, 3), keep
 
 
+@compiles_calls_inside
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("dynamic", [None, True])
@@ -293,6 +295,7 @@ def test_more_modules_compile_than_one_function_may(name):
         assert equal(compiled(X), getattr(theirs, name)(X))
 
 
+@compiles_calls_inside
 def test_a_module_inside_another_compiles_once():
     torch._dynamo.reset()
 
@@ -315,6 +318,7 @@ def test_a_module_inside_another_compiles_once():
     assert counter.frame_count <= (1 if TORCH >= (2, 13) else 2)
 
 
+@compiles_calls_inside
 def test_compiled_modules_see_hooks_and_reparametrisation(eager, ours):
     torch._dynamo.reset()
     for module in (eager.eval(), ours.eval()):
@@ -324,6 +328,7 @@ def test_compiled_modules_see_hooks_and_reparametrisation(eager, ours):
     torch.testing.assert_close(compiled(X), eager(X))
 
 
+@compiles_calls_inside
 def test_gradients_of_compiled_modules(eager, ours):
     torch._dynamo.reset()
     compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.natives.oracle import Failed, by_native, by_script, check_script
+from tests.support.archives import TORCH
 from tests.support.suite import examples
 from tsarchive.run.natives import Awaitable, Future, format_value
 from tsarchive.run.natives.tensor_format import format_tensor
@@ -158,6 +159,8 @@ DOUBLES = {
 @pytest.mark.parametrize("name", DOUBLES)
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
 def test_str_of_tensor(name):
+    if name == "scaled cube" and TORCH < (2, 8):
+        pytest.skip("torch 2.7 and older scale the planes of a cube otherwise")
     check_script("aten::str", DOUBLES[name], result="str")
 
 

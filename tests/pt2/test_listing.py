@@ -10,6 +10,7 @@ import torch
 from torch.export import export
 
 import tsarchive
+from tests.support.features import exports_numbers
 from tests.support.pt2_archives import NAMES, changed, corpus_files, fixture
 from tsarchive.container import Container
 from tsarchive.pt2.listing import Listings, range_text
@@ -183,6 +184,7 @@ class Kinds(torch.nn.Module):
         return torch.full_like(y, float("inf")), torch.tensor([1, 2]), [y, -y]
 
 
+@exports_numbers
 def test_symbols_are_expressions():
     dims = {"x": {0: 2 * torch.export.Dim("half", min=2, max=8)}, "n": torch.export.Dim.DYNAMIC}
     text = exported(Symbols(), torch.ones(4), 3, dynamic_shapes=dims)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
-from tests.support.archives import torch_pickled
+from tests.support.archives import TORCH, torch_pickled
 from tests.support.features import stores_weights_apart
 from tests.support.pt2_archives import ROW_META, corpus_files, fixture, payload, records_in, write
 from tsarchive.container import Container
@@ -103,7 +103,9 @@ def test_each_model_has_its_own_weights():
 
 
 def test_every_type_of_elements_has_torchs_size():
-    assert {getattr(torch, row.dtype).itemsize == row.itemsize for row in DTYPES.values()} == {True}
+    known = [row for row in DTYPES.values() if hasattr(torch, row.dtype)]
+    assert len(known) == len(DTYPES) or TORCH < (2, 8)
+    assert {getattr(torch, row.dtype).itemsize == row.itemsize for row in known} == {True}
     assert {SCALAR_TYPES[row.dtype] for row in DTYPES.values()} == set(DTYPES)
 
 

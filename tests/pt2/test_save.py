@@ -63,6 +63,7 @@ def test_torch_loads_what_was_saved(name):
         assert torch.equal(again.state_dict[key], tensor)
 
 
+@stores_weights_apart
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_schema_reads_and_writes_what_torch_writes(name):

@@ -122,6 +122,9 @@ def test_a_sum_is_that_of_all():
     assert module_of(graph)(4) == (13,)
 
 
+@pytest.mark.skipif(
+    not hasattr(serialize, "_SYM_OPS"), reason="torch 2.7 and older do not list what they write"
+)
 def test_every_function_that_torch_writes_has_a_row():
     written = {f"{call.__module__}.{call.__name__}" for call in serialize._SYM_OPS}
     assert written <= SCALARS.keys()

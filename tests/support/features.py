@@ -15,10 +15,14 @@ __all__ = [
     "CHECKS_MATRICES",
     "STORES_WEIGHTS_APART",
     "checks_guards",
+    "compiles_calls_inside",
     "exports_generators",
+    "exports_loops",
+    "exports_numbers",
     "exports_vmap",
     "stores_vmap",
     "stores_weights_apart",
+    "takes_trees_apart",
 ]
 
 CHECKS_MATRICES = TORCH >= (2, 13)
@@ -60,4 +64,18 @@ STORES_WEIGHTS_APART = _pt2_archives_have("WEIGHTS_CONFIG_FILENAME_FORMAT")
 stores_weights_apart = _needs(
     STORES_WEIGHTS_APART,
     "torch 2.8 and older neither write nor read PT2 archives of the layout of today",
+)
+
+compiles_calls_inside = _needs(
+    TORCH >= (2, 8), "Dynamo of torch 2.7 and older does not follow calls between archive modules"
+)
+
+exports_loops = _needs(TORCH >= (2, 8), "torch 2.7 and older do not export such loops")
+
+exports_numbers = _needs(
+    TORCH >= (2, 8), "torch 2.7 and older do not export numbers and sizes that stay open"
+)
+
+takes_trees_apart = _needs(
+    TORCH >= (2, 8), "programs of torch 2.7 and older do not know such containers or their fields"
 )

@@ -150,11 +150,18 @@ class Budgets(threading.local):
 
     def spend_traced(self, steps: int) -> None:
         """``spend`` while torch.compile or torch.export traces: one trace has one budget."""
-        context = TracingContext.try_get()
-        if self._running is not None or context is None:
+        trace = TracingContext.try_get() or _proxy_mode()
+        if self._running is not None or trace is None:
             self.spend(steps)
             return
-        self._traced.setdefault(context, Budget(self.limits)).spend(steps)
+        self._traced.setdefault(trace, Budget(self.limits)).spend(steps)
+
+
+def _proxy_mode() -> Any:
+    """What torch 2.6 exports with, which sets no context; None where nothing is exported."""
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+    return get_proxy_mode()
 
 
 _known: weakref.WeakValueDictionary[Limits, Budgets] = weakref.WeakValueDictionary()
