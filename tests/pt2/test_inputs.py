@@ -182,8 +182,8 @@ PROGRAMS = {
     "itself": (itself, (ONE,), {}),
     "deep": (deep, ({"a": [({"b": (ONE,)},)]},), {}),
 }
-if TORCH < (2, 8):  # whose programs take no queue
-    del PROGRAMS["queue"]
+# Containers that programs of torch 2.7 and older neither take nor give.
+LATER = {"ordered", "default", "queue", "box", "full_box", "numbers"} if TORCH < (2, 8) else set()
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def program():
     return find
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in LATER])
 def test_results_have_the_structure_of_torch(name, program):
     module, expected = program(name)
     _, args, kwargs = PROGRAMS[name]
@@ -261,7 +261,6 @@ REFUSED = {
     "structure inside": ("deep", ({"a": [({"b": [ONE]},)]},), {}),
     "item inside": ("mixed_list", ([ONE, (TWO,), {"k": ONE}, 3],), {}),
 }
-REFUSED = {key: row for key, row in REFUSED.items() if row[0] in PROGRAMS}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -306,6 +305,8 @@ def test_what_torch_refuses_is_refused(name, program):
     ],
 )
 def test_errors_say_which_argument_and_what_was_expected(stem, args, kwargs, message, program):
+    if "named" in stem and TORCH < (2, 8):
+        pytest.skip("programs of torch 2.7 and older do not name the fields of named tuples")
     module, _ = program(stem)
     with pytest.raises((CallError, RuntimeError), match=message):
         module(*args, **kwargs)
