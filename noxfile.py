@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
@@ -42,12 +44,14 @@ nox.options.sessions = ["suite"]
 @nox.parametrize(("torch", "python"), CELLS, ids=[f"torch {t}, Python {p}" for t, p in CELLS])
 def suite(session: nox.Session, torch: str, python: str) -> None:
     """Run the demo and the short suite on one torch and one Python, and write the row."""
-    folder = _environment(session, torch, python, "-e", ".[test]")
-    results = folder / "results.xml"
-    demo = _passes(session, folder / "bin" / "tsarchive", "demo")
-    _passes(session, folder / "bin" / "python", "-m", "pytest", "-q", f"--junitxml={results}")
-    _write_row(torch, python, "passes" if demo else "fails", results)
-    shutil.rmtree(folder)
+    with _environment(session, torch, python, "-e", ".[test]") as folder:
+        results = folder / "results.xml"
+        demo = _passes(session, folder / "bin" / "tsarchive", "demo")
+        tests = (folder / "bin" / "python", "-m", "pytest", "-q", f"--junitxml={results}")
+        passed = _passes(session, *tests)
+        _write_row(torch, python, "passes" if demo else "fails", results)
+    if not (demo and passed):
+        session.error("the demo or a test fails")
 
 
 def _passes(session: nox.Session, *command: object) -> bool:
@@ -64,23 +68,26 @@ def registry(session: nox.Session) -> None:
     spans: dict[str, list[str]] = {}
     versions = [re.match(r"\d+\.\d+", torch)[0] for torch in TORCHES]
     for torch, version in zip(TORCHES, versions, strict=True):
-        folder = _environment(session, torch, "3.11")
-        python = str(folder / "bin" / "python")
-        listed = session.run(python, "-W", "ignore", "-c", _REGISTRY, external=True, silent=True)
+        with _environment(session, torch, "3.11") as folder:
+            command = (str(folder / "bin" / "python"), "-W", "ignore", "-c", _REGISTRY)
+            listed = session.run(*command, external=True, silent=True)
         for name in set(listed.split()):
             spans.setdefault(name, [version, version])[1] = version
-        shutil.rmtree(folder)
     rows = [f"{name} {first} {last}" for name, (first, last) in sorted(spans.items())]
     OPERATORS.write_text("\n".join([f"# torch {' '.join(versions)}", *rows]) + "\n")
 
 
-def _environment(session: nox.Session, torch: str, python: str, *more: str) -> Path:
+@contextmanager
+def _environment(session: nox.Session, torch: str, python: str, *more: str) -> Iterator[Path]:
     """An environment with this torch; its packages are kept in no cache, as they are large."""
     folder = Path(session.create_tmp()) / f"torch-{torch}-python-{python}"
-    session.run(f"python{python}", "-m", "venv", "--clear", str(folder), external=True)
-    install = (str(folder / "bin" / "pip"), "install", "--quiet", "--no-cache-dir")
-    session.run(*install, f"torch=={torch}", "numpy", *more, external=True)
-    return folder
+    try:
+        session.run(f"python{python}", "-m", "venv", "--clear", str(folder), external=True)
+        install = (str(folder / "bin" / "pip"), "install", "--quiet", "--no-cache-dir")
+        session.run(*install, f"torch=={torch}", "numpy", *more, external=True)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 def _write_row(torch: str, python: str, demo: str, results: Path) -> None:

@@ -73,6 +73,10 @@ class UnsupportedError(ArchiveError, ValueError):
     """The file is well formed, but uses something that this version does not handle."""
 
 
+class TorchVersionError(ArchiveError, ImportError):
+    """The torch that is installed is older than tsarchive can work with."""
+
+
 class PickleError(FormatError):
     """A pickle record holds an opcode, global or value that the format does not allow."""
 

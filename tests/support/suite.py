@@ -1,11 +1,12 @@
 """The short suite and the long one: which items of the long suite stand for all in the short.
 
-The short suite keeps every test function. Of a function with many items it keeps a sample: as many
-as the root of their number, drawn by their names, and one more for each value of a parameter that
-has few values and would be missing. ``@pytest.mark.sample(count)`` says how many where items are
-slow, ``@pytest.mark.whole`` keeps all, for tables in which each row is a bug of its own. A slow
-function that has no items to choose from is marked ``@pytest.mark.long("test_name")``, which
-names the function of the same file, or of ``"tests/other.py::test_name"``, that stands for it.
+The short suite keeps every test function that is quick. Of one with many items it keeps a sample:
+as many as the root of their number, drawn by their names, and one more for each value of a
+parameter that has few values and would be missing. ``@pytest.mark.sample(count)`` says how many
+where items are slow, ``@pytest.mark.whole`` keeps all, for tables in which each row is a bug of its
+own. A slow function that has no items to choose from is marked ``@pytest.mark.long("test_name")``,
+which names the function of the same file, or of ``"tests/other.py::test_name"``, that stands for
+it.
 """
 
 from __future__ import annotations

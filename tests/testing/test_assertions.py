@@ -99,6 +99,12 @@ def test_the_canonical_form_in_fresh_processes():
     assert_no_jitter(filled(), canonical=True)
 
 
+@pytest.mark.parametrize("digest", ["9f86d0", "sha256:" + 64 * "0", 64 * "0" + "\n"])
+def test_a_digest_that_is_none(digest):
+    with pytest.raises(ValueError, match="64 hexadecimal digits"):
+        assert_no_jitter(filled(), digest=digest)
+
+
 def test_a_digest_is_told_and_then_held():
     with pytest.raises(AssertionError, match="the digest of the canonical form is") as told:
         assert_no_jitter(filled(), digest="")

@@ -10,9 +10,12 @@ import re
 from functools import cache
 from typing import Final, NamedTuple
 
+from tsarchive.errors import TorchVersionError
+
 __all__ = [
     "Span",
     "installed_torch",
+    "is_of_another_build",
     "known_operators",
     "require_torch",
     "tried_versions",
@@ -61,12 +64,25 @@ def installed_torch() -> str | None:
         return None
 
 
+def is_of_another_build(name: str) -> bool:
+    """Whether torch of the installed version has the operator ``name`` in some of its builds."""
+    span = known_operators().get(name.partition(".")[0])
+    numbers = _numbers(installed_torch() or "")
+    return span is not None and _numbers(span.first) <= numbers <= _numbers(span.last)
+
+
 def untried_torch() -> str | None:
-    """Say that the installed torch is newer than all that were tried; None where it is not."""
-    installed, newest = installed_torch(), tried_versions()[-1]
-    if installed is None or _numbers(installed) <= _numbers(newest):
-        return None
-    return f"torch {installed} is newer than {newest}, the newest that tsarchive was tried with"
+    """Say that the installed torch is newer or older than all that were tried; None if it is not.
+
+    A version without numbers says nothing.
+    """
+    installed = installed_torch() or ""
+    oldest, newest = tried_versions()[0], tried_versions()[-1]
+    if _numbers(installed, newest) > _numbers(newest):
+        return f"torch {installed} is newer than {newest}, the newest that tsarchive was tried with"
+    if _numbers(installed, oldest) < _numbers(oldest):
+        return _needed(installed)
+    return None
 
 
 def with_untried_torch(hint: str) -> str:
@@ -75,10 +91,14 @@ def with_untried_torch(hint: str) -> str:
 
 
 def require_torch(version: str) -> None:
-    """Raise ImportError for a torch that is older than all that were tried."""
+    """Raise TorchVersionError for a torch that is older than all that were tried."""
     oldest = tried_versions()[0]
-    if _numbers(version) < _numbers(oldest):
-        raise ImportError(f"tsarchive needs torch {oldest} or later; this is torch {version}")
+    if _numbers(version, oldest) < _numbers(oldest):
+        raise TorchVersionError(_needed(version), hint="pip install --upgrade torch")
+
+
+def _needed(version: str) -> str:
+    return f"tsarchive needs torch {tried_versions()[0]} or later; this is torch {version}"
 
 
 def _lines() -> list[str]:
@@ -87,6 +107,6 @@ def _lines() -> list[str]:
     return files("tsarchive.policy").joinpath("operators.txt").read_text("ascii").splitlines()
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    match = _NUMBERS.match(version)
+def _numbers(version: str, otherwise: str = "") -> tuple[int, ...]:
+    match = _NUMBERS.match(version) or _NUMBERS.match(otherwise)
     return tuple(map(int, match.groups())) if match else ()

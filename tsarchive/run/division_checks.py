@@ -60,8 +60,12 @@ def _converted(value: Any, dtype: torch.dtype) -> Tensor:
 
 
 def _multiples(given: Given) -> None:
-    one = given["self"].to(torch.result_type(given["self"], given["other"]))
-    require(not _has_least(one), "the least integer has no least common multiple with others")
+    """Kernels divide by what they take for the greatest common divisor, which may be -1."""
+    dtype = torch.result_type(given["self"], given["other"])
+    one, two = given["self"].to(dtype), given["other"].to(dtype)
+    if _has_least(one):
+        is_fault = (one == torch.iinfo(dtype).min) & (torch.gcd(one, two) == -1)
+        require(not bool(is_fault.any()), "the least integer has no least common multiple here")
 
 
 def _has_least(tensor: Tensor) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 import torch
 
-from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
+from tsarchive.errors import ArchiveError, FormatError, UnknownOperatorError, UnsupportedError
 from tsarchive.printer.graph import Function, Node
 from tsarchive.printer.schema import FunctionSchema, parse_schema, parse_schema_with
 from tsarchive.printer.types import (
@@ -172,8 +172,12 @@ def native_class(qualified_name: str) -> ClassType | None:
     found = ClassType(qualified_name, is_native=True)
     # Known before its methods, whose types may name the class, or classes that name it in turn.
     _native_classes[qualified_name] = found
-    for name in empty._method_names():
-        found.methods[name] = _native_method(found, name, str(empty._get_method(name).schema))
+    try:
+        for name in empty._method_names():
+            found.methods[name] = _native_method(found, name, str(empty._get_method(name).schema))
+    except ArchiveError:
+        del _native_classes[qualified_name]
+        raise
     if not found.methods:
         found.attributes["capsule"] = Attribute("capsule", CAPSULE)
     return found

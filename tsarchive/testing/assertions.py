@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -31,11 +32,17 @@ def assert_no_jitter(
     processes of other hash seeds, which takes some seconds.
 
     ``digest`` is the SHA-256 of the canonical form in hexadecimal digits, for a test that holds
-    the bytes of today from then on, in every process and on every machine. Give ``""`` to be told.
+    the bytes of today from then on, in every process and on every machine with the same version
+    of torch. It depends on the weights: seed the generator before they are drawn. Run the test
+    once with ``digest=""``: the failure tells the digest.
 
     Raises AssertionError that names the first record that differs and shows both sides of it, or
-    the digest that was found; what ``save`` and ``load`` raise where they cannot do their part.
+    the digest that was found; ValueError for a digest that is none; what ``save`` and ``load``
+    raise where they cannot do their part.
     """
+    __tracebackhide__ = True
+    if digest and not re.fullmatch("[0-9a-fA-F]{64}", digest):
+        raise ValueError(f"a digest has 64 hexadecimal digits, unlike {digest!r}")
     report = check_jitter(module, map_location=map_location, canonical=canonical)
     _compare("saving twice", report.twice.same, report.twice.records)
     _compare("save, load and save", report.stable, report.records)
@@ -51,6 +58,7 @@ def assert_no_jitter(
 
 
 def _compare_digest(module: torch.nn.Module, expected: str) -> None:
+    __tracebackhide__ = True
     from tsarchive.saving import save  # it needs torch, which the pytest plugin does not import
 
     data = io.BytesIO()
@@ -63,6 +71,7 @@ def _compare_digest(module: torch.nn.Module, expected: str) -> None:
 
 
 def _compare(process: str, is_same: bool, records: Sequence[RecordDifference]) -> None:
+    __tracebackhide__ = True
     if not is_same:
         raise AssertionError(f"{process} gives different bytes: {_shown(records)}")
 

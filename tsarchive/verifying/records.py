@@ -137,15 +137,16 @@ def _undocumented(container: Container) -> Iterator[Finding]:
         if not name.startswith("code/"):
             continue
         if name.endswith(".py") and name + DEBUG_SUFFIX not in container.records:
+            rule = "record-no-debug"
             message = "it has no debug record: errors cannot name the lines of the original source"
         elif (
             name.endswith(f".py{DEBUG_SUFFIX}")
             and name.removesuffix(DEBUG_SUFFIX) not in container.records
         ):
-            message = "it is the debug record of code that is not there"
+            rule, message = "record-debug", "it is the debug record of code that is not there"
         else:
             continue
-        yield Finding("record-debug", Severity.INFO, Nature.UNUSUAL, message, name)
+        yield Finding(rule, Severity.INFO, Nature.UNUSUAL, message, name)
 
 
 def _notes(container: Container) -> Iterator[Finding]:

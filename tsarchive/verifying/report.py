@@ -23,7 +23,7 @@ Verdict = Literal["sound", "unusual", "another kind", "broken", "inconsistent", 
 # The rule of a finding that says: this is an archive of another kind.
 OTHER_KIND = "file-kind"
 # Rules that tell of parts which archives have as a matter of course.
-_NOTES = frozenset({"record-extra", "record-inputs"})
+_NOTES = frozenset({"record-extra", "record-inputs", "record-no-debug"})
 # A file can break one rule at each of a million places; nobody reads that many.
 MAX_PER_RULE = 100
 
@@ -55,7 +55,7 @@ class VerifyReport:
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest nature among the findings, in a word.
+        """The gravest nature among the findings, in a word; notes are left aside.
 
         ``hostile``: only intent explains it; ``inconsistent``: it contradicts itself, so it is
         damaged or forged; ``broken``: an accident explains it; ``another kind``: a file of another

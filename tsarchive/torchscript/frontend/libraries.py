@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tsarchive.policy.versions import versions_with, with_untried_torch
+from tsarchive.policy.versions import is_of_another_build, versions_with, with_untried_torch
 
 # Namespaces of operators and classes, and the import that registers them.
 _IMPORTS: Final = {
@@ -58,6 +58,8 @@ def what_registers(name: str) -> str:
     match = _NAMESPACE.match(name)
     namespace = match[1] if match else name
     versions = versions_with(name)
+    if is_of_another_build(name):
+        return "Another build of torch has it, such as one for GPUs: load the archive with that one"
     if versions is not None:
         return f"{versions} has it: load the archive with such a torch"
     if namespace in _ADVICE:
