@@ -30,11 +30,22 @@ def run(*command: object, cwd: Path, **variables: str) -> str:
     return done.stdout
 
 
+def test_an_editable_install_puts_the_package_alone_on_the_path():
+    """Nothing there hides the ``tests`` or ``fixtures`` of whoever installs it."""
+    folder = ROOT / ".package"
+    assert (folder / "tsarchive").resolve() == ROOT / "tsarchive"
+    assert {path.name for path in folder.iterdir()} <= {"tsarchive", "tsarchive.egg-info"}
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
+    """A wheel that is made from the sdist."""
     folder = tmp_path_factory.mktemp("wheel")
+    code = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", code, folder, cwd=ROOT, **os.environ)
+    (sdist,) = folder.glob("*.tar.gz")
     command = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder)
-    run(sys.executable, *command, ROOT, cwd=folder, **os.environ)
+    run(sys.executable, *command, sdist, cwd=folder, **os.environ)
     return next(folder.glob("*.whl"))
 
 
@@ -70,10 +81,12 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     [("tsarchive", "demo"), ("python", "-I", "-m", "tsarchive", "demo")],
     ids=["command", "isolated"],
 )
-def test_the_demo_runs_where_nothing_may_be_written(environment, command, tmp_path):
+def test_the_demo_writes_nothing_where_it_is_installed(environment, command, tmp_path):
     program, *arguments = command
     variables = {"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp_path)}
+    before = set(environment.parent.rglob("*"))
     shown = run(environment / program, *arguments, cwd="/", **variables)
+    assert set(environment.parent.rglob("*")) == before
     assert "outputs are equal to the bit, saved bytes are stable" in shown
 
 
