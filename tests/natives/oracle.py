@@ -66,7 +66,11 @@ def argument_types(key):
 
 def natives_of_torch():
     """Natives by key that have this torch as their oracle."""
-    return {key: native for key, native in NATIVES.items() if key in schemas()}
+    return {
+        key: native
+        for key, native in NATIVES.items()
+        if key in schemas() and not OF_EXECUTORCH.match(key)
+    }
 
 
 def by_operator(key, *arguments, **options):

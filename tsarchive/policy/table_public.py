@@ -415,14 +415,15 @@ COMPUTING: Final = (
         flip fliplr flipud
         # composite: Pow.cpp float_power: pow, of doubles or complex doubles
         float_power float_power_
-        # checked: BinaryOpsKernel.cpp div_floor_kernel: TORCH_CHECK(b != 0);
-        # c10::div_floor_integer answers for the least integer by -1
+        # guarded: division_checks._no_overflow: before torch 2.10 not the least integer by -1,
+        # for which c10::div_floor_integer answers since; div_floor_kernel: TORCH_CHECK(b != 0)
         floor_divide
-        # guarded: division_checks._whole_quotient: a sparse tensor is coalesced; div_floor_kernel
-        # refuses 0, c10::div_floor_integer answers for the least by -1
+        # guarded: division_checks._floor_divide_in_place: a sparse tensor is coalesced, and what
+        # floor_divide is guarded for
         floor_divide_
-        # checked: BinaryOpsKernel.cpp remainder_kernel, fmod_kernel: TORCH_CHECK(b != 0), and 0
-        # for the least integer by -1; numbers: run/natives
+        # guarded: division_checks._no_overflow: before torch 2.10 not the least integer by -1,
+        # which gives 0 since; remainder_kernel, fmod_kernel: TORCH_CHECK(b != 0); numbers:
+        # run/natives
         fmod fmod_ remainder remainder_
         # checked: FractionalMaxPool*.cpp: pool + output - 1 <= input, samples for each plane;
         # AT_ASSERT on each index, forward and backward
