@@ -61,7 +61,7 @@ def exported(call, args, **options):
     return torch.export.export(Model(call), args, **options)
 
 
-def saved(program, folder):
+def stored(program, folder):
     path = folder / "net.pt2"
     torch.export.save(program, path)
     return path
@@ -78,13 +78,13 @@ def assert_runs(path, args, wanted):
 def test_batches(name, tmp_path):
     call, args = CALLS[name]
     program = exported(call, args)
-    assert_runs(saved(program, tmp_path), args, program.module()(*args))
+    assert_runs(stored(program, tmp_path), args, program.module()(*args))
 
 
 @stores_vmap
 def test_the_size_of_a_batch_may_be_open(tmp_path):
     program = exported(torch.vmap(scaled), (X,), dynamic_shapes=(({0: torch.export.Dim.AUTO},),))
-    path = saved(program, tmp_path)
+    path = stored(program, tmp_path)
     for size in (2, 7):
         x = torch.randn(size, 3)
         assert_runs(path, (x,), program.module()(x))
@@ -109,12 +109,12 @@ def test_what_a_loop_would_do_otherwise_is_refused_and_its_hint_helps(name, tmp_
     call, message = REFUSED[name]
     args = (Y, X) if name == "written around it" else (X,)
     program = exported(call, args)
-    module = tsarchive.load(saved(program, tmp_path))
+    module = tsarchive.load(stored(program, tmp_path))
     with pytest.raises(UnsupportedError, match=message) as caught:
         module(*copy.deepcopy(args))
     assert "run_decompositions()" in caught.value.hint
     decomposed = program.run_decompositions()
-    modules = decomposed.module(), tsarchive.load(saved(decomposed, tmp_path))
+    modules = decomposed.module(), tsarchive.load(stored(decomposed, tmp_path))
     found = []
     for module in modules:
         torch.manual_seed(0)

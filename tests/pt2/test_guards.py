@@ -31,7 +31,7 @@ def module_of(function):
     return type("Called", (torch.nn.Module,), {"forward": function})()
 
 
-def saved(function, args, **options):
+def archive_of(function, args, **options):
     program = torch.export.export(module_of(function), args, **options)
     return saved_today(program)
 
@@ -154,7 +154,7 @@ WAYS = [(name, False) for name in PROGRAMS] + [
 @pytest.mark.parametrize(("name", "by_hook"), WAYS)
 def test_calls_are_taken_and_refused_as_by_torch(name, by_hook):
     function, args, shapes, calls = PROGRAMS[name]
-    data = saved(function, args, dynamic_shapes=shapes)
+    data = archive_of(function, args, dynamic_shapes=shapes)
     module, expected = loaded(data), of_torch(data, by_hook=by_hook)
     taken = set()
     for given in [args, *calls]:
@@ -187,13 +187,13 @@ def test_calls_are_taken_and_refused_as_by_torch(name, by_hook):
 )
 def test_errors_say_what_was_expected(name, args, message):
     function, original, shapes, _ = PROGRAMS[name]
-    module = loaded(saved(function, original, dynamic_shapes=shapes))
+    module = loaded(archive_of(function, original, dynamic_shapes=shapes))
     with pytest.raises(RuntimeError, match=message):
         module(*args)
 
 
 def test_symbols_of_older_programs_are_infix():
-    data = saved(two, (size(4), size(5)), dynamic_shapes=({0: ANY}, {0: ANY + 1}))
+    data = archive_of(two, (size(4), size(5)), dynamic_shapes=({0: ANY}, {0: ANY + 1}))
 
     def to_infix(program):
         graph = program["graph_module"]["graph"]
@@ -213,7 +213,7 @@ def test_symbols_of_older_programs_are_infix():
 
 
 def guarded(*texts):
-    data = saved(two, (size(4, 2), size(5)), dynamic_shapes=({0: ANY}, {0: Dim("other")}))
+    data = archive_of(two, (size(4, 2), size(5)), dynamic_shapes=({0: ANY}, {0: Dim("other")}))
     return changed(data, lambda program: program.update(guards_code=list(texts)))
 
 
@@ -326,7 +326,7 @@ def test_conditions_are_read_as_expressions():
     "text", ["exec('1')", "__import__('os')", "s77.real", "9**9**9", "s77" * 40_000, "Mod(1)"]
 )
 def test_hostile_sizes_are_refused(text):
-    data = saved(one, (size(4),), dynamic_shapes=({0: ANY},))
+    data = archive_of(one, (size(4),), dynamic_shapes=({0: ANY},))
 
     def change(program):
         for meta in program["graph_module"]["graph"]["tensor_values"].values():

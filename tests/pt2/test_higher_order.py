@@ -24,8 +24,8 @@ from tests.support.pt2_running import (
     forms,
     graph_of,
     module_of,
+    printed,
     run,
-    saved,
     saved_program,
 )
 from tsarchive.errors import FormatError, UnsupportedError
@@ -148,7 +148,7 @@ def test_graphs_do_what_torch_does(name):
         wanted = expected(exported, given)
         results = run(exported, module, given)
         assert close(results, wanted)
-        data = saved(module)
+        data = printed(module)
         for again in (tsarchive.load(io.BytesIO(data)), torch.jit.load(io.BytesIO(data))):
             assert close(run(exported, again, given), wanted)
 

@@ -14,6 +14,7 @@ import torch
 from torch.func import functional_call
 
 import tsarchive
+from tests.support.archives import export_saved
 from tests.support.pt2_archives import packaged
 from tsarchive.errors import (
     ArchiveError,
@@ -24,15 +25,12 @@ from tsarchive.errors import (
 )
 
 
-def saved(exported, **options):
-    file = io.BytesIO()
-    torch.export.save(exported, file, **options)
-    file.seek(0)
-    return file
+def stored(exported, **options):
+    return io.BytesIO(export_saved(exported, **options))
 
 
 def exported(module, *args, **options):
-    return saved(torch.export.export(module, args, **options))
+    return stored(torch.export.export(module, args, **options))
 
 
 class Net(torch.nn.Module):
@@ -316,7 +314,7 @@ def test_effect_tokens_are_no_arguments():
     program = torch.export.export(Caller(), (torch.ones(2),)).run_decompositions()
     assert "token" in str(program.graph_signature).lower()
     policy = tsarchive.Policy.default().allow("pt2tests::noted")
-    assert tsarchive.load(saved(program), policy=policy)(torch.ones(2)).tolist() == [4, 4]
+    assert tsarchive.load(stored(program), policy=policy)(torch.ones(2)).tolist() == [4, 4]
 
 
 @pytest.mark.long("test_pickles")

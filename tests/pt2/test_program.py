@@ -23,8 +23,8 @@ from tests.support.pt2_running import (
     graph_of,
     module_of,
     operators,
+    printed,
     run,
-    saved,
     saved_program,
 )
 from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
@@ -259,7 +259,7 @@ def test_graphs_do_what_torch_does(name):
         assert close(run(exported, module, (x,)), wanted)
         if name in WITHOUT_TEXT:
             continue
-        data = saved(module)
+        data = printed(module)
         again = tsarchive.load(io.BytesIO(data), policy=Policy.trusted())
         assert {*operators(again)} <= {*operators(module), *SAME}
         assert close(run(exported, again, (x,)), wanted)
@@ -279,7 +279,7 @@ def test_what_is_mapped_over_a_dimension_runs_decomposed():
 def test_what_text_cannot_say_is_not_printed():
     _, found = programs("bits of memory")
     with pytest.raises(tsarchive.SaveError, match="the overload dtype, which code cannot say"):
-        saved(module_of(saved_program(next(found)).graph_module.graph))
+        printed(module_of(saved_program(next(found)).graph_module.graph))
 
 
 # Without what is left out, their text means these, which do the same.
@@ -454,7 +454,7 @@ def test_names_that_are_no_identifiers():
     pairs = zip(["x", *names[:-1]], names, strict=True)
     rows = [(RELU, [tensor(given)], [tensor(name)]) for given, name in pairs]
     module = module_of(graph_of({"x": "as_tensor"}, rows, [tensor("torch"), tensor("a b")]))
-    again = torch.jit.load(io.BytesIO(saved(module)))
+    again = torch.jit.load(io.BytesIO(printed(module)))
     for found in (module(X), again(X)):
         assert torch.equal(found[0], X.relu())
 

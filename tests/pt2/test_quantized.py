@@ -103,7 +103,7 @@ def program(name, overload, arguments):
     return torch.export.export(model, tensors), tensors
 
 
-def saved(exported, path):
+def stored(exported, path):
     torch.export.save(exported, path)
     return path
 
@@ -121,7 +121,7 @@ def assert_same(found, wanted):
 @pytest.mark.parametrize("row", ROWS)
 def test_operators_give_what_those_of_torch_give(row, tmp_path):
     exported, tensors = program(*ROWS[row])
-    path = saved(exported, tmp_path / "net.pt2")
+    path = stored(exported, tmp_path / "net.pt2")
     wanted = exported.module()(*tensors)
     assert_same(tsarchive.load(path)(*tensors), wanted)
     tsarchive.convert(path, tmp_path / "net.pt")
@@ -166,7 +166,7 @@ def test_checks_are_those_of_torch(row, wrong, tmp_path):
     with pytest.raises((AssertionError, RuntimeError)):
         getattr(getattr(ops, name), overload)(*called)
     exported, _ = program(name, overload, arguments)
-    module = tsarchive.load(saved(exported, tmp_path / "net.pt2"))
+    module = tsarchive.load(stored(exported, tmp_path / "net.pt2"))
     with pytest.raises((tsarchive.ArchiveError, RuntimeError)):
         module(*wrong)
 
@@ -214,7 +214,7 @@ def quantized_by_hand(model, x):
 def test_a_process_without_torch_ao_runs_both(tmp_path):
     x = torch.randn(2, 3, 8, 8)
     exported = quantized_by_hand(Net(), x)
-    path = saved(exported, tmp_path / "net.pt2")
+    path = stored(exported, tmp_path / "net.pt2")
     tsarchive.convert(path, tmp_path / "net.pt")
     torch.save(x, tmp_path / "x.pt")
     code = (
@@ -232,7 +232,7 @@ def test_a_process_without_torch_ao_runs_both(tmp_path):
 
 def test_audit_and_needs_know_them(tmp_path):
     exported, _ = program(*ROWS["quantize"])
-    path = saved(exported, tmp_path / "net.pt2")
+    path = stored(exported, tmp_path / "net.pt2")
     assert tsarchive.audit(path).ok
     assert not tsarchive.missing(path)
     with tsarchive.open(path) as archive:

@@ -60,10 +60,10 @@ def torch_loaded(data: bytes) -> Any:
     return torch.jit.load(io.BytesIO(data))
 
 
-def torch_pickled(value: Any) -> bytes:
+def torch_pickled(value: Any, **options: Any) -> bytes:
     """What ``torch.save`` writes."""
     buffer = io.BytesIO()
-    torch.save(value, buffer)
+    torch.save(value, buffer, **options)
     return buffer.getvalue()
 
 

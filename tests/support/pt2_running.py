@@ -123,7 +123,7 @@ def expected(exported: ExportedProgram, args: tuple[Any, ...]) -> list[Any]:
     return found
 
 
-def saved(module: Any) -> bytes:
+def printed(module: Any) -> bytes:
     """A TorchScript archive of the module: its graph, printed."""
     file = io.BytesIO()
     write_container(file, canonical_loaded_records(module, ()), root="program")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import tsarchive
 from fixtures.modules import all_cases
-from tests.support.archives import records_of, torch_loaded, torch_saved
+from tests.support.archives import records_of, saved, torch_loaded, torch_saved
 from tests.support.held import (
     FROZEN,
     HELD,
@@ -41,10 +41,8 @@ ID = ".data/serialization_id"
 CHANGING_TEXT = {"enum_loop": "a list of enum members gets a cast"}
 
 
-def saved(module) -> dict[str, bytes]:
-    buffer = io.BytesIO()
-    tsarchive.save(module, buffer)
-    return records_of(buffer.getvalue())
+def saved_records(module) -> dict[str, bytes]:
+    return records_of(saved(module))
 
 
 def third_save(module) -> dict[str, bytes]:
@@ -70,7 +68,7 @@ def rows(record: bytes) -> list[tuple]:
 
 def check(module) -> int:
     """Compare all debug records; the number of those whose text is no longer the same."""
-    ours, theirs, first = saved(module), third_save(module), records_of(torch_saved(module))
+    ours, theirs, first = saved_records(module), third_save(module), records_of(torch_saved(module))
     names = [name for name in first if name.endswith(".debug_pkl")]
     assert names == [name for name in ours if name.endswith(".debug_pkl")]
     same = [name for name in names if text_of(ours, name) == text_of(theirs, name)]
@@ -151,7 +149,7 @@ def test_constants_keep_the_numbers_that_the_text_has():
     """torch numbers them anew when it reads this text back; ours are those of its first save."""
     example = torch.rand(1, 4, 4)
     module = torch.jit.freeze(torch.jit.trace(LinearBeforeRecurrence().eval(), example))
-    ours, first = saved(module), records_of(torch_saved(module))
+    ours, first = saved_records(module), records_of(torch_saved(module))
     later = third_save(module)
     kept = [name for name in first if name.startswith("c") and not name.endswith(".debug_pkl")]
     assert {name: ours[name] for name in kept} == {name: first[name] for name in kept}
@@ -301,7 +299,7 @@ def test_files_that_changed_are_seen_around_each_node(imported, tmp_path, is_gon
     path.unlink() if is_gone else path.write_bytes(b"\n\n" + FILES["tabs"])
     linecache.checkcache()
     record = f"code/__torch__/{name}.py.debug_pkl"
-    assert rows(saved(module)[record]) == rows(expected[record])
+    assert rows(saved_records(module)[record]) == rows(expected[record])
 
 
 def test_sources_of_builtin_functions_are_those_of_torch():
@@ -315,14 +313,14 @@ def test_archives_equal_those_of_torch_with_their_id(case):
     """Where nothing is lost on the way to the third save, the whole archive is the same."""
     module = case.build()
     theirs = third_save(module)
-    ours = saved(module)
+    ours = saved_records(module)
     lost = "traced_inputs.pkl" in ours or case.name in CHANGING_TEXT
     assert (ours == theirs) != lost
     assert (ours[ID] == theirs[ID]) != lost
 
 
 def test_ids_are_those_that_torch_computes(case):
-    records = saved(case.build())
+    records = saved_records(case.build())
     writer = torch._C.PyTorchFileWriter(io.BytesIO())
     for name, content in records.items():
         if name != ID:

@@ -31,14 +31,14 @@ class Net(torch.nn.Module):
 
 
 @pytest.fixture
-def saved() -> bytes:
+def archive() -> bytes:
     torch.manual_seed(0)
     return torch_saved(torch.jit.script(Net()))
 
 
 @pytest.fixture
-def both(saved):
-    return tsarchive.load(io.BytesIO(saved)), torch_loaded(saved)
+def both(archive):
+    return tsarchive.load(io.BytesIO(archive)), torch_loaded(archive)
 
 
 def test_names_of_everything(both):
@@ -128,8 +128,8 @@ def test_state_dict_of_the_original_loads(both):
     assert equal(ours.eval()(torch.ones(1, 4)), fresh.eval()(torch.ones(1, 4)))
 
 
-def test_changed_weights_are_saved(saved, tmp_path):
-    ours = tsarchive.load(io.BytesIO(saved))
+def test_changed_weights_are_saved(archive, tmp_path):
+    ours = tsarchive.load(io.BytesIO(archive))
     with torch.no_grad():
         ours.seen.fill_(41)
     path = tmp_path / "changed.pt"
@@ -139,43 +139,43 @@ def test_changed_weights_are_saved(saved, tmp_path):
     assert again.count() == 42
 
 
-def test_writing_to_a_tensor_does_not_change_the_file(saved, tmp_path):
+def test_writing_to_a_tensor_does_not_change_the_file(archive, tmp_path):
     path = tmp_path / "model.pt"
-    path.write_bytes(saved)
+    path.write_bytes(archive)
     ours = tsarchive.load(path)
     with torch.no_grad():
         for parameter in ours.parameters():
             parameter.zero_()
-    assert path.read_bytes() == saved
+    assert path.read_bytes() == archive
 
 
-def test_saving_over_the_loaded_file(saved, tmp_path):
+def test_saving_over_the_loaded_file(archive, tmp_path):
     path = tmp_path / "model.pt"
-    path.write_bytes(saved)
+    path.write_bytes(archive)
     ours = tsarchive.load(path)
     tsarchive.save(ours, path)
     tsarchive.save(tsarchive.load(path), path)
     assert equal(dict(tsarchive.load(path).state_dict()), dict(ours.state_dict()))
 
 
-def test_tensors_are_views_of_the_map(saved, tmp_path):
+def test_tensors_are_views_of_the_map(archive, tmp_path):
     path = tmp_path / "model.pt"
-    path.write_bytes(saved)
+    path.write_bytes(archive)
     weight = tsarchive.load(path).body.get_parameter("0.weight")
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
         assert view.find(weight.detach().numpy().tobytes()) > 0
     assert weight.data_ptr() % 64 == 0
 
 
-def test_map_location(saved):
-    ours = tsarchive.load(io.BytesIO(saved), map_location="meta")
+def test_map_location(archive):
+    ours = tsarchive.load(io.BytesIO(archive), map_location="meta")
     assert {parameter.device.type for parameter in ours.parameters()} == {"meta"}
     with pytest.raises(tsarchive.CallError, match="not a device"):
-        tsarchive.load(io.BytesIO(saved), map_location="nowhere")
+        tsarchive.load(io.BytesIO(archive), map_location="nowhere")
 
 
-def test_a_module_of_python_cannot_be_slipped_in(saved):
-    ours = tsarchive.load(io.BytesIO(saved))
+def test_a_module_of_python_cannot_be_slipped_in(archive):
+    ours = tsarchive.load(io.BytesIO(archive))
     ours.body = torch.nn.Identity()
     with pytest.raises(tsarchive.SaveError, match="Identity"):
         tsarchive.save(ours, io.BytesIO())

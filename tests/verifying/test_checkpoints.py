@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 import torch
 
 import tsarchive
+from tests.support.archives import torch_pickled
 from tests.support.command_line import document, error, run
 from tests.support.verifying import verified
 from tsarchive.findings import Nature, Severity
-
-
-def saved(value, **options) -> bytes:
-    written = io.BytesIO()
-    torch.save(value, written, **options)
-    return written.getvalue()
-
 
 LINEAR = torch.nn.Linear(2, 2)
 OLD = {"_use_new_zipfile_serialization": False}
 # The file, and the rule that tells its kind.
 CHECKPOINTS = {
-    "state_dict": (saved(LINEAR.state_dict()), "file-kind"),
-    "module": (saved(LINEAR), "file-kind"),
-    "old state_dict": (saved(LINEAR.state_dict(), **OLD), "file-torch-save-legacy"),
-    "old module": (saved(LINEAR, **OLD), "file-torch-save-legacy"),
+    "state_dict": (torch_pickled(LINEAR.state_dict()), "file-kind"),
+    "module": (torch_pickled(LINEAR), "file-kind"),
+    "old state_dict": (torch_pickled(LINEAR.state_dict(), **OLD), "file-torch-save-legacy"),
+    "old module": (torch_pickled(LINEAR, **OLD), "file-torch-save-legacy"),
 }
 each = pytest.mark.parametrize("name", CHECKPOINTS)
 

@@ -548,7 +548,7 @@ COMPUTING: Final = (
         # guarded: tensor_checks._layer_norm: nested inputs have elements to normalize;
         # layer_norm.cpp checks sizes
         layer_norm native_layer_norm
-        # guarded: division_checks._multiples: no least integer in the dtype of both
+        # guarded: division_checks._multiples: no least integer by a divisor that they take for -1
         lcm lcm_
         # composite: BinaryOps.cpp ldexp: mul(x, pow(2.0, other))
         ldexp ldexp_
