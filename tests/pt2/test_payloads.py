@@ -19,6 +19,7 @@ from tsarchive.pt2 import payloads
 from tsarchive.pt2.dtypes import DTYPES, SCALAR_TYPES
 from tsarchive.pt2.payloads import Kind
 from tsarchive.pt2.records import Layout, Records
+from tsarchive.pt2.saved import Saved
 
 CONFIG = "data/weights/model_weights_config.json"
 LOADABLE = ("control_flow", "mutating", "shared", "extra_files", "linear")
@@ -100,6 +101,19 @@ def test_each_model_has_its_own_weights():
     assert records.models == ("first", "second")
     assert set(payloads.tensors(records, "first")) == {"layer.weight", "layer.bias"}
     assert "embedding.weight" in payloads.tensors(records, "second")
+
+
+@pytest.mark.parametrize(("note", "is_plain"), [("_dynamo_kind", True), ("mine", False)])
+def test_what_dynamo_leaves_on_parameters_is_passed_over(note, is_plain, tmp_path):
+    """torch 2.7 and older store parameters with it where programs were exported strictly."""
+    weight = torch.nn.Parameter(torch.ones(2))
+    setattr(weight, note, "x")
+    path = write(tmp_path / "net.pt2", {"weights": torch_pickled({"weight": weight})})
+    with Container.open(path) as container:
+        saved = Saved(container, "weights")
+        (value,) = saved.root.values()
+        found = payloads.saved_payload(saved, value)
+    assert isinstance(found, payloads.StoredView) == is_plain
 
 
 def test_every_type_of_elements_has_torchs_size():
