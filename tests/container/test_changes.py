@@ -202,6 +202,13 @@ def test_every_read_may_fail(path, opener, buffered):
         assert caught.value is error
 
 
+def test_a_file_that_is_open_as_text(path):
+    path.write_bytes(b"\xff" + path.read_bytes())  # no UTF-8
+    with open(path, encoding="utf-8") as text, pytest.raises(FormatError) as caught:
+        Container.open(text)
+    assert "'rb'" in caught.value.hint
+
+
 class Reads:
     """A file object of which only ``read`` is there, with what each read gives."""
 

@@ -115,7 +115,9 @@ def _source_of(file: BinaryIO, faults: Faults) -> Source:
         raise
     except Exception as error:
         faults.stop(
-            "file-unreadable", f"the file object fails with {type(error).__name__}: {error}"
+            "file-unreadable",
+            f"the file object fails with {type(error).__name__}: {error}",
+            hint="A file object has to be open for reading in binary mode, 'rb'",
         )
 
 
