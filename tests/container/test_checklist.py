@@ -286,6 +286,19 @@ def test_a_descriptor_of_no_data_is_no_gap(form):
     is_accepted(forge(member(data=b"", flags=8)))
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_descriptor_that_counts_data_contradicts_an_empty_entry(form):
+    empty = {"crc": 0, "stored": 0, "size": 0}
+    data = forge(member(**unknown_sizes(), central=empty, descriptor=descriptor(form)))
+    assert is_refused(data, "zip-descriptor").offset == 36
+
+
+def test_a_checksum_may_be_the_signature_of_descriptors():
+    signature = struct.unpack("<L", b"PK\x07\x08")[0]
+    lying = member(flags=8, crc=signature, descriptor=descriptor("32 bits"))
+    assert "zip-descriptor" in {finding.rule for finding in surveyed(forge(lying))}
+
+
 # The table of rules.
 
 SOURCES = Path(rules.__file__).parent

@@ -100,11 +100,12 @@ def check_descriptor(
         return start
     found = bytes(buffer[start : min(start + DESCRIPTOR64.size, limit)])
     fitting = [form for form in _descriptors(entry) if found.startswith(form)]
-    if not fitting and entry.size:
-        if _is_descriptor(found, entry):
+    if not fitting:
+        is_told = _is_descriptor(found, entry) if entry.size else _is_measured(buffer[start:limit])
+        if is_told:
             problem = "the descriptor after the data contradicts the directory"
             faults.report("zip-descriptor", problem, Place(record, start))
-        else:
+        elif entry.size:
             problem = "there is no descriptor after the data"
             faults.report("zip-no-descriptor", problem, Place(record, start))
     return start + max(map(len, fitting), default=0)
@@ -113,16 +114,31 @@ def check_descriptor(
 def _is_descriptor(found: bytes, entry: Entry) -> bool:
     """Whether the bytes after the data are some descriptor, not what an accident put there: they
     are signed, or have the right CRC-32 or the right sizes."""
-    unsigned = [form for form in _descriptors(entry) if not form.startswith(DESCRIPTOR_SIGNATURE)]
+    unsigned = [form[4:] for form in _signed(entry)]
     return found.startswith((DESCRIPTOR_SIGNATURE, unsigned[0][:4])) or any(
         found[4 : len(form)] == form[4:] for form in unsigned
     )
 
 
+def _is_measured(found: memoryview) -> bool:
+    """Whether bytes behind an empty record are data and a descriptor that counts them."""
+    for form in (DESCRIPTOR, DESCRIPTOR64):
+        numbers = bytes(found[4 - form.size :])
+        for rest in (len(found) - form.size, len(found) - form.size + 4):
+            if rest > 0 and form.unpack(DESCRIPTOR_SIGNATURE + numbers)[2] == rest:
+                return True
+    return False
+
+
 def _descriptors(entry: Entry) -> list[bytes]:
     """All forms of a descriptor that says what the directory says."""
+    forms = _signed(entry)
+    return forms + [form[4:] for form in forms]
+
+
+def _signed(entry: Entry) -> list[bytes]:
     numbers = (entry.crc, entry.stored_size, entry.size)
     forms = [DESCRIPTOR64.pack(DESCRIPTOR_SIGNATURE, *numbers)]
     if max(numbers) <= MAX32:
         forms.append(DESCRIPTOR.pack(DESCRIPTOR_SIGNATURE, *numbers))
-    return forms + [form[4:] for form in forms]
+    return forms
