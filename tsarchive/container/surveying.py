@@ -28,11 +28,13 @@ class ContainerSurvey(Closing):
     """What a survey found, in the order of the checks. Closes the container as a context manager.
 
     ``container`` is the opened container, or None when strict opening refuses the file. Records
-    that have findings may still be refused when they are read.
+    that have findings may still be refused when they are read. ``in_doubt`` are the names of those
+    of which two places of the file tell different things, or whose data is damaged.
     """
 
     findings: tuple[Finding, ...]
     container: Container | None
+    in_doubt: frozenset[str] = frozenset()
 
     def close(self) -> None:
         """Close the container, if there is one."""
@@ -69,27 +71,28 @@ def survey_inside(container: Container, name: str) -> ContainerSurvey:
 
 def _surveyed(opened: Source, faults: Collected) -> ContainerSurvey:
     try:
-        container = _survey(opened, faults)
+        container, in_doubt = _survey(opened, faults)
     except BaseException:
         opened.close()
         raise
     if container is None:
         opened.close()
-    return ContainerSurvey(faults.findings(), container)
+    return ContainerSurvey(faults.findings(), container, in_doubt)
 
 
-def _survey(source: Source, faults: Collected) -> Container | None:
+def _survey(source: Source, faults: Collected) -> tuple[Container | None, frozenset[str]]:
     with memoryview(source.data) as buffer:
         try:
             members = read_members(buffer, faults)
         except Stopped:
-            return None
+            return None, frozenset()
         container = None if faults.refused else Container(source, members)
+        walk = _Walk(source, buffer, members, faults)
         try:
-            _Walk(source, buffer, members, faults).check_all()
+            walk.check_all()
         except FileChanged:
-            return None
-    return container
+            return None, frozenset()
+    return container, walk.in_doubt
 
 
 class _Walk:
@@ -119,6 +122,15 @@ class _Walk:
             borne_out = {name for name, is_so in self._borne_out.items() if is_so}
             self._faults.excuse_directory(self._of_directory, names, borne_out)
         report_unusual(self._members, self._offsets, self._faults)
+
+    @property
+    def in_doubt(self) -> frozenset[str]:
+        """The records that are not borne out."""
+        return frozenset(
+            self._members.without_root(name)
+            for name, is_borne_out in self._borne_out.items()
+            if not is_borne_out
+        )
 
     def _check_apart(self, entry: Entry) -> None:
         """Check a member, and whether it bears out what the directory says under its name."""

@@ -16,6 +16,7 @@ from tsarchive.pickler import Global, PersistentId, Reduce, Value
 from tsarchive.torchscript.pickled import reachable
 from tsarchive.torchscript.storages import STORAGE_TYPES
 from tsarchive.torchscript.stored_values import (
+    STORAGE_SIZE,
     DenseTensor,
     PerChannel,
     PerTensor,
@@ -290,18 +291,25 @@ def tensor_findings(
     record: str,
     storage_size: Callable[[str], int | None],
     offset_of: Callable[[str], int | None] = lambda key: None,
+    in_doubt: Callable[[str], bool] = lambda key: False,
 ) -> Iterator[Finding]:
     """What is wrong or unusual with the tensors and storages below ``value``.
 
     ``record`` is the pickle that it was read from; ``storage_size`` gives the bytes in the record
     of a storage by its key, None where there is none; ``offset_of`` tells where in the pickle
-    that key stands. Each shared value is looked at once.
+    that key stands, ``in_doubt`` whether that record may be damaged. Each shared value is looked
+    at once.
     """
     stored = StoredTensors(record)
     for found in reachable(value):
+        key = _key_of(found)
         for finding in _findings_of(found, stored, storage_size):
-            key = _key_of(found)
-            yield finding if key is None else replace(finding, offset=offset_of(key))
+            if key is None:
+                yield finding
+                continue
+            if finding.rule == STORAGE_SIZE and in_doubt(key):
+                finding = replace(finding, nature=Nature.INCONSISTENT)
+            yield replace(finding, offset=offset_of(key))
 
 
 def _findings_of(

@@ -14,6 +14,7 @@ from tsarchive.torchscript.storages import STORAGE_TYPES
 
 __all__ = [
     "MAX_DEPTH",
+    "STORAGE_SIZE",
     "DenseTensor",
     "PerChannel",
     "PerTensor",
@@ -30,6 +31,8 @@ __all__ = [
 
 # Deeper nesting than any model has; a file made to exhaust the stack has more.
 MAX_DEPTH = 200
+# The rule of a storage whose record is of another size.
+STORAGE_SIZE = "tensor-storage-size"
 # Device indices are signed bytes in torch: 256 would be read as 0.
 MAX_DEVICE_INDEX = 127
 
@@ -172,4 +175,4 @@ def check_record_size(storage: StoredStorage, size: int, record: str) -> None:
         message = (
             f"storage {storage.key} holds {size} bytes where its reference claims {storage.nbytes}"
         )
-        raise TensorError("tensor-storage-size", Nature.HOSTILE, message, record)
+        raise TensorError(STORAGE_SIZE, Nature.HOSTILE, message, record)

@@ -79,6 +79,7 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> Ve
         findings.add(_of_container(found))
         if found.container is None:
             return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())
+        findings.excuse(found.in_doubt)
         return _verified(found.container, findings, step)
 
 

@@ -14,7 +14,7 @@ from tsarchive.torchscript.frontend import CodeImporter
 
 from .code import MAX_CODE_BYTES, syntax_findings, too_much_code
 from .pickles import Pickle, debug_findings, is_debug, is_pickle, read_pickle, use_findings
-from .records import record_findings
+from .records import may_be_code, record_findings
 from .report import Findings, Step, fault
 from .tensors import Storages, unreferenced
 
@@ -30,7 +30,7 @@ class LegacyCheck:
         self._container = container
         self._findings = findings
         self._damaged = damaged
-        self._storages = Storages(container)
+        self._storages = Storages(container, damaged)
         self._door = LegacyDoor(container)
         self.code_records = 0
 
@@ -73,12 +73,15 @@ class LegacyCheck:
         return (name for name in self._container.records if name not in self._damaged)
 
     def _check_pickles(self, code: CodeImporter | None) -> None:
+        may_lack_code = MODEL in self._damaged or any(
+            may_be_code(name, LEGACY_TORCHSCRIPT) for name in self._damaged
+        )
         for name in filter(is_pickle, self._names()):
             found = read_pickle(self._container, name)
             if not isinstance(found, Pickle):
                 self._findings.add(found)
                 continue
-            self._findings.add(use_findings(found, code))
+            self._findings.add(use_findings(found, code, may_lack_code=may_lack_code))
             if is_debug(name):
                 self._findings.add(debug_findings(self._container, name, None))
 

@@ -21,7 +21,7 @@ from tsarchive.torchscript.stored_values import MAX_DEPTH
 
 from .nesting import is_deeper_than
 from .pickle_names import PickleNames, names_in_pickle
-from .report import fault
+from .report import excused, fault
 
 __all__ = [
     "Pickle", "debug_findings", "is_debug", "is_foreign", "is_pickle", "read_pickle",
@@ -129,14 +129,17 @@ def _foreign(record: str, name: str | None, offset: int | None) -> Finding:
     )
 
 
-def use_findings(pickle: Pickle, code: CodeImporter | None) -> Iterator[Finding]:
+def use_findings(
+    pickle: Pickle, code: CodeImporter | None, *, may_lack_code: bool = False
+) -> Iterator[Finding]:
     """What is wrong with the names of a pickle, and with what they are used for.
 
-    ``code`` knows the classes of the archive; None where its code cannot be read.
+    ``code`` knows the classes of the archive; None where its code cannot be read. With
+    ``may_lack_code``, some that the archive had are lost: a name may be that of any of them.
     """
     if is_deeper_than(MAX_DEPTH, pickle.value):
         yield _too_deep(pickle.record)
-    check = _Uses(pickle, code)
+    check = _Uses(pickle, code, may_lack_code)
     for name, offset in pickle.named.names.items():
         if not is_foreign(name) or check.is_defined(name):
             continue
@@ -144,7 +147,7 @@ def use_findings(pickle: Pickle, code: CodeImporter | None) -> Iterator[Finding]
             message = f"a tensor is of the subclass {name[:_LONGEST_SHOWN]!r}, which loading drops"
             yield check.note("pickle-subclass", message, name)
         else:
-            yield _foreign(pickle.record, name, offset)
+            yield check.foreign(name, offset)
     for value in check.values:
         if isinstance(value, Reduce):
             yield from check.call(value)
@@ -160,9 +163,10 @@ def _too_deep(record: str) -> Finding:
 class _Uses:
     """The values of one pickle, each once, and what the archive's code says of them."""
 
-    def __init__(self, pickle: Pickle, code: CodeImporter | None) -> None:
+    def __init__(self, pickle: Pickle, code: CodeImporter | None, may_lack_code: bool) -> None:
         self.pickle = pickle
         self.code = code
+        self.may_lack_code = may_lack_code
         self.values = list(reachable(pickle.value))
         self.subclasses = set(_subclasses(self.values))
         self._tags: set[str] = set()
@@ -177,6 +181,11 @@ class _Uses:
             return self.code.find(name) is not None
         except ArchiveError:
             return True  # the check of the code says what is wrong with it
+
+    def foreign(self, name: str | None, offset: int | None) -> Finding:
+        """A name that is not of the format, unless code that is lost had a class of it."""
+        finding = _foreign(self.pickle.record, name, offset)
+        return excused(finding) if self.may_lack_code and name is not None else finding
 
     def call(self, value: Reduce) -> Iterator[Finding]:
         """A function and its argument, or an enum and the value of its member."""
@@ -260,7 +269,7 @@ class _Uses:
             message = f"an object is made of {name}, which is no class"
             return self._wrong("pickle-target", message, name, Nature.HOSTILE)
         if is_foreign(name):
-            return _foreign(self.pickle.record, name, self.pickle.named.names.get(name))
+            return self.foreign(name, self.pickle.named.names.get(name))
         message = f"{name[:_LONGEST_SHOWN]} is not defined by the archive's code"
         return self._wrong("pickle-class", message, name, hint=_INCOMPLETE)
 

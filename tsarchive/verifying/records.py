@@ -15,7 +15,7 @@ from .report import fault
 
 __all__ = [
     "NEWEST_VERSION", "OLDEST_VERSION", "byte_order_findings", "has_incomplete_name",
-    "record_findings", "unknown_record",
+    "may_be_code", "record_findings", "unknown_record",
 ]  # fmt: skip
 
 # The versions of archives that torch has written since 1.0.
@@ -48,6 +48,11 @@ _BYTE_ORDERS = (b"little", b"big")
 def has_incomplete_name(container: Container) -> bool:
     """Whether an archive of no kind that we know has records that only TorchScript has."""
     return any(_TELLING.fullmatch(name) for name in container.records)
+
+
+def may_be_code(name: str, kind: str) -> bool:
+    """Whether a record has code, or is one of no name that is known: the name may be damaged."""
+    return name.endswith(".py") or not _NAMES[kind].fullmatch(name)
 
 
 def record_findings(container: Container, kind: str) -> Iterator[Finding]:

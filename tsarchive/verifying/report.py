@@ -12,8 +12,8 @@ from tsarchive.findings import Finding, Nature, Severity, is_fine
 from tsarchive.torchscript.tensor_infos import TensorTotals
 
 __all__ = [
-    "OTHER_KIND", "Findings", "Step", "Verdict", "VerifyReport", "fault", "not_a_module",
-    "require_whole",
+    "OTHER_KIND", "Findings", "Step", "Verdict", "VerifyReport", "excused", "fault",
+    "not_a_module", "require_whole",
 ]  # fmt: skip
 
 Step = Callable[[str], None]
@@ -75,10 +75,13 @@ class Findings:
         self._found: dict[Finding, None] = {}
         self._counts: Counter[str] = Counter()
         self._worst: dict[str, Finding] = {}
+        self._in_doubt: frozenset[str] = frozenset()
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Take in what a check finds."""
         for finding in findings:
+            if finding.record in self._in_doubt:
+                finding = excused(finding)
             if finding in self._found:
                 continue
             self._counts[finding.rule] += 1
@@ -87,15 +90,20 @@ class Findings:
             else:
                 self._keep_worst(finding)
 
+    def excuse(self, in_doubt: frozenset[str]) -> None:
+        """What is found from now on in records ``in_doubt`` may have come of damage."""
+        self._in_doubt = in_doubt
+
     @property
     def has_errors(self) -> bool:
         """Whether any finding is an error."""
         return any(finding.severity is Severity.ERROR for finding in self._found)
 
     def damaged(self) -> frozenset[str]:
-        """The records that errors have been found in."""
+        """The records that are in doubt, or that errors have been found in."""
         errors = (finding for finding in self._found if finding.severity is Severity.ERROR)
-        return frozenset(finding.record for finding in errors if finding.record is not None)
+        found = frozenset(finding.record for finding in errors if finding.record is not None)
+        return found | self._in_doubt
 
     def __iter__(self) -> Iterator[Finding]:
         """In the order in which they came; one more for each rule with too many."""
@@ -131,6 +139,12 @@ def _place(finding: Finding) -> tuple[int, bool, str, int, int, str]:
         finding.line or 0,
         finding.rule,
     )
+
+
+def excused(finding: Finding) -> Finding:
+    """The finding as it is told of what may be damaged."""
+    is_hostile = finding.nature is Nature.HOSTILE
+    return replace(finding, nature=Nature.INCONSISTENT) if is_hostile else finding
 
 
 def fault(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -21,10 +21,11 @@ _STORAGE_FOLDERS = ("data/", "constants/", "traced_inputs/", "bytecode/", "tenso
 
 
 class Storages:
-    """Checks tensors, and remembers which records they lie in."""
+    """Checks tensors, and remembers which records they lie in; some may be ``damaged``."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, damaged: Collection[str]) -> None:
         self._container = container
+        self._damaged = damaged
         self.referenced: set[str] = set()
 
     def findings(self, pickle: Pickle) -> Iterator[Finding]:
@@ -47,6 +48,7 @@ class Storages:
             record=record,
             storage_size=lambda key: self._size(self._name(record, key)),
             offset_of=offsets.get,
+            in_doubt=lambda key: self._name(record, key) in self._damaged,
         )
 
     def _name(self, pickle: str, key: str) -> str:

@@ -15,7 +15,7 @@ from tsarchive.torchscript.frontend import CodeImporter
 
 from .code import MAX_CODE_BYTES, code_findings, importer, syntax_findings, too_much_code
 from .pickles import Pickle, debug_findings, is_debug, is_pickle, read_pickle, use_findings
-from .records import NEWEST_VERSION, record_findings
+from .records import NEWEST_VERSION, may_be_code, record_findings
 from .report import Findings, Step, fault, not_a_module
 from .tensors import Storages, unreferenced
 
@@ -29,7 +29,7 @@ class TorchScriptCheck:
         self._container = container
         self._findings = findings
         self._damaged = damaged
-        self._storages = Storages(container)
+        self._storages = Storages(container, damaged)
         self._pickles: dict[str, Pickle] = {}
         self._texts: dict[str, str] = {}
         self._is_whole = True
@@ -108,8 +108,9 @@ class TorchScriptCheck:
         return None if found is None else found.value
 
     def _check_uses(self, code: CodeImporter | None) -> None:
+        may_lack_code = any(may_be_code(name, TORCHSCRIPT) for name in self._damaged)
         for pickle in self._pickles.values():
-            self._findings.add(use_findings(pickle, code))
+            self._findings.add(use_findings(pickle, code, may_lack_code=may_lack_code))
             self._findings.add(self._storages.findings(pickle))
         root = self._pickles.get("data.pkl")
         if root is not None and not isinstance(root.value, Object):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
-from tsarchive.container import Container, survey_inside
+from tsarchive.container import Container, ContainerSurvey, survey_inside
 from tsarchive.errors import ArchiveError, PickleError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.pickler import loads
@@ -52,7 +52,7 @@ def saved_findings(
     with found:
         yield from (_inside(finding, record) for finding in found.findings)
         if found.container is not None:
-            yield from _of_pickle(container, found.container, record, frozenset(containers))
+            yield from _of_pickle(container, found, record, frozenset(containers))
 
 
 def _inside(finding: Finding, record: str) -> Finding:
@@ -63,9 +63,10 @@ def _inside(finding: Finding, record: str) -> Finding:
 
 
 def _of_pickle(
-    container: Container, inner: Container, record: str, containers: frozenset[str]
+    container: Container, found: ContainerSurvey, record: str, containers: frozenset[str]
 ) -> Iterator[Finding]:
-    place = f"{record}/{_PICKLE}"
+    place, inner = f"{record}/{_PICKLE}", found.container
+    assert inner is not None
     try:
         data = inner.read(_PICKLE)
     except ArchiveError as error:
@@ -83,13 +84,14 @@ def _of_pickle(
         return
     if is_deeper_than(MAX_DEPTH, root):
         yield hostile("pickle-depth", f"more than {MAX_DEPTH} values are nested", place)
-    found = tensor_findings(
+    findings = tensor_findings(
         root,
         record=place,
         storage_size=lambda key: inner.size(f"data/{key}"),
         offset_of=named.storages.get,
+        in_doubt=lambda key: f"data/{key}" in found.in_doubt,
     )
-    yield from map(_of_tensor, found)
+    yield from map(_of_tensor, findings)
 
 
 def _of_tensor(finding: Finding) -> Finding:
