@@ -299,6 +299,12 @@ def test_a_checksum_may_be_the_signature_of_descriptors():
     assert "zip-descriptor" in {finding.rule for finding in surveyed(forge(lying))}
 
 
+def test_checksums_that_were_not_written_are_noted():
+    is_accepted(forge(member(crc=0), member("root/b", crc=0)), "zip-no-crc")
+    is_accepted(forge(member(), member("root/data/0", crc=0)), "zip-no-crc")
+    is_refused(forge(member(), member("root/b", crc=0)), "zip-crc")
+
+
 # The table of rules.
 
 SOURCES = Path(rules.__file__).parent

@@ -48,6 +48,10 @@ def with_own_classes() -> bytes:
     return zipped(renamed)
 
 
+def without_checksums() -> bytes:
+    return forge(*(member(f"m/{name}", data, crc=0) for name, data in RECORDS.items()))
+
+
 # Sound files of every kind of container that is read, as small as they come.
 SOUND = {
     "torch": SMALL.read_bytes(),
@@ -59,6 +63,7 @@ SOUND = {
     "deflated": zipped(RECORDS, method=zipfile.ZIP_DEFLATED),
     "tensors": packed(TENSORS),
     "deflated tensors": zipped(TENSORS, method=zipfile.ZIP_DEFLATED),
+    "no checksums": without_checksums(),
     "own classes": with_own_classes(),
     "nested": nested(),
     "program": (FIXTURES / "executorch/add.pte").read_bytes(),

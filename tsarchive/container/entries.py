@@ -15,7 +15,10 @@ __all__ = ["Entry", "check_names", "check_sizes"]
 
 
 class Entry(NamedTuple):
-    """What the directory says of one member. ``name`` includes the root folder."""
+    """What the directory says of one member. ``name`` includes the root folder.
+
+    Without ``has_checksum`` the CRC-32 is 0 because the writer of the archive did not compute it.
+    """
 
     name: str
     flags: int
@@ -24,6 +27,7 @@ class Entry(NamedTuple):
     stored_size: int
     size: int
     header_offset: int
+    has_checksum: bool = True
 
     @property
     def place(self) -> Place:

@@ -33,13 +33,32 @@ def read_members(buffer: memoryview, faults: Faults) -> Members:
     """Read the directory of the archive in ``buffer`` and sort out its records."""
     directory = read_directory(buffer, faults)
     root = _root(directory.entries)
+    directory = directory._replace(entries=_without_checksums(directory.entries, root))
     return Members(directory, root, _entries_by_record(directory.entries, root, faults))
+
+
+def _without_checksums(entries: tuple[Entry, ...], root: str) -> tuple[Entry, ...]:
+    """The entries, with those marked whose CRC-32 torch was told not to compute.
+
+    ``set_crc32_options(False)`` leaves out those of all records, ``skip_data()`` those of all
+    storages. A single record of CRC-32 zero among others is damaged.
+    """
+    folder = f"{root}/{_STORAGES}" if root else _STORAGES
+    held = [entry for entry in entries if entry.size]
+    for agreeing in held, [entry for entry in held if entry.name.startswith(folder)]:
+        if agreeing and not any(entry.crc for entry in agreeing):
+            unknown = {entry.name for entry in agreeing}
+            return tuple(e._replace(has_checksum=e.name not in unknown) for e in entries)
+    return entries
 
 
 def is_left_by_macos(entry: Entry) -> bool:
     """Whether the entry stands beside the root folder because macOS put it there."""
     return entry.name.startswith(_MACOS_FOLDER) or entry.name == _MACOS_FILE
 
+
+# Where torch.save puts storages.
+_STORAGES = "data/"
 
 # Of every format, one of these stands directly in the root folder.
 _TOP_RECORDS = ("version", "data.pkl", "model.json", "archive_format")

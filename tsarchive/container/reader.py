@@ -26,7 +26,8 @@ class Record:
 
     ``name`` is without the root folder, ``size`` that of the data, ``stored_size`` what it
     takes up in the file, ``method`` the zip compression method (0 stored, 8 deflated, ...) and
-    ``crc`` the CRC-32 of the data, None in formats that have none.
+    ``crc`` the CRC-32 of the data, None where there is none: in formats without, and where
+    torch was told to write no checksums.
     """
 
     name: str
@@ -55,7 +56,8 @@ class _Records(Mapping[str, Record]):
 
     def __getitem__(self, name: str) -> Record:
         entry = self._entries[name]
-        return Record(name, entry.size, entry.stored_size, entry.method, entry.crc, self._locate)
+        crc = entry.crc if entry.has_checksum else None
+        return Record(name, entry.size, entry.stored_size, entry.method, crc, self._locate)
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -138,7 +140,7 @@ class Container(Closing):
         return None if entry is None else entry.size
 
     def read(self, name: str) -> bytes:
-        """Give the data of a record, inflated and with its CRC-32 checked.
+        """Give the data of a record, inflated and with its CRC-32 checked where it has one.
 
         Raises MissingRecordError when there is no such record, FormatError when the data is
         damaged, its headers contradict, or the file has changed its size since it was opened;

@@ -101,5 +101,6 @@ RULES: dict[str, Rule] = {
     "zip-macos": _NOTED,
     "zip-order": _NOTED,
     "zip-compression": _NOTED,
+    "zip-no-crc": _NOTED,
     "zip-alignment": _NOTED,
 }

@@ -58,6 +58,10 @@ def report_unusual(members: Members, offsets: Mapping[str, int], faults: Faults)
             "records are compressed that torch would store",
             [entry for entry in records if _is_oddly_packed(entry)],
         ),
+        "zip-no-crc": (
+            "records have no checksum: damage to their data is not seen",
+            [entry for entry in records if not entry.has_checksum],
+        ),
         "zip-alignment": (
             f"stored records do not begin at a multiple of {ALIGNMENT} bytes",
             [e for e in records if e.method == STORED and offsets.get(e.name, 0) % ALIGNMENT],

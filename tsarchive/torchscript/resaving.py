@@ -140,7 +140,9 @@ def as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
         if name.startswith(_CONSTANTS) and record.method == STORED:
             yield NewRecord(name, container.payload(name))
             continue
-        assert record.crc is not None, "zip archives have one for each record"
+        if record.crc is None:
+            yield NewRecord(name, container.read(name), deflate=record.method != STORED)
+            continue
         packed = Packed(record.method, record.crc, record.size, container.payload(name))
         yield NewRecord(name, b"", packed=packed)
 

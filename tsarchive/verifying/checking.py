@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import BinaryIO
 
 from tsarchive.archive import Archive
@@ -79,8 +79,13 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> Ve
         findings.add(_of_container(found))
         if found.container is None:
             return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())
-        findings.excuse(found.in_doubt)
-        return _verified(found.container, findings, step)
+        findings.excuse(found.in_doubt | _without_checksum(found.container))
+        return _verified(found.container, found.in_doubt | findings.damaged(), findings, step)
+
+
+def _without_checksum(container: Container) -> frozenset[str]:
+    """The records whose damage nothing would show."""
+    return frozenset(name for name, record in container.records.items() if record.crc is None)
 
 
 def _of_container(found: ContainerSurvey) -> Iterator[Finding]:
@@ -90,11 +95,13 @@ def _of_container(found: ContainerSurvey) -> Iterator[Finding]:
     return (f for f in found.findings if not (is_old and f.rule in _OF_ZIPFILE))
 
 
-def _verified(container: Container, findings: Findings, step: Step) -> VerifyReport:
+def _verified(
+    container: Container, damaged: Collection[str], findings: Findings, step: Step
+) -> VerifyReport:
     kind = kind_of(container.records)
     code_records = 0
     if kind in _CHECKS:
-        check = _CHECKS[kind](container, findings, findings.damaged())
+        check = _CHECKS[kind](container, findings, damaged)
         try:
             check.run(step)
         except RecursionError:

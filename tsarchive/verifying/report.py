@@ -91,7 +91,7 @@ class Findings:
                 self._keep_worst(finding)
 
     def excuse(self, in_doubt: frozenset[str]) -> None:
-        """What is found from now on in records ``in_doubt`` may have come of damage."""
+        """What is found from now on in these records may have come of damage."""
         self._in_doubt = in_doubt
 
     @property
@@ -100,10 +100,9 @@ class Findings:
         return any(finding.severity is Severity.ERROR for finding in self._found)
 
     def damaged(self) -> frozenset[str]:
-        """The records that are in doubt, or that errors have been found in."""
+        """The records that errors have been found in."""
         errors = (finding for finding in self._found if finding.severity is Severity.ERROR)
-        found = frozenset(finding.record for finding in errors if finding.record is not None)
-        return found | self._in_doubt
+        return frozenset(finding.record for finding in errors if finding.record is not None)
 
     def __iter__(self) -> Iterator[Finding]:
         """In the order in which they came; one more for each rule with too many."""

@@ -17,6 +17,7 @@ from tsarchive.torchscript.stored_values import MAX_DEPTH
 from tsarchive.verifying.nesting import is_deeper_than
 from tsarchive.verifying.pickle_names import PickleNames, names_in_pickle
 from tsarchive.verifying.pickles import is_foreign
+from tsarchive.verifying.report import excused
 
 from .making import hostile, refused, unusual
 
@@ -52,7 +53,15 @@ def saved_findings(
     with found:
         yield from (_inside(finding, record) for finding in found.findings)
         if found.container is not None:
-            yield from _of_pickle(container, found, record, frozenset(containers))
+            of_pickle = _of_pickle(container, found, record, frozenset(containers))
+            is_checked = _has_checksum(container, record)
+            is_checked = is_checked and _has_checksum(found.container, _PICKLE)
+            yield from of_pickle if is_checked else map(excused, of_pickle)
+
+
+def _has_checksum(container: Container, record: str) -> bool:
+    """Whether damage to a record, where it is there, would be seen."""
+    return record not in container.records or container.records[record].crc is not None
 
 
 def _inside(finding: Finding, record: str) -> Finding:
