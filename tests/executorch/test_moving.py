@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
+import tsarchive
 from fixtures.executorch_samples import (
     ADD,
     BIAS,
@@ -204,7 +207,9 @@ class TestInternalizing:
     def test_bytes_behind_tables_stay_there(self):
         draft = draft_of(Draft(opened(net())).pieces(anew=True).join() + b"signature")
         draft.internalize(opened(FILES["data.ptd"]()), ["net.weight"])
-        archive = reopened(draft)
+        (found,) = tsarchive.verify(io.BytesIO(written(draft))).findings
+        assert found.rule == "executorch-rest"
+        archive = opened(written(draft))
         assert archive.read("program").endswith(b"signature")
         assert Draft(archive).pieces(anew=True).join() == written(draft)
 

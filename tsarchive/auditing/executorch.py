@@ -6,18 +6,23 @@ hand bytes to a backend, which may run them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 import tsarchive.archive
 from tsarchive.auditing.collecting import Collected
-from tsarchive.auditing.contents import native_format
+from tsarchive.auditing.contents import has_zip_end, native_format
 from tsarchive.auditing.operators import operator_findings, ordered
 from tsarchive.auditing.soundness import add_soundness
 from tsarchive.auditing.values import EntryPoint, OperatorUse, Payload, Place, When
+from tsarchive.container.directory import read_directory
+from tsarchive.container.faults import Collected as Faults
+from tsarchive.container.faults import Stopped
 from tsarchive.errors import ArchiveError
 from tsarchive.executorch.looking import OWN_NAMESPACES, called
 from tsarchive.executorch.program import RECORD, Program
+from tsarchive.executorch.unclaimed import unclaimed
 from tsarchive.executorch.values import Tensor
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.kinds import EXECUTORCH
@@ -31,6 +36,8 @@ _COMPUTING: Final = OWN_NAMESPACES | {"quantized_decomposed"}
 # Their bytes are a graph and weights for a library of kernels, not a program of a machine.
 _INTERPRETED: Final = frozenset({"XnnpackBackend"})
 _SHOWN: Final = 12
+_TWO_FILES: Final = "Do not pass it on: what it does depends on what reads it"
+_PICKLE_START: Final = re.compile(rb"\x80[\x02-\x05]")
 _LOOK: Final = "Run it only if you know who made these bytes: nothing can be said of what they do"
 
 
@@ -54,7 +61,30 @@ def audit_executorch(source: str | BinaryIO, found: Collected) -> str | None:
         return archive.kind
 
 
+def _hidden(archive: tsarchive.archive.Archive, found: Collected) -> None:
+    """A file that other readers find: torch.jit.load looks for a zip from the end on."""
+    what = "a zip archive" if _is_zip(archive.executorch.regions.buffer()) else None
+    for _, data, _ in unclaimed(archive.executorch.regions.content):
+        content = bytes(data).lstrip(b"\0")
+        if has_zip_end(content):
+            what = "a zip archive"
+        elif what is None and _PICKLE_START.match(content):
+            what = "a pickle"
+    if what is not None:
+        message = f"there is {what} in the file, which other readers find"
+        found.find("file-hidden", Severity.ERROR, Nature.HOSTILE, message, hint=_TWO_FILES)
+
+
+def _is_zip(buffer: memoryview) -> bool:
+    """Whether it ends as a zip archive does, with a directory of entries."""
+    try:
+        return bool(read_directory(buffer, Faults()).entries)
+    except Stopped:
+        return False
+
+
 def _look_into(archive: tsarchive.archive.Archive, found: Collected) -> None:
+    _hidden(archive, found)
     for name, record in archive.records.items():
         found.count(name.partition("/")[0], record.size, record.stored_size)
         _native(name, archive, found)

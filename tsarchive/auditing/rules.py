@@ -43,6 +43,7 @@ RULES: Final = {
     "record-unpickled": "torch unpickles a record that names what is not known to be harmless.",
     "record-use-pickle": "A record tells the reader to unpickle another.",
     "record-python": "There is Python source that runs when the archive is opened.",
+    "file-hidden": "There is another file in the file, which other readers find.",
     "file-kind": "The file is of a kind that is not looked into.",
 }  # fmt: skip
 

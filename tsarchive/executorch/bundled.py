@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tsarchive.errors import FormatError
 
-from .flatbuffer import Buffer, Table
+from .flatbuffer import Buffer, Table, check_all
 from .program import Program
 from .schema_bundled import BUNDLED_PROGRAM
 from .values import Layout
@@ -63,6 +63,13 @@ class BundledProgram:
     def root(self) -> Table:
         """The root table, with nothing of it read."""
         return Buffer(self.data, BUNDLED_PROGRAM, RECORD).root()
+
+    @cached_property
+    def tables_end(self) -> int:
+        """Behind the last byte of all tables, every one of which is checked."""
+        root = self.root()
+        check_all(root)
+        return root.buffer.end
 
     @cached_property
     def program_data(self) -> memoryview:

@@ -49,6 +49,13 @@ class DataFile:
         """The root table, with nothing of it read."""
         return self._root_of(FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR)
 
+    @cached_property
+    def tables_end(self) -> int:
+        """Behind the last byte of all tables, every one of which is checked."""
+        root = self.root()
+        check_all(root)
+        return root.buffer.end
+
     @property
     def is_complete(self) -> bool:
         """Whether segments and names are both there, as the runtime expects without asking."""

@@ -38,10 +38,10 @@ class Buffer:
     """The bytes of one buffer, and how much of them may yet be read.
 
     ``record`` and ``start`` are the record that the bytes are in and the place of their first in
-    the file, for errors.
+    the file, for errors. ``end`` is behind the last byte that has been read so far.
     """
 
-    __slots__ = ("_bytes_left", "_tables_left", "data", "record", "schema", "size", "start")
+    __slots__ = ("_bytes_left", "_tables_left", "data", "end", "record", "schema", "size", "start")
 
     def __init__(
         self, data: memoryview, schema: Schema, record: str | None = None, start: int = 0
@@ -51,6 +51,7 @@ class Buffer:
         self.record = record
         self.start = start
         self.size = len(data)
+        self.end = 0
         self._bytes_left = self.size * _READ_PER_BYTE + _READ_ALWAYS
         self._tables_left = MAX_TABLES
 
@@ -123,6 +124,7 @@ class Table:
         (self._vtable_size,) = _U16.unpack_from(data, vtable)
         if self._vtable_size < 4 or self._vtable_size % 2 or vtable + self._vtable_size > size:
             raise self._error(vtable, f"its vtable has {self._vtable_size} bytes", size)
+        self.buffer.end = max(self.buffer.end, at + 4, vtable + self._vtable_size)
         known = min(self.places, self.buffer.schema.places[self.name])
         self._entries: tuple[int, ...] = struct.unpack_from(f"<{known}H", data, vtable + 4)
 
@@ -166,6 +168,7 @@ class Table:
         end = start + count
         if end >= self.buffer.size or self.buffer.data[end]:
             raise self._error(at, f"{field} does not end with a zero", self.buffer.size)
+        self.buffer.end = max(self.buffer.end, end + 1)
         try:
             return str(self.buffer.data[start:end], "utf-8")
         except UnicodeDecodeError as error:
@@ -276,6 +279,7 @@ class Table:
             raise self._error(at, f"{field} is not in the buffer", self.buffer.size)
         if at % width:
             raise self._error(at, f"{field} is not aligned", width)
+        self.buffer.end = max(self.buffer.end, at + width)
         return at
 
     def _target(self, slot: Slot) -> int | None:
@@ -296,6 +300,7 @@ class Table:
         start = at + 4
         if start + count * width > self.buffer.size:
             raise self._error(at, f"{field} would have {count:,} elements", self.buffer.size)
+        self.buffer.end = max(self.buffer.end, start + count * width)
         if is_read:
             self.buffer.count_bytes(count * width)
         return start, count

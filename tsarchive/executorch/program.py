@@ -10,7 +10,7 @@ from typing import TypeVar
 from tsarchive.errors import FormatError, MissingRecordError
 
 from .decoding import decoded_method
-from .flatbuffer import Buffer, Table
+from .flatbuffer import Buffer, Table, check_all
 from .header import AT, PROGRAM_MAGIC, Header, read_program_header
 from .methods import Delegate, Method
 from .schema_program import PROGRAM
@@ -53,6 +53,13 @@ class Program:
         """The root table, with nothing of it read."""
         size = len(self.data) if self.header is None else self.header.tables_size
         return Buffer(self.data[:size], PROGRAM, f"{self.prefix}{RECORD}", self.start).root()
+
+    @cached_property
+    def tables_end(self) -> int:
+        """Behind the last byte of all tables, every one of which is checked."""
+        root = self.root()
+        check_all(root)
+        return root.buffer.end
 
     @cached_property
     def method_names(self) -> tuple[str, ...]:

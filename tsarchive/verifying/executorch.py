@@ -6,7 +6,7 @@ The runtime looks at no table of a data file before it follows it, and at no tar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tsarchive.archive import Archive
@@ -14,10 +14,10 @@ from tsarchive.container.source import Source
 from tsarchive.errors import ArchiveError
 from tsarchive.executorch.bundled import BundledProgram, BundledTensor, BundledValue, Suite
 from tsarchive.executorch.data_file import DataFile, Entry
-from tsarchive.executorch.flatbuffer import Table, check_all
 from tsarchive.executorch.program import Program
 from tsarchive.executorch.regions import Regions, opened_regions
 from tsarchive.executorch.schema import version_problem
+from tsarchive.executorch.unclaimed import unclaimed
 from tsarchive.executorch.values import layout_problem
 from tsarchive.findings import Finding, Nature, Severity
 
@@ -27,6 +27,8 @@ from .report import Findings, Step, VerifyReport, fault
 __all__ = ["content_findings", "verify_executorch"]
 
 _BUNDLE_RECORD: Final = "bundle"
+# Segments begin at multiples of a page at most.
+_MOST_PADDING: Final = 1 << 16
 _NOT_READ: Final = "Runtimes from 0.7 on crash on it: export the data again"
 
 
@@ -61,12 +63,29 @@ def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
 
 def content_findings(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
     """What is wrong with an opened file. Raises ArchiveError where it cannot be looked at."""
+    yield from _content(content)
+    yield from _unclaimed(content)
+
+
+def _content(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
     if isinstance(content, Program):
         yield from _program(content)
     elif isinstance(content, DataFile):
         yield from _data_file(content)
     else:
         yield from _bundle(content)
+
+
+def _unclaimed(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+    """Bytes that belong to nothing, in front of segments and behind the last."""
+    try:
+        found = list(unclaimed(content))
+    except ArchiveError:
+        return  # the checks of tables and segments have found it
+    for start, data, is_rest in found:
+        where = "at the end" if is_rest else "in front of a segment"
+        message = f"{len(data):,} bytes {where} belong to nothing"
+        yield _unusual("executorch-rest", message, None, start)
 
 
 def _guarded(rule: str, checks: Iterable[Finding]) -> Iterator[Finding]:
@@ -77,9 +96,9 @@ def _guarded(rule: str, checks: Iterable[Finding]) -> Iterator[Finding]:
         yield fault(error, rule)
 
 
-def _tables(read_root: Callable[[], Table]) -> Iterator[Finding]:
+def _tables(found: Program | DataFile | BundledProgram) -> Iterator[Finding]:
     """Every table, vector and text that the schema leads to, as FlatBuffers' verifier does."""
-    check_all(read_root())
+    _ = found.tables_end
     yield from ()
 
 
@@ -92,7 +111,7 @@ def _version(version: int, record: str) -> Iterator[Finding]:
 def _program(program: Program) -> Iterator[Finding]:
     record = f"{program.prefix}program"
     yield from _version(program.version, record)
-    tables = list(_guarded("executorch-table", _tables(program.root)))
+    tables = list(_guarded("executorch-table", _tables(program)))
     yield from tables
     if tables:
         return  # what is behind a broken table is what breaks everything else
@@ -101,31 +120,22 @@ def _program(program: Program) -> Iterator[Finding]:
 
 
 def _segments(found: Program | DataFile, prefix: str) -> Iterator[Finding]:
-    """Segments that share bytes without being the same."""
+    """Segments that share bytes without being the same, or of fewer bytes than the header says."""
     end = 0
     for start, size in sorted({segment for segment in found.segments if segment.size}):
         if start < end:
             message = f"the segment at {start:,} begins inside of another"
             yield _unusual("executorch-segment", message, f"{prefix}segments", start)
         end = max(end, start + size)
+    header = found.header
+    known = header.segment_base + (header.segments_size or 0) if header is not None else 0
+    if known > max(end, found.tables_end) + _MOST_PADDING:
+        message = f"the header has segments end at {known:,}, and the last ends at {end:,}"
+        yield _unusual("executorch-segment", message, f"{prefix}segments", end)
 
 
 def _program_segments(program: Program, _record: str) -> Iterator[Finding]:
     yield from _segments(program, program.prefix)
-    yield from _rest(program)
-
-
-def _rest(program: Program) -> Iterator[Finding]:
-    """Bytes behind the last that belongs to something."""
-    if program.header is None:
-        return
-    ends = [segment.start + segment.size for segment in program.segments]
-    end = max([program.header.tables_size, *ends])
-    known = program.header.segment_base + (program.header.segments_size or 0)
-    rest = bytes(program.data[max(end, known) :])
-    if rest.strip(b"\0"):
-        message = f"{len(rest):,} bytes behind the last segment belong to nothing"
-        yield _unusual("executorch-rest", message, None, max(end, known))
 
 
 def _constants(program: Program, record: str) -> Iterator[Finding]:
@@ -176,7 +186,7 @@ _PROGRAM_CHECKS: Final = (
 
 def _data_file(found: DataFile) -> Iterator[Finding]:
     yield from _version(found.version, "tables")
-    tables = list(_guarded("executorch-table", _tables(found.root)))
+    tables = list(_guarded("executorch-table", _tables(found)))
     yield from tables
     if tables:
         return
@@ -204,7 +214,7 @@ def _entry(found: DataFile, entry: Entry) -> Iterator[Finding]:
 
 
 def _bundle(found: BundledProgram) -> Iterator[Finding]:
-    tables = list(_guarded("executorch-table", _tables(found.root)))
+    tables = list(_guarded("executorch-table", _tables(found)))
     yield from tables
     if tables:
         return
