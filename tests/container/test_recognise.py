@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import pickle
 
 import pytest
+import torch
 
 from tsarchive.container import Container, NewRecord, survey, write_container
 from tsarchive.container.recognise import FILE_RULES, HEAD_BYTES, recognise
@@ -31,6 +33,14 @@ NOT_ZIPS = {
         b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.",
         "torch.load",
     ),
+    "torch.save of old by protocol 0": (b"L119547037146038801333356L\n.I1001\n.", "torch.load"),
+    "torch.save of old by protocol 4": (
+        b"\x80\x04\x95\x0d\0\0\0\0\0\0\0\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.",
+        "torch.load",
+    ),
+    "empty safetensors": (b"\x08\0\0\0\0\0\0\0{}      ", "safetensors.torch.load_file"),
+    "ONNX": (b"\x08\x07\x12\x07pytorch\x1a\x052.1.0:\x80\1\n", "onnx.load"),
+    "ONNX of nobody": (b"\x08\x0a:\x80\1\n\x10\n\1x", "onnx.load"),
     "pickle": (b"\x80\x04K\x01.", "pickle"),
     "mobile flatbuffer": (b"\x1c\0\0\0PTMF\0\0", "flatbuffer"),
     "program": (b"\x1c\0\0\0ET12eh00", ".pte"),
@@ -39,8 +49,8 @@ NOT_ZIPS = {
     "PyTorch 1 preview": (b"PYTORCH1" + bytes(100), "later torch"),
     "tar": (b"sys_info".ljust(257, b"\0") + b"ustar\x00", "tar archive"),
     "gzip": (b"\x1f\x8b\x08\0", "gzip"),
-    "NumPy": (b"\x93NUMPY\1\0", "NumPy"),
-    "safetensors": (b'\x40\0\0\0\0\0\0\0{"a":', "safetensors"),
+    "NumPy": (b"\x93NUMPY\1\0", "numpy.load"),
+    "safetensors": (b'\x40\0\0\0\0\0\0\0{"a":', "safetensors.torch.load_file"),
     "text": (b"hello", "the file you mean"),
     "first volume": (b"PK\x07\x08PK\x03\x04", "several volumes"),
     "first volume of one": (b"PK00PK\x03\x04", "several volumes"),
@@ -52,7 +62,7 @@ NOT_ZIPS = {
     "7z": (b"7z\xbc\xaf\x27\x1c", "7z archive"),
     "RAR": (b"Rar!\x1a\x07\1\0", "RAR"),
     "HDF5": (b"\x89HDF\r\n\x1a\n", "HDF5"),
-    "GGUF": (b"GGUF\3\0\0\0", "GGUF"),
+    "GGUF": (b"GGUF\3\0\0\0", "gguf.GGUFReader"),
     "library": (b"\x7fELF\2\1\1", "library"),
     "Windows program": (b"MZ" + bytes(58) + b"\x80\0\0\0", "program"),
 }
@@ -98,3 +108,50 @@ def test_the_survey_gives_its_kind_and_the_same_words(kind):
 def test_every_kind_has_a_sample():
     samples = (data for data, _ in NOT_ZIPS.values())
     assert {recognise(data[:HEAD_BYTES]).rule for data in samples} == set(FILE_RULES)
+
+
+class Thing:
+    def __reduce__(self):
+        return dict, ([("a", 1)],)
+
+
+VALUES = {
+    "none": None,
+    "number": -3,
+    "text": "hello\nworld",
+    "values": [1, 2.5, True, None, "é", b"bytes", 1 << 80, ()],
+    "nested": {"a": [1, {"b": (2, 3)}], "c": {4, 5}},
+    "shared": [[1]] * 3,
+    "object": Thing(),
+    "long": {str(number): [number] * 3 for number in range(200)},
+}
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("value", VALUES)
+def test_pickles_of_all_protocols_are_recognised(value, protocol):
+    data = pickle.dumps(VALUES[value], protocol)
+    assert recognise(data[:HEAD_BYTES]).rule == "file-pickle"
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_checkpoints_of_old_are_recognised_by_all_protocols(protocol):
+    written = io.BytesIO()
+    torch.save(
+        {"weight": torch.ones(3)},
+        written,
+        pickle_protocol=protocol,
+        _use_new_zipfile_serialization=False,
+    )
+    assert recognise(written.getvalue()[:HEAD_BYTES]).rule == "file-torch-save-legacy"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"hello", b"N", b"(", b".", b"a.", b"0", b"I am", b"V8\nengine", b"(dp0\n", b"S'a\n.",
+     b"NN.", b"(N.", b"]" * 600 + b"~", b"X\xff\xff\xff\xff", b"Name,Value\n" * 100,
+     b"import torch\n" * 100, b"Kant.", b"(1) First.", b"}\n",
+     b"Git v2.38.3 Release Notes"],
+)  # fmt: skip
+def test_other_bytes_are_no_pickles(text):
+    assert recognise(text[:HEAD_BYTES]).rule == "file-not-zip"

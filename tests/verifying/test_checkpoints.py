@@ -18,6 +18,14 @@ CHECKPOINTS = {
     "state_dict": (torch_pickled(LINEAR.state_dict()), "file-kind"),
     "module": (torch_pickled(LINEAR), "file-kind"),
     "old state_dict": (torch_pickled(LINEAR.state_dict(), **OLD), "file-torch-save-legacy"),
+    "old by protocol 0": (
+        torch_pickled(LINEAR.state_dict(), pickle_protocol=0, **OLD),
+        "file-torch-save-legacy",
+    ),
+    "old by protocol 5": (
+        torch_pickled(LINEAR.state_dict(), pickle_protocol=5, **OLD),
+        "file-torch-save-legacy",
+    ),
     "old module": (torch_pickled(LINEAR, **OLD), "file-torch-save-legacy"),
 }
 each = pytest.mark.parametrize("name", CHECKPOINTS)

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from tsarchive.container.recognise import TORCH_SAVE_LEGACY
+
 __all__ = [
     "TAR",
     "UNKNOWN",
@@ -44,8 +46,7 @@ _FORMS: Final = tuple(
     (re.compile(pattern, re.DOTALL), form)
     for pattern, form in (
         (rb"PK\x03\x04|PK\x05\x06", ZIP),
-        (rb"\x80.\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.",
-         Form("torch.save (legacy)", is_inert=True)),
+        (TORCH_SAVE_LEGACY, Form("torch.save (legacy)", is_inert=True)),
         (rb"\x80[\x00-\x05]", Form("pickle", is_inert=True)),
         (rb".{257}ustar", TAR),
         (rb"\x93NUMPY", Form("npy", is_inert=True)),
@@ -58,7 +59,7 @@ _FORMS: Final = tuple(
          Form("ExecuTorch bundled program", advice=_BROKEN_PROGRAM, is_executorch=True)),
         (rb".{4}FT\d\d",
          Form("ExecuTorch data", advice=_BROKEN_PROGRAM, is_executorch=True)),
-        (rb".{5}\0{3}\{\s*\"", Form("safetensors", is_inert=True)),
+        (rb".{5}\0{3}\{\s*[\"}]", Form("safetensors", is_inert=True)),
     )
 )  # fmt: skip
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["FILE_RULES", "HEAD_BYTES", "NotAZip", "recognise"]
+from tsarchive.container.plain_pickle import begins_as_pickle
+
+__all__ = ["FILE_RULES", "HEAD_BYTES", "TORCH_SAVE_LEGACY", "NotAZip", "recognise"]
 
 # How much of the file the table below looks at.
 HEAD_BYTES = 512
@@ -25,6 +27,23 @@ def _is(what: str) -> str:
 
 _CHECK = "Check that this is the file you mean"
 _LOOKED_AT = "tsarchive.load runs programs, 'tsarchive info' and 'tensors' show what files hold"
+
+TORCH_SAVE_LEGACY = (
+    rb"\x80.(\x95.{8})?\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.|L119547037146038801333356L\n\."
+)
+"""How torch.save began files before torch 1.6: with its magic number, pickled by any protocol."""
+
+# The first fields of the message that an ONNX model is: its version, and who wrote it or its graph.
+_ONNX = (
+    rb"\x08[\x01-\x1f](\x12[\x01-\x40][ -~]+[\x1a\"(2:B]"
+    rb"|:[\x80-\xff]{0,4}[\0-\x7f]\x0a|B[\x02-\x40][\x0a\x10])"
+)
+
+_PICKLE = (
+    "file-pickle",
+    _is("a bare pickle"),
+    "tsarchive does not load pickles: 'tsarchive audit' shows what it names",
+)
 
 # Found at the first byte of the file -> rule, message, hint. The first that fits counts.
 _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
@@ -53,7 +72,7 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
         "The download gave a page in place of the file: look at what it says",
     ),
     (
-        rb"\x80.\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.",
+        TORCH_SAVE_LEGACY,
         "file-torch-save-legacy",
         _is("a torch.save checkpoint in the format of before torch 1.6"),
         "Load it with torch.load(weights_only=True). To keep a module with its code, script it "
@@ -97,22 +116,28 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
     ),
     (rb"7z\xbc\xaf\x27\x1c", "file-7z", _is("a 7z archive"), "Unpack it first"),
     (rb"Rar!\x1a\x07", "file-rar", _is("a RAR archive"), "Unpack it first"),
-    (rb"\x93NUMPY", "file-numpy", _is("a NumPy array file"), _CHECK),
+    (rb"\x93NUMPY", "file-numpy", _is("a NumPy array file"), "Load it with numpy.load"),
     (rb"\x89HDF\r\n\x1a\n", "file-hdf5", _is("an HDF5 file, as Keras writes"), _CHECK),
-    (rb"GGUF", "file-gguf", _is("a GGUF model, which holds weights and no code"), _CHECK),
+    (
+        rb"GGUF",
+        "file-gguf",
+        _is("a GGUF model, which holds weights and no code"),
+        "Run it with llama.cpp, or read its weights with gguf.GGUFReader",
+    ),
+    (_ONNX, "file-onnx", _is("an ONNX model, by its looks"), "Load it with onnx.load"),
     (
         rb"\x7fELF|MZ.{58}|[\xcf\xce]\xfa\xed\xfe",
         "file-program",
         _is("a program or a library"),
         _CHECK,
     ),
-    (rb".{8}\{\s*\"", "file-safetensors", _is("a safetensors file, by its looks"), _CHECK),
     (
-        rb"\x80[\x02-\x05]",
-        "file-pickle",
-        _is("a bare pickle"),
-        "tsarchive does not load pickles: 'tsarchive audit' shows what it names",
+        rb".{5}\0{3}\{\s*[\"}]",
+        "file-safetensors",
+        _is("a safetensors file, by its looks"),
+        "Load it with safetensors.torch.load_file",
     ),
+    (rb"\x80[\x02-\x05]", *_PICKLE),
     (
         rb"\s*\{\s*\"(?i:error|message|detail)",
         "file-error-message",
@@ -147,4 +172,6 @@ def recognise(head: bytes) -> NotAZip:
     for pattern, *kind in _KINDS:
         if re.match(pattern, head, re.DOTALL):
             return NotAZip(*kind)
+    if begins_as_pickle(head, is_whole=len(head) < HEAD_BYTES):
+        return NotAZip(*_PICKLE)
     return _UNKNOWN
