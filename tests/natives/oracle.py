@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives import NATIVES
 
@@ -69,7 +70,7 @@ def natives_of_torch():
     return {
         key: native
         for key, native in NATIVES.items()
-        if key in schemas() and not OF_EXECUTORCH.match(key)
+        if key in NAMES_OF_TORCH and not OF_EXECUTORCH.match(key)
     }
 
 
