@@ -18,6 +18,7 @@ from .values import (
 )
 
 _LEAVES = frozenset({type(None), bool, int, float, complex, str, Global})
+_EMPTY = id(())
 
 
 class References(NamedTuple):
@@ -25,6 +26,11 @@ class References(NamedTuple):
 
     shared: frozenset[int]
     cyclic: bool
+
+
+def identity(value: Value) -> int:
+    """The ID of a value; all empty tuples are one, whether this Python has one alone or not."""
+    return id(value) if value or type(value) is not tuple else _EMPTY
 
 
 def count_references(root: Value) -> References:
@@ -80,7 +86,7 @@ def _walk(root: Value, parts: Callable[[Value], Iterator[Value]]) -> References:
         for value in walks[-1]:
             if type(value) in _LEAVES:
                 continue
-            key = id(value)
+            key = identity(value)
             if key in on_path:
                 return References(frozenset(shared), cyclic=True)
             if key in met:

@@ -23,7 +23,7 @@ from .encoding import (
     str_opcode,
     tuple_opcodes,
 )
-from .references import count_references
+from .references import count_references, identity
 from .values import (
     Global,
     MarkedTuple,
@@ -94,7 +94,7 @@ class _Writer:
         container = _CONTAINERS.get(kind)
         if container is None:
             raise SaveError(f"a value of type {kind.__name__} cannot be pickled for TorchScript")
-        memo = self._by_identity.get(id(value))
+        memo = self._by_identity.get(identity(value))
         if memo is None:
             return container(self, value)
         self._get(memo)
@@ -121,8 +121,9 @@ class _Writer:
 
     def _memoise(self, value: Value, rule: Memo = Memo.SHARED) -> None:
         """Called when the container is complete: memo ids of children are smaller."""
-        if rule is Memo.ALWAYS or (rule is Memo.SHARED and id(value) in self._shared):
-            self._by_identity[id(value)] = self._put()
+        key = identity(value)
+        if rule is Memo.ALWAYS or (rule is Memo.SHARED and key in self._shared):
+            self._by_identity[key] = self._put()
 
     # Scalars
 

@@ -132,6 +132,8 @@ def _to_float(value: Any) -> float:
 
 
 def _to_complex(value: Any) -> complex:
+    if type(value) is complex:  # which has no method to become one in Python 3.10
+        return value
     if isinstance(value, torch.Tensor):
         return complex(_item(value))
     if _has_any(value, _COMPLEX_METHODS):
