@@ -6,10 +6,10 @@ import ast
 import builtins
 import copy
 import re
+import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-import astor
 
 from tsarchive.errors import UnsupportedError
 
@@ -18,6 +18,18 @@ from .comments import Comment, is_marker, marker_name, with_comments
 from .naming import Pool
 from .references import HELPERS, Reference, References, helper_name
 from .wrapping import wrapped
+
+
+@contextmanager
+def _old_names_of_ast() -> Iterator[None]:
+    """Let astor ask `ast` for the classes that Python 3.12 deprecates."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "ast\\.", DeprecationWarning)
+        yield
+
+
+with _old_names_of_ast():
+    import astor
 
 __all__ = ["Definition", "Layout", "Module"]
 
@@ -282,7 +294,10 @@ def _reads_as(text: str, wanted: str) -> bool:
 def _texts(tree: ast.Module, plain: str) -> Iterator[str]:
     """The texts of a module, the best laid out first and the plain one of Python last."""
     try:
-        text: str = astor.to_source(tree, pretty_source="".join, source_generator_class=_Generator)
+        with _old_names_of_ast():
+            text: str = astor.to_source(
+                tree, pretty_source="".join, source_generator_class=_Generator
+            )
     except AttributeError:  # astor does not know the syntax, or asks `ast` for what Python dropped.
         pass
     else:

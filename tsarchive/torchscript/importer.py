@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -178,11 +178,14 @@ class Unpickling:
     def error(self, message: str, limit: int | None = None) -> PickleError:
         return PickleError(message, record=self.record, limit=limit)
 
-    def _list(self, value: list[Any]) -> list[Any]:
-        return list(map(self.value, value))
+    def _list(self, value: Iterable[Any]) -> list[Any]:
+        found = []
+        for item in value:  # calls from C, as of `map`, count twice as deep in Python 3.12
+            found.append(self.value(item))
+        return found
 
     def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(map(self.value, value))
+        return tuple(self._list(value))
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         built = dict(zip(map(self._key, value), map(self.value, value.values()), strict=True))
@@ -202,7 +205,8 @@ class Unpickling:
         if is_tensor(value):
             return self.tensors.build(value, self.value)
         if function.module == "torch.jit._pickle":
-            return self._container(function.name, value.argument)
+            build_container, content = self._container(function.name, value.argument)
+            return build_container(content)
         known = _CALLS.get(function.qualified_name)
         if known is None:
             return self._enum_member(function, self.value(value.argument))
@@ -213,14 +217,15 @@ class Unpickling:
             raise self.error(f"{function.qualified_name} is not given {arity} arguments")
         return build(self, value)
 
-    def _container(self, name: str, argument: Any) -> Any:
+    def _container(self, name: str, argument: Any) -> tuple[Callable[[Any], Any], Any]:
+        """What builds a container, and of what: not called here, as values may nest deeply."""
         match name, argument:
             case _, (list() as items,) if name in _LIST_BUILDERS:
-                return self._list(items)
+                return self._list, items
             case "restore_type_tag", (list() as content, str()):
-                return self._list(content)
+                return self._list, content
             case "restore_type_tag", (dict() as content, str()):
-                return self._dict(content)
+                return self._dict, content
         raise self.error(
             f"torch.jit._pickle.{name[:100]} is unknown, or its arguments are malformed"
         )
