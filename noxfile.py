@@ -98,7 +98,7 @@ def _write_row(torch: str, python: str, demo: str, results: Path) -> None:
     counts = (total - skipped - sum(failed), sum(failed), skipped)
     columns = (torch, python, demo, *(f"{count:,}" for count in counts), str(date.today()))
     head, rule, tail = TABLE.read_text(encoding="utf-8").partition(_RULE)
-    rows = {match["torch", "python"]: match[0] for match in _ROW.finditer(tail)}
+    rows = {match.group("torch", "python"): match[0] for match in _ROW.finditer(tail)}
     rows[torch, python] = f"| {' | '.join(columns)} |\n"
     rest = _ROW.sub("", tail)
     written = "".join(rows[cell] for cell in CELLS if cell in rows)
