@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,10 @@ def pytest_collection_modifyitems(config, items):
     kept = suite.kept(items)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
+
+
+def pytest_collection_finish():
+    gc.freeze()  # else each collection would look through the items of the long suite
 
 
 @pytest.fixture(scope="session")

@@ -163,11 +163,20 @@ def modules() -> Iterator[tuple[str, Path]]:
             yield ".".join((prefix, *(part for part in parts if part != "__init__"))), path
 
 
+_STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
+
+
 @cache
 def nodes_of(path: Path) -> list[ast.AST]:
-    """The nodes of a file that tests here ask for."""
-    kinds = (ast.Import, ast.ImportFrom, ast.If, ast.Attribute)
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    """The nodes of a file that tests here ask for; most files hold few, but many others."""
+    text = path.read_text()
+    asked = _STATEMENTS + (ast.expr,) * ("torch.jit" in text)
+    found, waiting = [], [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        waiting += [inner for inner in ast.iter_child_nodes(node) if isinstance(inner, asked)]
+    return found
 
 
 def imports(module: str, path: Path, *, at_run_time: bool = False) -> set[str]:

@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from tests.support.suite import sampled
 from tsarchive.container import Container, NewRecord, Packed, write_container
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
 from tsarchive.errors import FormatError, UnsupportedError
@@ -72,7 +73,7 @@ def test_refused_archives(corpus):
 @pytest.mark.parametrize("folder", ["torchscript", "other", "generated"])
 def test_serialization_ids_are_those_that_torch_wrote(corpus, folder):
     checked = 0
-    for path in zips(corpus, folder):
+    for path in sampled(zips(corpus, folder), 40):
         with Container.open(path) as container:
             if RECORD_NAME not in container.records:
                 continue

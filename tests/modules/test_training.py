@@ -102,7 +102,7 @@ def test_training_of_networks(name, kind):
 def differentiable() -> list[object]:
     """Fixture modules with a parameter that their first call gives a gradient."""
     found = []
-    for case in sampled(all_cases(), 120):
+    for case in sampled(all_cases(), 60):
         module = case.build()
         if not isinstance(module, torch.nn.Module) or not case.inputs:
             continue

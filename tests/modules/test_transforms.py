@@ -283,7 +283,7 @@ class Shaped(torch.nn.Module):
         return self.linear(x) * 2
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long("test_a_module_inside_another_compiles_once")
 @pytest.mark.parametrize("name", ["forward", "twice"])
 def test_more_modules_compile_than_one_function_may(name):
     """torch.compile gives up on a function after some compilations; modules share none."""

@@ -39,6 +39,8 @@ def test_the_versions_of_this_torch_are_those_of_its_registry():
         pytest.skip(f"torch {here} was not tried")
     at = tried_versions().index(here)
     for name in {name.partition(".")[0] for name in NAMES_OF_TORCH}:
+        if name.startswith("_native::"):
+            continue  # numbered by how many such kernels there are for this Python and processor
         first, last = map(tried_versions().index, known_operators()[name])
         assert first <= at <= last, name
 

@@ -1,24 +1,23 @@
 """Runs the fixture modules on edge values by both engines, in slices: NUMBER SLICES.
 
-Each module runs in a process of its own, as torch ends its process on some of these values, a
-division by zero for one. Prints a JSON line for each module: its name and what differs.
+Modules run in child processes, as torch ends its process on some of these values, a division by
+zero for one. Prints a JSON line for each module: its name and what differs.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from fixtures.modules import all_cases
 from tests.support.archives import loaded, torch_loaded, torch_saved
+from tests.support.children import Ended, Say, answers
 from tests.support.running import is_same, outcome
 
 PATIENCE = 5  # seconds of the processor, which a busy machine does not shorten
@@ -74,7 +73,7 @@ def calls(arguments: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
             yield (*arguments[:position], edge, *arguments[position + 1 :])
 
 
-def differences(case: Any, say: Callable[[str], None]) -> list[str]:
+def differences(case: Any, say: Say) -> list[str]:
     """The calls whose outcomes differ; ``say`` is told of each call before torch makes it."""
     data = torch_saved(case.build())
     found = []
@@ -95,36 +94,18 @@ def unoptimised_agrees(data: bytes, given: tuple[Any, ...], ours: tuple[str, Any
         return is_same(outcome(torch_loaded(data), *given), ours)
 
 
-def in_child(case: Any) -> list[str]:
+def found_in(answer: list[str] | Ended) -> list[str]:
     """The differences of a case; where the process ends by torch, the calls up to there count."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        with os.fdopen(write, "w", errors="backslashreplace") as lines:
-
-            def say(text: str) -> None:
-                signal.setitimer(signal.ITIMER_PROF, PATIENCE)
-                lines.write(json.dumps(text) + "\n")
-                lines.flush()
-
-            say(json.dumps(differences(case, say)))
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as lines:
-        *_, last = ["it never started", *map(json.loads, lines)]
-    _, status = os.waitpid(child, 0)
-    if status == 0:
-        found: list[str] = json.loads(last)
-        return found
-    return [] if last.startswith("torch ") else [f"{last} ended the process"]
+    if isinstance(answer, Ended):
+        return [] if answer.last.startswith("torch ") else [f"{answer.last} ended the process"]
+    return answer
 
 
 def main(number: int, slices: int) -> None:
     warnings.simplefilter("ignore")
-    for case in all_cases()[number::slices]:
-        print(json.dumps([case.name, in_child(case)]), flush=True)
+    cases = all_cases()[number::slices]
+    for case, answer in zip(cases, answers(cases, differences, patience=PATIENCE), strict=True):
+        print(json.dumps([case.name, found_in(answer)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
 """Calls in archive code that reached outside of their tensors, or ended the process.
 
-Run as a script, it makes each call in a process of its own, from the archive on, and prints how
-each ended: the words of the error, ``fine``, or the signal.
+Run as a script, it makes each call in a child process, from the archive on, and prints how each
+ended: the words of the error, ``fine``, or the signal.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import resource
-import signal
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ import torch
 
 import tsarchive
 from tests.support.archives import TORCH
+from tests.support.children import Ended, Say, answers
 from tests.support.registry_calls import archive_of
 
 HEADER = "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
@@ -664,18 +663,8 @@ def outcome(case: Case) -> str:
     return FINE
 
 
-def in_process(case: Case) -> str:
-    receiving, sending = os.pipe()
-    process = os.fork()
-    if process == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        os.write(sending, outcome(case).encode()[-4000:])
-        os._exit(0)
-    os.close(sending)
-    with os.fdopen(receiving, errors="replace") as told:
-        text = told.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    return text if status >= 0 else signal.Signals(-status).name
+def ending(case: Case, _: Say) -> str:
+    return outcome(case)
 
 
 def main() -> None:
@@ -683,8 +672,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     outcome(CASES["arange"])  # imports what each process would import again
-    for name, case in CASES.items():
-        print(json.dumps([name, in_process(case)]), flush=True)
+    found = answers(list(CASES.values()), ending, patience=60)
+    for name, answer in zip(CASES, found, strict=True):
+        print(json.dumps([name, answer.how if isinstance(answer, Ended) else answer]), flush=True)
 
 
 if __name__ == "__main__":

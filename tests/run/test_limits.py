@@ -26,7 +26,7 @@ X = torch.ones(2)
 SMALL = {
     "steps": Limits(steps=20_000),
     "seconds": Limits(seconds=0.2),
-    "bytes": Limits(bytes=1_000_000),
+    "bytes": Limits(bytes=100_000),
 }
 TIGHT = pytest.mark.parametrize("limits", SMALL.values(), ids=SMALL)
 

@@ -11,6 +11,7 @@ import enum
 import inspect
 import io
 import math
+import sys
 from typing import Any, Optional
 
 import pytest
@@ -211,7 +212,7 @@ OPTIMISED = {
     "a tuple twice": ("n: int", "a = (n, 2)\nb = (n, 2)\nreturn torch.__is__(a, b)", 3),
     "a sum twice": ("z: complex", "return torch.__is__(torch.add(z, 1), torch.add(z, 1))", 2j),
 }
-# torch has two objects, Python one.
+# torch has two objects, Python one; Python 3.10 can have two empty tuples.
 ONE_OBJECT = {
     "empty strings": ("a: List[str]", "return torch.__is__(a[0], a[1])", ["", ""]),
     "empty tuples": ("a: List[Tuple[()]]", "return torch.__is__(a[0], a[1])", [(), ()]),
@@ -322,8 +323,11 @@ def test_what_the_optimiser_changes(snippet):
     check(archive_of(HEADER + SHARED + code_of(signature, body)), *arguments, differs=True)
 
 
-@pytest.mark.parametrize("snippet", ONE_OBJECT.values(), ids=ONE_OBJECT)
-def test_what_python_has_one_of(snippet):
+@pytest.mark.parametrize("name", ONE_OBJECT)
+def test_what_python_has_one_of(name):
+    if name == "empty tuples" and sys.version_info < (3, 11):
+        pytest.skip("this Python makes two")
+    snippet = ONE_OBJECT[name]
     signature, body, *arguments = snippet
     data = archive_of(HEADER + code_of(signature, body))
     assert (torch_loaded(data).f(*arguments), ours(data).f(*arguments)) == (False, True)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import signal
 import sys
 import warnings
 import zipfile
@@ -21,6 +19,7 @@ from typing import Any
 import torch
 
 import tsarchive
+from tests.support.children import Ended, Say, answers
 from tests.support.comparing import equal
 from tests.support.registry_values import Draw, NoValuesError
 from tsarchive.printer.schema import FunctionSchema
@@ -112,7 +111,7 @@ def same(one: Any, two: Any, *, values: bool) -> bool:
     return repr(one) == repr(two) if isinstance(one, float | complex) else equal(one, two)
 
 
-def compare(schema: FunctionSchema, types: list[Type], say: Callable[[str], None]) -> str:
+def compare(schema: FunctionSchema, types: list[Type], say: Say) -> str:
     """How the two ways agree: ``equal``, ``errors`` alike, ``refused`` alike; or a difference.
 
     ``say`` is told whose turn it is.
@@ -155,7 +154,7 @@ def _drawn(schema: FunctionSchema, types: list[Type], attempt: int) -> list[Any]
     return [draw.argument(t, a.name) for t, a in zip(types, schema.arguments, strict=True)]
 
 
-def outcome_of(schema: FunctionSchema, say: Callable[[str], None]) -> str:
+def outcome_of(schema: FunctionSchema, say: Say) -> str:
     """The worst outcome among the meanings of the type variables."""
     found = []
     for types in bindings(schema):
@@ -169,42 +168,8 @@ def outcome_of(schema: FunctionSchema, say: Callable[[str], None]) -> str:
     return differing[0] if differing else min(found, key=AGREEMENTS.index)
 
 
-def run(schemas: list[FunctionSchema], pipe: int) -> None:
-    """Write whose turn it is and the outcome of every operator, one line each."""
-    with os.fdopen(pipe, "w") as lines:
-
-        def say(text: str) -> None:
-            lines.write(text.encode("ascii", "replace").decode().replace("\n", " ") + "\n")
-            lines.flush()
-
-        for schema in schemas:
-            signal.setitimer(signal.ITIMER_PROF, PATIENCE)
-            say(f"outcome {outcome_of(schema, say)}")
-
-
-def outcomes(schemas: list[FunctionSchema]) -> Iterator[str]:
-    """The outcome of every operator; one that ends its process names whose turn it was."""
-    while schemas:
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            run(schemas, write)
-            os._exit(0)
-        os.close(write)
-        turn = ""
-        with os.fdopen(read) as lines:
-            for line in map(str.rstrip, lines):
-                if line.startswith("outcome "):
-                    yield line.removeprefix("outcome ")
-                    schemas = schemas[1:]
-                else:
-                    turn = line
-        os.waitpid(child, 0)
-        if schemas:
-            yield f"{turn} ended the process"
-            schemas = schemas[1:]
+def told(answer: str | Ended) -> str:
+    return f"{answer.last} ended the process" if isinstance(answer, Ended) else answer
 
 
 def main(number: int, slices: int) -> None:
@@ -212,8 +177,9 @@ def main(number: int, slices: int) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     schemas = registry()[number::slices]
-    for schema, found in zip(schemas, outcomes(schemas), strict=True):
-        print(json.dumps([schema.full_name, found]), flush=True)
+    found = answers(schemas, outcome_of, patience=PATIENCE)
+    for schema, answer in zip(schemas, found, strict=True):
+        print(json.dumps([schema.full_name, told(answer)]), flush=True)
 
 
 if __name__ == "__main__":

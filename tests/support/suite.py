@@ -1,12 +1,12 @@
 """The short suite and the long one: which items of the long suite stand for all in the short.
 
 The short suite keeps every test function that is quick. Of one with many items it keeps a sample:
-as many as the root of their number, drawn by their names, and one more for each value of a
-parameter that has few values and would be missing. ``@pytest.mark.sample(count)`` says how many
-where items are slow, ``@pytest.mark.whole`` keeps all, for tables in which each row is a bug of its
-own. A slow function that has no items to choose from is marked ``@pytest.mark.long("test_name")``,
-which names the function of the same file, or of ``"tests/other.py::test_name"``, that stands for
-it.
+as many as the root of their number, drawn by their names, those of large files last, and one more
+for each value of a parameter that has few values and would be missing.
+``@pytest.mark.sample(count)`` says how many where items are slow, ``@pytest.mark.whole`` keeps all,
+for tables in which each row is a bug of its own. A slow function that has no items to choose from
+is marked ``@pytest.mark.long("test_name")``, which names the function of the same file, or of
+``"tests/other.py::test_name"``, that stands for it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -34,6 +35,7 @@ ALL_ITEMS = pytest.StashKey[list[pytest.Item]]()
 """All that was collected, whichever suite runs."""
 
 _FEW = 12
+_LARGE = 4 << 20  # bytes of a file of the corpus
 _is_long = False
 
 Value = TypeVar("Value")
@@ -128,6 +130,16 @@ def _indices(item: pytest.Item) -> Mapping[str, int]:
     return {} if callspec is None else callspec.indices
 
 
-def _lot(item: pytest.Item) -> bytes:
+def _values(item: pytest.Item) -> Iterable[object]:
+    callspec: Any = getattr(item, "callspec", None)
+    return () if callspec is None else callspec.params.values()
+
+
+def _lot(item: pytest.Item) -> tuple[bool, bytes]:
     """The same for an item in every process, and another for each function."""
-    return hashlib.blake2b(item.nodeid.encode(), digest_size=8).digest()
+    drawn = hashlib.blake2b(item.nodeid.encode(), digest_size=8).digest()
+    return any(map(_is_large, _values(item))), drawn
+
+
+def _is_large(value: object) -> bool:
+    return isinstance(value, Path) and value.is_file() and value.stat().st_size > _LARGE

@@ -18,6 +18,7 @@ def installed(pytester, monkeypatch):
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tsarchive\nVersion: 0\n")
     (about / "entry_points.txt").write_text("[pytest11]\n" + entry_point())
     monkeypatch.setenv("PYTHONPATH", str(about.parent))
+    pytester.makeini("[pytest]")  # else that of a checkout in which temporary files are kept
     return pytester
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
-from tests.support.archives import ARCHIVES, ROOT
+from tests.support.archives import ARCHIVES
+from tests.support.processes import output_of
 from tests.support.suite import sampled
 
 RUN_ALL = """
@@ -36,13 +35,7 @@ for path in map(Path, sys.argv[1:]):
     first.seek(0)
     tsarchive.save(tsarchive.load(first), second)
     results[path.stem] = {"wrong": wrong, "stable": first.getvalue() == second.getvalue()}
-print(json.dumps(results))
-"""
 
-REFUSED = """
-import sys, torch
-from tsarchive.printer.adopt import forbid_torch_jit
-forbid_torch_jit()
 for attempt in (
     lambda: torch.jit.load(sys.argv[1]),
     lambda: torch.jit.script(torch.nn.ReLU()),
@@ -54,22 +47,13 @@ for attempt in (
         assert "disabled" in str(error), error
     else:
         raise SystemExit("torch.jit still works")
+print(json.dumps(results))
 """
 
 
-def run(script: str, *arguments: str) -> str:
-    command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_fixtures_load_run_and_save():
+    """And torch.jit is really out of use there."""
     paths = sorted(path for path in ARCHIVES.glob("*.pt") if not path.name.endswith(".io.pt"))
-    results = json.loads(run(RUN_ALL, *map(str, sampled(paths, 20))))
+    results = json.loads(output_of("-W", "ignore", "-c", RUN_ALL, *sampled(paths, 20)))
     fine = {"wrong": [], "stable": True}
     assert {name: found for name, found in results.items() if found != fine} == {}
-
-
-def test_torch_jit_is_really_out_of_use():
-    run(REFUSED, str(ARCHIVES / "sequential.pt"))

@@ -31,7 +31,8 @@ def test_a_loaded_file_that_is_saved_verifies(path):
     if path.stat().st_size > LARGEST:
         pytest.skip("too large for a test that is run often")
     try:
-        with warnings.catch_warnings(action="ignore"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             module = tsarchive.load(path, policy=Policy.trusted())
     except ArchiveError as error:
         pytest.skip(f"not loaded: {error}")
