@@ -33,14 +33,12 @@ GENERATED = "(generated code)"
 # What modules are for, by the start of their names behind that of the package; the first counts.
 PARTS = {
     "archive and pickles": ("container", "pickler", "opening", "kinds"),
-    "code to graphs": ("torchscript.frontend", "printer.parsing", "printer.plain_text"),
+    "code to graphs": ("frontend", "ir.text_limits", "ir.plain_text"),
     "records of code": ("torchscript.exporter", "torchscript.debug_writing"),
     "objects and tensors": ("torchscript", "run.classes", "run.slots", "run.modules"),
     "graphs to Python": ("run",),
-    "graphs of torch adopted": ("printer.adopt", "printer.lift", "printer.probe"),
-    "graphs and types": (
-        "printer.graph", "printer.type", "printer.schema", "printer.subtyping", "printer.values",
-    ),
+    "graphs of torch adopted": ("adopt",),
+    "graphs and types": ("ir",),
     "graphs to source": ("printer",),
     "operators": (GENERATED,),
     "the rest": ("",),

@@ -11,7 +11,7 @@ import torch
 
 import tsarchive
 from tsarchive.executorch.values import Tensor
-from tsarchive.printer.types import annotation
+from tsarchive.ir.types import annotation
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.testing.zip_draft import take_apart
 from tsarchive.torchscript.tensors import without_warnings

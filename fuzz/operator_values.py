@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from tests.support.registry_values import BY_NAME, Draw, NoValuesError
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import DictType, ListType, OptionalType, TupleType, Type, annotation
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import DictType, ListType, OptionalType, TupleType, Type, annotation
 
 __all__ = ["Arguments", "NoValuesError", "tensors_in"]
 

@@ -41,9 +41,9 @@ from operator_values import Arguments, NoValuesError, tensors_in  # noqa: E402
 import tsarchive  # noqa: E402
 from tests.support.registry_calls import archive_of, bindings, call_of, registry  # noqa: E402
 from tsarchive.errors import ArchiveError  # noqa: E402
+from tsarchive.ir.schema import FunctionSchema  # noqa: E402
+from tsarchive.ir.types import Type  # noqa: E402
 from tsarchive.policy.rows import row_of  # noqa: E402
-from tsarchive.printer.schema import FunctionSchema  # noqa: E402
-from tsarchive.printer.types import Type  # noqa: E402
 from tsarchive.run.sparse_checks import validated  # noqa: E402
 
 _CALLS: Final = 24

@@ -9,8 +9,8 @@ from functools import cache
 import tsarchive
 from tsarchive.archive import Archive
 from tsarchive.container import ChangedContainer, Container
+from tsarchive.ir.classes import ClassType
 from tsarchive.pickler import Object, loads
-from tsarchive.printer.types import ClassType
 from tsarchive.pt2.compiled import compiled
 from tsarchive.pt2.samples import sample_inputs
 from tsarchive.torchscript.debug import read_any_debug_record

@@ -1,1 +1,1 @@
-"""Types, the program graph, and the graph as source. Knows no torch, but for ``adopt.py``."""
+"""The program graph as source: TorchScript's text, and the ranges that it came from."""

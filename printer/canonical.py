@@ -13,10 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from tsarchive.ir.classes import ClassConstant, ClassType, Function, FunctionType
+from tsarchive.ir.graph import Node
+from tsarchive.ir.names import MANGLE_PREFIX, RESERVED, NamePool, TypeNames, unmangled
+from tsarchive.ir.types import NamedType, own_name
+
 from .definitions import Definitions
-from .graph import Function, Node
-from .names import MANGLE_PREFIX, RESERVED, NamePool, TypeNames, unmangled
-from .types import ClassConstant, ClassType, FunctionType, NamedType, own_name
 
 # torch calls the value of an attribute "0" _0: that number is a name.
 _NUMBERED = re.compile(r"(?!_\d+$)(.*?\D)\d+", re.DOTALL)

@@ -6,31 +6,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from tsarchive.errors import SaveError
-
-from .graph import Function
-from .literals import check_zeros, enum_float_text, quoted
-from .names import (
-    checked_identifier,
-    is_identifier,
-    name_error,
-    to_identifier,
-)
-from .read_types import needed_declarations
-from .schema import Argument
-from .shadowing import shadowed_builtins
-from .statements import Statements
-from .types import (
+from tsarchive.ir.classes import (
     Attribute,
     ClassConstant,
     ClassType,
-    EnumType,
+    Function,
     FunctionType,
     InterfaceType,
-    ListType,
-    NamedType,
-    TupleType,
-    own_name,
 )
+from tsarchive.ir.names import checked_identifier, is_identifier, name_error, to_identifier
+from tsarchive.ir.schema import Argument
+from tsarchive.ir.types import EnumType, ListType, NamedType, TupleType, own_name
+
+from .literals import check_zeros, enum_float_text, quoted
+from .read_types import needed_declarations
+from .shadowing import shadowed_builtins
+from .statements import Statements
 
 # What a class body assigns to these is about the class; slots of these names stand in quotes.
 _METADATA = frozenset(

@@ -6,18 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from tsarchive.errors import SaveError
-
-from .graph import Node, Value, must_be_none
-from .literal_marks import marked_literal
-from .literals import Literals, can_be_inferred, check_zeros, string_text
-from .names import checked_value_name, is_identifier
-from .ranges import TaggedText
-from .read_types import Declarations
-from .schema import FunctionSchema
-from .types import (
+from tsarchive.ir.classes import FunctionType
+from tsarchive.ir.graph import Node, Value, must_be_none
+from tsarchive.ir.names import checked_value_name, is_identifier
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.source_ranges import TaggedText
+from tsarchive.ir.types import (
     NONE,
     DictType,
-    FunctionType,
     ListType,
     NamedType,
     OptionalType,
@@ -26,6 +22,10 @@ from .types import (
     Type,
     annotation,
 )
+
+from .literal_marks import marked_literal
+from .literals import Literals, can_be_inferred, check_zeros, string_text
+from .read_types import Declarations
 
 Part = str | TaggedText
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .graph import RETURN, Block, Node, Value
+from tsarchive.ir.graph import RETURN, Block, Node, Value
 
 # The bodies of these may use an input more than once.
 _CAPTURING = frozenset({"prim::fork", "prim::rpc_async", "prim::rpc_sync", "prim::rpc_remote"})

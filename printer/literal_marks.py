@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from .graph import CONSTANT, Node
+from tsarchive.ir.graph import CONSTANT, Node
+from tsarchive.ir.source_ranges import TaggedText
+from tsarchive.ir.types import TupleType
+from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, TableConstant
+
 from .literals import Literal
-from .ranges import TaggedText
-from .types import TupleType
-from .values import Device, EnumMember, GeneratorSeed, TableConstant
 
 # Every mention of an enum member is a new object, equal to no other, and no nan equals another.
 UNIQUE = ""

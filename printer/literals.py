@@ -10,9 +10,9 @@ from itertools import chain
 from typing import Any, Protocol
 
 from tsarchive.errors import SaveError
-
-from .names import checked_value_name
-from .types import (
+from tsarchive.ir.classes import InterfaceType
+from tsarchive.ir.names import checked_value_name
+from tsarchive.ir.types import (
     ANY,
     BOOL,
     COMPLEX,
@@ -25,7 +25,6 @@ from .types import (
     STRING,
     TENSOR,
     DictType,
-    InterfaceType,
     ListType,
     OptionalType,
     Rename,
@@ -35,7 +34,7 @@ from .types import (
     annotation,
     own_name,
 )
-from .values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
+from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
 _ESCAPES = {
     "\\": "\\\\", "'": "\\'", '"': '\\"', "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.names import TypeNames, checked_type_name
+from tsarchive.ir.source_ranges import TaggedRange, TaggedText, range_records
+from tsarchive.ir.types import NamedType
+
 from .definitions import Definitions
-from .graph import Function
 from .literals import ConstantTable, Literals
-from .names import TypeNames, checked_type_name
-from .ranges import TaggedRange, TaggedText, range_records
-from .types import ClassType, FunctionType, NamedType
 from .versions import Versions
 
 

@@ -12,26 +12,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .graph import Block, Node, Value, nested_blocks
-from .inline import inlined_nodes
-from .literals import can_be_inferred, has_non_ascii, type_of_constant
-from .schema import Argument, FunctionSchema
-from .subtyping import is_subtype, unify, unify_all
-from .type_variables import Bindings, bind, has_variables, substitute
-from .types import (
+from tsarchive.ir.classes import ClassType, FunctionType, InterfaceType
+from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.subtyping import is_subtype, unify, unify_all
+from tsarchive.ir.type_variables import Bindings, bind, has_variables, substitute
+from tsarchive.ir.types import (
     NONE,
-    ClassType,
     DictType,
-    FunctionType,
     HandleType,
-    InterfaceType,
     ListType,
     OptionalType,
     TupleType,
     Type,
     UnionType,
 )
-from .values import TableConstant
+from tsarchive.ir.values import TableConstant
+
+from .inline import inlined_nodes
+from .literals import can_be_inferred, has_non_ascii, type_of_constant
 
 _CARRIED_FROM = 2
 _MAY_WIDEN = frozenset(

@@ -12,9 +12,11 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from .graph import Block, Function, Node
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import Block, Node
+from tsarchive.ir.source_ranges import Mark, Range, Source, TaggedRange, TaggedText, range_records
+
 from .literal_marks import UNIQUE, is_number
-from .ranges import Mark, Range, Source, TaggedRange, TaggedText, range_records
 
 _ROUNDS = 2
 

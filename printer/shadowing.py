@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .graph import Block, Function, Node, Value, must_be_none, nested_blocks
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import Block, Node, Value, must_be_none, nested_blocks
+from tsarchive.ir.names import to_identifier
+from tsarchive.ir.values import Device, GeneratorSeed, TableConstant
+
 from .literals import can_be_inferred
-from .names import to_identifier
-from .values import Device, GeneratorSeed, TableConstant
 
 _BY_KIND = {
     "aten::Bool": "bool",

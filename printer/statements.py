@@ -8,19 +8,14 @@ from dataclasses import replace
 from typing import ClassVar
 
 from tsarchive.errors import SaveError
-
-from .expressions import Expressions, Part
-from .graph import MAX_TRIP_COUNT, PARAM, RETURN, Block, Node, Value, is_constant_true
-from .inline import constants_in_order, inlined_nodes
-from .literals import Literals
-from .names import NamePool, checked_identifier, to_identifier
-from .ranges import TaggedText
-from .subtyping import unify
-from .types import (
+from tsarchive.ir.classes import ClassType, InterfaceType
+from tsarchive.ir.graph import MAX_TRIP_COUNT, PARAM, RETURN, Block, Node, Value, is_constant_true
+from tsarchive.ir.names import NamePool, checked_identifier, to_identifier
+from tsarchive.ir.source_ranges import TaggedText
+from tsarchive.ir.subtyping import unify
+from tsarchive.ir.types import (
     TENSOR,
-    ClassType,
     EnumType,
-    InterfaceType,
     NamedType,
     OptionalType,
     Rename,
@@ -31,6 +26,10 @@ from .types import (
     annotation,
     is_named,
 )
+
+from .expressions import Expressions, Part
+from .inline import constants_in_order, inlined_nodes
+from .literals import Literals
 from .versions import Versions
 
 _LONG = 40

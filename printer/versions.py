@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .graph import Node
+from tsarchive.ir.graph import Node
 
 FIRST_VERSION = 1
 LOWEST_WRITTEN = 3

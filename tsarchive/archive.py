@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from tsarchive.container import Container, Record
 from tsarchive.container.closing import Closing
 from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.ir.classes import ClassType
 from tsarchive.kinds import (
     EXECUTORCH,
     LEGACY_TORCHSCRIPT,
@@ -20,8 +21,6 @@ from tsarchive.kinds import (
 )
 from tsarchive.opening import opened_archive
 from tsarchive.pickler import Object, loads
-from tsarchive.printer.types import ClassType
-from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import ModuleInfo
 from tsarchive.torchscript.looking import TorchScriptDoor
 from tsarchive.torchscript.tensor_infos import (
@@ -31,12 +30,14 @@ from tsarchive.torchscript.tensor_infos import (
     uniquely_named,
 )
 
+from .frontend import CodeImporter
+
 if TYPE_CHECKING:
     from tsarchive.executorch.looking import ExecutorchDoor
     from tsarchive.executorch.regions import Regions
+    from tsarchive.ir.source_ranges import TaggedRange
     from tsarchive.legacy.looking import LegacyDoor
     from tsarchive.needs import Needs
-    from tsarchive.printer.ranges import TaggedRange
     from tsarchive.pt2.looking import Pt2Door
 
 

@@ -17,6 +17,7 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import CallError
+from tsarchive.ir.types import Type
 from tsarchive.kinds import (
     EXECUTORCH,
     LEGACY_TORCHSCRIPT,
@@ -26,7 +27,6 @@ from tsarchive.kinds import (
 )
 from tsarchive.opening import Opened, opened_archive
 from tsarchive.policy import Guard
-from tsarchive.printer.types import Type
 from tsarchive.run.classes import Classes
 from tsarchive.torchscript.importer import Importer, NamedTypes
 

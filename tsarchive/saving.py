@@ -8,18 +8,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from tsarchive.container import Container, NewRecord, write_container
-from tsarchive.errors import SaveError, SourceError
-from tsarchive.garbage import not_collecting
-from tsarchive.kinds import PT2, kind_of
-from tsarchive.printer.adopt import (
+from tsarchive.adopt.torch_jit import (
     adopt_module,
     adopt_placeholder,
     adopt_traced,
     is_script_function,
     is_script_module,
 )
-from tsarchive.printer.values import ObjectValue
+from tsarchive.container import Container, NewRecord, write_container
+from tsarchive.errors import SaveError, SourceError
+from tsarchive.garbage import not_collecting
+from tsarchive.ir.values import ObjectValue
+from tsarchive.kinds import PT2, kind_of
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.torchscript.constants import Constants
 from tsarchive.torchscript.exporter import (

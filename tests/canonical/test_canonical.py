@@ -26,11 +26,12 @@ from tests.support.archives import ROOT, loaded, records_of, saved, torch_loaded
 from tests.support.networks import build, each_network
 from tests.support.running import check_same, hand_written, method
 from tests.support.suite import is_long
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.graph import Block
+from tsarchive.ir.names import NamePool
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import INT, EnumType, TupleType
 from tsarchive.printer.canonical import CanonicalNames, CanonicalPool
-from tsarchive.printer.graph import Block, Function
-from tsarchive.printer.names import NamePool
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import INT, ClassType, EnumType, TupleType
 
 
 def canonical(module, **options) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from tsarchive import Policy
 from tsarchive.describing.hints import in_commands
-from tsarchive.torchscript.frontend.libraries import what_registers
+from tsarchive.frontend.libraries import what_registers
 
 NMS = Policy.default().allow("torchvision::nms")
 

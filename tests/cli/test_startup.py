@@ -50,7 +50,7 @@ def test_info_as_text_imports_what_it_shows(tmp_path):
     code = (
         "import sys; from tsarchive.cli import main\n"
         "try: main(sys.argv[1:])\n"
-        "finally: print(*{'tsarchive.printer.values', 'json'} & set(sys.modules), file=sys.stderr)"
+        "finally: print(*{'tsarchive.ir.values', 'json'} & set(sys.modules), file=sys.stderr)"
     )
     done = process("-c", code, "info", SEQUENTIAL, cwd=tmp_path)
     assert (done.returncode, done.stderr.split()) == (0, [])

@@ -9,7 +9,7 @@ import torch
 from tests.support.archives import ARCHIVES, CORPUS
 from tests.support.frontend import OpenedArchive, call_order, printed, torch_call_order, walk
 from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
-from tsarchive.printer.graph import Block
+from tsarchive.ir.graph import Block
 
 # torch warns of quantized tensors, which some archives hold as constants.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -23,16 +23,16 @@ from tests.support.frontend import (
 )
 from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, ScriptError, SourceError
+from tsarchive.frontend import arithmetic, grammar
+from tsarchive.frontend.allowed import check_code
+from tsarchive.frontend.control import FunctionCompiler
+from tsarchive.ir.text_limits import MAX_DEFINITIONS, MAX_DEPTH, MAX_NAME, MAX_NUMBER
+from tsarchive.ir.type_parser import MAX_UNION, parse_type
 from tsarchive.needs import needs_of_all
 from tsarchive.policy import Policy
-from tsarchive.printer.caps import MAX_DEFINITIONS, MAX_DEPTH, MAX_NAME, MAX_NUMBER
-from tsarchive.printer.typeparse import MAX_UNION, parse_type
 from tsarchive.run.classes import Classes
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.bounds import MAX_BYTES, MAX_ITEMS
-from tsarchive.torchscript.frontend import arithmetic, grammar
-from tsarchive.torchscript.frontend.allowed import check_code
-from tsarchive.torchscript.frontend.control import FunctionCompiler
 
 
 def body(statements: str) -> str:
@@ -255,7 +255,7 @@ def test_range_of_integers():
 
 
 def test_number_of_definitions(monkeypatch):
-    monkeypatch.setattr("tsarchive.torchscript.frontend.splitting.MAX_DEFINITIONS", 3)
+    monkeypatch.setattr("tsarchive.frontend.splitting.MAX_DEFINITIONS", 3)
     text = "".join(f"def f{number}(x):\n  return x\n" for number in range(4))
     assert importer_of(text.partition("def f3")[0]).definitions(RECORD)
     with pytest.raises(SourceError, match="more than 3 definitions"):
@@ -265,7 +265,7 @@ def test_number_of_definitions(monkeypatch):
 
 def test_size_of_a_record(monkeypatch):
     text = body("y = x")
-    monkeypatch.setattr("tsarchive.printer.caps.MAX_CODE_CHARACTERS", len(text))
+    monkeypatch.setattr("tsarchive.ir.text_limits.MAX_CODE_CHARACTERS", len(text))
     check_code(text, RECORD)
     with pytest.raises(SourceError, match="characters is not read"):
         check_code(text + "\n", RECORD)

@@ -20,11 +20,11 @@ import tsarchive
 from tests.support.frontend import function_of, graph_of, importer_of
 from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, ScriptError, SourceError
+from tsarchive.frontend.grammar import OF_PYTHON
 from tsarchive.policy import Policy
 from tsarchive.run.classes import Classes, get_slot
 from tsarchive.run.compiler import source_of
 from tsarchive.run.operators import operator_schemas
-from tsarchive.torchscript.frontend.grammar import OF_PYTHON
 
 X = torch.ones(2)
 

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from tests.support.frontend import constant_of, function_of, kinds, only, reprinted, walk
-from tsarchive.printer.graph import MAX_TRIP_COUNT
-from tsarchive.printer.types import (
+from tsarchive.ir.graph import MAX_TRIP_COUNT
+from tsarchive.ir.types import (
     ANY,
     BOOL,
     FLOAT,
@@ -23,7 +23,7 @@ from tsarchive.printer.types import (
     UnionType,
     annotation,
 )
-from tsarchive.printer.values import Device, EnumMember, TableConstant
+from tsarchive.ir.values import Device, EnumMember, TableConstant
 
 TYPES = """class Color(Enum):
   RED = 1

@@ -13,7 +13,7 @@ from tests.support.archives import torch_loaded
 from tests.support.comparing import equal
 from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, SourceError
-from tsarchive.torchscript.frontend.syntax import parse_statements
+from tsarchive.frontend.syntax import parse_statements
 
 # Where hand-written code defines its classes.
 OWN = "__torch__.tests.support.running"

@@ -16,9 +16,9 @@ from tests.support.frontend import (
     torch_functions_of,
 )
 from tsarchive.errors import SourceError, UnknownOperatorError
-from tsarchive.printer.schema import parse_schema
-from tsarchive.printer.types import FLOAT, INT, STRING, TENSOR, ListType, OptionalType
-from tsarchive.torchscript.frontend.matching import BLOCKED
+from tsarchive.frontend.matching import BLOCKED
+from tsarchive.ir.schema import parse_schema
+from tsarchive.ir.types import FLOAT, INT, STRING, TENSOR, ListType, OptionalType
 
 PARAMETERS = """x: Tensor, y: Tensor, i: int, f: float, b: bool, s: str, n: number, c: complex,
     d: Device, li: List[int], lf: List[float], lt: List[Tensor], ls: List[str],

@@ -12,9 +12,12 @@ import tsarchive
 import tsarchive.torchscript.runnable
 from tests.support.archives import ARCHIVES
 from tsarchive.errors import SourceError
-from tsarchive.printer import caps
-from tsarchive.printer.plain_text import plain_end
-from tsarchive.printer.types import (
+from tsarchive.frontend import grammar, plain
+from tsarchive.frontend.functions import FunctionReader
+from tsarchive.frontend.splitting import split_class, split_record
+from tsarchive.ir import text_limits as caps
+from tsarchive.ir.plain_text import plain_end
+from tsarchive.ir.types import (
     BOOL,
     FLOAT,
     INT,
@@ -25,9 +28,6 @@ from tsarchive.printer.types import (
     OptionalType,
     TupleType,
 )
-from tsarchive.torchscript.frontend import grammar, plain
-from tsarchive.torchscript.frontend.functions import FunctionReader
-from tsarchive.torchscript.frontend.splitting import split_class, split_record
 
 FILES = [path for path in sorted(ARCHIVES.glob("*.pt")) if not path.name.endswith(".io.pt")]
 TOKENS = (
@@ -142,7 +142,7 @@ def constant(type_: str, text: str):
 def test_literals_have_the_value_that_the_parser_gives(type_, text, monkeypatch):
     literal = plain.read_literal(text, TYPES[type_])
     assert literal is not None
-    monkeypatch.setattr("tsarchive.torchscript.frontend.definitions.read_literal", lambda *_: None)
+    monkeypatch.setattr("tsarchive.frontend.definitions.read_literal", lambda *_: None)
     assert repr(literal.value) == repr(constant(type_, text))
 
 

@@ -7,9 +7,10 @@ import itertools
 import pytest
 import torch
 
-from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.subtyping import is_subtype, unify, unify_all, union_of
-from tsarchive.printer.types import (
+from tsarchive.ir.classes import ClassType, InterfaceType
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.subtyping import is_subtype, unify, unify_all, union_of
+from tsarchive.ir.types import (
     ANY,
     ANY_LIST,
     ANY_TUPLE,
@@ -22,11 +23,9 @@ from tsarchive.printer.types import (
     NUMBER,
     STRING,
     TENSOR,
-    ClassType,
     DictType,
     EnumType,
     HandleType,
-    InterfaceType,
     ListType,
     OptionalType,
     TupleType,

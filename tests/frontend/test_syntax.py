@@ -8,9 +8,10 @@ import pytest
 
 from tests.support.frontend import function_of, importer_of, only, reprinted, walk
 from tsarchive.errors import SourceError, UnknownClassError
-from tsarchive.printer.types import INT, TENSOR, ClassType, FunctionType
-from tsarchive.torchscript.frontend import CodeImporter
-from tsarchive.torchscript.frontend.splitting import split_class, split_record
+from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.splitting import split_class, split_record
+from tsarchive.ir.classes import ClassType, FunctionType
+from tsarchive.ir.types import INT, TENSOR
 
 REGULAR = """class A(Module):
   __parameters__ = ["w", ]

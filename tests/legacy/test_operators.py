@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.support.frontend import importer_of
+from tsarchive.frontend.upgraders import UPGRADERS
+from tsarchive.ir.types import BOOL, TENSOR
 from tsarchive.legacy.old_operators import FUNCTIONS, RECORD, TEXT
 from tsarchive.legacy.operators import DTYPES, FLAGS, MASKS, RENAMED
-from tsarchive.printer.types import BOOL, TENSOR
 from tsarchive.run.operators import operator_schemas
-from tsarchive.torchscript.frontend.upgraders import UPGRADERS
 
 
 @pytest.mark.parametrize("old", RENAMED)

@@ -17,7 +17,7 @@ import tsarchive
 from tests.support.archives import TORCH
 from tests.support.both_engines import both_of
 from tests.support.comparing import equal
-from tsarchive.printer.types import FLOAT, INT, NUMBER
+from tsarchive.ir.types import FLOAT, INT, NUMBER
 from tsarchive.run.natives import NATIVES, SYMBOLIC
 from tsarchive.run.natives.size_tensors import SIZE_ARITHMETIC, held_number, holding
 from tsarchive.run.operators import operator_schemas

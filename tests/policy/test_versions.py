@@ -10,6 +10,7 @@ from tests.support.archives import ARCHIVES, TORCH
 from tests.support.command_line import process, run
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.cli.failures import describe
+from tsarchive.frontend.libraries import what_registers
 from tsarchive.policy import versions
 from tsarchive.policy.versions import (
     installed_torch,
@@ -19,7 +20,6 @@ from tsarchive.policy.versions import (
     untried_torch,
     versions_with,
 )
-from tsarchive.torchscript.frontend.libraries import what_registers
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import torch
 from hypothesis import given
 
 from tsarchive.errors import SaveError
-from tsarchive.printer.literals import Literals, complex_text, float_text, string_text
-from tsarchive.printer.types import (
+from tsarchive.ir.types import (  # fmt: skip
     ANY,
     BOOL,
     FLOAT,
@@ -23,8 +22,9 @@ from tsarchive.printer.types import (
     OptionalType,
     TupleType,
     own_name,
-)  # fmt: skip
-from tsarchive.printer.values import Device, GeneratorSeed, TableConstant
+)
+from tsarchive.ir.values import Device, GeneratorSeed, TableConstant
+from tsarchive.printer.literals import Literals, complex_text, float_text, string_text
 
 
 def printed_by_torch(value: object) -> str:

@@ -23,8 +23,8 @@ from tests.support.archives import TORCH
 from tests.support.comparing import equal
 from tests.support.running import hand_written, ours, outcome, scripted
 from tsarchive.errors import CallError, ScriptError
-from tsarchive.printer.schema import NO_DEFAULT, Argument, FunctionSchema
-from tsarchive.printer.types import INT
+from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
+from tsarchive.ir.types import INT
 from tsarchive.run.boundary import Signature
 from tsarchive.run.classes import Classes
 

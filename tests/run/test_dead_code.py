@@ -11,8 +11,8 @@ import torch
 import tsarchive
 from tests.support.comparing import equal
 from tests.support.running import check_same, hand_written, method, outcome
-from tsarchive.printer.types import (
-    ClassType,
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import (
     DictType,
     HandleType,
     ListType,

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tests.support.comparing import equal
+from tsarchive.adopt.torch_jit import adopt_function
 from tsarchive.policy import Guard, Limits, Policy
-from tsarchive.printer.adopt import adopt_function
 from tsarchive.run.boundary import public_function
 from tsarchive.run.classes import Classes
 from tsarchive.run.direct import binding_of

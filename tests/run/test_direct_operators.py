@@ -14,16 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.support.archives import TORCH
 from tests.support.comparing import equal
 from tests.support.running import scripted, source, trusting
+from tsarchive.adopt.torch_jit import adopt_function
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import FLOAT, INT, TENSOR, ListType, OptionalType
 from tsarchive.policy import Guard, Limits, Policy
-from tsarchive.printer.adopt import adopt_function
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import (
-    FLOAT,
-    INT,
-    TENSOR,
-    ListType,
-    OptionalType,
-)
 from tsarchive.run import binding_signatures, direct
 from tsarchive.run.binding_signatures import signatures_of
 from tsarchive.run.boundary import public_function

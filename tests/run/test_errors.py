@@ -19,7 +19,7 @@ import torch
 import tsarchive
 from tests.support.archives import torch_saved
 from tsarchive.errors import ScriptError, SourceError
-from tsarchive.printer.ranges import Range, Source, TaggedRange
+from tsarchive.ir.source_ranges import Range, Source, TaggedRange
 from tsarchive.run.classes import Classes
 from tsarchive.run.compiler import source_of
 from tsarchive.torchscript.debug import read_debug_record

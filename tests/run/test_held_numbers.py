@@ -11,7 +11,7 @@ import tsarchive
 from tests.support.comparing import equal
 from tests.support.registry_calls import archive_of
 from tests.support.running import check_same, our_module, ours, source
-from tsarchive.printer.adopt import adopt_function
+from tsarchive.adopt.torch_jit import adopt_function
 
 TENSORS = "prim_NumToTensor_Scalar"
 HEADER = (

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.running import Graph, check_same, constant, operator, ours, scripted, source
+from tsarchive.adopt.torch_jit import adopt_function
 from tsarchive.errors import ScriptError
+from tsarchive.ir.graph import Value
+from tsarchive.ir.types import INT, annotation
 from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.policy.limits import NO_LIMITS
-from tsarchive.printer.adopt import adopt_function
-from tsarchive.printer.graph import Value
-from tsarchive.printer.types import INT, annotation
 from tsarchive.run.classes import Classes
 from tsarchive.run.compiler import source_of
 from tsarchive.run.inline_forms import FORMS, HELPERS, RANGED, RANGES, STATEMENTS, form_of

@@ -16,8 +16,8 @@ from tests.support.archives import loaded, torch_saved
 from tests.support.command_line import document, run
 from tests.support.running import function_saved, hand_written, method
 from tsarchive import ArchiveError, CallError, LimitError, Limits, ScriptError
+from tsarchive.adopt.torch_jit import adopt_function
 from tsarchive.policy import Guard
-from tsarchive.printer.adopt import adopt_function
 from tsarchive.run.classes import Classes
 from tsarchive.run.compiler import source_of
 

@@ -12,18 +12,8 @@ import tsarchive
 from tests.support.comparing import equal
 from tests.support.running import Graph, constant, hand_written, method, operator, our_module
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.types import (
-    BOOL,
-    INT,
-    NONE,
-    STRING,
-    TENSOR,
-    Attribute,
-    ClassType,
-    EnumType,
-    OptionalType,
-    TupleType,
-)
+from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.types import BOOL, INT, NONE, STRING, TENSOR, EnumType, OptionalType, TupleType
 from tsarchive.run.classes import ArchiveModule, Classes, get_slot, new_object, set_slot
 from tsarchive.run.slots import SlotKind, slot_kind
 

@@ -9,8 +9,9 @@ import torch
 
 from tests.support.comparing import equal
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
-from tsarchive.printer.schema import parse_schema
-from tsarchive.printer.types import TENSOR, ClassType, OptionalType, TupleType
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.schema import parse_schema
+from tsarchive.ir.types import TENSOR, OptionalType, TupleType
 from tsarchive.run import operators
 from tsarchive.run.operators import (
     find_native,

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from tests.support.running import Graph, constant, operator, our_module, ours, scripted, source
 from tsarchive.errors import PolicyError, ScriptError
+from tsarchive.ir.graph import Block, Value
+from tsarchive.ir.types import BOOL, INT, TENSOR
 from tsarchive.policy import Guard, Policy
-from tsarchive.printer.graph import Block, Value
-from tsarchive.printer.types import BOOL, INT, TENSOR
 from tsarchive.run.classes import Classes
 from tsarchive.run.compiler import source_of
 from tsarchive.run.names import LocalNames

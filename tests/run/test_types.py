@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.support.running import check_same, our_module, ours, scripted
-from tsarchive.printer.types import (
+from tsarchive.ir.types import (
     ANY,
     BOOL,
     FLOAT,

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 
 import tsarchive
+from tsarchive.frontend import CodeImporter
+from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.types import TENSOR, Type, own_name
+from tsarchive.ir.values import TableConstant
 from tsarchive.printer.definitions import Definitions
-from tsarchive.printer.graph import Block, Function, Node, Value, nested_blocks
 from tsarchive.printer.literals import Literals
-from tsarchive.printer.types import TENSOR, ClassType, FunctionType, Type, own_name
-from tsarchive.printer.values import TableConstant
 from tsarchive.run.operators import find_native, native_class, operator_schemas
-from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.importer import Importer
 
 RECORD = "code/__torch__.py"

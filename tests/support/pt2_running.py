@@ -12,10 +12,11 @@ from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
 from tsarchive.container import Container, write_container
+from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.graph import Block, nested_blocks
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.types import BOOL, TupleType
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.printer.graph import Block, Function, nested_blocks
-from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import BOOL, Attribute, ClassType, TupleType
 from tsarchive.pt2 import schema
 from tsarchive.pt2.arguments import define, type_of_argument
 from tsarchive.pt2.decoding import decoded

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tsarchive.printer.types import DictType, ListType, OptionalType, TupleType, Type, annotation
+from tsarchive.ir.types import DictType, ListType, OptionalType, TupleType, Type, annotation
 
 SHAPES = (
     (2, 3), (2, 3), (3,), (3, 3), (1, 2, 3), (1, 2, 4, 4), (1, 1, 3, 4, 4), (), (0,), (2, 0),

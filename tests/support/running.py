@@ -14,11 +14,12 @@ import torch
 import tsarchive
 from tests.support.archives import torch_saved
 from tests.support.comparing import equal
+from tsarchive.adopt.torch_jit import adopt_function, adopt_module
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import Block, Value
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.types import Type
 from tsarchive.policy import Guard, Policy
-from tsarchive.printer.adopt import adopt_function, adopt_module
-from tsarchive.printer.graph import Block, Function, Value
-from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import Type
 from tsarchive.run.boundary import public_function
 from tsarchive.run.classes import Classes
 from tsarchive.run.compiler import source_of

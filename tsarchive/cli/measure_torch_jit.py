@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tsarchive.adopt.torch_jit import peer_load, peer_save
 from tsarchive.cli.measuring import serve
-from tsarchive.printer.adopt import peer_load, peer_save
 
 if __name__ == "__main__":
     serve(peer_load, peer_save)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tsarchive.adopt.torch_jit import forbid_torch_jit
 from tsarchive.cli.measuring import serve
 from tsarchive.loading import load
 from tsarchive.policy import Policy
-from tsarchive.printer.adopt import forbid_torch_jit
 from tsarchive.saving import save
 
 if __name__ == "__main__":

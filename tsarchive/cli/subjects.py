@@ -45,9 +45,9 @@ def model_subject(name: str, module: str, class_name: str, folder: Path) -> Subj
     """Build a model, save it with both sides, and compute the original output."""
     import torch
 
+    from tsarchive.adopt.torch_jit import peer_save, script
     from tsarchive.cli.measuring import call
     from tsarchive.cli.values import plain
-    from tsarchive.printer.adopt import peer_save, script
     from tsarchive.saving import save
 
     # The same thread count as in the measuring processes: sums depend on it.

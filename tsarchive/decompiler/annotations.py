@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from tsarchive.printer.types import (
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
     DEVICE,
@@ -16,7 +17,6 @@ from tsarchive.printer.types import (
     NUMBER,
     STRING,
     TENSOR,
-    ClassType,
     DictType,
     EnumType,
     ListType,

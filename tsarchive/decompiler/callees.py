@@ -14,8 +14,8 @@ from types import MappingProxyType, MethodDescriptorType
 import torch
 import torch.nn.functional
 
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import TENSOR, ListType, OptionalType, Type
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import TENSOR, ListType, OptionalType, Type
 from tsarchive.run.enumerations import MEMORY_FORMATS
 from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS
 

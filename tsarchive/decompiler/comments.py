@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tsarchive.printer.graph import Node
-from tsarchive.printer.ranges import Range
+from tsarchive.ir.graph import Node
+from tsarchive.ir.source_ranges import Range
 
 __all__ = ["Comment", "Comments", "with_comments"]
 

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Sequence
 
-from tsarchive.printer.graph import Value
-from tsarchive.printer.types import BOOL
+from tsarchive.ir.graph import Value
+from tsarchive.ir.types import BOOL
 
 __all__ = ["as_expression", "negated"]
 

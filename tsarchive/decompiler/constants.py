@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.values import GeneratorSeed, TableConstant
+from tsarchive.ir.values import GeneratorSeed, TableConstant
 
 from . import syntax
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.graph import Block, Node, Value, matching_exit
-from tsarchive.printer.types import NONE, ClassType
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.graph import Block, Node, Value, matching_exit
+from tsarchive.ir.types import NONE
 from tsarchive.run.autocast import is_autocast
 from tsarchive.run.lifetimes import all_nodes
 

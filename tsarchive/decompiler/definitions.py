@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.graph import Function
-from tsarchive.printer.schema import Argument
-from tsarchive.printer.types import ClassType, EnumType, ListType, OptionalType, TupleType, Type
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.schema import Argument
+from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
 
 from . import syntax
 from .annotations import shown_type

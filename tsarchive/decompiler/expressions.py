@@ -7,24 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.graph import Function, Node, Value, must_be_none
-from tsarchive.printer.types import (
-    FLOAT,
-    NONE,
-    ClassType,
-    FunctionType,
-    InterfaceType,
-    ListType,
-    TupleType,
-    Type,
-)
-from tsarchive.printer.values import (
-    Device,
-    EnumMember,
-    GeneratorSeed,
-    ObjectValue,
-    TableConstant,
-)
+from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.graph import Node, Value, must_be_none
+from tsarchive.ir.types import FLOAT, NONE, ListType, TupleType, Type
+from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.run.passes import SCALAR_FORMS, as_number, called_function, known_result
 from tsarchive.run.sameness import must_differ
 

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from tsarchive.printer.closure import closure
-from tsarchive.printer.graph import Block, Function, Node, Value, nested_blocks
-from tsarchive.printer.types import INT, DictType, ListType, OptionalType, TupleType, Type
+from tsarchive.ir.classes import Function
+from tsarchive.ir.closure import closure
+from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.types import INT, DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.run.passes import called_function
 
 from .forms import WRAPPING

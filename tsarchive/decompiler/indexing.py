@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tsarchive.printer.graph import MAX_TRIP_COUNT, Node, Value, must_be_none
-from tsarchive.printer.schema import FunctionSchema
+from tsarchive.ir.graph import MAX_TRIP_COUNT, Node, Value, must_be_none
+from tsarchive.ir.schema import FunctionSchema
 
 from . import syntax
 

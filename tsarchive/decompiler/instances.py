@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.types import ClassType
+from tsarchive.ir.classes import ClassType
 from tsarchive.run.classes import get_slot
 from tsarchive.run.slots import SlotKind
 

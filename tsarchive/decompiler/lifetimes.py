@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
-from tsarchive.printer.graph import Block, Node, Value
+from tsarchive.ir.graph import Block, Node, Value
 
 __all__ = ["Lifetimes", "Point"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.graph import MAX_TRIP_COUNT, Block, Node, Value, is_constant_true
+from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Node, Value, is_constant_true
 
 from . import syntax
 from .conditions import negated

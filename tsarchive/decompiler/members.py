@@ -15,18 +15,9 @@ from typing import Any
 
 import torch
 
-from tsarchive.printer.graph import Function
-from tsarchive.printer.names import is_identifier
-from tsarchive.printer.types import (
-    BOOL,
-    FLOAT,
-    INT,
-    STRING,
-    ClassType,
-    DictType,
-    InterfaceType,
-    ListType,
-)
+from tsarchive.ir.classes import ClassType, Function, InterfaceType
+from tsarchive.ir.names import is_identifier
+from tsarchive.ir.types import BOOL, FLOAT, INT, STRING, DictType, ListType
 from tsarchive.run.slots import SlotKind, slot_kind
 
 from . import syntax

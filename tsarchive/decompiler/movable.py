@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from tsarchive.printer.graph import Node, Value
-from tsarchive.printer.types import INT, ClassType
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.graph import Node, Value
+from tsarchive.ir.types import INT
 
 __all__ = ["Movable", "dtype_values"]
 

@@ -6,7 +6,7 @@ import builtins
 import keyword
 from collections.abc import Iterable
 
-from tsarchive.printer.names import to_identifier, unmangled
+from tsarchive.ir.names import to_identifier, unmangled
 
 __all__ = [
     "GLOBAL_NAMES", "Pool", "definition_name", "identifier", "module_path",

@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.types import (
-    ANY,
-    ClassType,
-    DictType,
-    EnumType,
-    ListType,
-    OptionalType,
-    TupleType,
-    Type,
-)
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
 from tsarchive.run.classes import ArchiveObject, get_slot
 from tsarchive.run.typecheck import type_of_class
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
+from tsarchive.ir.graph import Node, Value, must_be_none
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
 from tsarchive.printer.expressions import necessary_arguments
-from tsarchive.printer.graph import Node, Value, must_be_none
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
 from tsarchive.run.enumerations import enum_names
 from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.operators import (

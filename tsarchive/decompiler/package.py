@@ -11,9 +11,9 @@ from typing import BinaryIO
 
 import torch
 
+from tsarchive.ir.types import ANY
+from tsarchive.ir.values import GeneratorSeed
 from tsarchive.policy import Guard, Policy
-from tsarchive.printer.types import ANY
-from tsarchive.printer.values import GeneratorSeed
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.torchscript.tensors import given_device
 

@@ -6,16 +6,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.graph import Function
-from tsarchive.printer.names import unmangled
-from tsarchive.printer.types import (
-    ClassType,
-    EnumType,
-    InterfaceType,
-    TupleType,
-    Type,
-    annotation,
-)
+from tsarchive.ir.classes import ClassType, Function, InterfaceType
+from tsarchive.ir.names import unmangled
+from tsarchive.ir.types import EnumType, TupleType, Type, annotation
 from tsarchive.run.identities import Identities
 from tsarchive.run.passes import Effects
 

@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tsarchive.printer.graph import Node, must_be_none
+from tsarchive.ir.graph import Node, must_be_none
 
 from . import syntax
 from .comments import without_markers

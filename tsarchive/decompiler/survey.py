@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from tsarchive.printer.graph import Block, Function, Node, nested_blocks
-from tsarchive.printer.types import ClassType, FunctionType, Type
+from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.graph import Block, Node, nested_blocks
+from tsarchive.ir.types import Type
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.run.typecheck import type_of_class
 

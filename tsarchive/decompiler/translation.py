@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from tsarchive.printer.graph import CONSTANT, Block, Function, Node, Value
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import CONSTANT, Block, Node, Value
 from tsarchive.run.enumerations import enum_names
 from tsarchive.run.lifetimes import all_nodes
 from tsarchive.run.operators import find_native

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.subtyping import flat_members
-from tsarchive.printer.types import (
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.subtyping import flat_members
+from tsarchive.ir.types import (
     ANY_LIST,
     ANY_TUPLE,
     BOOL,
@@ -17,7 +18,6 @@ from tsarchive.printer.types import (
     INT,
     NONE,
     STRING,
-    ClassType,
     DictType,
     EnumType,
     ListType,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from tsarchive.printer.graph import Value
+from tsarchive.ir.graph import Value
 
 from .lifetimes import Lifetimes, Point
 from .naming import GLOBAL_NAMES, identifier

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
-from tsarchive.printer.graph import Function
-from tsarchive.printer.schema import Argument
-from tsarchive.printer.types import ClassType, annotation
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.schema import Argument
+from tsarchive.ir.types import annotation
 
 
 def signatures(class_: ClassType) -> Iterator[str]:

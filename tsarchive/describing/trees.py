@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tsarchive.describing.signatures import signatures
+from tsarchive.ir.classes import ClassType
 from tsarchive.kinds import EXECUTORCH, PT2
-from tsarchive.printer.types import ClassType
 
 if TYPE_CHECKING:
     from tsarchive.archive import Archive
+    from tsarchive.frontend import CodeImporter
     from tsarchive.pt2.looking import Pt2Door
-    from tsarchive.torchscript.frontend import CodeImporter
     from tsarchive.torchscript.inspection import ModuleInfo
 
 __all__ = ["with_signatures"]

@@ -6,13 +6,14 @@ import re
 from dataclasses import dataclass
 
 from tsarchive.errors import FormatError, MissingRecordError, SourceError
-from tsarchive.printer.names import untaken_name
-from tsarchive.printer.types import BOOL, TENSOR, Attribute, ClassType
+from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.dialect import Dialect
+from tsarchive.frontend.functions import FunctionReader
+from tsarchive.frontend.splitting import Piece, split_class, split_record
+from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.names import untaken_name
+from tsarchive.ir.types import BOOL, TENSOR
 from tsarchive.torchscript.code_records import CodeRecords
-from tsarchive.torchscript.frontend import CodeImporter
-from tsarchive.torchscript.frontend.dialect import Dialect
-from tsarchive.torchscript.frontend.functions import FunctionReader
-from tsarchive.torchscript.frontend.splitting import Piece, split_class, split_record
 
 from .model import MODEL, AttributeDef, ModuleDef, ParameterDef
 from .old_operators import FUNCTIONS

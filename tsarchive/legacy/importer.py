@@ -8,9 +8,9 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import FormatError
+from tsarchive.ir.types import TENSOR, Type
+from tsarchive.ir.values import TableConstant
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.printer.types import TENSOR, Type
-from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
 from tsarchive.torchscript.code_records import CodeRecords
 from tsarchive.torchscript.debug import DebugRecords

@@ -8,11 +8,12 @@ from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.errors import UnsupportedError
+from tsarchive.frontend import CodeImporter
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import Type
 from tsarchive.pickler import Global, Object, Value
-from tsarchive.printer.types import ClassType, Type
 from tsarchive.torchscript.code_records import CodeRecords
 from tsarchive.torchscript.debug import DebugRecords
-from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import (
     ClassOf,
     ModuleInfo,

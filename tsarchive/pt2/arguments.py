@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.printer.graph import Value
-from tsarchive.printer.names import to_identifier
-from tsarchive.printer.types import (
+from tsarchive.ir.graph import Value
+from tsarchive.ir.names import to_identifier
+from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
     DEVICE,
@@ -22,7 +22,7 @@ from tsarchive.printer.types import (
     OptionalType,
     Type,
 )
-from tsarchive.printer.values import Device
+from tsarchive.ir.values import Device
 
 from . import schema
 from .building import Body

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.graph import Value, must_be_none
+from tsarchive.ir.graph import Value, must_be_none
 
 from .building import Body
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.printer.graph import Block, Value
-from tsarchive.printer.types import BOOL, INT, STRING, TENSOR
+from tsarchive.ir.graph import Block, Value
+from tsarchive.ir.types import BOOL, INT, STRING, TENSOR
 from tsarchive.run.aliasing import Aliases
 
 from . import schema

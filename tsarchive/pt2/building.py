@@ -11,28 +11,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnknownOperatorError
-from tsarchive.printer.graph import CONSTANT, Block, Function, Node, Placed, Value
-from tsarchive.printer.literals import type_of_constant
-from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.subtyping import is_subtype
-from tsarchive.printer.types import (
-    BOOL,
-    FLOAT,
-    INT,
-    NONE,
-    NUMBER,
-    STRING,
-    TENSOR,
-    ClassType,
-    ListType,
-    OptionalType,
-    TupleType,
-    Type,
-    annotation,
-)
-from tsarchive.torchscript.frontend.environment import constant_key
-from tsarchive.torchscript.frontend.libraries import what_registers
-from tsarchive.torchscript.frontend.matching import (
+from tsarchive.frontend.environment import constant_key
+from tsarchive.frontend.libraries import what_registers
+from tsarchive.frontend.matching import (
     BLOCKED,
     Call,
     Default,
@@ -42,8 +23,27 @@ from tsarchive.torchscript.frontend.matching import (
     Step,
     explain,
 )
-from tsarchive.torchscript.frontend.references import Typed, typed
-from tsarchive.torchscript.frontend.upgraders import Candidate
+from tsarchive.frontend.references import Typed, typed
+from tsarchive.frontend.upgraders import Candidate
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.graph import CONSTANT, Block, Node, Placed, Value
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.subtyping import is_subtype
+from tsarchive.ir.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    annotation,
+)
+from tsarchive.printer.literals import type_of_constant
 
 __all__ = ["Body", "Operators"]
 

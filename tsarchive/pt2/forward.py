@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tsarchive.errors import ArchiveError, FormatError
-from tsarchive.printer.graph import Block, Function, Value
-from tsarchive.printer.names import to_identifier
-from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import TENSOR, ClassType
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.graph import Block, Value
+from tsarchive.ir.names import to_identifier
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.types import TENSOR
 
 from .arguments import Values, define, named
 from .building import Body

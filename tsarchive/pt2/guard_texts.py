@@ -14,8 +14,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from tsarchive.errors import FormatError, SourceError, UnsupportedError
-from tsarchive.printer.caps import check_text
-from tsarchive.printer.parsing import parse_expression
+from tsarchive.ir.text_limits import check_text, parse_expression
 
 from .symbols import ARITIES, MAX_DEPTH, MAX_TEXT, Expression, Number, Operation, Symbol
 

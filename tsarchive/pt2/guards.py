@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from tsarchive.errors import FormatError
-from tsarchive.printer.graph import Value
-from tsarchive.printer.types import INT, NONE, STRING, TENSOR
+from tsarchive.ir.graph import Value
+from tsarchive.ir.types import INT, NONE, STRING, TENSOR
 
 from .building import Body
 from .established import Established

@@ -7,18 +7,10 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.printer.graph import MAX_TRIP_COUNT, Block, Node, Value
-from tsarchive.printer.subtyping import is_subtype, unify
-from tsarchive.printer.types import (
-    BOOL,
-    INT,
-    STRING,
-    TENSOR,
-    ClassType,
-    OptionalType,
-    Type,
-    annotation,
-)
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Node, Value
+from tsarchive.ir.subtyping import is_subtype, unify
+from tsarchive.ir.types import BOOL, INT, STRING, TENSOR, OptionalType, Type, annotation
 
 from . import schema
 from .arguments import argument_value, operands

@@ -10,12 +10,13 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import CallError, MissingRecordError, UnknownClassError, UnsupportedError
+from tsarchive.frontend.libraries import what_registers
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import NamedType, Type
 from tsarchive.pickler import Object
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.printer.types import ClassType, NamedType, Type
 from tsarchive.run.classes import Classes, new_object, set_slot
 from tsarchive.run.operators import native_class, operator_schemas
-from tsarchive.torchscript.frontend.libraries import what_registers
 from tsarchive.torchscript.importer import Unpickling
 from tsarchive.torchscript.tensors import TensorReader
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tsarchive.printer.graph import Function
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import ClassType, FunctionType
-from tsarchive.torchscript.frontend import CodeImporter
+from tsarchive.frontend import CodeImporter
+from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.schema import FunctionSchema
 
 from . import contexts, quantized_decomposed
 from .operators import Target

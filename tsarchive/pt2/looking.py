@@ -9,8 +9,8 @@ from math import prod
 
 from tsarchive.container import Container as ZipContainer
 from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
+from tsarchive.frontend import CodeImporter
 from tsarchive.pickler import Object
-from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import ClassOf, ModuleInfo
 from tsarchive.torchscript.tensor_infos import Role, StorageInfo, TensorInfo
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.printer.graph import Value
-from tsarchive.printer.types import BOOL, FLOAT, INT, STRING, Type
+from tsarchive.ir.graph import Value
+from tsarchive.ir.types import BOOL, FLOAT, INT, STRING, Type
 
 from .building import Body
 from .symbols import Expression, Number, Operation, Symbol

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tsarchive.errors import FormatError
-from tsarchive.printer.names import to_identifier, to_type_name, unmangled, untaken_name
-from tsarchive.printer.types import BOOL, TENSOR, Attribute, ClassType, Type
+from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.names import to_identifier, to_type_name, unmangled, untaken_name
+from tsarchive.ir.types import BOOL, TENSOR, Type
 from tsarchive.torchscript.stored_values import MAX_DEPTH
 
 from .signature import State, StateKind

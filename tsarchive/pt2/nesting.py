@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
+from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
 from tsarchive.run.classes import Classes
 from tsarchive.strict_json import parse_text
 

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.printer.graph import Value
-from tsarchive.printer.schema import Argument
-from tsarchive.printer.types import NONE, TENSOR, ListType, OptionalType, TupleType
+from tsarchive.ir.graph import Value
+from tsarchive.ir.schema import Argument
+from tsarchive.ir.types import NONE, TENSOR, ListType, OptionalType, TupleType
 
 from . import schema
 from .arguments import argument_value, operands

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.printer.graph import Function, Value, must_be_none
-from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import Value, must_be_none
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
 
 from . import schema
 from .arguments import DTYPE_NUMBERS, Values, argument_value, bind, operands

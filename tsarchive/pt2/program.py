@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.printer.graph import Block, Value
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import ClassType, Type
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.graph import Block, Value
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import Type
 
 from . import schema
 from .arguments import Values, argument_value, bind, define, flat_outputs, operands

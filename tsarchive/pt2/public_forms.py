@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.printer.graph import Value
-from tsarchive.printer.types import BOOL, INT, NONE
+from tsarchive.ir.graph import Value
+from tsarchive.ir.types import BOOL, INT, NONE
 
 from .arguments import DTYPE_NUMBERS
 from .building import Body

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tsarchive.printer.graph import Value
-from tsarchive.printer.types import BOOL
+from tsarchive.ir.graph import Value
+from tsarchive.ir.types import BOOL
 
 from .building import Body
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.graph import Block, Node, nested_blocks
+from tsarchive.ir.graph import Block, Node, nested_blocks
 from tsarchive.run.aliasing import Aliases
 from tsarchive.run.operators import operator_schemas
 

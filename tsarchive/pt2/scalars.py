@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Final
 
 from tsarchive.errors import FormatError
-from tsarchive.printer.graph import Value
-from tsarchive.printer.subtyping import unify
-from tsarchive.printer.types import BOOL, FLOAT, INT, Type, annotation
+from tsarchive.ir.graph import Value
+from tsarchive.ir.subtyping import unify
+from tsarchive.ir.types import BOOL, FLOAT, INT, Type, annotation
 
 from . import schema
 from .arguments import SYMBOLIC, Values, bind, operands

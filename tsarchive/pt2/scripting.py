@@ -8,8 +8,8 @@ from typing import Final, NoReturn
 
 from tsarchive.container import NewRecord
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.graph import Block, nested_blocks
-from tsarchive.printer.types import ANY, COMPOSITE, DictType, ListType, TupleType, Type
+from tsarchive.ir.graph import Block, nested_blocks
+from tsarchive.ir.types import ANY, COMPOSITE, DictType, ListType, TupleType, Type
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.torchscript.exporter import extra_files
 from tsarchive.torchscript.resaving import canonical_loaded_records

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.printer.types import NONE, TENSOR, Type
+from tsarchive.ir.types import NONE, TENSOR, Type
 
 from .arguments import LITERALS, SYMBOLIC, type_of_argument
 from .schema import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from tsarchive.printer.ranges import Range, Source, byte_length
+from tsarchive.ir.source_ranges import Range, Source, byte_length
 
 from . import schema
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.printer.graph import Value
-from tsarchive.printer.names import to_type_name, untaken_name
-from tsarchive.printer.types import (
+from tsarchive.ir.graph import Value
+from tsarchive.ir.names import to_type_name, untaken_name
+from tsarchive.ir.types import (
     ANY,
     BOOL,
     FLOAT,

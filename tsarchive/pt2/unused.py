@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tsarchive.printer.graph import Block, nested_blocks
+from tsarchive.ir.graph import Block, nested_blocks
 
 __all__ = ["drop_unused"]
 

@@ -17,7 +17,7 @@ import torch
 from tsarchive.errors import CallError
 from tsarchive.executorch.methods import Method
 from tsarchive.executorch.values import Shape, Tensor, Value
-from tsarchive.printer.graph import Function
+from tsarchive.ir.classes import Function
 from tsarchive.run.boundary import PublicMethod, public_by
 from tsarchive.run.boundary import Signature as CallSignature
 from tsarchive.run.classes import Classes

@@ -11,10 +11,9 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.executorch.methods import Method
 from tsarchive.executorch.program import Program
 from tsarchive.executorch.regions import Regions
+from tsarchive.ir.classes import ClassType, Function
 from tsarchive.policy import Guard
 from tsarchive.policy.limits import NO_LIMITS
-from tsarchive.printer.graph import Function
-from tsarchive.printer.types import ClassType
 from tsarchive.run.boundary import PublicMethod
 from tsarchive.run.classes import Classes, new_object, set_slot
 

@@ -21,10 +21,10 @@ from tsarchive.executorch.values import (
     Tensor,
     TensorList,
 )
-from tsarchive.printer.graph import Value
-from tsarchive.printer.schema import Argument, FunctionSchema, parse_schema
-from tsarchive.printer.subtyping import is_subtype
-from tsarchive.printer.types import (
+from tsarchive.ir.graph import Value
+from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
+from tsarchive.ir.subtyping import is_subtype
+from tsarchive.ir.types import (
     BOOL,
     FLOAT,
     INT,

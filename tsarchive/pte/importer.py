@@ -20,10 +20,11 @@ from tsarchive.executorch.methods import Method
 from tsarchive.executorch.program import RECORD, Program
 from tsarchive.executorch.regions import Regions
 from tsarchive.executorch.values import Tensor
+from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.graph import Block
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.types import BOOL, NONE, TENSOR
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.printer.graph import Block, Function
-from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import BOOL, NONE, TENSOR, Attribute, ClassType
 from tsarchive.run.classes import Classes, get_slot, new_object, set_slot
 from tsarchive.run.operators import operator_schemas
 

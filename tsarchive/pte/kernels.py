@@ -14,10 +14,10 @@ from typing import Final
 from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
 from tsarchive.executorch.instructions import KernelCall
 from tsarchive.executorch.methods import Method, Operator
-from tsarchive.printer.schema import Argument, FunctionSchema, parse_schema
-from tsarchive.printer.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
+from tsarchive.frontend.libraries import what_registers
+from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
+from tsarchive.ir.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
 from tsarchive.pt2.public_forms import PUBLIC_FORMS
-from tsarchive.torchscript.frontend.libraries import what_registers
 
 __all__ = ["Call", "Calls", "result_type"]
 

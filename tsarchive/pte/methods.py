@@ -16,20 +16,11 @@ from tsarchive.executorch.instructions import DelegateCall, Free, KernelCall, Mo
 from tsarchive.executorch.methods import Method
 from tsarchive.executorch.program import RECORD
 from tsarchive.executorch.values import Tensor
+from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Value
+from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
+from tsarchive.ir.types import BOOL, INT, NONE, TENSOR, ListType, TupleType, Type
 from tsarchive.policy import Policy
-from tsarchive.printer.graph import MAX_TRIP_COUNT, Block, Function, Value
-from tsarchive.printer.schema import Argument, FunctionSchema, parse_schema
-from tsarchive.printer.types import (
-    BOOL,
-    INT,
-    NONE,
-    TENSOR,
-    Attribute,
-    ClassType,
-    ListType,
-    TupleType,
-    Type,
-)
 from tsarchive.pt2.building import Body, Operators
 
 from .blocks import Numbered, basic_blocks

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tsarchive.executorch.methods import Frame, Method
 from tsarchive.executorch.program import RECORD
-from tsarchive.printer.ranges import Range, Source, byte_length
+from tsarchive.ir.source_ranges import Range, Source, byte_length
 
 from .blocks import Numbered
 

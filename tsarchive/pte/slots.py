@@ -22,7 +22,7 @@ from tsarchive.executorch.values import (
     TensorList,
     Value,
 )
-from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
+from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
 
 from .blocks import BasicBlock
 from .kernels import Call, result_type

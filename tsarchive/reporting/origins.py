@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from tsarchive.archive import Archive
-from tsarchive.printer.ranges import Range, Source, byte_length
-from tsarchive.torchscript.frontend.places import RecordPlaces
+from tsarchive.frontend.places import RecordPlaces
+from tsarchive.ir.source_ranges import Range, Source, byte_length
 
 __all__ = ["Origin", "Origins", "UserSource"]
 

@@ -12,20 +12,10 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from tsarchive.printer.graph import Block, Node, Value, nested_blocks
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import (
-    ANY,
-    STORAGE,
-    TENSOR,
-    ClassType,
-    DictType,
-    HandleType,
-    InterfaceType,
-    ListType,
-    Type,
-    VarType,
-)
+from tsarchive.ir.classes import ClassType, InterfaceType
+from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import ANY, STORAGE, TENSOR, DictType, HandleType, ListType, Type, VarType
 
 __all__ = ["OUTSIDE", "Aliases", "Place"]
 

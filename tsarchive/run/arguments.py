@@ -5,8 +5,8 @@ from __future__ import annotations
 import keyword
 from collections.abc import Container, Sequence
 
-from tsarchive.printer.names import is_identifier
-from tsarchive.printer.schema import FunctionSchema
+from tsarchive.ir.names import is_identifier
+from tsarchive.ir.schema import FunctionSchema
 
 __all__ = ["all_arguments"]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from tsarchive.printer.types import ClassType, Type
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import Type
 
 from .natives.dtypes import to_dtype
 from .slots import get_slot

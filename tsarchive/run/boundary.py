@@ -19,10 +19,10 @@ import torch
 from torch.compiler import is_compiling
 
 from tsarchive.errors import ArchiveError, CallError, ScriptError
-from tsarchive.printer.graph import Function
-from tsarchive.printer.names import to_identifier
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import annotation
+from tsarchive.ir.classes import Function
+from tsarchive.ir.names import to_identifier
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import annotation
 
 from .conversion import Mismatch, changes_on_export, export
 from .modules import internal_method, is_internal_call

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tsarchive.errors import SaveError, UnknownClassError, UnsupportedError
+from tsarchive.ir.classes import ClassConstant, ClassType, Function
+from tsarchive.ir.graph import Node
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import EnumType, TupleType, Type, annotation
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.policy.limits import NO_LIMITS
-from tsarchive.printer.graph import Function, Node
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import ClassConstant, ClassType, EnumType, TupleType, Type, annotation
 
 from .boundary import (
     PublicMethod,

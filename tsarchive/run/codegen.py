@@ -13,17 +13,17 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tsarchive.printer.graph import (
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import (
     MAX_TRIP_COUNT,
     Block,
-    Function,
     Node,
     Placed,
     Value,
     is_constant_true,
     matching_exit,
 )
-from tsarchive.printer.types import INT, ListType
+from tsarchive.ir.types import INT, ListType
 
 from .autocast import autocast, is_autocast
 from .costs import size_of_made

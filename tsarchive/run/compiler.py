@@ -10,7 +10,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tsarchive.garbage import rarely_collecting
-from tsarchive.printer.graph import Function
+from tsarchive.ir.classes import Function
 
 from .codegen import GeneratedSource
 from .tracebacks import FUNCTION, PLACES

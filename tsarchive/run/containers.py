@@ -10,7 +10,7 @@ from typing import Final
 
 from torch.nn import Module, ModuleList, Sequential
 
-from tsarchive.printer.names import unmangled
+from tsarchive.ir.names import unmangled
 
 from .modules import ArchiveModule
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.printer.literals import can_be_inferred
-from tsarchive.printer.subtyping import unify_all
-from tsarchive.printer.types import (
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.subtyping import unify_all
+from tsarchive.ir.types import (
     ANY,
     ANY_LIST,
     ANY_TUPLE,
@@ -24,7 +24,6 @@ from tsarchive.printer.types import (
     NUMBER,
     STRING,
     TENSOR,
-    ClassType,
     DictType,
     EnumType,
     HandleType,
@@ -34,6 +33,7 @@ from tsarchive.printer.types import (
     Type,
     UnionType,
 )
+from tsarchive.printer.literals import can_be_inferred
 
 from .natives import Future
 from .natives.bytestrings import decode

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tsarchive.printer.types import Type
+from tsarchive.ir.types import Type
 
 if TYPE_CHECKING:
     from .classes import Classes

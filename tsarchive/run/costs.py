@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from tsarchive.printer.graph import Node
+from tsarchive.ir.graph import Node
 
 from .natives.narrowing import wrap32
 from .natives.slices import python_slice

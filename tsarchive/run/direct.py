@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from tsarchive.printer.expressions import necessary_arguments
-from tsarchive.printer.graph import Node, Value
-from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import (
+from tsarchive.ir.graph import Node, Value
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
     FLOAT,
@@ -32,6 +31,7 @@ from tsarchive.printer.types import (
     OptionalType,
     Type,
 )
+from tsarchive.printer.expressions import necessary_arguments
 
 from .binding_signatures import Parameter, Signature, signatures_of
 from .derivative_checks import SAVED_WHERE

@@ -13,8 +13,8 @@ from typing import Final
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.printer.schema import Argument, FunctionSchema
-from tsarchive.printer.types import INT, OptionalType
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.types import INT, OptionalType
 
 from .natives.dtypes import DTYPES, LAYOUTS, NUMBERS
 

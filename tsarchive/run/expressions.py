@@ -8,18 +8,15 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.printer.expressions import necessary_arguments
-from tsarchive.printer.graph import Function, Node, Value, must_be_none
-from tsarchive.printer.literals import can_be_inferred
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import (
+from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.graph import Node, Value, must_be_none
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
     FLOAT,
     INT,
-    ClassType,
     DictType,
-    FunctionType,
     ListType,
     OptionalType,
     TupleType,
@@ -27,7 +24,9 @@ from tsarchive.printer.types import (
     annotation,
     is_named,
 )
-from tsarchive.printer.values import EnumMember, TableConstant
+from tsarchive.ir.values import EnumMember, TableConstant
+from tsarchive.printer.expressions import necessary_arguments
+from tsarchive.printer.literals import can_be_inferred
 
 from .arguments import all_arguments
 from .enumerations import enumerations, is_number_of, number_check

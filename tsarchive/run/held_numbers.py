@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from tsarchive.printer.graph import RETURN, Block, Node
-from tsarchive.printer.types import INT
+from tsarchive.ir.graph import RETURN, Block, Node
+from tsarchive.ir.types import INT
 
 from .lifetimes import all_nodes
 

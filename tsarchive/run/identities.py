@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 
-from tsarchive.printer.graph import Block, Function, Node, Value
-from tsarchive.printer.types import INT
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.types import INT
 
 from .aliasing import OUTSIDE, Aliases, Place
 from .passes import called_function

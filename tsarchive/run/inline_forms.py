@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from tsarchive.printer.types import BOOL, FLOAT, INT, NONE, STRING
+from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING
 
 from .natives.narrowing import INT64_MAX, INT64_MIN, wrap
 

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
-from tsarchive.printer.graph import RETURN, Node, Value
-from tsarchive.printer.schema import FunctionSchema
+from tsarchive.ir.graph import RETURN, Node, Value
+from tsarchive.ir.schema import FunctionSchema
 
 from .inline_forms import (
     ANY_INT,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from tsarchive.printer.graph import Node, Value
-from tsarchive.printer.types import ANY, TENSOR, ClassType, Type
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.graph import Node, Value
+from tsarchive.ir.types import ANY, TENSOR, Type
 
 __all__ = ["ALIASES", "all_nodes", "holds_memory", "last_uses"]
 

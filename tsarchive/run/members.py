@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.printer.graph import Function, Node, Value
-from tsarchive.printer.types import ClassType, Type
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.graph import Node, Value
+from tsarchive.ir.types import Type
 
 from .inlining import Inlining
 from .receivers import checked, is_certain, read_slot

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import TENSOR
 from tsarchive.policy import Limits
-from tsarchive.printer.schema import FunctionSchema
-from tsarchive.printer.types import TENSOR
 
 from .budgets import Budgets, budgets_of
 from .costs import MADE, READ, SHOWN, Cost, copied_sizes, text_sizes

@@ -17,8 +17,8 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from tsarchive.errors import CallError
-from tsarchive.printer.graph import Function
-from tsarchive.printer.types import ClassType, annotation
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.types import annotation
 
 from .conversion import Mismatch, admitted
 from .copying import reduce_instance

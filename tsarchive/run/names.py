@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any, Final
 
-from tsarchive.printer.names import to_identifier
+from tsarchive.ir.names import to_identifier
 
 __all__ = ["Globals", "LocalNames"]
 

@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tsarchive.printer.types import ListType, OptionalType, TupleType, Type
-from tsarchive.printer.values import (
-    Device,
-    EnumMember,
-    GeneratorSeed,
-    ObjectValue,
-    TableConstant,
-)
+from tsarchive.ir.types import ListType, OptionalType, TupleType, Type
+from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
 from .slots import set_slot, unset_slots
 

@@ -13,15 +13,10 @@ from typing import Any, Final, NoReturn
 import torch
 
 from tsarchive.errors import ArchiveError, FormatError, UnknownOperatorError, UnsupportedError
-from tsarchive.printer.graph import Function, Node
-from tsarchive.printer.schema import FunctionSchema, parse_schema, parse_schema_with
-from tsarchive.printer.types import (
-    CAPSULE,
-    Attribute,
-    ClassType,
-    Type,
-    VarType,
-)
+from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.graph import Node
+from tsarchive.ir.schema import FunctionSchema, parse_schema, parse_schema_with
+from tsarchive.ir.types import CAPSULE, Type, VarType
 
 from .guards import guarded
 from .natives import BUILTIN_SCHEMAS, NATIVES, SYMBOLIC

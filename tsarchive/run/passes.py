@@ -17,18 +17,9 @@ from typing import Any, Final
 
 import torch
 
-from tsarchive.printer.graph import Block, Function, Node, Value
-from tsarchive.printer.types import (
-    BOOL,
-    FLOAT,
-    INT,
-    NONE,
-    ClassType,
-    DictType,
-    FunctionType,
-    ListType,
-    TupleType,
-)
+from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, DictType, ListType, TupleType
 
 from .aliasing import OUTSIDE, Aliases, Place
 

@@ -17,8 +17,9 @@ from typing import Any, Final
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.printer.graph import Function, Value
-from tsarchive.printer.types import Attribute, ClassType, annotation
+from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.graph import Value
+from tsarchive.ir.types import annotation
 
 from .conversion import Mismatch, admitted
 from .natives.faults import type_fault

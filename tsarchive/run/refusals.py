@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from tsarchive.errors import PolicyError
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import Node, Placed
+from tsarchive.ir.source_ranges import Location
 from tsarchive.policy import Policy
 from tsarchive.policy.risks import NATIVE_PREFIX, Row
-from tsarchive.printer.graph import Function, Node, Placed
-from tsarchive.printer.ranges import Location
 
 __all__ = ["refused"]
 

@@ -16,9 +16,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import ArchiveError
-from tsarchive.printer.graph import Block, Function, Node, Value, nested_blocks
-from tsarchive.printer.subtyping import flat_members
-from tsarchive.printer.types import (
+from tsarchive.ir.classes import Function, InterfaceType
+from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.subtyping import flat_members
+from tsarchive.ir.types import (
     ANY,
     ANY_ENUM,
     ANY_LIST,
@@ -29,7 +30,6 @@ from tsarchive.printer.types import (
     STRING,
     DictType,
     EnumType,
-    InterfaceType,
     ListType,
     TupleType,
     Type,

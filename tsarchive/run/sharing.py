@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tsarchive.printer.graph import Block, Function, Kinship, Node, Placed, Value, nested_blocks
-from tsarchive.printer.types import COMPOSITE, ClassType, FunctionType, Type
-from tsarchive.printer.values import Device, EnumMember, TableConstant
+from tsarchive.ir.classes import ClassType, Function, FunctionType, Kinship
+from tsarchive.ir.graph import Block, Node, Placed, Value, nested_blocks
+from tsarchive.ir.types import COMPOSITE, Type
+from tsarchive.ir.values import Device, EnumMember, TableConstant
 
 from .codegen import generate
 from .compiler import Call, LazyFunction, Source

@@ -18,17 +18,9 @@ from typing import Any, Final
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.printer.names import is_identifier
-from tsarchive.printer.types import (
-    NONE,
-    TENSOR,
-    Attribute,
-    ClassType,
-    InterfaceType,
-    ListType,
-    OptionalType,
-    Type,
-)
+from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
+from tsarchive.ir.names import is_identifier
+from tsarchive.ir.types import NONE, TENSOR, ListType, OptionalType, Type
 
 from .natives.faults import type_fault
 from .typecheck import type_of_class

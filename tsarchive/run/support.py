@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.printer.types import ClassType
+from tsarchive.ir.classes import ClassType
 
 from .modules import call_module, is_plain
 from .packed_states import call_method

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
-from tsarchive.printer.graph import Placed
-from tsarchive.printer.ranges import Location
+from tsarchive.ir.graph import Placed
+from tsarchive.ir.source_ranges import Location
 
 __all__ = [
     "FUNCTION",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsarchive.errors import ArchiveError
-from tsarchive.printer.graph import Function
+from tsarchive.ir.classes import Function
 
 from .compiler import LazyFunction
 from .support import DynamicCall

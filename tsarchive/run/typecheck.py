@@ -14,8 +14,8 @@ from typing import Any, Final, SupportsIndex
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from tsarchive.printer.subtyping import flat_members, is_subtype
-from tsarchive.printer.types import (
+from tsarchive.ir.subtyping import flat_members, is_subtype
+from tsarchive.ir.types import (
     ANY,
     BOOL,
     COMPLEX,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from tsarchive.printer.schema import FunctionSchema
+from tsarchive.ir.schema import FunctionSchema
 
 from .checks import Check, Given, require
 

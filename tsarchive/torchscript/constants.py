@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from tsarchive.printer.types import Type
-from tsarchive.printer.values import TableConstant, TypedValue
+from tsarchive.ir.types import Type
+from tsarchive.ir.values import TableConstant, TypedValue
 
 
 class Constants:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.errors import PickleError
+from tsarchive.ir.source_ranges import Range, Source, TaggedRange
 from tsarchive.pickler import Global, Reduce, loads
-from tsarchive.printer.ranges import Range, Source, TaggedRange
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX
 
 FORMAT = "FORMAT_WITH_STRING_TABLE"

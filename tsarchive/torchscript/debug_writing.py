@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from tsarchive.ir.source_ranges import Range, Source, TaggedRange
 from tsarchive.pickler import opcodes as op
 from tsarchive.pickler.encoding import (
     MARK,
@@ -18,7 +19,6 @@ from tsarchive.pickler.encoding import (
     str_opcode,
     tuple_opcodes,
 )
-from tsarchive.printer.ranges import Range, Source, TaggedRange
 from tsarchive.torchscript.debug import FORMAT, INT_LIST
 
 _BEGIN = op.PROTO.byte + b"\x02"

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from tsarchive.container import ChangedContainer, Container
 from tsarchive.errors import CallError
+from tsarchive.frontend.casts import is_device
 from tsarchive.pickler import Value, dumps, loads
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX
 from tsarchive.torchscript.device_places import DevicePlace, Places, is_device_text, places_in
 from tsarchive.torchscript.edits import Edit, EditedText, moved_debug_record
-from tsarchive.torchscript.frontend.casts import is_device
 from tsarchive.torchscript.pickled import devices_in, move_devices, objects_of, replace_strings
 
 _DATA, _CONSTANTS = "data.pkl", "constants.pkl"

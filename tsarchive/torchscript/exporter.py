@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from tsarchive.container import NewRecord, unordered_map_order
+from tsarchive.ir.names import TypeNames
+from tsarchive.ir.types import ANY, STRING, DictType, ListType
+from tsarchive.ir.values import ObjectValue
 from tsarchive.pickler import Memo, Reduce, dumps
-from tsarchive.printer.names import TypeNames
 from tsarchive.printer.program import Program
 from tsarchive.printer.settling import settled_ranges
-from tsarchive.printer.types import ANY, STRING, DictType, ListType
-from tsarchive.printer.values import ObjectValue
 from tsarchive.printer.versions import version_record
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX, encoded
 from tsarchive.torchscript.constants import Constants

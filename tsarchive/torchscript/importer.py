@@ -17,12 +17,15 @@ from tsarchive.errors import (
     UnknownClassError,
     UnsupportedError,
 )
+from tsarchive.frontend.importer import NATIVE_PREFIX
+from tsarchive.frontend.libraries import what_registers
 from tsarchive.garbage import collecting
+from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.types import TENSOR, EnumType, Type, annotation
+from tsarchive.ir.values import TableConstant
 from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.printer.types import TENSOR, Attribute, ClassType, EnumType, Type, annotation
-from tsarchive.printer.values import TableConstant
 from tsarchive.run.classes import (
     Classes,
     get_slot,
@@ -33,8 +36,6 @@ from tsarchive.run.classes import (
 )
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugRecords
-from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
-from tsarchive.torchscript.frontend.libraries import what_registers
 from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.slot_types import may_hold
 from tsarchive.torchscript.stored_tensors import is_tensor

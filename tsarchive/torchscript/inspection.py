@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from tsarchive.container import Record
 from tsarchive.errors import PickleError
+from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.pickler import Memoised, Object, Reduce
-from tsarchive.printer.types import Attribute, ClassType
 from tsarchive.torchscript.storages import STORAGE_TYPES, storage_record
 from tsarchive.torchscript.stored_tensors import (
     StoredTensors,

@@ -8,13 +8,14 @@ from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.frontend import CodeImporter
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import TENSOR, Type
 from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Object, Reduce, loads
-from tsarchive.printer.types import TENSOR, ClassType, Type
 from tsarchive.torchscript.bytecode import BYTECODE, tables_of
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugRecords
-from tsarchive.torchscript.frontend import CodeImporter
 from tsarchive.torchscript.inspection import (
     ClassOf,
     ModuleInfo,
@@ -98,7 +99,7 @@ class TorchScriptDoor:
         table = self._constants
         found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
         if isinstance(found, Reduce) and found.function.module == "torch._utils":
-            from tsarchive.printer.values import TableConstant
+            from tsarchive.ir.values import TableConstant
 
             return TableConstant(found), TENSOR
         raise UnsupportedError(

@@ -8,11 +8,9 @@ from typing import Any
 import torch
 
 from tsarchive.errors import SaveError
-from tsarchive.pickler import Global, MarkedTuple, Memo, Memoised, Object, Reduce, Value
-from tsarchive.printer.conformance import conforms
-from tsarchive.printer.literals import type_of_constant
-from tsarchive.printer.names import TypeNames
-from tsarchive.printer.types import (
+from tsarchive.ir.classes import ClassType, FunctionType, InterfaceType
+from tsarchive.ir.names import TypeNames
+from tsarchive.ir.types import (
     ANY,
     BOOL,
     COMPLEX,
@@ -23,12 +21,9 @@ from tsarchive.printer.types import (
     NUMBER,
     STRING,
     TENSOR,
-    ClassType,
     DictType,
     EnumType,
-    FunctionType,
     HandleType,
-    InterfaceType,
     ListType,
     OptionalType,
     TupleType,
@@ -36,14 +31,17 @@ from tsarchive.printer.types import (
     UnionType,
     annotation,
 )
-from tsarchive.printer.values import (
+from tsarchive.ir.values import (
     Device,
     EnumMember,
     Held,
     ObjectValue,
     TableConstant,
     TypedValue,
+    conforms,
 )
+from tsarchive.pickler import Global, MarkedTuple, Memo, Memoised, Object, Reduce, Value
+from tsarchive.printer.literals import type_of_constant
 from tsarchive.torchscript.tensors import TensorWriter
 
 _JIT = "torch.jit._pickle"

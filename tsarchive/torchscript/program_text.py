@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tsarchive.torchscript.frontend.syntax import parse_statements
+from tsarchive.frontend.syntax import parse_statements
 
 # For the parser, bytes that are not UTF-8, and carriage returns, which are no line ends here:
 # each becomes one byte that can stand anywhere.

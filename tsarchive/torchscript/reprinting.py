@@ -13,14 +13,15 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SaveError
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.source_ranges import TaggedText
+from tsarchive.ir.types import NamedType, Type, annotation, own_name
+from tsarchive.ir.values import TableConstant
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.canonical import CanonicalDefinitions
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
-from tsarchive.printer.ranges import TaggedText
 from tsarchive.printer.settling import ranges_after_reading
-from tsarchive.printer.types import ClassType, NamedType, Type, annotation, own_name
-from tsarchive.printer.values import TableConstant
 from tsarchive.torchscript.code_records import (
     DEBUG_SUFFIX,
     CodeRecords,

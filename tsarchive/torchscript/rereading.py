@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from tsarchive.adopt.getstate import always_held_parts
 from tsarchive.errors import SaveError
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.source_ranges import TaggedRange
+from tsarchive.ir.types import EnumType, Type
+from tsarchive.ir.values import EnumMember, ObjectValue, TypedValue
 from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
-from tsarchive.printer.getstate import always_held_parts
 from tsarchive.printer.program import Program
-from tsarchive.printer.ranges import TaggedRange
 from tsarchive.printer.settling import settled_ranges
-from tsarchive.printer.types import ClassType, EnumType, Type
-from tsarchive.printer.values import EnumMember, ObjectValue, TypedValue
 from tsarchive.torchscript.constants import Constants
 from tsarchive.torchscript.pickling import Pickling, run_time_type
 from tsarchive.torchscript.runnable import runnable_code

@@ -9,15 +9,16 @@ from typing import Any
 
 import torch
 
+from tsarchive.adopt.getstate import held_parts
 from tsarchive.container import Container, NewRecord, Packed
 from tsarchive.container.layout import STORED
 from tsarchive.errors import SaveError
+from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.graph import Block
+from tsarchive.ir.types import NONE, EnumType, Type, annotation
+from tsarchive.ir.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of
 from tsarchive.pickler import loads
-from tsarchive.printer.getstate import held_parts
-from tsarchive.printer.graph import Block
-from tsarchive.printer.types import NONE, Attribute, ClassType, EnumType, Type, annotation
-from tsarchive.printer.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.run.classes import ArchiveModule, get_slot
 from tsarchive.run.operators import native_class
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX, format_version

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tsarchive.printer.types import Type
+from tsarchive.frontend import CodeImporter
+from tsarchive.ir.types import Type
 from tsarchive.run.operators import find_native, native_class, operator_schemas
-from tsarchive.torchscript.frontend import CodeImporter
 
 __all__ = ["runnable_code"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from tsarchive.printer.conformance import conforms
-from tsarchive.printer.types import (
+from tsarchive.ir.classes import ClassType, InterfaceType
+from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
     DEVICE,
@@ -22,12 +22,11 @@ from tsarchive.printer.types import (
     NUMBER,
     STRING,
     TENSOR,
-    ClassType,
     EnumType,
-    InterfaceType,
     SimpleType,
     Type,
 )
+from tsarchive.ir.values import conforms
 from tsarchive.run.classes import ArchiveModule, ArchiveObject
 
 __all__ = ["may_hold"]

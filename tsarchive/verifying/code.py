@@ -7,14 +7,15 @@ from typing import Any
 
 from tsarchive.errors import ArchiveError, MissingRecordError, SourceError, UnknownOperatorError
 from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.allowed import check_code
+from tsarchive.frontend.importer import NATIVE_PREFIX
+from tsarchive.frontend.splitting import without_old_lines
+from tsarchive.frontend.syntax import parse_statements
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import STRING, TENSOR, Type
+from tsarchive.ir.values import TableConstant
 from tsarchive.pickler import Reduce
-from tsarchive.printer.types import STRING, TENSOR, ClassType, Type
-from tsarchive.printer.values import TableConstant
-from tsarchive.torchscript.frontend import CodeImporter
-from tsarchive.torchscript.frontend.allowed import check_code
-from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
-from tsarchive.torchscript.frontend.splitting import without_old_lines
-from tsarchive.torchscript.frontend.syntax import parse_statements
 
 from .names import Mention, mentions
 from .report import fault

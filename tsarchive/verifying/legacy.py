@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
+from tsarchive.frontend import CodeImporter
 from tsarchive.kinds import LEGACY_TORCHSCRIPT
 from tsarchive.legacy.looking import LegacyDoor
 from tsarchive.legacy.model import MODEL
-from tsarchive.torchscript.frontend import CodeImporter
 
 from .code import MAX_CODE_BYTES, syntax_findings, too_much_code
 from .pickles import Pickle, debug_findings, is_debug, is_pickle, read_pickle, use_findings

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from tsarchive.frontend.builtins import BUILTINS
+from tsarchive.frontend.grammar import OF_PYTHON
+from tsarchive.frontend.references import Special
+from tsarchive.ir.types import SIMPLE_TYPES
 from tsarchive.needs import live_nodes
-from tsarchive.printer.types import SIMPLE_TYPES
-from tsarchive.torchscript.frontend.builtins import BUILTINS
-from tsarchive.torchscript.frontend.grammar import OF_PYTHON
-from tsarchive.torchscript.frontend.references import Special
 from tsarchive.torchscript.program_text import dotted
 
 __all__ = ["Mention", "mentions"]

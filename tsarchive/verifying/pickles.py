@@ -10,11 +10,12 @@ from typing import Any
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, PickleError, SourceError, UnknownClassError
 from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.importer import NATIVE_PREFIX
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import EnumType
 from tsarchive.pickler import Global, Object, Reduce, loads
-from tsarchive.printer.types import ClassType, EnumType
 from tsarchive.torchscript.debug import read_any_debug_record
-from tsarchive.torchscript.frontend import CodeImporter
-from tsarchive.torchscript.frontend.importer import NATIVE_PREFIX
 from tsarchive.torchscript.pickled import reachable
 from tsarchive.torchscript.storages import STORAGE_TYPES
 from tsarchive.torchscript.stored_values import MAX_DEPTH

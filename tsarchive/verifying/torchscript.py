@@ -8,10 +8,10 @@ from typing import Any
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding
+from tsarchive.frontend import CodeImporter
 from tsarchive.kinds import TORCHSCRIPT
 from tsarchive.pickler import Object
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX, CodeRecords, format_version
-from tsarchive.torchscript.frontend import CodeImporter
 
 from .code import MAX_CODE_BYTES, code_findings, importer, syntax_findings, too_much_code
 from .pickles import Pickle, debug_findings, is_debug, is_pickle, read_pickle, use_findings

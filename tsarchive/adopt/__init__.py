@@ -1,0 +1,1 @@
+"""torch.jit's modules, types and graphs as ours. ``torch_jit`` alone touches torch."""

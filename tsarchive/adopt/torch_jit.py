@@ -1,0 +1,533 @@
+"""The bridge to torch: adopts live TorchScript modules, types and graphs.
+
+The only file of the project that touches torch.jit and the bindings behind it. Everything it
+returns is made of this package's own types and graphs; tensors stay torch tensors.
+
+torch prints a class with its own printer when asked for ``.code``; its header is read for what no
+other binding gives: attribute names in slot order, their flags, and the order of constants.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property, partial
+from itertools import repeat
+from types import FunctionType as PythonFunction
+from typing import Any
+
+import torch
+
+from tsarchive.errors import SaveError
+from tsarchive.ir import types
+from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
+from tsarchive.ir.graph import Block
+from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
+from tsarchive.ir.types import (
+    ANY,
+    SIMPLE_TYPES,
+    TENSOR,
+    DictType,
+    EnumType,
+    HandleType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+    VarType,
+    simple_type,
+)
+from tsarchive.ir.values import (
+    Device,
+    EnumMember,
+    GeneratorSeed,
+    Held,
+    ObjectValue,
+    TableConstant,
+    TypedValue,
+)
+from tsarchive.printer.literals import type_of_constant
+
+from .class_headers import code_of, field_names, in_header_order, read_header
+from .getstate import always_held_parts, held_parts
+from .lifting import GraphCopy, placeholder
+from .node_ranges import PlaceReader
+from .probe import FIRST_SAME, Attr, Item, Place, Probe, State, Values, then
+from .sharing import Sharing
+
+_NATIVE_PREFIX = "__torch__.torch.classes."
+
+
+class Adopter:
+    """Adopts the types, functions and values that one save reaches; each once."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, list[tuple[Any, Type]]] = {}
+        self._functions: dict[str, Function] = {}
+        self._modules: dict[Any, ObjectValue] = {}
+        self._natives: dict[int, tuple[Any, ObjectValue]] = {}
+        self._places = PlaceReader(torch._jit_internal.loader.content)
+        self._sharing = Sharing()
+        self._torch_types: dict[ClassType, Any] = {}
+        self._from_file: set[str] = set()
+        self._owner = ""
+
+    # --- types ---
+
+    def type(self, type_: Any) -> Type:
+        kind = type_.kind()
+        single = SINGLE.get(kind)
+        if single is not None:
+            return single
+        build = BUILDERS.get(kind)
+        if build is not None:
+            return build(*map(self.type, type_.containedTypes()))
+        if kind in ("ClassType", "InterfaceType", "EnumType", "TupleType", "FunctionType"):
+            return self._named_type(type_, kind)
+        text = type_.annotation_str
+        if kind == "VarType":
+            return VarType(text)
+        return simple_type(text)
+
+    def _named_type(self, type_: Any, kind: str) -> Type:
+        name = type_.annotation_str
+        if kind == "TupleType" and name.startswith("Tuple["):
+            return TupleType(tuple(map(self.type, type_.elements())))
+        known = self._named.setdefault(name, [])
+        for theirs, adopted in known:
+            if theirs == type_:
+                return adopted
+        if kind == "FunctionType":
+            ours: Type = self._free_function(name).type
+            known.append((type_, ours))
+            return ours
+        return _NAMED_BUILDERS[kind](self, type_, name, known)
+
+    def _class(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> ClassType:
+        class_ = ClassType(name, is_native=name.startswith(_NATIVE_PREFIX))
+        known.append((type_, class_))
+        self._torch_types[class_] = type_
+        if class_.is_native:
+            self._native_class(type_, class_)
+        else:
+            if not _is_of_this_process(type_, name):
+                self._from_file.add(name)
+            self._fill_class(type_, class_, torch._C._create_module_with_type(type_))
+        return class_
+
+    def _native_class(self, type_: Any, class_: ClassType) -> None:
+        if _is_of_this_process(type_, class_.qualified_name):
+            raise SaveError(
+                f"torch takes {class_.qualified_name} for a class bound from C++",
+                hint="Move the class out of a Python module that is named torch.classes",
+            )
+        for name in type_.method_names():
+            method = torch._C._create_object_with_type(type_)._get_method(name)
+            class_.methods[name] = Function(
+                f"{class_.qualified_name}.{name}", self.schema(method.schema), Block
+            )
+        if not class_.methods:
+            class_.attributes["capsule"] = Attribute("capsule", SIMPLE_TYPES["Capsule"])
+
+    def _fill_class(self, type_: Any, class_: ClassType, empty: Any) -> None:
+        header = read_header(code := code_of(empty, class_.qualified_name))
+        class_.is_module = header.is_module
+        slot_types = type_.containedTypes()
+        names = header.attributes
+        if len(slot_types) != len(names):
+            names = in_header_order(_slots_of(type_), code)
+        for name, slot_type in zip(names, slot_types, strict=True):
+            flags = (name in header.parameters, name in header.buffers)
+            class_.attributes[name] = Attribute(name, self.type(slot_type), *flags)
+        if header.has_constants:
+            values = torch._C.ConcreteModuleType.from_jit_type(type_).get_constants()
+            for name in in_header_order(values, code):
+                class_.constants[name] = self._class_constant(name, values[name])
+        holder = torch._C._create_object_with_type(type_)
+        for name in type_.method_names():
+            class_.methods[name] = self.function(
+                holder._get_method(name), f"{class_.qualified_name}.{name}"
+            )
+        if class_.is_module:
+            class_.forward_hooks += self._hooks(class_, empty._get_forward_hooks())
+            class_.forward_pre_hooks += self._hooks(class_, empty._get_forward_pre_hooks())
+
+    def _hooks(self, class_: ClassType, hooks: list[Any]) -> list[Function]:
+        return [self._hook(f"{class_.qualified_name}.{hook.name}", hook) for hook in hooks]
+
+    def _hook(self, qualified_name: str, hook: Any) -> Function:
+        known = self._functions.get(qualified_name)
+        if known is None:
+            known = self._functions[qualified_name] = self.function(hook, qualified_name)
+        return known
+
+    def _class_constant(self, name: str, value: Any) -> ClassConstant:
+        adopted = self.value(value, ANY)
+        type_ = TENSOR if isinstance(adopted, TableConstant) else type_of_constant(adopted)
+        return ClassConstant(name, type_, adopted)
+
+    def _interface(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> InterfaceType:
+        interface = InterfaceType(name, _is_module_interface(type_))
+        known.append((type_, interface))
+        for method in type_.getMethodNames():
+            interface.methods[method] = self.schema(type_.getMethod(method))
+        return interface
+
+    def _enum(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> EnumType:
+        ours = EnumType(name, self.type(type_.containedTypes()[0]))
+        known.append((type_, ours))
+        for member in _python_enum(name, type_):
+            ours.members[member.name] = member.value
+        return ours
+
+    def _named_tuple(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> TupleType:
+        elements = tuple(map(self.type, type_.elements()))
+        ours = TupleType(elements, name, field_names(type_.str()))
+        known.append((type_, ours))
+        return ours
+
+    # --- functions and graphs ---
+
+    def schema(self, schema: Any) -> FunctionSchema:
+        return FunctionSchema(
+            schema.name,
+            schema.overload_name,
+            tuple(self._argument(argument) for argument in schema.arguments),
+            tuple(self._argument(result) for result in schema.returns),
+        )
+
+    def _argument(self, argument: Any) -> Argument:
+        type_ = self.type(argument.type)
+        default = NO_DEFAULT
+        if argument.has_default_value():
+            default = self.value(argument.default_value, type_)
+        return Argument(argument.name, type_, default, argument.kwarg_only, argument.N)
+
+    def function(self, script: Any, qualified_name: str) -> Function:
+        """Adopt a ScriptFunction or ScriptMethod; its graph when first asked for."""
+        return Function(
+            qualified_name,
+            self.schema(script.schema),
+            lambda: self._graph(script.graph, qualified_name),
+        )
+
+    def _free_function(self, name: str) -> Function:
+        known = self._functions.get(name)
+        if known is None:
+            # A function of this process may have the name of a file's function, and differ.
+            script = torch.jit._state._python_cu.find_function(name)
+            if script is None or self._owner in self._from_file:
+                raise SaveError(
+                    f"the function {name} cannot be reached from Python",
+                    hint="torch.jit.load hides the functions of a file: load it with tsarchive",
+                )
+            known = self._functions[name] = self.function(script, name)
+        return known
+
+    def _graph(self, graph: Any, function: str) -> Block:
+        outer, self._owner = self._owner, function.rpartition(".")[0]
+        try:
+            return GraphCopy(self, self._places, function).graph(graph)
+        finally:
+            self._owner = outer
+
+    def constant(self, node: Any) -> Any:
+        """The value of a prim::Constant node that is not a function."""
+        if "value" not in node.attributeNames():
+            return None
+        if node.kindOf("value") == "t":
+            # A 0-dim tensor in arithmetic would turn into a Python number below.
+            return TableConstant(node.t("value"))
+        output = node.output()
+        return self.value(output.toIValue(), self.type(output.type()))
+
+    # --- values ---
+
+    def value(self, value: Any, type_: Type, place: Place | None = None) -> Any:
+        """A Python value that torch's bindings gave, in the forms of ``values.py``."""
+        if isinstance(type_, OptionalType):
+            type_ = type_.element
+        if isinstance(value, torch.Tensor | torch.ScriptObject):
+            return TableConstant(value) if isinstance(value, torch.Tensor) else self._native(value)
+        if isinstance(value, torch.device):
+            return Device(str(value))
+        if isinstance(value, torch.Generator):
+            return GeneratorSeed(str(value.device), value.initial_seed())
+        if isinstance(value, enum.Enum):
+            return self._enum_member(value, type_)
+        if isinstance(value, list | tuple | dict):
+            return self._container(value, type_, place)
+        if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+            raise SaveError(f"{value!r} has no number in TorchScript")
+        if isinstance(type_, ClassType) and value is not None:
+            return self._script_object(value, type_, place)
+        return value
+
+    def _container(self, value: Any, type_: Type, place: Place | None) -> Any:
+        if isinstance(value, dict):
+            key, item = (type_.key, type_.value) if isinstance(type_, DictType) else (ANY, ANY)
+            values = self._items(value.values(), repeat(item), then(place, Values()))
+            return dict(zip((self.value(k, key) for k in value), values, strict=True))
+        if isinstance(value, list):
+            element = type_.element if isinstance(type_, ListType) else ANY
+            return self._items(value, repeat(element), place)
+        elements = type_.elements if isinstance(type_, TupleType) else (ANY,) * len(value)
+        return tuple(self._items(value, elements, place))
+
+    def _items(self, items: Iterable[Any], types: Iterable[Type], place: Place | None) -> list[Any]:
+        pairs = enumerate(zip(items, types, strict=False))
+        return [self.value(item, type_, then(place, Item(index))) for index, (item, type_) in pairs]
+
+    def _enum_member(self, value: enum.Enum, type_: Type) -> EnumMember:
+        if not isinstance(type_, EnumType):
+            type_ = self.type(torch._C._jit_try_infer_type(value).type())
+            assert isinstance(type_, EnumType)
+        return EnumMember(type_, value.name, value.value)
+
+    def _script_object(self, value: Any, type_: ClassType, place: Place | None) -> ObjectValue:
+        """A script object by the copy that Python sees, on which nobody can call methods."""
+        if type_.has_state_methods:
+            if place is None:
+                raise SaveError(f"a constant of {type_.qualified_name} does not tell its state")
+            return self._object_at(place, type_)
+        found = ObjectValue(type_)
+        for name, slot in type_.attributes.items():
+            inner = then(place, Attr(name))
+            found.slots[name] = self.value(getattr(value, name), slot.type, inner)
+            if inner is not None:
+                self._sharing.note(found.slots, name, slot.type, inner)
+        return found
+
+    def _native(self, value: Any) -> ObjectValue:
+        type_ = self.type(value._type())
+        assert isinstance(type_, ClassType)
+        if "__getstate__" not in type_.methods:
+            raise SaveError(f"{type_.qualified_name} has no __getstate__, so it cannot be saved")
+        # Its hash is its address; == may not be defined for it.
+        if hash(value) not in self._natives:
+            _, found = self._natives[hash(value)] = (value, ObjectValue(type_))
+            self._state(found, value)
+        return self._natives[hash(value)][1]
+
+    def _state(self, found: ObjectValue, holder: Any) -> None:
+        getstate = holder._get_method("__getstate__")
+        state, step = getstate(), State(getstate.schema.returns[0].type)
+        place = None if found.type.is_native else Place(holder, (step,))
+        self._set_state(found, state, held_parts(found.type, state, getstate), place)
+
+    def _set_state(self, found: ObjectValue, state: Any, held: Held, place: Place | None) -> None:
+        type_ = found.type.methods["__getstate__"].schema.return_type
+        found.state = TypedValue(self.value(state, type_, place), type_, held)
+        if place is not None:
+            self._sharing.note_state(found, place)
+
+    def root(self, module: Any) -> ObjectValue:
+        """Adopt a ``torch._C.ScriptModule`` with everything below it."""
+        found = self._module(module)
+        self._sharing.restore(self._probe)
+        return found
+
+    def _module(self, module: Any) -> ObjectValue:
+        known = self._modules.get(module)
+        if known is not None:
+            return known
+        type_ = self.type(module._type())
+        assert isinstance(type_, ClassType)
+        found = self._modules[module] = ObjectValue(type_)
+        if type_.has_state_methods:
+            self._state(found, module)
+            return found
+        for name, slot in type_.attributes.items():
+            place = Place(module, (Attr(name),))
+            found.slots[name] = self._slot(module, slot, place)
+            self._sharing.note(found.slots, name, slot.type, place)
+        return found
+
+    def _slot(self, module: Any, slot: Attribute, place: Place) -> Any:
+        if isinstance(slot.type, ClassType) and not (slot.type.is_module or slot.type.is_native):
+            return self._object_at(place, slot.type)
+        try:
+            value = module.getattr(slot.name)
+        except RuntimeError:
+            value = self._probe.read(place)  # says what is missing
+        if isinstance(value, torch._C.ScriptModule):
+            return self._module(value)
+        return self.value(value, slot.type, place)
+
+    def _object_at(self, place: Place, class_: ClassType) -> ObjectValue:
+        """A script object, slot by slot: Python would only see a copy of it."""
+        found = ObjectValue(class_)
+        if class_.has_state_methods:
+            getstate = self._torch_method(class_, "__getstate__")
+            inner = place.then(State(getstate.schema.returns[0].type))
+            self._set_state(found, self._probe.read(inner), always_held_parts(class_), inner)
+            return found
+        for name, slot in class_.attributes.items():
+            inner = place.then(Attr(name))
+            if isinstance(slot.type, ClassType) and not slot.type.is_native:
+                found.slots[name] = self._object_at(inner, slot.type)
+            else:
+                found.slots[name] = self.value(self._probe.read(inner), slot.type, inner)
+            self._sharing.note(found.slots, name, slot.type, inner)
+        return found
+
+    def _torch_method(self, class_: ClassType, name: str) -> Any:
+        return torch._C._create_object_with_type(self._torch_types[class_])._get_method(name)
+
+    @cached_property
+    def _probe(self) -> Probe:
+        return Probe(torch._C, self._slot_names, _first_same())
+
+    def _slot_names(self, type_: Any) -> list[str]:
+        class_ = self.type(type_)
+        return list(class_.attributes) if isinstance(class_, ClassType) else []
+
+
+@cache
+def _first_same() -> Any:
+    return torch.jit.CompilationUnit(FIRST_SAME).first_same
+
+
+_NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
+    "ClassType": Adopter._class,
+    "InterfaceType": Adopter._interface,
+    "EnumType": Adopter._enum,
+    "TupleType": Adopter._named_tuple,
+}
+
+
+def _is_module_interface(type_: Any) -> bool:
+    try:
+        torch._C.ConcreteModuleType.from_jit_type(type_)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _is_of_this_process(type_: Any, name: str) -> bool:
+    """Whether a class was compiled here; torch.jit.load keeps classes of files apart."""
+    known: Any = torch.jit._state._python_cu.get_class(name)
+    return known is not None and bool(known == type_)
+
+
+def _slots_of(type_: Any) -> list[str]:
+    """The attribute names of a module class, data before modules."""
+    concrete: Any = torch._C.ConcreteModuleType.from_jit_type(type_)
+    return [*concrete.get_attributes(), *dict(concrete.get_modules())]
+
+
+def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum]:
+    """The Python class of a scripted enum; no binding lists the members."""
+    found: Any = torch.jit._state._name_to_pyclass.get(qualified_name)
+    value_type = type_.containedTypes()[0]
+    if found is None or torch._C.EnumType(qualified_name, value_type, list(found)) != type_:
+        raise SaveError(
+            f"the members of the enum {qualified_name} cannot be read",
+            hint="Import the Python class of the enum, or load the file with tsarchive",
+        )
+    members: type[enum.Enum] = found
+    return members
+
+
+def adopt_module(module: Any) -> ObjectValue:
+    """Adopt a scripted or traced module: its object graph, with classes and code attached."""
+    return Adopter().root(module._c)
+
+
+def adopt_function(function: Any) -> Function:
+    """Adopt a scripted or traced function."""
+    return Adopter().function(function, function.qualified_name)
+
+
+def adopt_placeholder(function: Any) -> ObjectValue:
+    """A function as the ``forward`` of a module, the form in which it is saved."""
+    return placeholder(Adopter()._graph(function.graph, function.name))
+
+
+def is_script_module(value: Any) -> bool:
+    return isinstance(value, torch.jit.ScriptModule)
+
+
+def is_script_function(value: Any) -> bool:
+    return isinstance(value, torch.jit.ScriptFunction)
+
+
+def adopt_traced(module: Any) -> dict[str, list[Any]]:
+    """The example inputs that tracing stored, by method name; empty for other modules."""
+    adopter = Adopter()
+    stored = module._c._retrieve_traced_inputs()
+    return {name: adopter.value(list(inputs), ANY) for name, inputs in stored.items()}
+
+
+# --- for comparison: what `tsarchive demo` shows beside its own figures ---
+
+
+def script(module: torch.nn.Module) -> Any:
+    """Compile ``module`` with torch.jit, so that there is something to save."""
+    return torch.jit.script(module)
+
+
+def peer_save(module: Any, path: str) -> None:
+    """Save with torch.jit itself."""
+    torch.jit.save(module, path)
+
+
+def peer_load(path: str) -> Any:
+    """Load with torch.jit itself, on the CPU."""
+    return torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
+
+
+def forbid_torch_jit() -> None:
+    """Make every function of torch.jit, and the bindings behind them, raise in this process."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("torch.jit is disabled in this process")
+
+    for part in MODULES:
+        module = sys.modules.get(f"torch.jit{part}")
+        for name, value in list(vars(module).items()) if module else ():
+            if isinstance(value, PythonFunction) and value.__module__.startswith("torch.jit"):
+                setattr(module, name, refuse)
+    torch.jit.CompilationUnit = refuse
+    torch.jit.ScriptModule.__init__ = refuse  # type: ignore[method-assign]
+    for name in BINDINGS:
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, refuse)
+
+
+BUILDERS: dict[str, Callable[..., Type]] = {
+    "OptionalType": OptionalType,
+    "ListType": ListType,
+    "DictType": DictType,
+    "UnionType": lambda *members: UnionType(members),
+    "FutureType": partial(HandleType, "Future"),
+    "AwaitType": partial(HandleType, "Await"),
+    "RRefType": partial(HandleType, "RRef"),
+}
+
+# Types without parts, which torch has one of each.
+SINGLE: dict[str, Type] = {
+    "BoolType": types.BOOL,
+    "FloatType": types.FLOAT,
+    "IntType": types.INT,
+    "NoneType": types.NONE,
+    "NumberType": types.NUMBER,
+    "StringType": types.STRING,
+    "TensorType": types.TENSOR,
+}
+
+
+# In torch._C.
+BINDINGS = (
+    "CompilationUnit", "_create_function_from_graph", "_create_function_from_trace",
+    "_create_function_from_trace_with_dict", "_create_method_from_trace",
+    "_import_ir_module_from_package", "_jit_script_class_compile", "_jit_script_compile",
+    "_jit_script_compile_overload", "_jit_script_interface_compile",
+    "_load_for_lite_interpreter", "_load_for_lite_interpreter_from_buffer",
+    "_load_jit_module_from_bytes", "_load_jit_module_from_file", "import_ir_module",
+    "import_ir_module_from_buffer", "parse_ir",
+)  # fmt: skip
+# Modules of torch.jit whose functions are public or lead to public ones.
+MODULES = ("", "._script", "._trace", "._serialization", "._recursive", "._freeze", "._async")

@@ -1,0 +1,217 @@
+"""What is decided while code is read: operators on constants, branches and loops that never run.
+
+torch does the same to every function that it reads, for values that cannot change afterwards. Its
+own text has nothing left to fold, but where a type tells more when it is read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tsarchive.ir.graph import CONSTANT, Block, Node, Value
+from tsarchive.ir.schema import FunctionSchema
+
+from .environment import Frame, without_input
+
+Evaluate = Callable[[FunctionSchema], Callable[..., Any] | None]
+
+_PLAIN = bool | int | float | complex | str | None
+# What an operator raises for values that it does not take: it is left to raise when it runs.
+_REFUSALS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_UNKNOWN = object()
+# What is worth knowing is short. Operators that make much of little run when they are called.
+_LONGEST = 2**14
+_GROWING = frozenset(
+    {
+        "aten::center", "aten::expandtabs", "aten::factorial", "aten::ljust", "aten::replace",
+        "aten::rjust", "aten::zfill", "prim::rangelist",
+    }
+)  # fmt: skip
+_IDENTITY = frozenset({"aten::__is__", "aten::__isnot__"})
+_PURE = frozenset(
+    {
+        "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::TupleConstruct",
+        "prim::TupleIndex", "prim::TupleSlice", "prim::TupleUnpack", "prim::Uninitialized",
+        "prim::isinstance", "prim::unchecked_cast",
+    }
+)  # fmt: skip
+# Their schemas do not tell that they do something beside giving a result.
+_WITH_EFFECTS = frozenset(
+    {"aten::batch_norm", "aten::get_autocast_dtype", "aten::instance_norm", "aten::wait"}
+)
+
+
+def fold(frame: Frame, evaluate: Evaluate) -> None:
+    """Fold the body of a function, once all of it is known.
+
+    ``evaluate`` gives the function that runs an operator on Python values, None if there is none.
+    """
+    folding = _Folding(frame, evaluate)
+    folding.block(frame.body)
+    if folding.loosened:
+        folding.sweep(frame.body)
+
+
+class _Folding:
+    """``loosened`` are nodes of which a result has lost a use: perhaps nothing needs them now."""
+
+    def __init__(self, frame: Frame, evaluate: Evaluate) -> None:
+        self.frame = frame
+        self.evaluate = evaluate
+        self.loosened: set[Node] = set()
+
+    def block(self, block: Block) -> None:
+        nodes, block.nodes = block.nodes, []
+        for node in nodes:
+            if node.kind == "prim::If":
+                self._if(node, block)
+            elif node.kind == "prim::Loop":
+                self._loop(node, block)
+            elif not self._is_evaluated(node):
+                block.nodes.append(node)
+
+    def _if(self, node: Node, block: Block) -> None:
+        known = _constant(node.input)
+        if isinstance(known, bool):
+            taken = node.blocks.pop(0 if known else 1)
+            self.block(taken)
+            block.nodes += taken.nodes
+            for output, value in zip(node.outputs, taken.returns, strict=True):
+                self._replace(output, value)
+            self._discard(taken.return_node)
+            self._discard(node)
+            return
+        for branch in node.blocks:
+            self.block(branch)
+        block.nodes.append(node)
+        first, second = node.blocks
+        for index in reversed(range(len(node.outputs))):
+            if first.returns[index] is second.returns[index]:
+                self._replace(node.outputs[index], first.returns[index])
+                self._drop_result(node, index)
+
+    def _loop(self, node: Node, block: Block) -> None:
+        count, condition = map(_constant, node.inputs[:2])
+        if condition is False or (type(count) is int and count <= 0):
+            for output, value in zip(node.outputs, node.inputs[2:], strict=True):
+                self._replace(output, value)
+            self._discard(node)
+            return
+        (body,) = node.blocks
+        self.block(body)
+        block.nodes.append(node)
+        # Before the carried values come the trip count and the condition, and the condition.
+        for index in reversed(range(len(node.outputs))):
+            if body.returns[index + 1] is body.params[index + 1]:
+                for same in (node.outputs[index], body.params[index + 1]):
+                    self._replace(same, node.inputs[index + 2])
+                self._loosen(node.inputs[index + 2])
+                without_input(node, index + 2)
+                without_input(body.return_node, index + 1)
+                del node.outputs[index], body.params[index + 1]
+
+    def _is_evaluated(self, node: Node) -> bool:
+        """Put constants in the place of what the node gives, if they are known."""
+        if not (node.outputs and node.inputs and node.inputs[0].node.kind == CONSTANT):
+            return False
+        values = [_constant(value) for value in node.inputs]
+        if not all(map(_is_plain, values)):
+            return False
+        results = self._results(node, values)
+        if len(results) != len(node.outputs) or not all(map(_is_plain, results)):
+            return False
+        for output, result in zip(node.outputs, results, strict=True):
+            self._replace(output, self.frame.constant(result, output.type))
+        self._discard(node)
+        return True
+
+    def _results(self, node: Node, values: Sequence[Any]) -> Sequence[Any]:
+        """What a node gives for the values of its inputs; empty when that is not known."""
+        if node.kind == "prim::unchecked_cast":
+            return values
+        schema = node.schema
+        if (
+            schema is None
+            or schema.is_vararg
+            or node.kind in _GROWING
+            or not _is_pure(node)
+            or "upgrader" in node.attributes
+        ):
+            return ()
+        if node.kind in _IDENTITY and any(isinstance(value, str | complex) for value in values):
+            return (node.kind == "aten::__isnot__",)  # torch makes them anew when it looks at them
+        function = self.evaluate(schema)
+        if function is None:
+            return ()
+        pairs = list(zip(schema.arguments, values, strict=True))
+        given = [value for argument, value in pairs if not argument.kwarg_only]
+        named = {argument.name: value for argument, value in pairs if argument.kwarg_only}
+        try:
+            result = function(*given, **named)
+        except _REFUSALS:
+            return ()
+        return result if len(schema.returns) > 1 else (result,)
+
+    def _replace(self, value: Value, other: Value) -> None:
+        for user, offset in value.uses:
+            user.inputs[offset] = other
+        other.uses += value.uses
+        value.uses.clear()
+        self._loosen(value)
+
+    def _discard(self, node: Node) -> None:
+        """Forget a node that stands nowhere any more, with its blocks."""
+        for block in node.blocks:
+            for inner in (*block.nodes, block.return_node):
+                self._discard(inner)
+        for value in node.inputs:
+            self._loosen(value)
+        node.drop_inputs()
+
+    def _drop_result(self, node: Node, index: int) -> None:
+        """Take a result from an ``if``."""
+        for block in node.blocks:
+            self._loosen(block.returns[index])
+            without_input(block.return_node, index)
+        del node.outputs[index]
+
+    def _loosen(self, value: Value) -> None:
+        self.loosened.add(value.node)
+
+    def sweep(self, block: Block) -> None:
+        """Remove what nothing needs any more, the last first."""
+        for node in reversed(block.nodes):
+            if node.kind == "prim::If" and node in self.loosened:
+                for index in reversed(range(len(node.outputs))):
+                    if not node.outputs[index].uses:
+                        self._drop_result(node, index)
+            for inner in node.blocks:
+                self.sweep(inner)
+            if node in self.loosened and _is_idle(node):
+                self._discard(node)
+                block.nodes.remove(node)
+
+
+def _is_idle(node: Node) -> bool:
+    if any(output.uses for output in node.outputs):
+        return False
+    if node.kind == "prim::If":
+        return not any(block.nodes for block in node.blocks)
+    return _is_pure(node)
+
+
+def _is_pure(node: Node) -> bool:
+    """Whether nothing but the results tells that a node ran."""
+    schema = node.schema
+    if schema is None or node.kind in _WITH_EFFECTS:
+        return node.kind in _PURE
+    return bool(schema.returns) and not any(argument.is_write for argument in schema.arguments)
+
+
+def _constant(value: Value) -> Any:
+    return value.node.attributes["value"] if value.node.is_constant else _UNKNOWN
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, _PLAIN) and not (isinstance(value, str) and len(value) > _LONGEST)

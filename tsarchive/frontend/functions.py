@@ -1,0 +1,173 @@
+"""Functions and methods: signatures and bodies, read when they are asked for."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tsarchive.errors import ArchiveError, SourceError
+from tsarchive.ir.classes import ClassType, Function, InterfaceType
+from tsarchive.ir.graph import Block
+from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
+from tsarchive.ir.type_parser import parameter_type, type_of_expression
+from tsarchive.ir.types import TENSOR, Type
+
+from .places import CodePlace, located, place_of
+from .plain import Parameter, read_literal, read_signature
+from .splitting import Piece
+from .syntax import bounded
+
+if TYPE_CHECKING:
+    from .control import FunctionCompiler
+    from .importer import CodeImporter
+
+
+class FunctionReader:
+    """A function of a code record: its schema and graph, each made when asked for.
+
+    ``owner`` is the type whose method it is; ``version`` the operator version of its code.
+    """
+
+    def __init__(
+        self,
+        importer: CodeImporter,
+        name: str,
+        piece: Piece,
+        owner: ClassType | InterfaceType | None = None,
+        version: int | None = None,
+    ) -> None:
+        self.importer = importer
+        self.name = name
+        self.piece = piece
+        self.owner = owner
+        self.version = version
+        self._is_read = False
+        self.function = Function(name, self.schema, self.graph)
+
+    def schema(self) -> FunctionSchema:
+        return self.importer.twins.schema(self.function, self._read_schema)
+
+    def _read_schema(self) -> FunctionSchema:
+        with bounded(self.piece.record):
+            arguments, result = self._plain_schema() or self._parsed_schema()
+        return FunctionSchema(self.name.rpartition(".")[2], "", arguments, (Argument("", result),))
+
+    def _plain_schema(self) -> tuple[tuple[Argument, ...], Type] | None:
+        """The arguments and the result of a signature that needs no parser; None for others."""
+        signature = read_signature(self.piece.text)
+        if signature is None:
+            return None
+        arguments: list[Argument] = []
+        try:
+            for parameter in signature.parameters:
+                argument = self._plain_argument(parameter, is_first=not arguments)
+                if argument is None:
+                    return None
+                arguments.append(argument)
+            return tuple(arguments), self.importer.parse_type(signature.result)
+        except ArchiveError:
+            return None
+
+    def _plain_argument(self, parameter: Parameter, *, is_first: bool) -> Argument | None:
+        name, text, default = parameter
+        if is_first and self.owner is not None:
+            # The type of self is known: what is written there does not count.
+            return Argument(name, self.owner) if default is None else None
+        type_ = TENSOR if text is None else self.importer.parse_type(text)
+        if default is None:
+            return Argument(name, type_)
+        literal = None if text is None else read_literal(default, type_)
+        return None if literal is None else Argument(name, type_, literal.value)
+
+    def _parsed_schema(self) -> tuple[tuple[Argument, ...], Type]:
+        node = self._header()
+        arguments = self._arguments(node)
+        if node.returns is not None:
+            return arguments, self._type(node.returns)
+        return arguments, self._result_of_body(arguments)
+
+    def _result_of_body(self, arguments: tuple[Argument, ...]) -> Type:
+        """What the body returns, for a function that does not declare it."""
+        if self._is_read:
+            raise self.piece.fail(
+                f"{self.piece.name} is called recursively, and does not declare what it returns"
+            )
+        self._is_read = True
+        try:
+            node = self.piece.parse_function()
+            return self._compile(arguments, node, None).returns[0].type
+        finally:
+            self._is_read = False
+
+    def graph(self) -> Block:
+        with bounded(self.piece.record):
+            schema = self.function.schema
+            node = self.piece.parse_function()
+            declared = None if node.returns is None else schema.return_type
+            return self._compile(schema.arguments, node, declared)
+
+    def _compile(
+        self, arguments: tuple[Argument, ...], node: ast.FunctionDef, declared: Type | None
+    ) -> Block:
+        return self._compiler().compile(node, arguments, self.version, declared)
+
+    def _compiler(self) -> FunctionCompiler:
+        from .control import FunctionCompiler  # looking at an archive reads no bodies
+
+        piece = self.piece
+        text = f"if 1:\n{piece.text}" if piece.is_indented else piece.text
+        return FunctionCompiler(self.importer, piece.record, piece.line_offset, text)
+
+    def _header(self) -> ast.FunctionDef:
+        """The function without its body, or all of it where the header does not stand alone."""
+        header, end, _ = self.piece.text.partition(":\n")
+        indent = " " * 4 if self.piece.is_indented else " "
+        short = Piece(
+            self.piece.record, self.piece.name, self.piece.first_line, f"{header}{end}{indent}pass"
+        )
+        try:
+            return short.parse_function()
+        except SourceError:
+            return self.piece.parse_function()
+
+    def _type(self, node: ast.expr) -> Type:
+        try:
+            type_ = type_of_expression(node, self.importer.resolve_type)
+            return self.importer.sizes.checked(type_)
+        except SourceError as error:
+            raise located(error, self._place(node)) from error.__cause__
+
+    def _place(self, node: ast.AST) -> CodePlace:
+        return place_of(node, self.importer.places(self.piece.record), self.piece.line_offset)
+
+    def _arguments(self, node: ast.FunctionDef) -> tuple[Argument, ...]:
+        given = node.args
+        if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
+            raise self.piece.fail(f"{self.piece.name} has starred or keyword-only parameters")
+        if node.decorator_list:
+            raise self.piece.fail(f"{self.piece.name} has a decorator")
+        missing = [None] * (len(given.args) - len(given.defaults))
+        pairs = list(zip(given.args, [*missing, *given.defaults], strict=True))
+        leading: list[Argument] = []
+        if self.owner is not None:
+            if not pairs:
+                raise self.piece.fail(f"the method {self.piece.name} has no self")
+            # The type of self is known: what is written there does not count.
+            leading.append(Argument(pairs.pop(0)[0].arg, self.owner))
+        rest = [self._argument(parameter, default) for parameter, default in pairs]
+        return (*leading, *rest)
+
+    def _argument(self, parameter: ast.arg, default: ast.expr | None) -> Argument:
+        if parameter.annotation is None:
+            if default is not None:
+                raise self.piece.fail(f"the parameter {parameter.arg!r} has a default but no type")
+            return Argument(parameter.arg, TENSOR)
+        try:
+            type_, repeat = parameter_type(parameter.annotation, self.importer.resolve_type)
+            self.importer.sizes.checked(type_)
+        except SourceError as error:
+            raise located(error, self._place(parameter)) from error.__cause__
+        value = NO_DEFAULT
+        if default is not None:
+            value = self._compiler().constant_of(default, type_)
+        return Argument(parameter.arg, type_, value, repeat=repeat)

@@ -1,0 +1,384 @@
+"""Arguments of a call against the schemas it may mean, and the choice among overloads.
+
+Everything here looks at static types only; the conversions that a match needs are returned as
+steps, and turned into nodes by ``casts.py`` once the choice is made. The rules are those of
+torch's schema matcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.subtyping import is_subtype
+from tsarchive.ir.type_variables import Bindings, bind, has_variables, substitute
+from tsarchive.ir.types import (
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    ListType,
+    OptionalType,
+    SimpleType,
+    TupleType,
+    Type,
+    UnionType,
+    VarType,
+    annotation,
+)
+
+from .references import Typed
+from .upgraders import Candidate
+
+
+class Step(NamedTuple):
+    """One conversion of an argument into ``type``.
+
+    ``kind`` is the operator that converts, or: ``retype`` (an empty list literal), ``repeat``
+    (a scalar, ``times`` times, for a broadcasting list), ``unpack`` (a tuple into a list),
+    ``elements`` (``parts`` holds the steps for each element of a tuple).
+    """
+
+    kind: str
+    type: Type
+    times: int = 0
+    parts: tuple[tuple[Step, ...], ...] = ()
+
+
+class Default(NamedTuple):
+    """An argument that the call leaves out."""
+
+    argument: Argument
+
+
+class Given(NamedTuple):
+    """What a match needs to know of an argument that stands at ``position`` of the call."""
+
+    position: int
+    type: Type
+    is_empty_list: bool
+
+
+class Input(NamedTuple):
+    """One input of the node: its source, which for an argument of the call is its position, and
+    what to do with it. A tuple of inputs is gathered into a list of ``element`` type."""
+
+    source: int | Default | tuple[Input, ...]
+    steps: tuple[Step, ...] = ()
+    element: Type | None = None
+
+
+class Match(NamedTuple):
+    inputs: list[Input]
+    returns: list[Type]
+
+
+class Mismatch(NamedTuple):
+    """Why a schema does not fit; ``parts`` fill the places of ``text``."""
+
+    text: str
+    parts: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        shown = (annotation(part) if isinstance(part, Type) else part for part in self.parts)
+        return self.text.format(*shown)
+
+
+# torch keeps these overloads out of scripts: an int cannot be told from a dtype there.
+BLOCKED = frozenset({"aten::view.dtype", "aten::max.unary_out", "aten::min.unary_out"})
+
+_FROM_TENSOR = {
+    FLOAT: "aten::FloatImplicit", INT: "aten::IntImplicit", COMPLEX: "aten::ComplexImplicit",
+    NUMBER: "aten::ScalarImplicit",
+}  # fmt: skip
+_IMPLICIT: dict[Type, dict[Type, str]] = {
+    TENSOR: _FROM_TENSOR,  # type: ignore[dict-item]
+    NUMBER: {FLOAT: "aten::Float", INT: "aten::Int", COMPLEX: "aten::Complex"},
+    BOOL: {FLOAT: "aten::Float", INT: "aten::Int", NUMBER: "aten::Int"},
+    STRING: {DEVICE: "aten::device"},
+}
+
+
+class Call:
+    """The arguments of one call, as written: positional, by keyword, and ``self``.
+
+    ``values`` are all of them; :class:`Input` counts in it.
+    """
+
+    def __init__(
+        self,
+        positional: Sequence[Typed],
+        keywords: Mapping[str, Typed],
+        target: Typed | None = None,
+    ) -> None:
+        self.values = [*positional, *keywords.values()]
+        self._count = len(positional)
+        self._names = tuple(keywords)
+        self._has_target = target is not None
+        if target is not None:
+            self.values.append(target)
+
+    @property
+    def shape(self) -> Hashable:
+        """What decides the choice among overloads; None where types are not short."""
+        types = [value[1:] for value in self.values]
+        return (*types, self._count, self._names) if all(map(_is_short, types)) else None
+
+    @cached_property
+    def _given(self) -> list[Given]:
+        return [Given(position, *value[1:]) for position, value in enumerate(self.values)]
+
+    @cached_property
+    def positional(self) -> list[Given]:
+        return self._given[: self._count]
+
+    @cached_property
+    def keywords(self) -> dict[str, Given]:
+        return dict(zip(self._names, self._given[self._count :], strict=False))
+
+    @property
+    def target(self) -> Given | None:
+        return self._given[-1] if self._has_target else None
+
+    def select(self, candidates: Sequence[Candidate]) -> tuple[Candidate, Match] | list[Mismatch]:
+        """The first candidate that fits: without implicit conversions if any does, else with.
+
+        When none fits, the reasons, one for each candidate.
+        """
+        mismatches: list[Mismatch] = []
+        for convert in (True,) if len(candidates) == 1 else (False, True):
+            mismatches.clear()
+            for candidate in candidates:
+                if candidate.schema.full_name in BLOCKED:
+                    mismatches.append(Mismatch("this overload is not available to scripts"))
+                    continue
+                found = self.match(candidate.schema, convert=convert)
+                if isinstance(found, Match):
+                    return candidate, found
+                mismatches.append(found)
+        return mismatches
+
+    def match(self, schema: FunctionSchema, *, convert: bool) -> Match | Mismatch:
+        return _Matcher(self, schema, convert).run()
+
+
+class _Matcher:
+    def __init__(self, call: Call, schema: FunctionSchema, convert: bool) -> None:
+        self.positional = call.positional
+        self.keywords = call.keywords
+        self.schema = schema
+        self.convert = convert
+        self.bindings: Bindings = {}
+        self.next_positional = 0
+        self.used: set[str] = set()
+        self.target = call.target
+
+    def run(self) -> Match | Mismatch:
+        inputs: list[Input] = []
+        for index in range(len(self.schema.arguments)):
+            found = self._argument(index)
+            if isinstance(found, Mismatch):
+                return found
+            inputs.append(found)
+        rest = self.positional[self.next_positional :]
+        if self.schema.is_vararg:
+            inputs += [Input(given.position) for given in rest]
+        elif rest:
+            count = len(self.positional)
+            return Mismatch("takes {} positional arguments, not {}", (self.next_positional, count))
+        return self._unknown_keyword() or self._returns(inputs)
+
+    def _unknown_keyword(self) -> Mismatch | None:
+        for name in self.keywords:
+            if name not in self.used:
+                is_known = any(argument.name == name for argument in self.schema.arguments)
+                what = "is given twice" if is_known else "is unknown"
+                return Mismatch("keyword argument '{}' {}", (name, what))
+        return None
+
+    def _returns(self, inputs: list[Input]) -> Match | Mismatch:
+        returns: list[Type] = []
+        for result in self.schema.returns:
+            bound = substitute(result.type, self.bindings)
+            if bound is None:
+                return Mismatch("its result type {} cannot be inferred", (result.type,))
+            returns.append(bound)
+        return Match(inputs, returns)
+
+    def _argument(self, index: int) -> Input | Mismatch:
+        argument = self.schema.arguments[index]
+        if argument.name == "self" and self.target is not None:
+            given, self.target = self.target, None
+            return self._fit(argument, given)
+        if not argument.kwarg_only and self.next_positional < len(self.positional):
+            given = self.positional[self.next_positional]
+            if self.convert and self._takes_the_rest(index, given):
+                return self._gather(argument)
+            self.next_positional += 1
+            return self._fit(argument, given)
+        keyword = self._keyword_for(argument)
+        if keyword is not None:
+            self.used.add(keyword)
+            return self._fit(argument, self.keywords[keyword])
+        if argument.has_default:
+            return Input(Default(argument))
+        return Mismatch("argument '{}' is missing", (argument.name,))
+
+    def _keyword_for(self, argument: Argument) -> str | None:
+        if argument.name in self.keywords:
+            return argument.name
+        # The functions of torch call `self` of an operator `input`.
+        is_renamed = argument.name == "self" and self.schema.name.startswith("aten::")
+        return "input" if is_renamed and "input" in self.keywords else None
+
+    def _takes_the_rest(self, index: int, given: Given) -> bool:
+        """Whether ``zeros(1, 2)`` may stand for ``zeros([1, 2])`` at this argument."""
+        arguments = self.schema.arguments
+        formal = arguments[index]
+        is_last = index + 1 == len(arguments) or arguments[index + 1].kwarg_only
+        if not is_last or not isinstance(formal.type, ListType) or formal.repeat is not None:
+            return False
+        if isinstance(formal.type.element, VarType) or isinstance(given.type, ListType):
+            return False
+        return not _fits_list(given.type, formal.type)
+
+    def _gather(self, argument: Argument) -> Input | Mismatch:
+        assert isinstance(argument.type, ListType)
+        element = argument.type.element
+        inner: list[Input] = []
+        for given in self.positional[self.next_positional :]:
+            found = self._fit(Argument(argument.name, element), given)
+            if isinstance(found, Mismatch):
+                return found
+            inner.append(found)
+        self.next_positional = len(self.positional)
+        return Input(tuple(inner), element=element)
+
+    def _fit(self, argument: Argument, given: Given) -> Input | Mismatch:
+        actual = given.type
+        if actual == argument.type and not given.is_empty_list and not has_variables(actual):
+            return Input(given.position)
+        steps: tuple[Step, ...] = ()
+        if _repeats(argument, actual):
+            actual = ListType(actual)
+            steps = (Step("repeat", actual, argument.repeat or 0),)
+        wanted: Type | None = argument.type
+        if has_variables(argument.type):
+            if not bind(argument.type, actual, self.bindings):
+                return _unfit(argument, actual)
+            wanted = substitute(argument.type, self.bindings)
+        if wanted is None:
+            text = "the type of argument '{}' cannot be inferred from {}"
+            return Mismatch(text, (argument.name, actual))
+        more, reached = conversions(actual, wanted, given.is_empty_list, convert=self.convert)
+        if not is_subtype(reached, wanted):
+            return _unfit(argument, actual)
+        return Input(given.position, steps + more)
+
+
+def _is_short(given: tuple[Type, bool]) -> bool:
+    type_ = given[0]
+    if isinstance(type_, ListType | OptionalType):
+        type_ = type_.element
+    return type(type_) is SimpleType
+
+
+def _unfit(argument: Argument, actual: Type) -> Mismatch:
+    text = "argument '{}' must be {}, not {}"
+    return Mismatch(text, (argument.name, argument.type, actual))
+
+
+def _repeats(argument: Argument, actual: Type) -> bool:
+    """A single int or float given for ``int[N]`` or ``float[N]``."""
+    if argument.repeat is None or actual not in (INT, FLOAT):
+        return False
+    return _without_optional(argument.type) == ListType(actual)
+
+
+def _without_optional(type_: Type) -> Type:
+    return type_.element if isinstance(type_, OptionalType) else type_
+
+
+def _fits_list(actual: Type, wanted: Type) -> bool:
+    """Whether ``actual`` is a list of the wanted type, or a tuple whose elements fit one."""
+    if is_subtype(actual, wanted):
+        return True
+    if not isinstance(actual, TupleType) or not isinstance(wanted, ListType):
+        return False
+    return all(is_subtype(element, wanted.element) for element in actual.elements)
+
+
+def conversions(
+    actual: Type, wanted: Type, is_empty_list: bool = False, *, convert: bool
+) -> tuple[tuple[Step, ...], Type]:
+    """The steps that take a value towards ``wanted``, and the type they reach.
+
+    The value fits if that type is a subtype of ``wanted``. ``convert`` allows the conversions
+    between tensors, numbers, bools, strings and devices, too.
+    """
+    steps: list[Step] = []
+    if isinstance(wanted, OptionalType) and not isinstance(actual, OptionalType):
+        if actual == NONE:
+            return (), actual
+        wanted = wanted.element
+    if is_empty_list and isinstance(wanted, ListType):
+        return (Step("retype", wanted),), wanted
+    if isinstance(actual, TupleType):
+        steps += _from_tuple(actual, wanted, convert)
+        actual = steps[-1].type if steps else actual
+    kind = _implicit(actual, wanted) if convert else None
+    if kind is not None:
+        # A bool becomes an int wherever a number is wanted.
+        actual = INT if wanted == NUMBER and kind == "aten::Int" else wanted
+        steps.append(Step(kind, actual))
+    return tuple(steps), actual
+
+
+def _implicit(actual: Type, wanted: Type) -> str | None:
+    """The operator that converts; a union of all numbers equals ``number``."""
+    if isinstance(actual, UnionType) and is_subtype(actual, NUMBER) and is_subtype(NUMBER, actual):
+        actual = NUMBER
+    return _IMPLICIT.get(actual, {}).get(wanted)
+
+
+def _from_tuple(actual: TupleType, wanted: Type, convert: bool) -> list[Step]:
+    target = _without_optional(wanted)
+    if isinstance(target, ListType) and _fits_list(actual, target):
+        return [Step("unpack", target)]
+    if not isinstance(wanted, TupleType) or is_subtype(actual, wanted):
+        return []
+    if len(actual.elements) != len(wanted.elements):
+        return []
+    pairs = zip(actual.elements, wanted.elements, strict=True)
+    parts = [conversions(have, want, convert=convert) for have, want in pairs]
+    reached = TupleType(tuple(type_ for _, type_ in parts))
+    return [Step("elements", reached, parts=tuple(steps for steps, _ in parts))]
+
+
+def schema_text(schema: FunctionSchema) -> str:
+    """A schema for messages: the names and types of its arguments."""
+    shown: list[str] = []
+    for argument in schema.arguments:
+        if argument.kwarg_only and "*" not in shown:
+            shown.append("*")
+        shown.append(f"{annotation(argument.type)} {argument.name}{_default_text(argument)}")
+    if schema.is_vararg:
+        shown.append("...")
+    return f"{schema.full_name}({', '.join(shown)})"
+
+
+def _default_text(argument: Argument) -> str:
+    return f"={argument.default!r}" if argument.has_default else ""
+
+
+def explain(candidates: Iterable[Candidate], mismatches: Iterable[Any]) -> str:
+    """The candidates and why each does not fit, one to a line."""
+    pairs = zip(candidates, mismatches, strict=True)
+    return "".join(f"\n  {schema_text(candidate.schema)}: {why}" for candidate, why in pairs)

@@ -1,0 +1,215 @@
+"""Cutting code records into definitions, and classes into their parts.
+
+torch's printer starts every definition in column 0 and every method in column 2. Where a record
+keeps to that, definitions are found by looking at the starts of lines, and only the pieces that
+are asked for are parsed. Other layouts are parsed as a whole first, to learn where things stand.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tsarchive.errors import SourceError
+from tsarchive.ir.text_limits import MAX_DEFINITIONS, check_size
+
+from .syntax import parse_statements, segment
+
+_MULTILINE_TOKEN = re.compile(r'"""|\'\'\'|\\\n')
+# Names as Python has them; what is none is left to the parser to refuse.
+_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_DEFINITION = re.compile(rf"^(?:class|def) +({_NAME})(?=[(:\s])", re.MULTILINE)
+_OTHER_TOP_LEVEL = re.compile(rf"^(?!(?:class|def) +{_NAME}[(:\s]|#)\S", re.MULTILINE)
+_METHOD = re.compile(rf"^  def +({_NAME})(?=[(\s])", re.MULTILINE)
+_NOT_IN_METHODS = re.compile(rf"^(?!    |  def +{_NAME}[(\s]|[ \t]*(?:\#.*)?$)", re.MULTILINE)
+# Archives of version 1 start with these; torch skips them, too.
+_IGNORED_LINE = re.compile(
+    r"^(?:import +__torch__[\w.]* *|op_version_set *= *\d+ *)$", re.MULTILINE
+)
+
+
+class Piece(NamedTuple):
+    """The lines of one definition. ``first_line`` is the 1-based number of the first in
+    ``record``; a method's lines are indented as they stand there."""
+
+    record: str
+    name: str
+    first_line: int
+    text: str
+
+    @property
+    def is_class(self) -> bool:
+        return self.text.startswith("class ")
+
+    @property
+    def is_indented(self) -> bool:
+        return self.text[:1] in (" ", "\t")
+
+    @property
+    def line_offset(self) -> int:
+        """What to add to a line number of :meth:`parse` to get one of the record."""
+        return self.first_line - (2 if self.is_indented else 1)
+
+    def parse(self) -> ast.stmt:
+        """The definition as a tree. Raises SourceError."""
+        body = parse_statements(self.text, self.record, self.first_line, self.is_indented)
+        if len(body) != 1:
+            raise self.fail(f"{self.name} is not one definition")
+        return body[0]
+
+    def parse_function(self) -> ast.FunctionDef:
+        node = self.parse()
+        if not isinstance(node, ast.FunctionDef):
+            raise self.fail(f"{self.name} is not a function")
+        return node
+
+    def fail(self, message: str, line: int | None = None) -> SourceError:
+        """An error at ``line`` of the record, or else at the start of this definition."""
+        return SourceError(message, record=self.record, line=line or self.first_line)
+
+
+def split_record(text: str, record: str) -> dict[str, Piece]:
+    """The definitions of a code record by name, in file order. Raises SourceError."""
+    text = without_old_lines(text, record)
+    if _MULTILINE_TOKEN.search(text) or _OTHER_TOP_LEVEL.search(text):
+        pieces = list(_split_tree(text, record))
+    else:
+        pieces = list(_pieces_at(_DEFINITION, text, record, 1))
+    if len(pieces) > MAX_DEFINITIONS:
+        raise SourceError(f"more than {MAX_DEFINITIONS} definitions are not read", record=record)
+    return {piece.name: piece for piece in pieces}
+
+
+def without_old_lines(text: str, record: str) -> str:
+    """The text of a record without lines that only archives of version 1 have."""
+    check_size(text, record)
+    # Python ends a line at a carriage return; to torch it is a character of a string.
+    return _IGNORED_LINE.sub("", text.replace("\r\n", "\n").replace("\r", "\\r"))
+
+
+def _pieces_at(start: re.Pattern[str], text: str, record: str, first_line: int) -> Iterator[Piece]:
+    matches = list(start.finditer(text))
+    ends = [*(match.start() for match in matches[1:]), len(text)]
+    line, position = first_line, 0
+    for match, end in zip(matches, ends, strict=False):
+        line += text.count("\n", position, match.start())
+        position = match.start()
+        yield Piece(record, match[1], line, text[position:end])
+
+
+def _split_tree(text: str, record: str) -> Iterator[Piece]:
+    lines = text.split("\n")
+    for node in parse_statements(text, record, 1):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.decorator_list:
+            shown = lines[node.lineno - 1].strip()
+            message = f"a code record holds classes and functions only, not {shown!r}"
+            raise SourceError(message, record=record, line=node.lineno)
+        yield _piece_of(node, lines, record, 1)
+
+
+def _piece_of(
+    node: ast.ClassDef | ast.FunctionDef, lines: list[str], record: str, first_line: int
+) -> Piece:
+    piece_lines = lines[node.lineno - 1 : node.end_lineno]
+    return Piece(record, node.name, first_line + node.lineno - 1, "\n".join(piece_lines) + "\n")
+
+
+class Line(NamedTuple):
+    """One statement of a class header: ``name : annotation = value``, parts that are absent
+    being None. ``quoted`` tells ``__annotations__["name"]`` from a plain name."""
+
+    number: int
+    name: str
+    annotation: str | None
+    value: str | None
+    quoted: bool = False
+
+
+class ClassParts(NamedTuple):
+    """A class taken apart: ``base`` is the name of its superclass or ""."""
+
+    base: str
+    lines: tuple[Line, ...]
+    methods: dict[str, Piece]
+
+
+_CLASS_LINE = re.compile(rf"class +{_NAME} *(?:\( *(|{_NAME}) *\))? *:[ \t]*\n")
+_HEADER_LINE = re.compile(
+    rf"""[ ]{{2}}(?:(?P<name>{_NAME})|__annotations__\["(?P<quoted>[^"\\\n]*)"\])
+    [ ]*(?::[ ]*(?P<annotation>[^=\n ][^=\n]*))?(?:=[ ]*(?P<value>[^\n]+))?\n""",
+    re.VERBOSE,
+)
+
+
+def split_class(piece: Piece) -> ClassParts:
+    """The header statements and methods of a class. Raises SourceError."""
+    start = _CLASS_LINE.match(piece.text)
+    first_method = _METHOD.search(piece.text)
+    end = first_method.start() if first_method else len(piece.text)
+    if start is None or _NOT_IN_METHODS.search(piece.text, end):
+        return _split_class_tree(piece)
+    lines = _header_lines(piece, start.end(), end)
+    if lines is None or _MULTILINE_TOKEN.search(piece.text):
+        return _split_class_tree(piece)
+    offset = piece.first_line + piece.text.count("\n", 0, end)
+    methods = _pieces_at(_METHOD, piece.text[end:], piece.record, offset)
+    return ClassParts(start[1] or "", lines, _by_name(piece, methods))
+
+
+def _header_lines(piece: Piece, position: int, end: int) -> tuple[Line, ...] | None:
+    lines = []
+    for number, match in enumerate(
+        _HEADER_LINE.finditer(piece.text, position, end), piece.first_line + 1
+    ):
+        name, quoted, annotation, value = match.groups()
+        if match.start() != position or value is annotation is None:
+            return None
+        annotation = annotation and annotation.rstrip()
+        value = value and value.rstrip()
+        lines.append(Line(number, name or quoted, annotation, value, name is None))
+        position = match.end()
+    return tuple(lines) if position == end else None
+
+
+def _by_name(piece: Piece, methods: Iterator[Piece]) -> dict[str, Piece]:
+    found: dict[str, Piece] = {}
+    for method in methods:
+        if method.name in found:
+            message = f"class {piece.name} defines {method.name} twice"
+            raise piece.fail(message, method.first_line)
+        found[method.name] = method
+    return found
+
+
+def _split_class_tree(piece: Piece) -> ClassParts:
+    node = piece.parse()
+    if not isinstance(node, ast.ClassDef) or node.keywords or len(node.bases) > 1:
+        raise piece.fail(f"{piece.name}: a class has one superclass at most")
+    base = ast.unparse(node.bases[0]) if node.bases else ""
+    text_lines = piece.text.split("\n")
+    lines: list[Line] = []
+    methods: list[Piece] = []
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef) and not statement.decorator_list:
+            methods.append(_piece_of(statement, text_lines, piece.record, piece.first_line))
+        elif not isinstance(statement, ast.Pass):
+            lines.append(_line_of(piece, statement))
+    return ClassParts(base, tuple(lines), _by_name(piece, iter(methods)))
+
+
+def _line_of(piece: Piece, statement: ast.stmt) -> Line:
+    number = piece.line_offset + statement.lineno
+    match statement:
+        case ast.AnnAssign(ast.Name(name), annotation, value):
+            text = None if value is None else segment(piece.text, value)
+            return Line(number, name, segment(piece.text, annotation), text)
+        case ast.Assign([ast.Name(name)], value):
+            return Line(number, name, None, segment(piece.text, value))
+        case ast.Assign(
+            [ast.Subscript(ast.Name("__annotations__"), ast.Constant(str() as name))], value
+        ):
+            return Line(number, name, None, segment(piece.text, value), quoted=True)
+    shown = piece.text.split("\n")[statement.lineno - 1].strip()
+    raise piece.fail(f"a class body cannot hold {shown!r}", number)

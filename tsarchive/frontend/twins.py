@@ -1,0 +1,186 @@
+"""Classes that differ in mangled names alone: networks hold hundreds, and few that are distinct.
+
+They are found by their text, without parsing it: two classes are twins if their text is the same
+once the class of each submodule is replaced by the first of its twins, and the class's own name
+behind ``self`` is left out. So are constants of the class that no method names; torch writes their
+values into the code. Everything else counts as it stands, so two classes may be told apart that
+do the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tsarchive.errors import SourceError
+from tsarchive.ir.classes import ClassType, Function, Kinship
+from tsarchive.ir.graph import Placed
+from tsarchive.ir.names import unmangled
+from tsarchive.ir.schema import FunctionSchema
+
+from .places import CodePlace
+from .splitting import ClassParts, Line, Piece
+
+if TYPE_CHECKING:
+    from .importer import CodeImporter
+
+__all__ = ["Twins"]
+
+_ROOT: Final = "__torch__"
+# A name, and what would go on with it. No part of a long one is looked at twice.
+_MENTION = re.compile(rf"(?<!\w){_ROOT}((?:\.\w+)+)(\s*[.\\])?")
+# How definitions begin that are of no module. Those of modules may be written in many ways.
+_NO_MODULE = re.compile(r"def |class \w+(?:\((?!Module)\w*\))?:\n", re.ASCII)
+_WORD = re.compile(r"\w+")
+# In such text a name may stand in parts or otherwise: letters that Python takes for others,
+# escapes, strings side by side.
+_UNCLEAR = re.compile(r"""[^\x00-\x7f]|[\\#]|["']\s*[A-Za-z]{0,2}["']""")
+_NO_NAMES: Final = frozenset[str]()
+
+
+class Twins:
+    """Which classes of an archive are twins."""
+
+    def __init__(self, importer: CodeImporter) -> None:
+        self.importer = importer
+        self._firsts: dict[Hashable, ClassType] = {}
+        self._first_of: dict[ClassType, ClassType] = {}
+        self._left_out: dict[ClassType, frozenset[str]] = {}
+        self._words: dict[str, frozenset[str] | None] = {}
+        self._schemas: dict[Function, FunctionSchema] = {}
+
+    def add(self, class_: ClassType, parts: ClassParts) -> None:
+        """Make a module class known once it is read."""
+        texts = {name: _text_without_self(class_, piece) for name, piece in parts.methods.items()}
+        submodules = self._submodules(class_)
+        within = _NO_NAMES.union(*(self._left_out.get(first, ()) for first in submodules.values()))
+        own = frozenset(filter(str.isidentifier, class_.constants))
+        named = self._named_in(texts.values(), within | own)
+        lines = _lines(parts.lines, submodules, own - named)
+        # The rest of the name decides how some slots of old archives are read.
+        name = unmangled(class_.qualified_name)
+        key: Hashable = name, parts.base, lines, tuple(texts.items())
+        if named & within:
+            key = class_  # its code may depend on what was left out in the class of a submodule
+        first = self._first_of[class_] = self._firsts.setdefault(key, class_)
+        if left_out := within | (own - named):
+            self._left_out[first] = self._left_out.get(first, _NO_NAMES) | left_out
+        for function in (*class_.methods.values(), *class_.hooks()):
+            function.kin = _Kin(self, class_, first, parts.methods[function.name])
+
+    def _submodules(self, class_: ClassType) -> dict[str, ClassType]:
+        """The first twins of the classes of submodules, by attribute."""
+        found = {}
+        for attribute in class_.attributes.values():
+            type_ = attribute.type
+            if isinstance(type_, ClassType) and type_.is_module:
+                # A class that contains itself has no first yet, and so no twins.
+                found[attribute.name] = self._first_of.get(type_, type_)
+        return found
+
+    def _named_in(self, texts: Iterable[str], names: Set[str]) -> Set[str]:
+        """The ``names`` that methods may name."""
+        found: Set[str] = _NO_NAMES
+        for text in texts if names else ():
+            if text not in self._words:
+                is_clear = _UNCLEAR.search(text) is None
+                self._words[text] = frozenset(_WORD.findall(text)) if is_clear else None
+            words = self._words[text]
+            found |= names if words is None else names & words
+        return found
+
+    def schema(self, function: Function, read: Callable[[], FunctionSchema]) -> FunctionSchema:
+        """The schema of a function: what ``read`` gives for one of its twins, but for self."""
+        if function.kin is None:
+            return read()
+        original = function.original
+        known = self._schemas.get(original)
+        if known is None:
+            known = self._schemas[original] = read()
+        self_, *others = known.arguments
+        owner = function.kin.owner
+        if self_.type is owner:
+            return known
+        return known._replace(arguments=(self_._replace(type=owner), *others))
+
+    def names_no_module(self, text: str) -> bool:
+        """Whether a method names no class of modules, and so means the same in all twins."""
+        count = text.count(_ROOT)
+        if not count:
+            return text.isascii()
+        if not text.isascii():
+            return False
+        names = [name for name, goes_on in _MENTION.findall(text) if not goes_on]
+        return len(names) == count and all(map(self._is_free, set(names)))
+
+    def _is_free(self, name: str) -> bool:
+        """Whether a name is that of a definition, or a member of one, and of no module."""
+        qualified_name = _ROOT + name
+        try:
+            text = self.importer.text_of(qualified_name)
+            if text is None:
+                text = self.importer.text_of(qualified_name.rpartition(".")[0])
+        except SourceError:
+            return False
+        return text is not None and _NO_MODULE.match(text) is not None
+
+
+@dataclass(eq=False, slots=True)
+class _Kin:
+    """A method of ``owner``, of whose twins ``first`` is the first."""
+
+    twins: Twins
+    owner: ClassType
+    first: ClassType
+    piece: Piece
+    _original: Function | None = field(default=None, repr=False)
+
+    @property
+    def original(self) -> Function:
+        if self._original is None:
+            class_ = self.first if self._means_the_same else self.owner
+            self._original = class_.function(self.piece.name)
+        return self._original
+
+    @property
+    def _means_the_same(self) -> bool:
+        text = _text_without_self(self.owner, self.piece)
+        return self.first is self.owner or self.twins.names_no_module(text)
+
+    def moved(self, place: Placed, other: Kinship) -> Placed:
+        assert isinstance(place, CodePlace)
+        assert isinstance(other, _Kin)
+        line, column = place.line - other.piece.first_line, place.column
+        if line == 0 and column >= other._header_end:
+            column += self._header_end - other._header_end
+        places = self.twins.importer.places(self.piece.record)
+        return CodePlace(places, line + self.piece.first_line, column)
+
+    @property
+    def _header_end(self) -> int:
+        """The column behind the type of ``self``."""
+        return len(self.piece.text) - len(_text_without_self(self.owner, self.piece))
+
+
+def _lines(
+    lines: Iterable[Line], submodules: Mapping[str, ClassType], left_out: Set[str]
+) -> Hashable:
+    """What the header of a class says, with ``submodules`` for their types."""
+    return tuple(
+        (line.name, line.quoted, submodules[line.name])
+        if line.name in submodules
+        else (line.name, line.quoted, line.annotation, line.value)
+        for line in lines
+        # Lists of hooks, parameters and buffers have no annotation; a constant may have their name.
+        if line.name not in left_out or line.annotation is None
+    )
+
+
+def _text_without_self(class_: ClassType, piece: Piece) -> str:
+    """The text of a method from behind ``self : C`` on; all of it where it starts otherwise."""
+    start = f"  def {piece.name}(self: {class_.qualified_name}"
+    if piece.text.startswith((f"{start},", f"{start})")):
+        return piece.text[len(start) :]
+    return piece.text

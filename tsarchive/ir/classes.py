@@ -1,0 +1,159 @@
+"""Classes, interfaces and functions of an archive: types that hold schemas and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from .graph import Block, Placed, take_apart
+from .schema import FunctionSchema
+from .types import NamedType, Type
+
+
+@dataclass(eq=False, slots=True)
+class InterfaceType(NamedType):
+    """An interface: method schemas (first argument ``self``), no bodies."""
+
+    qualified_name: str
+    is_module: bool
+    methods: dict[str, FunctionSchema] = field(default_factory=dict)
+
+
+class Attribute(NamedTuple):
+    """One slot of a class; a slot may be flagged parameter or buffer whatever its type is."""
+
+    name: str
+    type: Type
+    is_parameter: bool = False
+    is_buffer: bool = False
+
+
+class ClassConstant(NamedTuple):
+    """``name : Final[type] = value`` of a class."""
+
+    name: str
+    type: Type
+    value: Any
+
+
+@dataclass(eq=False, slots=True)
+class ClassType(NamedType):
+    """A module class, a script class, or (``is_native``) a class bound from C++ (torchbind).
+
+    ``methods`` are in definition order and include property accessors; hooks are not methods.
+    A hook may stand several times in a hook list: it is called as often.
+    """
+
+    qualified_name: str
+    is_module: bool = False
+    is_native: bool = False
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    constants: dict[str, ClassConstant] = field(default_factory=dict)
+    methods: dict[str, Function] = field(default_factory=dict)
+    forward_pre_hooks: list[Function] = field(default_factory=list)
+    forward_hooks: list[Function] = field(default_factory=list)
+
+    def parts(self) -> tuple[Type, ...]:
+        return tuple(attribute.type for attribute in self.attributes.values())
+
+    @property
+    def has_state_methods(self) -> bool:
+        """Whether ``__getstate__`` and ``__setstate__`` say what is pickled; one alone does not."""
+        return {"__getstate__", "__setstate__"} <= self.methods.keys()
+
+    def function(self, name: str) -> Function:
+        """A method or hook, which do not share names."""
+        found = self.methods.get(name)
+        return found or next(hook for hook in self.hooks() if hook.name == name)
+
+    def hooks(self) -> Iterator[Function]:
+        """Each distinct hook once, in the order in which torch prints them."""
+        by_name: dict[str, Function] = {}
+        for hook in (*self.forward_hooks, *self.forward_pre_hooks):
+            by_name.setdefault(hook.name, hook)
+        yield from by_name.values()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionType(NamedType):
+    """The type of a function constant; it stands for exactly one function."""
+
+    function: Function
+
+    @property
+    def qualified_name(self) -> str:
+        return self.function.qualified_name
+
+
+class Kinship(Protocol):
+    """What a method of a class has in common with those of its twins.
+
+    Twins are classes of one archive that differ in mangled names alone, their own and those of
+    the classes of their submodules.
+    """
+
+    @property
+    def owner(self) -> ClassType:
+        """The class that the method, or hook, belongs to."""
+
+    @property
+    def original(self) -> Function:
+        """One method among those of all twins, which do the same; the same one for each."""
+
+    def moved(self, place: Placed, other: Kinship) -> Placed:
+        """The place in this method that stands where ``place`` does in the ``other``."""
+
+
+class Function:
+    """A function or method: qualified name, schema, and a graph made when first asked for.
+
+    The first block parameter of a method is ``self``, as in its schema. The schema may be given
+    as a callable, too: it is then made when first asked for. ``kin`` is set for methods that
+    twins of their class may have, too.
+    """
+
+    __slots__ = ("_define", "_graph", "_schema", "kin", "qualified_name", "type")
+
+    def __init__(
+        self,
+        qualified_name: str,
+        schema: FunctionSchema | Callable[[], FunctionSchema],
+        define: Callable[[], Block],
+    ) -> None:
+        self.qualified_name = qualified_name
+        self._schema = schema
+        self._define = define
+        self._graph: Block | None = None
+        self.kin: Kinship | None = None
+        self.type = FunctionType(self)
+
+    @property
+    def schema(self) -> FunctionSchema:
+        if not isinstance(self._schema, FunctionSchema):
+            self._schema = self._schema()
+        return self._schema
+
+    @property
+    def name(self) -> str:
+        return self.qualified_name.rpartition(".")[2]
+
+    @property
+    def original(self) -> Function:
+        """A function that does the same, and is one for all that do; often this one."""
+        return self if self.kin is None else self.kin.original
+
+    @property
+    def graph(self) -> Block:
+        if self._graph is None:
+            self._graph = self._define()
+        return self._graph
+
+    def drop_graph(self) -> None:
+        """Forget the graph, which is made again when it is asked for."""
+        if self._graph is not None:
+            take_apart(self._graph)
+            self._graph = None
+
+    def __repr__(self) -> str:
+        return f"<Function {self.qualified_name}>"

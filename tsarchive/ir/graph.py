@@ -1,0 +1,185 @@
+"""The program graph: typed SSA with nested blocks, the shape of TorchScript's own IR.
+
+Node kinds carry torch's names (``prim::If``, ``aten::add``). Inputs and outputs of control flow:
+
+* ``prim::If``    inputs (condition); two blocks; outputs = what the blocks return
+* ``prim::Loop``  inputs (trip count, initial condition, carried...); one block with parameters
+                  (counter, carried...) that returns (condition, carried...)
+* ``prim::Constant``  attribute ``value``: a Python value, or one of ``values.py``
+* ``prim::fork``, ``prim::awaitable``  attribute ``subgraph``: a Block whose parameters match inputs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from tsarchive.errors import UnsupportedError
+
+from .schema import FunctionSchema
+from .source_ranges import Range
+from .types import NONE, Type
+
+CONSTANT = "prim::Constant"
+RETURN = "prim::Return"
+PARAM = "prim::Param"
+MAX_TRIP_COUNT = 2**63 - 1
+
+
+class Use(NamedTuple):
+    """``user`` takes the value as its input number ``offset``."""
+
+    user: Node
+    offset: int
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """One value. ``name`` is its name in the source, without uniquing suffix; None when unnamed."""
+
+    node: Node
+    type: Type
+    name: str | None = None
+    uses: list[Use] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"%{self.name or hex(id(self))}"
+
+
+class Placed(Protocol):
+    """Something that knows its range in user source; None when it has no place there."""
+
+    @property
+    def range(self) -> Range | None: ...
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One operation. ``schema`` is set for operators; ``place`` is its place in user source."""
+
+    kind: str
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    schema: FunctionSchema | None = None
+    place: Placed | None = None
+
+    def add_input(self, value: Value) -> None:
+        value.uses.append(Use(self, len(self.inputs)))
+        self.inputs.append(value)
+
+    def drop_inputs(self) -> None:
+        """Remove this node's uses of its inputs, before the node itself is removed."""
+        for offset, value in enumerate(self.inputs):
+            value.uses.remove(Use(self, offset))
+        self.inputs.clear()
+
+    def add_output(self, type_: Type, name: str | None = None) -> Value:
+        value = Value(self, type_, name)
+        self.outputs.append(value)
+        return value
+
+    def add_block(self) -> Block:
+        block = Block()
+        self.blocks.append(block)
+        return block
+
+    @property
+    def range(self) -> Range | None:
+        return None if self.place is None else self.place.range
+
+    @property
+    def input(self) -> Value:
+        return self.inputs[0]
+
+    @property
+    def output(self) -> Value:
+        return self.outputs[0]
+
+    @property
+    def is_constant(self) -> bool:
+        return self.kind == CONSTANT
+
+    @property
+    def name(self) -> str:
+        """The attribute or method name of GetAttr, SetAttr and CallMethod."""
+        return str(self.attributes["name"])
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """A sequence of nodes with parameters and a return node."""
+
+    param_node: Node = field(default_factory=lambda: Node(PARAM))
+    nodes: list[Node] = field(default_factory=list)
+    return_node: Node = field(default_factory=lambda: Node(RETURN))
+
+    @property
+    def params(self) -> list[Value]:
+        return self.param_node.outputs
+
+    @property
+    def returns(self) -> list[Value]:
+        return self.return_node.inputs
+
+    def add_param(self, type_: Type, name: str | None = None) -> Value:
+        return self.param_node.add_output(type_, name)
+
+    def add_return(self, value: Value) -> None:
+        self.return_node.add_input(value)
+
+    def append(
+        self,
+        kind: str,
+        inputs: Sequence[Value] = (),
+        *,
+        place: Placed | None = None,
+        schema: FunctionSchema | None = None,
+        **attributes: Any,
+    ) -> Node:
+        """Append a node without outputs; the caller adds outputs and blocks."""
+        node = Node(kind, attributes=attributes, schema=schema, place=place)
+        for value in inputs:
+            node.add_input(value)
+        self.nodes.append(node)
+        return node
+
+
+def nested_blocks(node: Node) -> list[Block]:
+    """The blocks of control flow, and the body of a fork or awaitable."""
+    subgraph = node.attributes.get("subgraph")
+    return [*node.blocks, subgraph] if subgraph is not None else node.blocks
+
+
+def take_apart(block: Block) -> None:
+    """Clear a graph: its nodes and values refer to each other, and its memory goes at once."""
+    for node in (block.param_node, *block.nodes, block.return_node):
+        for inner in nested_blocks(node):
+            take_apart(inner)
+        node.inputs.clear()
+        node.outputs.clear()
+
+
+def is_constant_true(value: Value) -> bool:
+    return value.node.is_constant and value.node.attributes["value"] is True
+
+
+def must_be_none(value: Value) -> bool:
+    """True when the value can only be None."""
+    return value.type == NONE or (value.node.is_constant and value.node.attributes["value"] is None)
+
+
+def matching_exit(nodes: Sequence[Node], start: int) -> int:
+    """The position of the Exit that belongs to the Enter at ``start``.
+
+    Raises UnsupportedError where the block ends before it.
+    """
+    depth = 0
+    for position in range(start, len(nodes)):
+        depth += nodes[position].kind == "prim::Enter"
+        depth -= nodes[position].kind == "prim::Exit"
+        if depth == 0:
+            return position
+    raise UnsupportedError("a with statement has no end in the block where it starts")

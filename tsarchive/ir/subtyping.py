@@ -1,0 +1,236 @@
+"""Relations between types: subtype, common supertype, and the canonical form of a Union."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .classes import ClassType, FunctionType, InterfaceType
+from .schema import FunctionSchema
+from .types import (
+    ANY,
+    ANY_CLASS,
+    ANY_ENUM,
+    ANY_LIST,
+    ANY_TUPLE,
+    BOOL,
+    CAPSULE,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    GENERATOR,
+    INT,
+    NONE,
+    NUMBER,
+    PYOBJECT,
+    QUANTIZER,
+    STORAGE,
+    STREAM,
+    STRING,
+    TENSOR,
+    DictType,
+    EnumType,
+    HandleType,
+    ListType,
+    OptionalType,
+    SimpleType,
+    TupleType,
+    Type,
+    UnionType,
+    VarType,
+    annotation,
+)
+
+SCALARS = (FLOAT, COMPLEX, INT)
+
+
+def is_subtype(narrow: Type, wide: Type) -> bool:
+    """Whether every value of ``narrow`` may stand where ``wide`` is asked for."""
+    if narrow is wide or wide is ANY or narrow == wide:
+        return True
+    match narrow:
+        case OptionalType(element):
+            return is_subtype(NONE, wide) and is_subtype(element, wide)
+        case UnionType(members):
+            return all(is_subtype(member, wide) for member in members)
+    match wide:
+        case OptionalType(element):
+            return narrow == NONE or is_subtype(narrow, element)
+        case UnionType(members):
+            if narrow == NUMBER:
+                return set(SCALARS).issubset(members)
+            return any(is_subtype(narrow, member) for member in members)
+        case SimpleType():
+            return _is_kind(narrow, wide)
+        case TupleType():
+            return isinstance(narrow, TupleType) and _is_subtuple(narrow, wide)
+        case HandleType(kind, element):
+            # A remote reference may be assigned through, so it does not vary.
+            is_same_kind = isinstance(narrow, HandleType) and narrow.kind == kind != "RRef"
+            return is_same_kind and is_subtype(narrow.parts()[0], element)
+        case InterfaceType():
+            return implements(narrow, wide)
+    return False
+
+
+def _is_kind(narrow: Type, wide: SimpleType) -> bool:
+    if wide == NUMBER:
+        return narrow in SCALARS
+    kind = _KINDS.get(wide)
+    return kind is not None and isinstance(narrow, kind)
+
+
+_KINDS: dict[SimpleType, type[Type]] = {
+    ANY_LIST: ListType, ANY_TUPLE: TupleType, ANY_ENUM: EnumType, ANY_CLASS: ClassType,
+}  # fmt: skip
+
+
+def _is_subtuple(narrow: TupleType, wide: TupleType) -> bool:
+    if len(narrow.elements) != len(wide.elements):
+        return False
+    if wide.fields and narrow.fields != wide.fields:
+        return False
+    return all(map(is_subtype, narrow.elements, wide.elements))
+
+
+def implements(type_: Type, interface: InterfaceType) -> bool:
+    """Whether a class (or interface) has every method of ``interface`` with a fitting schema."""
+    if isinstance(type_, ClassType):
+        if type_.is_module != interface.is_module:
+            return False
+        schemas = {name: function.schema for name, function in type_.methods.items()}
+    elif isinstance(type_, InterfaceType):
+        schemas = type_.methods
+    else:
+        return False
+    return all(
+        name in schemas and _overrides(schemas[name], wanted)
+        for name, wanted in interface.methods.items()
+    )
+
+
+def _overrides(actual: FunctionSchema, wanted: FunctionSchema) -> bool:
+    if len(actual.arguments) != len(wanted.arguments):
+        return False
+    # The first argument is self, which differs by design.
+    pairs = zip(actual.arguments[1:], wanted.arguments[1:], strict=True)
+    if not all(is_subtype(want.type, have.type) for have, want in pairs):
+        return False
+    return is_subtype(actual.return_type, wanted.return_type)
+
+
+def unify(first: Type, second: Type, *, or_union: bool = False) -> Type | None:
+    """The common type of two values; without one, None, or their Union if ``or_union``."""
+    if is_subtype(first, second):
+        return second
+    if is_subtype(second, first):
+        return first
+    found = _unify_by_shape(first, second, or_union)
+    if found is None and or_union:
+        return union_of((first, second))
+    return found
+
+
+def _unify_by_shape(first: Type, second: Type, or_union: bool) -> Type | None:
+    if NONE in (first, second):
+        return OptionalType(second if first == NONE else first)
+    for one, other in ((first, second), (second, first)):
+        if isinstance(one, OptionalType):
+            element = unify(one.element, other)
+            return None if element is None else OptionalType(element)
+    match first, second:
+        case TupleType(mine), TupleType(theirs) if len(mine) == len(theirs):
+            pairs = zip(mine, theirs, strict=True)
+            elements = [unify(one, other, or_union=or_union) for one, other in pairs]
+            known = tuple(element for element in elements if element is not None)
+            return TupleType(known) if len(known) == len(mine) else None
+        case HandleType("Future", one), HandleType("Future", other):
+            element = unify(one, other)
+            return None if element is None else HandleType("Future", element)
+    return None
+
+
+def unify_all(types: Iterable[Type], *, or_union: bool = False) -> Type | None:
+    """The common type of several values, at least one."""
+
+    found: Type | None
+    found, *rest = types
+    for type_ in rest:
+        if found is not None:
+            found = unify(found, type_, or_union=or_union)
+    return found
+
+
+def union_of(types: Iterable[Type]) -> Type:
+    """The canonical Union: flat, without members that have a common type, in torch's order.
+
+    One member alone stands for itself; with None it is an Optional.
+    """
+    members: list[Type] = []
+    for type_ in types:
+        for member in flat_members(type_):
+            _merge(members, member)
+    rest = [member for member in members if member != NONE]
+    if len(rest) == len(members):
+        return members[0] if len(members) == 1 else UnionType(_ordered(members))
+    if len(rest) == 1:
+        return OptionalType(rest[0])
+    if set(rest) == set(SCALARS):
+        return OptionalType(NUMBER)
+    return UnionType(_ordered(members)) if rest else NONE
+
+
+def flat_members(type_: Type) -> tuple[Type, ...]:
+    """The members of a Union or Optional at any depth; ``number`` gives its three scalars."""
+    match type_:
+        case OptionalType(element):
+            return (*flat_members(element), NONE)
+        case UnionType(members):
+            return tuple(inner for member in members for inner in flat_members(member))
+    return SCALARS if type_ == NUMBER else (type_,)
+
+
+def _merge(members: list[Type], type_: Type) -> None:
+    for index, member in enumerate(members):
+        if (member == NONE) != (type_ == NONE):
+            continue
+        common = unify(member, type_)
+        if common is not None:
+            members[index] = common
+            return
+    members.append(type_)
+
+
+# The order in which torch numbers the kinds of types; it sorts Union members by it.
+_KIND_ORDER = (
+    ANY, EnumType, ANY_ENUM, TENSOR, STORAGE, TupleType, ListType, DictType, NUMBER, FLOAT,
+    COMPLEX, "Future", "Await", "RRef", INT, NONE, STRING, GENERATOR, QUANTIZER, BOOL,
+    OptionalType, VarType, DEVICE, STREAM, FunctionType, ClassType, PYOBJECT, CAPSULE,
+    InterfaceType, ANY_LIST, ANY_TUPLE, ANY_CLASS,
+)  # fmt: skip
+_RANKS: dict[object, int] = {kind: rank for rank, kind in enumerate(_KIND_ORDER)}
+
+
+def _ordered(members: list[Type]) -> tuple[Type, ...]:
+    return tuple(sorted(members, key=lambda member: (_rank(member), _schema_text(member))))
+
+
+def _schema_text(type_: Type) -> str:
+    """A type as schemas write it: types of one kind are sorted by this text."""
+    match type_:
+        case ListType(element):
+            return f"{_schema_text(element)}[]"
+        case OptionalType(element):
+            return f"{_schema_text(element)}?"
+        case DictType(key, value):
+            return f"Dict({_schema_text(key)}, {_schema_text(value)})"
+        case HandleType(kind, element):
+            return f"{kind}({_schema_text(element)})"
+        case TupleType(elements, None):
+            return f"({', '.join(map(_schema_text, elements))})"
+    return "Scalar" if type_ == NUMBER else annotation(type_)
+
+
+def _rank(type_: Type) -> int:
+    if isinstance(type_, SimpleType):
+        return _RANKS[type_]
+    return _RANKS[type_.kind if isinstance(type_, HandleType) else type(type_)]

@@ -1,0 +1,182 @@
+"""What the text of code may hold at most, looked at before Python's parser sees it.
+
+The parser is written in C: on long chains (``1+1+1+...``) it builds trees so deep that building,
+walking or freeing them exhausts the stack. So depth is bounded from the tokens alone, in one pass.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import threading
+from functools import cache
+from typing import Final, NoReturn
+
+from tsarchive.errors import SourceError
+
+from .plain_text import plain_end
+
+__all__ = [
+    "MAX_CODE_CHARACTERS",
+    "MAX_DEFINITIONS",
+    "MAX_DEPTH",
+    "MAX_NAME",
+    "MAX_NUMBER",
+    "check_size",
+    "check_text",
+    "parse_expression",
+    "parse_module",
+]
+
+# One code record. The largest seen, of an unrolled recurrent network, has 6 MB.
+MAX_CODE_CHARACTERS: Final = 2**26
+# Classes and functions of one code record, methods of one class.
+MAX_DEFINITIONS: Final = 100_000
+# Signs and words of one expression that may each put another level on its tree.
+MAX_DEPTH: Final = 2_000
+# Letters of a name: a part of a path, which may have 4 KiB in a zip.
+MAX_NAME: Final = 4_096
+# Digits of a number. The longest double has 309 before its point; Python prints no int of
+# more than 640 where it is set up so.
+MAX_NUMBER: Final = 400
+
+# As Python cuts text: comments, strings, joined lines, lines, numbers, words, signs.
+_TOKEN: Final = r"""[ \t\f]+ | \#[^\n]* | \\\n
+    | (?P<string>\"{3}[^\\\"]*(?:(?:\\.|\"{1,2}(?!\"))[^\\\"]*)*\"{3}
+                | '{3}[^\\']*(?:(?:\\.|'{1,2}(?!'))[^\\']*)*'{3}
+                | (?!\"{3}|'{3})(?:\"[^\\\"\n]*(?:\\.[^\\\"\n]*)*\"|'[^\\'\n]*(?:\\.[^\\'\n]*)*'))
+    | (?P<line>\n) | (?P<number>\.?\d(?:[eE][+-]\d|[\w.])*) | (?P<word>\w+) | (?P<sign>.)"""
+_NUMBER = re.compile(
+    r"0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[jJ]?"
+)
+# Words of Python that begin, or continue, an expression inside of another.
+_NESTING: Final = frozenset({"not", "lambda", "if", "else", "and", "or", "in", "is", "await"})
+_LONGEST_SHOWN: Final = 200
+_OPENING: Final = frozenset("([{")
+_CLOSING: Final = frozenset(")]}")
+_QUOTES: Final = frozenset("\"'")
+_FOREIGN: Final = frozenset(";?$`\\\0")
+
+
+def check_size(text: str, record: str | None) -> None:
+    """Raise SourceError for a record of more text than any writer makes."""
+    if len(text) > MAX_CODE_CHARACTERS:
+        error = SourceError(
+            f"a code record of more than {MAX_CODE_CHARACTERS} characters is not read",
+            record=record,
+        )
+        error.limit = MAX_CODE_CHARACTERS
+        raise error
+
+
+def check_text(text: str, record: str | None = None, first_line: int | None = None) -> None:
+    """Raise SourceError for text that Python's parser should not see.
+
+    That is text beyond the bounds of this module, and tokens that TorchScript does not have.
+    """
+    check_size(text, record)
+    start = plain_end(text if text.endswith("\n") else f"{text}\n", MAX_DEPTH)
+    if start < len(text):
+        _Scan(text, record, first_line).run(start)
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """Most text is plain, and this takes long to compile."""
+    return re.compile(_TOKEN, re.VERBOSE | re.DOTALL | re.ASCII)
+
+
+class _Scan:
+    """Goes through the tokens. ``depth`` counts what may nest at the present token, ``outer``
+    how much of that stands in front of each bracket that is open."""
+
+    def __init__(self, text: str, record: str | None, first_line: int | None) -> None:
+        self.text = text
+        self.record = record
+        self.first_line = first_line
+
+    def run(self, position: int) -> None:
+        """Look at every token from ``position`` on, where a line begins."""
+        depth, start = 0, 0
+        outer: list[int] = []
+        starts: list[int] = []
+        is_word = False
+        for match in _token().finditer(self.text, position):
+            kind = match.lastgroup
+            if kind == "sign":
+                sign = match[0]
+                if sign == ",":
+                    depth = start
+                elif sign in _OPENING:
+                    depth += 1
+                    outer.append(depth)
+                    starts.append(start)
+                    start = depth
+                elif sign in _CLOSING:
+                    if outer:
+                        depth, start = outer.pop(), starts.pop()
+                else:
+                    depth += 1
+                    self._check_sign(sign, match.start())
+            elif kind == "word":
+                depth += match[0] in _NESTING
+                self._check_length(match, MAX_NAME, "a name")
+            elif kind == "number":
+                self._check_number(match)
+            elif kind == "line" and not outer:
+                depth = 0
+            elif kind == "string" and is_word:
+                self._fail(match.start(), "a string with letters in front of it")
+            if depth > MAX_DEPTH:
+                self._too_deep(match.start())
+            is_word = kind == "word"
+
+    def _check_sign(self, sign: str, position: int) -> None:
+        if sign in _QUOTES:
+            raise self._error(position, "the code does not parse: a string does not end")
+        if sign in _FOREIGN or not sign.isascii():
+            self._fail(position, f"the sign {sign!a} outside of a string")
+
+    def _check_number(self, match: re.Match[str]) -> None:
+        self._check_length(match, MAX_NUMBER, "a number")
+        if not _NUMBER.fullmatch(match[0]):
+            self._fail(match.start(), f"the number {match[0]!r}")
+
+    def _check_length(self, match: re.Match[str], limit: int, what: str) -> None:
+        if match.end() - match.start() > limit:
+            message = f"{what} of more than {limit} characters is not read"
+            raise self._beyond(match.start(), message, limit)
+
+    def _too_deep(self, position: int) -> NoReturn:
+        message = f"the code is nested too deeply: more than {MAX_DEPTH} signs in one expression"
+        raise self._beyond(position, message, MAX_DEPTH)
+
+    def _fail(self, position: int, what: str) -> NoReturn:
+        error = self._error(position, f"{what} cannot stand in TorchScript code")
+        start = self.text.rfind("\n", 0, position) + 1
+        error.construct = self.text[start : position + 1].strip()[-_LONGEST_SHOWN:]
+        raise error
+
+    def _beyond(self, position: int, message: str, limit: int) -> SourceError:
+        error = self._error(position, message)
+        error.limit = limit
+        return error
+
+    def _error(self, position: int, message: str) -> SourceError:
+        line = self.first_line
+        if line is not None:
+            line += self.text.count("\n", 0, position)
+        return SourceError(message, record=self.record, line=line)
+
+
+_lock = threading.RLock()
+
+
+def parse_module(text: str) -> ast.Module:
+    with _lock:
+        return ast.parse(text)
+
+
+def parse_expression(text: str) -> ast.Expression:
+    with _lock:
+        return ast.parse(text, mode="eval")
