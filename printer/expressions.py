@@ -210,9 +210,9 @@ class Expressions:
     def _operator(self, node: Node) -> TaggedText:
         if node.schema is None:
             raise SaveError(f"no operator schema for a node of kind {node.kind}")
-        if "lost" in node.attributes:
+        if node.lost:
             raise SaveError(
-                f"{node.kind} holds {', '.join(node.attributes['lost'])}, which code cannot say",
+                f"{node.kind} holds {', '.join(node.lost)}, which code cannot say",
                 hint="Save the module before it is optimised",
             )
         needed, out_count = necessary_arguments(node.schema, node.inputs)
@@ -234,8 +234,7 @@ class Expressions:
 
         torch writes a default of the overload that it had, and may read back another overload.
         """
-        written: int = node.attributes.get("written", 0)
-        return written
+        return node.written_arguments
 
     def _default_literal(self, value: Value) -> str | None:
         default = value.node.attributes["value"]

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tsarchive.ir.graph import RETURN, Block, Node, Value
+from tsarchive.ir.graph import RETURN, Block, Node, Value, carried_index
 
 # The bodies of these may use an input more than once.
 _CAPTURING = frozenset({"prim::fork", "prim::rpc_async", "prim::rpc_sync", "prim::rpc_remote"})
-_FIRST_CARRIED_INPUT = 2
 
 
 def inlined_nodes(body: Block) -> set[Node]:
@@ -28,7 +27,7 @@ def can_inline(value: Value) -> bool:
     user, offset = value.uses[0]
     if value.name is not None and user.kind != RETURN:
         return False
-    if user.kind == "prim::Loop" and offset >= _FIRST_CARRIED_INPUT:
+    if carried_index(user, offset) is not None:
         return False
     # An isinstance inside a condition would refine types once more when it is read back.
     return user.kind not in _CAPTURING and node.kind != "prim::isinstance"

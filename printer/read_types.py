@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tsarchive.ir.classes import ClassType, FunctionType, InterfaceType
-from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import is_subtype, unify, unify_all
 from tsarchive.ir.type_variables import Bindings, bind, has_variables, substitute
@@ -32,7 +32,6 @@ from tsarchive.ir.values import TableConstant
 from .inline import inlined_nodes
 from .literals import can_be_inferred, has_non_ascii, type_of_constant
 
-_CARRIED_FROM = 2
 _MAY_WIDEN = frozenset(
     {
         "prim::Constant", "prim::TupleConstruct", "prim::ListConstruct", "prim::DictConstruct",
@@ -207,13 +206,12 @@ class _Reading:
             self.fits = False
 
     def _loop(self, node: Node) -> None:
-        (body,) = node.blocks
-        carried = list(zip(node.outputs, node.inputs[_CARRIED_FROM:], body.params[1:], strict=True))
-        for output, first, param in carried:
+        carried = list(carried_values(node))
+        for first, param, _, output in carried:
             self._initialize(output, first)
             self._set(param, self._of(output))
-        self._block(body)
-        for output, last in zip(node.outputs, body.returns[1:], strict=True):
+        self._block(node.blocks[0])
+        for _, _, last, output in carried:
             self._check(last, output.type, self._of(output))
 
     def _initialize(self, output: Value, first: Value) -> None:

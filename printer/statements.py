@@ -9,7 +9,16 @@ from typing import ClassVar
 
 from tsarchive.errors import SaveError
 from tsarchive.ir.classes import ClassType, InterfaceType
-from tsarchive.ir.graph import MAX_TRIP_COUNT, PARAM, RETURN, Block, Node, Value, is_constant_true
+from tsarchive.ir.graph import (
+    PARAM,
+    RETURN,
+    Block,
+    Node,
+    Value,
+    carried_values,
+    has_trip_count,
+    is_constant_true,
+)
 from tsarchive.ir.names import NamePool, checked_identifier, to_identifier
 from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.subtyping import unify
@@ -33,7 +42,6 @@ from .literals import Literals
 from .versions import Versions
 
 _LONG = 40
-_CARRIED_FROM = 2
 
 
 class Statements(Expressions):
@@ -246,9 +254,10 @@ class Statements(Expressions):
         counted, condition = _loop_form(node)
         (body,) = node.blocks
         self.assign_names(node.outputs)
-        for param, output in zip(body.params[1:], node.outputs, strict=True):
+        carried = list(carried_values(node))
+        for _, param, _, output in carried:
             self.stored[param] = self.use(output)
-        for output, first in zip(node.outputs, node.inputs[_CARRIED_FROM:], strict=True):
+        for first, _, _, output in carried:
             self._initialize(output, first)
         # A while loop has no use for the counter: it stands for the condition instead.
         self.assign_names(body.params[:1])
@@ -356,13 +365,10 @@ def _needs_annotations(node: Node) -> bool:
 
 def _loop_form(node: Node) -> tuple[bool, Value]:
     """Whether a loop prints as ``for``, and its initial condition."""
-    trip_count, condition = node.inputs[:2]
+    condition = node.inputs[1]
     (body,) = node.blocks
     always = is_constant_true(condition) and is_constant_true(body.returns[0])
-    is_bounded = not trip_count.node.is_constant or (
-        trip_count.node.attributes["value"] != MAX_TRIP_COUNT
-    )
-    counted = is_bounded or bool(body.params[0].uses)
+    counted = has_trip_count(node) or bool(body.params[0].uses)
     if counted and not always:
         raise SaveError(
             "a loop with both a trip count and a condition has no source form",

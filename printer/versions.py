@@ -33,10 +33,6 @@ NEEDED = {
 }
 
 
-# Set on nodes of older archives that have the meaning from before the operator changed.
-_UPGRADER = "upgrader"
-
-
 @dataclass(slots=True)
 class Versions:
     """The archive versions in which printed code means what its graph says.
@@ -54,7 +50,7 @@ class Versions:
         if node.schema is None:
             return
         changed = NEEDED.get(node.schema.full_name, FIRST_VERSION)
-        if _UPGRADER in node.attributes:
+        if node.upgrader is not None:
             self.before = changed if self.before is None else min(self.before, changed)
             return
         self.needed = max(self.needed, changed)

@@ -11,7 +11,7 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Block, Node, Value, matching_exit
 from tsarchive.ir.types import NONE
 from tsarchive.run.autocast import is_autocast
-from tsarchive.run.lifetimes import all_nodes
+from tsarchive.run.passes.last_uses import all_nodes
 
 from . import syntax
 from .conditions import as_expression, negated
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["finish_function", "translate_control"]
 
-_FIRST_CARRIED = 2
 _LARGE_CONDITION = 6
 
 

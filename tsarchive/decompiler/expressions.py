@@ -11,8 +11,8 @@ from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceTyp
 from tsarchive.ir.graph import Node, Value, must_be_none
 from tsarchive.ir.types import FLOAT, NONE, ListType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
-from tsarchive.run.passes import SCALAR_FORMS, as_number, called_function, known_result
-from tsarchive.run.sameness import must_differ
+from tsarchive.run.passes.liveness import SCALAR_FORMS, as_number, called_function, known_result
+from tsarchive.run.passes.object_identity import must_differ
 
 from . import syntax
 from .callees import enum_literal

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.closure import closure
-from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.types import INT, DictType, ListType, OptionalType, TupleType, Type
-from tsarchive.run.passes import called_function
+from tsarchive.run.passes.liveness import called_function
 
 from .forms import WRAPPING
 
@@ -36,7 +36,6 @@ _BOUNDING = frozenset({"aten::remainder.int", "aten::__and__.int"})
 _LENGTHS = frozenset({"aten::len", "aten::size", "aten::dim", "aten::numel"})
 _HALVING = "aten::floordiv.int"
 _REPEATING = frozenset({"prim::Loop", "prim::SetAttr"})
-_FIRST_CARRIED = 2
 
 
 def functions_that_wrap(functions: Iterable[Function]) -> set[Function]:
@@ -195,10 +194,9 @@ def _changes_first(node: Node) -> bool:
 
 
 def _through_loop(node: Node) -> Iterator[tuple[_Place, _Place]]:
-    (body,) = node.blocks
-    for index, output in enumerate(node.outputs):
-        for value in (node.inputs[index + _FIRST_CARRIED], body.returns[index + 1]):
-            yield value, body.params[index + 1]
+    for first, param, last, output in carried_values(node):
+        for value in (first, last):
+            yield value, param
             yield value, output
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Node, Value, is_constant_true
+from tsarchive.ir.graph import Block, Node, Value, carried_values, has_trip_count, is_constant_true
 
 from . import syntax
 from .conditions import negated
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .translation import Translation
 
 __all__ = ["translate_loop"]
-
-_FIRST_CARRIED = 2
 
 
 def translate_loop(translation: Translation, node: Node) -> None:
@@ -54,15 +52,14 @@ def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict
     targets: dict[int, str] = {}
     first: list[ast.expr] = []
     point = translation.lifetimes.start(node)
-    for index, output in enumerate(node.outputs):
+    for index, (before, param, _, output) in enumerate(carried_values(node)):
         if not translation.is_carried(node, index):
             continue
-        param = body.params[index + 1]
         named = param if output.name is None and param.name is not None else output
         candidate = translation.candidate(named)
         taken = list(targets.values())
         targets[index] = translation.variables.choose(candidate, point, besides=taken)
-        first.append(translation.use(node.inputs[index + _FIRST_CARRIED]))
+        first.append(translation.use(before))
     moved = move(list(targets.values()), first)
     if moved is not None:
         if any(names_in(shown) & set(targets.values()) for shown in header):
@@ -174,9 +171,7 @@ def _without_pass(statements: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _is_counted(loop: Node, translation: Translation) -> bool:
-    count = loop.inputs[0].node
-    is_bounded = not count.is_constant or count.attributes["value"] != MAX_TRIP_COUNT
-    return is_bounded or translation.is_live(loop.blocks[0].params[0])
+    return has_trip_count(loop) or translation.is_live(loop.blocks[0].params[0])
 
 
 def _derived(loop: Node) -> Node | None:

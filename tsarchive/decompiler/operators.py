@@ -55,7 +55,7 @@ class Operators:
 
     def operator(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         schema = node.schema or schema_without_text(node)
-        if "upgrader" in node.attributes:
+        if node.upgrader is not None:
             return self._upgraded(node, schema, arguments)
         number = self.known_number(node)
         if number is not None:
@@ -107,9 +107,10 @@ class Operators:
     def _upgraded(
         self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]
     ) -> ast.expr:
-        name: str = node.attributes["upgrader"]
         positional, keywords = _by_schema(schema, arguments)
-        return syntax.call(self.references.helper(f"upgrader::{name}"), positional, keywords)
+        return syntax.call(
+            self.references.helper(f"upgrader::{node.upgrader}"), positional, keywords
+        )
 
     def _call(self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
         try:

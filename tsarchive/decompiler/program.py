@@ -9,8 +9,8 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, InterfaceType
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import EnumType, TupleType, Type, annotation
-from tsarchive.run.identities import Identities
-from tsarchive.run.passes import Effects
+from tsarchive.run.passes.liveness import Effects
+from tsarchive.run.passes.peephole import Identities
 
 from .comments import Comments
 from .constants import Constants

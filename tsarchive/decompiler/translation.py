@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import CONSTANT, Block, Node, Value
+from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_index
 from tsarchive.run.enumerations import enum_names
-from tsarchive.run.lifetimes import all_nodes
 from tsarchive.run.operators import find_native
-from tsarchive.run.passes import Liveness
+from tsarchive.run.passes.last_uses import all_nodes
+from tsarchive.run.passes.liveness import Liveness
 
 from . import syntax
 from .comments import Comments
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Translation"]
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
-_FIRST_CARRIED = 2
 # Expressions that nest deeper are hard to read, and at some depth Python refuses them.
 _DEEPEST = 16
 _DEPTH = "nesting_depth"
@@ -105,8 +104,9 @@ class Translation(Expressions):
         return [use for use in value.uses if self._counts(*use)]
 
     def _counts(self, user: Node, offset: int) -> bool:
-        if user.kind == "prim::Loop" and offset >= _FIRST_CARRIED:
-            return user in self.live_nodes and self.is_carried(user, offset - _FIRST_CARRIED)
+        carried = carried_index(user, offset)
+        if carried is not None:
+            return user in self.live_nodes and self.is_carried(user, carried)
         if user.kind != "prim::Return":
             return user in self.live_nodes
         owner = self._owners.get(user)
@@ -239,7 +239,7 @@ class Translation(Expressions):
         if len(uses) != 1:
             return False
         user, offset = uses[0]
-        if user.kind in _CAPTURING or (user.kind == "prim::Loop" and offset >= _FIRST_CARRIED):
+        if user.kind in _CAPTURING or carried_index(user, offset) is not None:
             return False
         if user is not self.block.return_node and user not in self.block.nodes:
             return False
@@ -324,7 +324,7 @@ def _is_out_of_order(node: Node) -> bool:
 
 
 def _takes_dtype(user: Node, offset: int) -> bool:
-    if user.schema is None or "upgrader" in user.attributes:
+    if user.schema is None or user.upgrader is not None:
         return False
     if user.schema.full_name in ("aten::eq.int", "aten::ne.int"):
         return True

@@ -7,11 +7,13 @@ Node kinds carry torch's names (``prim::If``, ``aten::add``). Inputs and outputs
                   (counter, carried...) that returns (condition, carried...)
 * ``prim::Constant``  attribute ``value``: a Python value, or one of ``values.py``
 * ``prim::fork``, ``prim::awaitable``  attribute ``subgraph``: a Block whose parameters match inputs
+
+``carried_values`` pairs the four ends of each value that a loop carries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -103,6 +105,29 @@ class Node:
         return self.kind == CONSTANT
 
     @property
+    def upgrader(self) -> str | None:
+        """The function that an operator of an old archive runs in its place."""
+        return self.attributes.get("upgrader")
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether the operator runs even where nothing uses its results."""
+        return bool(self.attributes.get("has_effects", False))
+
+    @property
+    def lost(self) -> Sequence[str]:
+        """Parts of the operator that source code cannot express."""
+        return tuple(self.attributes.get("lost", ()))
+
+    @property
+    def written_arguments(self) -> int:
+        """How many arguments the source text of the operator has, if more than needed.
+
+        torch writes a default of the overload that it had, and may read back another overload.
+        """
+        return int(self.attributes.get("written", 0))
+
+    @property
     def name(self) -> str:
         """The attribute or method name of GetAttr, SetAttr and CallMethod."""
         return str(self.attributes["name"])
@@ -160,6 +185,40 @@ def take_apart(block: Block) -> None:
             take_apart(inner)
         node.inputs.clear()
         node.outputs.clear()
+
+
+class Carried(NamedTuple):
+    """One value that a loop carries, at the four places where it has a name."""
+
+    first: Value
+    param: Value
+    last: Value
+    output: Value
+
+
+# Inputs of a loop before those that it carries: trip count and condition.
+_FIRST_CARRIED = 2
+
+
+def carried_values(loop: Node) -> Iterator[Carried]:
+    """The values that a loop carries: before it, in a turn, at the end of a turn, and after it."""
+    (body,) = loop.blocks
+    rows = zip(
+        loop.inputs[_FIRST_CARRIED:], body.params[1:], body.returns[1:], loop.outputs, strict=True
+    )
+    return map(Carried._make, rows)
+
+
+def carried_index(user: Node, offset: int) -> int | None:
+    """Which carried value of a loop starts as input number ``offset``; None for other inputs."""
+    is_carried = user.kind == "prim::Loop" and offset >= _FIRST_CARRIED
+    return offset - _FIRST_CARRIED if is_carried else None
+
+
+def has_trip_count(loop: Node) -> bool:
+    """Whether a loop has a bound on its number of turns: a ``for`` loop, or one with both."""
+    count = loop.inputs[0].node
+    return not count.is_constant or bool(count.attributes["value"] != MAX_TRIP_COUNT)
 
 
 def is_constant_true(value: Value) -> bool:

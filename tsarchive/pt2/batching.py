@@ -13,7 +13,7 @@ from typing import Final
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.ir.graph import Block, Value
 from tsarchive.ir.types import BOOL, INT, STRING, TENSOR
-from tsarchive.run.aliasing import Aliases
+from tsarchive.run.passes.alias_analysis import Aliases
 
 from . import schema
 from .arguments import Values, argument_value, bind

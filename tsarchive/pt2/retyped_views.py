@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.graph import Block, Node, nested_blocks
-from tsarchive.run.aliasing import Aliases
 from tsarchive.run.operators import operator_schemas
+from tsarchive.run.passes.alias_analysis import Aliases
 
 __all__ = ["copy_retyped_views"]
 

@@ -26,7 +26,7 @@ from tsarchive.ir.types import annotation
 
 from .conversion import Mismatch, changes_on_export, export
 from .modules import internal_method, is_internal_call
-from .sameness import may_hold_shared, own_value
+from .passes.object_identity import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
 from .tracing import TracedFunction, called_by_tracers
 

@@ -33,14 +33,13 @@ from .conversion import Converter, Converters
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .direct import DirectCall, direct_call, no_call
 from .expressions import Bound
-from .identities import Identities
 from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule, forward_overloads
 from .objects import Objects, new_object, unset_object
 from .operators import Implementation, implementation, native_class, native_object, traceable
-from .passes import Effects, Wanted
+from .passes.liveness import Effects, Wanted
+from .passes.object_identity import Comparisons
+from .passes.peephole import Identities
 from .refusals import refused
-from .sameness import Comparisons
-from .sharing import Bodies
 from .slots import (
     SlotKind,
     get_slot,
@@ -52,6 +51,7 @@ from .slots import (
     slot_key,
     slot_kind,
 )
+from .structural_sharing import Bodies
 from .typecheck import register_class, type_of_class
 
 if TYPE_CHECKING:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import (
-    MAX_TRIP_COUNT,
     Block,
     Node,
     Placed,
     Value,
+    carried_values,
+    has_trip_count,
     is_constant_true,
     matching_exit,
 )
@@ -29,12 +30,12 @@ from .autocast import autocast, is_autocast
 from .costs import size_of_made
 from .direct import no_call
 from .expressions import Bound, Expressions
-from .held_numbers import nodes_on_numbers
 from .inline_forms import SCALARS
-from .lifetimes import ALIASES, all_nodes, holds_memory, last_uses
 from .natives import Awaitable, Future
 from .operators import find_native
-from .passes import NOTHING, Liveness, Wanted, fails_unless_true
+from .passes.last_uses import ALIASES, all_nodes, holds_memory, last_uses
+from .passes.liveness import NOTHING, Liveness, Wanted, fails_unless_true
+from .passes.traced_sizes import nodes_on_numbers
 from .slots import SlotKind, as_submodule, as_tensor
 from .support import held, unpack_list
 
@@ -46,7 +47,6 @@ __all__ = ["GeneratedSource", "generate"]
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
 _DEEPEST: Final = 16
 _INDENT: Final = "    "
-_FIRST_CARRIED: Final = 2
 
 
 class GeneratedSource(NamedTuple):
@@ -236,7 +236,7 @@ class _Writer(Expressions):
         return (
             user.schema is not None
             and find_native(user.schema) is None
-            and "upgrader" not in user.attributes
+            and user.upgrader is None
             and (
                 all(value.node.is_constant for value in node.inputs)
                 or (node.output.type == ListType(INT) and self._before.get(user) is node)
@@ -313,9 +313,9 @@ class _Writer(Expressions):
         if self._outlined([node]):
             return
         (body,) = node.blocks
-        targets, first, last = self._carried(node, body)
+        targets, first, last = self._carried(node)
         self._move(targets, first)
-        count, condition = node.inputs[:_FIRST_CARRIED]
+        count, condition = node.inputs[:2]
         is_endless = is_constant_true(condition) and is_constant_true(body.returns[0])
         if not is_endless:
             keep = self.names.unique("proceed")
@@ -338,14 +338,10 @@ class _Writer(Expressions):
             self._nodes(body.nodes, body.return_node, body.params[1:])
             self._move(targets, last, body.nodes)
 
-    def _carried(self, node: Node, body: Block) -> tuple[list[str], list[Value], list[Value]]:
+    def _carried(self, node: Node) -> tuple[list[str], list[Value], list[Value]]:
         """The variables that a loop carries, their first values, and those of the next turn."""
         targets, first, last = [], [], []
-        rows = zip(
-            node.outputs, body.params[1:], node.inputs[_FIRST_CARRIED:], body.returns[1:],
-            strict=True,
-        )  # fmt: skip
-        for output, param, before, after in rows:
+        for before, param, after, output in carried_values(node):
             if output not in self.live_values and param not in self.live_values:
                 continue
             name = self._taken_over(before) or self.names.unique(
@@ -462,9 +458,7 @@ def _joined(condition: str, first: str, second: str) -> str | None:
 
 def _is_counted(loop: Node, live: Container[Value]) -> bool:
     """Whether the loop has a bound of its own, or its body asks for the number of the turn."""
-    count = loop.inputs[0].node
-    is_bounded = not count.is_constant or count.attributes["value"] != MAX_TRIP_COUNT
-    return is_bounded or loop.blocks[0].params[0] in live
+    return has_trip_count(loop) or loop.blocks[0].params[0] in live
 
 
 def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:

@@ -18,7 +18,7 @@ from .tracebacks import FUNCTION, PLACES
 if TYPE_CHECKING:
     from .classes import Classes
     from .expressions import Bound
-    from .passes import Wanted
+    from .passes.liveness import Wanted
 
 __all__ = ["Call", "LazyFunction", "Source", "source_of"]
 

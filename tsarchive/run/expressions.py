@@ -30,7 +30,6 @@ from tsarchive.printer.literals import can_be_inferred
 
 from .arguments import all_arguments
 from .enumerations import enumerations, is_number_of, number_check
-from .held_numbers import DIVIDED
 from .members import Members
 from .modules import call_module, is_forward, is_plain
 from .natives import UPGRADERS
@@ -38,9 +37,17 @@ from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
 from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
-from .passes import SCALAR_FORMS, Wanted, as_number, called_function, known_result, wanted_of_call
+from .passes.liveness import (
+    SCALAR_FORMS,
+    Wanted,
+    as_number,
+    called_function,
+    known_result,
+    wanted_of_call,
+)
+from .passes.object_identity import makes_text, must_differ, own_member, own_value
+from .passes.traced_sizes import DIVIDED
 from .receivers import method_of
-from .sameness import makes_text, must_differ, own_member, own_value
 from .support import DynamicCall, NativeCall
 from .typecheck import predicate, typed_dict, typed_list
 
@@ -323,10 +330,9 @@ class Expressions(Members):
             return self._on_numbers(node)
         kinds = enumerations(schema)
         texts = [self._argument(value, kinds.get(i)) for i, value in enumerate(node.inputs)]
-        if "upgrader" in node.attributes:
-            name = node.attributes["upgrader"]
-            upgrader = self.classes.metered(schema, UPGRADERS[name])
-            return f"{self.globals.name(name, upgrader)}({all_arguments(schema, texts)})"
+        if node.upgrader is not None:
+            upgrader = self.classes.metered(schema, UPGRADERS[node.upgrader])
+            return f"{self.globals.name(node.upgrader, upgrader)}({all_arguments(schema, texts)})"
         inlined = self.inlined(schema, node, texts)
         if inlined is not None:
             return inlined

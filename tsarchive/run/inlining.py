@@ -22,9 +22,9 @@ from .inline_forms import (
     Range,
     form_of,
 )
-from .lifetimes import ALIASES
 from .names import Globals, LocalNames
 from .natives import NATIVES
+from .passes.last_uses import ALIASES
 
 if TYPE_CHECKING:
     from .classes import Classes

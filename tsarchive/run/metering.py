@@ -11,8 +11,8 @@ from tsarchive.policy import Limits
 
 from .budgets import Budgets, budgets_of
 from .costs import MADE, READ, SHOWN, Cost, copied_sizes, text_sizes
-from .lifetimes import holds_memory
 from .operators import Implementation, find_native, implementation
+from .passes.last_uses import holds_memory
 from .tensor_costs import (
     Operator,
     PlainMode,

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tsarchive.errors import LimitError
 
-from .passes import WITH_EFFECTS
+from .passes.liveness import WITH_EFFECTS
 
 __all__ = [
     "Check",

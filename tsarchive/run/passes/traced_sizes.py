@@ -11,7 +11,7 @@ from collections.abc import Callable, Container
 from tsarchive.ir.graph import RETURN, Block, Node
 from tsarchive.ir.types import INT
 
-from .lifetimes import all_nodes
+from .last_uses import all_nodes
 
 __all__ = ["DIVIDED", "nodes_on_numbers"]
 
@@ -39,7 +39,7 @@ def nodes_on_numbers(
 def _may_be_number(node: Node, divisor_of: Callable[[Node], int | float | complex | None]) -> bool:
     if node.kind == "prim::NumToTensor":
         return node.input.type == INT
-    if node.kind != DIVIDED or node.schema is None or "upgrader" in node.attributes:
+    if node.kind != DIVIDED or node.schema is None or node.upgrader is not None:
         return False
     divisor = divisor_of(node)
     return isinstance(divisor, int) and divisor > 0

@@ -21,7 +21,7 @@ from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, DictType, ListType, TupleType
 
-from .aliasing import OUTSIDE, Aliases, Place
+from .alias_analysis import OUTSIDE, Aliases, Place
 
 __all__ = [
     "NOTHING",
@@ -197,7 +197,7 @@ class Liveness:
                 return True
         if node.blocks and any(inner in self.nodes for b in node.blocks for inner in b.nodes):
             return True
-        if node.kind in WITH_EFFECTS or node.attributes.get("has_effects"):
+        if node.kind in WITH_EFFECTS or node.has_effects:
             return True
         if node.kind in _CALLS:
             return self._effects.of_call(node)

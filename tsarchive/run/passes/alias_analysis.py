@@ -13,13 +13,11 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from tsarchive.ir.classes import ClassType, InterfaceType
-from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import ANY, STORAGE, TENSOR, DictType, HandleType, ListType, Type, VarType
 
 __all__ = ["OUTSIDE", "Aliases", "Place"]
-
-_CARRIED_FROM = 2
 
 
 class _Outside:
@@ -143,17 +141,12 @@ class Aliases:
                 self._point(output, value)
 
     def _loop(self, node: Node) -> None:
-        (body,) = node.blocks
-        carried = zip(
-            body.params[1:], node.inputs[_CARRIED_FROM:], body.returns[1:], node.outputs,
-            strict=True,
-        )  # fmt: skip
-        for param, first, last, output in carried:
-            self._point(param, first)
-            self._point(param, last)
-            self._point(output, last)
-            self._point(output, first)
-        self._block(body)
+        for carried in carried_values(node):
+            self._point(carried.param, carried.first)
+            self._point(carried.param, carried.last)
+            self._point(carried.output, carried.last)
+            self._point(carried.output, carried.first)
+        self._block(node.blocks[0])
 
     def _extract(self, node: Node) -> None:
         """What comes out of a container or an object may be anywhere."""

@@ -35,8 +35,8 @@ from tsarchive.ir.types import (
     Type,
 )
 
-from .lifetimes import ALIASES
-from .passes import called_function
+from .last_uses import ALIASES
+from .liveness import called_function
 
 __all__ = [
     "Comparisons",

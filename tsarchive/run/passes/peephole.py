@@ -13,8 +13,8 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import INT
 
-from .aliasing import OUTSIDE, Aliases, Place
-from .passes import called_function
+from .alias_analysis import OUTSIDE, Aliases, Place
+from .liveness import called_function
 
 __all__ = ["Identities", "NumberOf"]
 
