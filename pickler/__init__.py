@@ -1,4 +1,4 @@
-"""Pickle records of TorchScript archives: a writer and a reader that knows names only.
+"""Pickle records of TorchScript archives: a writer, and a reader that never resolves names.
 
 Nothing here imports or calls what a pickle names, and Python's ``pickle`` is not used.
 """

@@ -1,4 +1,4 @@
-"""Single values as bytes of a pickle: what stands for an int, a string, a name, a memo."""
+"""Encoding of single values as pickle bytes: ints, strings, names, memo references."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def global_opcode(value: Global) -> bytes:
 
 
 def put_opcode(memo: int) -> bytes:
-    """Memoises the value on the stack."""
+    """Memoise the value on the stack."""
     return _memo_opcode(op.BINPUT, op.LONG_BINPUT, memo)
 
 
 def get_opcode(memo: int) -> bytes:
-    """Recalls a value."""
+    """Recall a value."""
     return _memo_opcode(op.BINGET, op.LONG_BINGET, memo)
 
 
@@ -65,7 +65,7 @@ def _memo_opcode(short: op.Opcode, long: op.Opcode, memo: int) -> bytes:
 
 
 def tuple_opcodes(length: int) -> tuple[bytes, bytes]:
-    """What stands before and after the items."""
+    """Return the bytes before and after the items."""
     if length >= len(_TUPLES):
         return MARKED_TUPLE
     return b"", _TUPLES[length]

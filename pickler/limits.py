@@ -1,4 +1,4 @@
-"""How large a pickle record may be, before it is read and as values."""
+"""Limits on the size of a pickle record, in bytes and in values."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ class Limits(NamedTuple):
     max_items: int = 1 << 24
     """Items put into containers."""
     max_values: int = 1 << 22
-    """Containers, marks, names, and what is made of them. Bounds memory: a container costs about
-    80 bytes for the one byte that makes it."""
+    """Containers, marks, names, and values made of them. Bounds memory: a container costs about 80
+    bytes for the one byte that makes it.
+    """
     max_repeats: int = 1 << 22
-    """How often values are met again by who walks every reference, not every value once. A list
-    of a list twice, thirty times over, is a billion of them in a hundred bytes."""
+    """How often a walk along every reference meets values again. A list of a list twice, thirty
+    times over, is a billion of them in a hundred bytes.
+    """

@@ -1,7 +1,7 @@
 """The pickle opcodes of TorchScript records: a subset of pickle protocol 2, as data.
 
-Rows are in the manner of CPython's ``pickletools``: argument and stack items carry its names.
-``WRITTEN`` is what torch's pickler and ours emit, ``READ`` what torch's unpickler and ours take.
+Rows follow CPython's ``pickletools``: arguments and stack items have its names. ``WRITTEN`` is what
+torch's pickler and ours emit, ``READ`` what torch's unpickler and ours accept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ StackItem: TypeAlias = Literal[
 
 
 class Argument(Enum):
-    """How the bytes after an opcode are laid out: (name, bytes that are always there)."""
+    """The layout of the bytes after an opcode: (name, number of bytes that are always present)."""
 
     NONE = ("none", 0)
     UINT1 = ("uint1", 1)
@@ -30,12 +30,12 @@ class Argument(Enum):
 
     @property
     def size(self) -> int:
-        """Bytes that are there whatever the value: all, or the length field of a string."""
+        """The number of bytes present for every value: all, or the length field of a string."""
         return self.value[1]
 
 
 class Opcode(NamedTuple):
-    """One opcode: ``before`` and ``after`` are the stack items it takes and leaves."""
+    """One opcode; ``before`` and ``after`` are the stack items that it pops and pushes."""
 
     name: str
     code: int
@@ -46,7 +46,7 @@ class Opcode(NamedTuple):
 
     @property
     def byte(self) -> bytes:
-        """The code as it stands in the stream."""
+        """The opcode as it stands in the stream."""
         return bytes((self.code,))
 
 
@@ -109,7 +109,7 @@ READ: tuple[Opcode, ...] = (*WRITTEN, APPEND, LIST, SETITEM, DICT)
 
 BY_CODE: dict[int, Opcode] = {opcode.code: opcode for opcode in READ}
 
-# Opcodes of Python's pickle that no TorchScript record holds: known only to name them in errors.
+# Opcodes of Python's pickle that no TorchScript record holds; errors name them.
 FOREIGN: dict[int, str] = {
     ord("I"): "INT",
     ord("L"): "LONG",

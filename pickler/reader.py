@@ -1,4 +1,4 @@
-"""Pickle bytes to inert values: a stack machine that imports nothing and calls nothing."""
+"""A stack machine that reads pickle bytes to inert values; it imports and calls nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FLOAT8 = Struct(">d").unpack_from
 
 _SIMPLE_KEYS = frozenset({type(None), bool, int, float, str, Global, Object, Reduce, PersistentId})
 
-# Values that hold values. A persistent id holds five scalars, or is malformed.
+# Values that may share other values. A persistent id holds five scalars, or is malformed.
 _SHARING = frozenset({list, tuple, dict, Object, Reduce, PersistentId})
 
 
@@ -38,16 +38,16 @@ _DEFAULT_LIMITS = Limits()
 def loads(
     data: bytes | memoryview, *, record: str | None = None, limits: Limits = _DEFAULT_LIMITS
 ) -> Value:
-    """The value of a pickle record; ``record`` is its name for errors.
+    """Return the value of a pickle record; ``record`` is its name for errors.
 
     A value that the pickle refers to twice is one object. Tagged lists, tensors, complex numbers
     and ``OrderedDict`` stay Reduce nodes; every tuple is a plain one and every ``memo`` is SHARED,
-    so ``dumps`` does not give the same bytes again. No value contains itself, and shared values are
-    not referred to so often that a walk along every reference would not end.
+    so ``dumps`` does not give the same bytes again. No value contains itself, and the number of
+    references to shared values is bounded, so that a walk along every reference ends.
 
-    Raises PickleError, with the offset of the opcode, for whatever torch's unpickler would not
-    take and for what it takes without being told what it means: targets and arguments of wrong
-    type, memo ids and keys set twice, bytes after the end.
+    Raises PickleError, with the offset of the opcode, for whatever torch's unpickler would reject,
+    and for input that it accepts without a defined meaning: targets and arguments of wrong type,
+    memo ids and keys set twice, bytes after the end.
     """
     size = memoryview(data).nbytes
     if size > limits.max_bytes:
@@ -56,7 +56,7 @@ def loads(
 
 
 class _Machine:
-    """Handlers take the position after their opcode, and give that of the next one.
+    """Each handler takes the position after its opcode and returns that of the next one.
 
     A MARK puts the stack aside and starts a new one, so no opcode reaches below a mark.
     """
@@ -113,7 +113,7 @@ class _Machine:
         return 2
 
     def finish(self, position: int) -> Value:
-        """The one value left, if STOP stands where it should."""
+        """Return the one value left; fail unless STOP stands where it should."""
         if self.marks:
             self.fail("STOP before the end of a run that MARK began", position)
         if len(self.stack) != 1:
@@ -123,7 +123,7 @@ class _Machine:
         if self.unbuilt:
             self.fail("an object was made and never given a state", position)
         root = self.stack[0]
-        # A value can only hold itself if it was memoised first and filled later.
+        # A value can only contain itself if it was memoised first and filled later.
         if self.refilled and contains_itself(root):
             self.fail("a value contains itself", position)
         if self.shared and repeats_beyond(root, self.limits.max_repeats):
@@ -131,7 +131,7 @@ class _Machine:
             self.fail("values are referred to too often", position, limit=limit)
         return root
 
-    # Faults
+    # Errors
 
     def fail(
         self, message: str, offset: int, *, limit: int | None = None, hint: str | None = None
@@ -139,7 +139,7 @@ class _Machine:
         raise PickleError(message, record=self.record, offset=offset, limit=limit, hint=hint)
 
     def fail_short(self, position: int) -> NoReturn:
-        """The opcode at the position reached beyond the data or below the stack."""
+        """Fail because the opcode at ``position`` reached beyond the data or below the stack."""
         if position >= len(self.data):
             self.fail("the pickle ends without STOP", position)
         opcode = op.BY_CODE[self.data[position]]
@@ -153,7 +153,7 @@ class _Machine:
             self.fail("the pickle has too many items", position - 1, limit=self.limits.max_items)
 
     def make(self, position: int) -> None:
-        """Count a value that takes more memory than the bytes that make it."""
+        """Count a value that takes more memory than the bytes that encode it."""
         self.values_left -= 1
         if self.values_left < 0:
             self.fail("the pickle has too many values", position - 1, limit=self.limits.max_values)
@@ -235,7 +235,7 @@ class _Machine:
         return position
 
     def run_of_items(self, position: int) -> list[Value]:
-        """Everything since the MARK; the stack is the one before it again."""
+        """Pop everything since the MARK and restore the stack before it."""
         if not self.marks:
             name = op.BY_CODE[self.data[position - 1]].name
             self.fail(f"{name} without a MARK", position - 1)
@@ -341,9 +341,9 @@ class _Machine:
             target[key] = item
 
     def check_key(self, key: Value, position: int) -> None:
-        """Tuples are keys only if flat: hashing nested ones recurses without bound in CPython.
+        """Allow tuples as keys only if flat: hashing nested ones recurses without bound in CPython.
 
-        Their items count against the limit, for each use as a key hashes all of them.
+        Their items count against the limit at each use, since each use as a key hashes all of them.
         """
         parts = key if type(key) is tuple else (key,)
         self.spend(len(parts), position)
@@ -355,7 +355,7 @@ class _Machine:
         if id(target) in self.memoised:
             self.refilled = True
 
-    # Names and what is made with them
+    # Names and what is made of them
 
     def global_(self, position: int) -> int:
         self.make(position)
@@ -412,7 +412,7 @@ class _Machine:
         self.stack.append(PersistentId(value))
         return position
 
-    # The memo
+    # Memo
 
     def binput(self, position: int) -> int:
         return self.put(self.data[position], position - 1, position + 1)

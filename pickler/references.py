@@ -1,4 +1,4 @@
-"""How often each value of a pickle is referenced, and whether any value contains itself."""
+"""Reference counts of the values of a pickle, and detection of cycles."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ _EMPTY = id(())
 
 
 class References(NamedTuple):
-    """``shared`` holds the ids of the values that are referenced twice or more."""
+    """``shared`` holds the ids of the values that are referenced at least twice."""
 
     shared: frozenset[int]
     cyclic: bool
 
 
 def identity(value: Value) -> int:
-    """The ID of a value; all empty tuples are one, whether this Python has one alone or not."""
+    """Return the id of a value; all empty tuples share one, even where Python has several."""
     return id(value) if value or type(value) is not tuple else _EMPTY
 
 
 def count_references(root: Value) -> References:
-    """References as the writer meets them.
+    """Count references as the writer meets them.
 
-    A value that is memoised is walked once; one that is written anew at each reference is walked
-    at each. Stops at the first cycle, which no pickle of this format can hold.
+    A memoised value is walked once; one that is written anew at each reference is walked at each.
+    Stops at the first cycle, which no pickle of this format can hold.
     """
     return _walk(root, _written_parts)
 
 
 def contains_itself(root: Value) -> bool:
-    """Whether there is a cycle below the root. Every value is visited once."""
+    """Return whether there is a cycle below the root. Every value is visited once."""
     return _walk(root, _parts).cyclic
 
 
 def repeats_beyond(root: Value, limit: int) -> bool:
-    """Whether a walk along every reference meets values again more than ``limit`` times.
+    """Return whether a walk along every reference meets values again more than ``limit`` times.
 
     Every value is visited once here. Nothing below the root may contain itself.
     """
@@ -110,7 +110,7 @@ def _walk(root: Value, parts: Callable[[Value], Iterator[Value]]) -> References:
 
 
 def _is_rewritten(value: Value) -> bool:
-    """Whether a further reference to the value is written in full again."""
+    """Return whether each further reference to the value writes it in full again."""
     if isinstance(value, (Object, Reduce)):
         return value.memo is Memo.NEVER
     return type(value) is MarkedTuple
@@ -131,9 +131,9 @@ def _parts(value: Value) -> Iterator[Value]:
 
 
 def _written_parts(value: Value) -> Iterator[Value]:
-    """Parts that are values of their own: containers that belong to the value are passed through.
+    """Yield the parts with an identity of their own, passing through containers without one.
 
-    What the writer refuses has no parts here.
+    Values that the writer refuses have no parts here.
     """
     if isinstance(value, Object):
         return _parts(value.state) if type(value.state) is dict else iter((value.state,))

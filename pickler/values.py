@@ -1,4 +1,4 @@
-"""What a pickle record says, as inert values: names stay names, nothing is imported or called.
+"""The contents of a pickle record as inert values: names are not resolved, nothing is called.
 
 ``None``, ``bool``, ``int``, ``float``, ``complex``, ``str``, ``list``, ``dict`` and ``tuple``
 stand for themselves; the classes below stand for everything else.
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 
 class Memo(Enum):
-    """When a value is memoised, so that a later reference is written as BINGET."""
+    """When a value is memoised, so that later references are written as BINGET."""
 
     SHARED = auto()
     """If it is referenced at least twice."""
@@ -24,21 +24,21 @@ class Memo(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """A name outside of the pickle: a class, a function, a storage type."""
+    """A name outside the pickle: a class, a function, a storage type."""
 
     module: str
     name: str
 
     @property
     def qualified_name(self) -> str:
-        """Module and name with a dot between."""
+        """The module and the name, joined by a dot."""
         return f"{self.module}.{self.name}"
 
     def is_well_formed(self) -> bool:
         """Whether both lines are dotted names without blanks and control characters.
 
-        They need not be Python identifiers: a model that was defined in ``my-model.py`` is of a
-        class in ``__torch__.my-model``, which torch.jit saves and loads.
+        They need not be Python identifiers: a model defined in ``my-model.py`` has a class in
+        ``__torch__.my-model``, which torch.jit saves and loads.
         """
         return _is_dotted(self.module) and _is_dotted(self.name)
 
@@ -51,8 +51,8 @@ def _is_dotted(text: str) -> bool:
 class Object:
     """An object of a class (module, script class, torchbind class): NEWOBJ, state, BUILD.
 
-    The state is a dict of attributes, which belongs to the object and has no identity of its
-    own, or whatever ``__getstate__`` returned.
+    The state is whatever ``__getstate__`` returned, or else a dict of attributes, which belongs to
+    the object and has no identity of its own.
     """
 
     cls: Global
@@ -64,11 +64,10 @@ class Object:
 class Reduce:
     """A global applied to its argument: tensors, tagged lists and dicts, enums, devices.
 
-    The argument is a tuple of arguments or, for enums, any one value. A list or dict directly
-    in that tuple belongs to the Reduce: identity is that of the Reduce alone.
-
-    ``items`` and ``state`` are what Python's pickler adds to an ``OrderedDict`` (``torch.save``
-    of a ``state_dict``); they are read, never written.
+    The argument is a tuple of arguments or, for enums, any one value. A list or dict directly in
+    that tuple belongs to the Reduce and has no identity of its own. ``items`` and ``state`` are
+    what Python's pickler adds to an ``OrderedDict`` (``torch.save`` of a ``state_dict``); they are
+    read, never written.
     """
 
     function: Global
@@ -82,7 +81,7 @@ class Reduce:
 class PersistentId:
     """A storage, named by the tuple ("storage", type, key, device, number of elements).
 
-    Written once, with its memo; the same PersistentId again is a BINGET.
+    It is written once and memoised; further references are BINGETs.
     """
 
     value: tuple[Value, ...]
@@ -101,8 +100,8 @@ class MarkedTuple(tuple["Value", ...]):
 class Memoised:
     """A plain list, dict or tuple that is memoised even if it is referenced once.
 
-    Identity is that of the wrapper: use one Memoised wherever the same container is meant.
-    The value inside has no identity of its own.
+    Identity is that of the wrapper: use one Memoised wherever the same container is meant. The
+    value inside has no identity of its own.
     """
 
     value: list[Value] | dict[Value, Value] | tuple[Value, ...]

@@ -1,7 +1,7 @@
-"""Values to pickle bytes, in the form that torch's own pickles no longer change.
+"""A writer of pickle bytes in the form that torch itself reaches after one load and save.
 
-torch memoises a value when its reference count is above one, so its bytes depend on who else
-holds the value. After one load and save they depend on the values alone: that form is written.
+torch memoises a value when its reference count is above one, so its bytes depend on who else holds
+the value. After one load and save they depend on the values alone: that form is written.
 """
 
 from __future__ import annotations
@@ -37,19 +37,18 @@ from .values import (
 
 _COMPLEX = Global("builtins", "complex")
 
-# A container is written by a generator: it yields the values that stand inside it, and goes on
-# once they are written. A stack of generators takes the place of recursion.
+# A container is written by a generator, which yields the values inside it and resumes once they are
+# written. A stack of generators takes the place of recursion.
 _Parts = Generator[Value, None, None]
 
 
 def dumps(value: Value) -> bytes:
-    """One value as a pickle record.
+    """Return a value as a pickle record.
 
-    Strings and globals are memoised by value; lists, dicts, tuples, Objects and Reduces by
-    identity if they are referenced at least twice (see Memo); ``()`` counts as one value.
-
-    Raises SaveError if a value contains itself, has a type that TorchScript has no pickle for,
-    is an int beyond 64 bits, a string that UTF-8 cannot encode, or a malformed Global.
+    Strings and globals are memoised by value; lists, dicts, tuples, Objects and Reduces by identity
+    if they are referenced at least twice (see Memo); ``()`` counts as one value. Raises SaveError
+    if a value contains itself, has a type that TorchScript has no pickle for, is an int beyond 64
+    bits, a string that UTF-8 cannot encode, or a malformed Global.
     """
     references = count_references(value)
     if references.cyclic:
@@ -85,7 +84,7 @@ class _Writer:
         return bytes(self._out)
 
     def _begin(self, value: Value) -> _Parts | None:
-        """Write a scalar or a reference to a memo; of a container, give the parts."""
+        """Write a scalar or a memo reference; for a container, return a generator of its parts."""
         kind = type(value)
         scalar = _SCALARS.get(kind)
         if scalar is not None:
@@ -100,7 +99,7 @@ class _Writer:
         self._get(memo)
         return None
 
-    # The memo
+    # Memo
 
     def _put(self) -> int:
         memo = self._memos
@@ -112,7 +111,7 @@ class _Writer:
         self._out += get_opcode(memo)
 
     def _recall(self, value: str | Global) -> bool:
-        """Write a reference if the string or global stands in the pickle already."""
+        """Write a reference if the string or global is already in the pickle."""
         memo = self._by_value.get(value)
         if memo is None:
             return False
@@ -120,7 +119,7 @@ class _Writer:
         return True
 
     def _memoise(self, value: Value, rule: Memo = Memo.SHARED) -> None:
-        """Called when the container is complete: memo ids of children are smaller."""
+        """Memoise a complete container, so that memo ids of its children are smaller."""
         key = identity(value)
         if rule is Memo.ALWAYS or (rule is Memo.SHARED and key in self._shared):
             self._by_identity[key] = self._put()
@@ -152,7 +151,7 @@ class _Writer:
             self._out += global_opcode(value)
             self._by_value[value] = self._put()
 
-    # Containers as such: without a memo
+    # Containers without a memo
 
     def _bare(self, value: Value) -> _Parts:
         if type(value) is list:
@@ -182,7 +181,7 @@ class _Writer:
         self._out += closing
 
     def _arguments(self, value: tuple[Value, ...]) -> _Parts:
-        """Arguments of a Reduce: its lists and dicts have no identity of their own."""
+        """Write arguments of a Reduce, whose lists and dicts have no identity of their own."""
         opening, closing = _opcodes(value)
         self._out += opening
         for item in value:
@@ -192,7 +191,7 @@ class _Writer:
                 yield item
         self._out += closing
 
-    # Containers as values: with a memo where the rule says so
+    # Containers, memoised as their rule says
 
     def _container(self, value: Value) -> _Parts:
         yield from self._bare(value)

@@ -1,1 +1,1 @@
-"""The program graph as source: TorchScript's text, and the ranges that it came from."""
+"""Printing of the program graph as TorchScript source, with source ranges."""

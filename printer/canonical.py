@@ -1,9 +1,9 @@
-"""The canonical form of code: text that depends on the program alone.
+"""The canonical form of code, which depends on the program alone.
 
-torch numbers a class by what its process compiled before, and a variable by the definitions that
-stand before it in the same record; it lists class constants in hash order and methods in the
-order in which the process came to compile them. Here the numbers are given anew, from zero, and
-constants and methods are sorted.
+torch numbers a class by what its process compiled before, and a variable by the definitions before
+it in the same record; it lists class constants in hash order, and methods in the order in which the
+process happened to compile them. Here the numbers are assigned anew, from zero, and constants and
+methods are sorted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tsarchive.ir.types import NamedType, own_name
 
 from .definitions import Definitions
 
-# torch calls the value of an attribute "0" _0: that number is a name.
+# torch names the value of an attribute "0" _0: that number is a name.
 _NUMBERED = re.compile(r"(?!_\d+$)(.*?\D)\d+", re.DOTALL)
-# Values of these names are renamed where code needs what they hide; here they always are.
+# Values of these names are renamed where they would shadow a builtin; here they always are.
 _BUILTINS = frozenset(
     {
         "annotate", "awaitable", "bool", "float", "int", "isinstance", "print",
@@ -30,14 +30,14 @@ _BUILTINS = frozenset(
     }
 )  # fmt: skip
 _NEVER_LOCAL = RESERVED | _BUILTINS
-# Python has no parameters named like keywords, so nobody had to rename any.
+# Python has no parameters named like keywords, so torch never had to rename one.
 _RENAMED_PARAMETERS = RESERVED.difference(keyword.kwlist)
 
 
 class CanonicalNames(TypeNames):
-    """Qualified names without the numbers of a process; types that share a name are counted.
+    """Qualified names without process-dependent numbers; types that share a name are counted.
 
-    The first to be named has the name as it is. Type tags use the same names.
+    The first type keeps the name as it is. Type tags use the same names.
     """
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class CanonicalNames(TypeNames):
 class CanonicalPool(NamePool):
     """Local names whose numbers depend on the function alone.
 
-    ``x3`` beside ``x`` may be torch's third ``x`` or the user's own name; text does not tell, so
-    both are counted as one more ``x``. Where there is no ``x`` the number is part of the name.
+    ``x3`` beside ``x`` may be torch's third ``x`` or the user's own name; the text does not tell,
+    so both are counted as one more ``x``. Where there is no ``x`` the number is part of the name.
     """
 
     def start_function(self) -> None:
@@ -83,7 +83,7 @@ class CanonicalPool(NamePool):
         return name
 
     def parameter(self, name: str, *, is_chosen: bool = True) -> str:
-        """Callers use the names of parameters: only what torch itself renamed is counted anew."""
+        """Name a parameter. Callers use parameter names: only those that torch renamed change."""
         if not is_chosen:
             return self.unique(name)
         renamed = next(filter(_RENAMED_PARAMETERS.__contains__, _bases(name)), name)
@@ -94,7 +94,7 @@ class CanonicalPool(NamePool):
 
 
 def _bases(name: str) -> Iterator[str]:
-    """What is left of a name without its last digits, shortest first: ``x`` and ``x1`` of x12."""
+    """Yield the name without some of its last digits, shortest first: ``x`` and ``x1`` of x12."""
     numbered = _NUMBERED.fullmatch(name)
     if numbered is not None:
         for end in range(numbered.end(1), len(name)):

@@ -1,4 +1,4 @@
-"""Definitions: functions, classes, named tuples, interfaces and enums of one code record."""
+"""Printing of the functions, classes, named tuples, interfaces and enums of one code record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .read_types import needed_declarations
 from .shadowing import shadowed_builtins
 from .statements import Statements
 
-# What a class body assigns to these is about the class; slots of these names stand in quotes.
+# Names that hold class metadata in a class body; slots of these names are quoted.
 _METADATA = frozenset(
     {"__parameters__", "__buffers__", "__forward_hooks__", "__forward_pre_hooks__"}
 )
@@ -77,7 +77,7 @@ class Definitions(Statements):
         self.declarations = found
 
     def _start_names(self, function: Function, name: str) -> None:
-        """Keep values from hiding builtins; a function outside of classes knows its own name."""
+        """Keep values from shadowing builtins, and a free function from shadowing its own name."""
         self.names.start_function()
         shadowed = shadowed_builtins(function, None if self.level else name)
         if self.declarations.always:
@@ -116,7 +116,7 @@ class Definitions(Statements):
             if class_.is_module:
                 self._module_header(class_)
             elif not (class_.attributes or class_.methods):
-                self.line("__annotations__ = []")  # a body that says nothing
+                self.line("__annotations__ = []")  # a placeholder for an empty body
             for index, attribute in enumerate(class_.attributes.values()):
                 self._attribute(attribute, is_first=index == 0)
             for constant in self.constants_of(class_):
@@ -212,10 +212,11 @@ def _no_body(named: NamedType) -> SaveError:
 
 
 def _check_order(function: Function) -> None:
-    """A `*` would not help: calls are written without the names of parameters.
+    """Check that no parameter without a default follows one with a default.
 
-    torch reads lists without a default anywhere: it wrote them so where the default was a number
-    that stood for a list of equal ones.
+    A `*` would not help: calls are written without parameter names. torch reads lists without a
+    default anywhere: it wrote them so where the default was a number that stood for a list of equal
+    ones.
     """
     has_default = False
     for argument in function.schema.arguments:
@@ -230,7 +231,7 @@ def _check_order(function: Function) -> None:
 
 
 def enum_value_text(value: float | str) -> str:
-    """The value of an enum member, an int, float or str. Raises SaveError for nan."""
+    """Return the text of an enum member's value, an int, float or str. Raises SaveError for nan."""
     if isinstance(value, str):
         return quoted(value)
     return enum_float_text(value) if isinstance(value, float) else str(value)

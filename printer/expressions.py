@@ -1,4 +1,4 @@
-"""Expressions: the right-hand side of a node as text, one method for each kind."""
+"""Printing of expressions, one method for each kind of node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Part = str | TaggedText
 
 
 class Expressions:
-    """Prints expressions of one code record; ``owner`` is the node that is being printed."""
+    """Prints the expressions of one code record; ``owner`` is the node being printed."""
 
     def __init__(
         self, literals: Literals, rename: Rename, depend: Callable[[NamedType], None]
@@ -56,7 +56,7 @@ class Expressions:
         return text
 
     def use(self, value: Value) -> TaggedText:
-        """A value where it is used: its identifier, or else the expression stored for it."""
+        """Return a value as its user prints it: its identifier, or the expression stored for it."""
         name = self.identifiers.get(value)
         if name is None:
             return self.stored[value]
@@ -176,7 +176,7 @@ class Expressions:
     def _unwrap_optional(self, node: Node) -> TaggedText:
         operand = self.use(node.input)
         if node.input.type == NONE or must_be_none(node.input):
-            # The type of unwrap_optional(None) cannot be found without help.
+            # The type of unwrap_optional(None) cannot be inferred.
             operand = self._annotate(OptionalType(node.output.type), operand)
         return self.build("torch._unwrap_optional(", operand, ")")
 
@@ -197,7 +197,7 @@ class Expressions:
         return self.build("(", self.use(node.input), f").{part}")
 
     def _dense_constant(self, node: Node) -> TaggedText:
-        """A tensor in the layout of MKL-DNN, which has no form in an archive."""
+        """Return a tensor in MKL-DNN layout, which archives cannot store, as a conversion."""
         entry = self.literals.text(node.attributes["value"], node.output.type)
         return self.build(f"torch.to_mkldnn({entry})")
 
@@ -230,7 +230,8 @@ class Expressions:
         return text
 
     def written_arguments(self, node: Node) -> int:
-        """How many arguments stand in the text that the node was read from, if more than needed.
+        """Return the number of arguments in the text that the node was read from, if more than
+        needed.
 
         torch writes a default of the overload that it had, and may read back another overload.
         """
@@ -256,7 +257,7 @@ _OVERRIDES = {
 
 
 def operator_name(kind: str) -> str:
-    """The callee text of an operator; overload names are never printed."""
+    """Return the callee of an operator; overload names are never printed."""
     if kind in _OVERRIDES:
         return _OVERRIDES[kind]
     namespace, _, name = kind.partition("::")
@@ -264,9 +265,9 @@ def operator_name(kind: str) -> str:
 
 
 def necessary_arguments(schema: FunctionSchema, inputs: Sequence[Value]) -> tuple[int, int]:
-    """How many leading inputs must be printed, and how many trailing ones are ``out`` arguments.
+    """Return how many leading inputs must be printed, and how many trailing ones are ``out``.
 
-    Trailing arguments equal to their defaults are left out.
+    Trailing arguments equal to their defaults are omitted.
     """
     arguments = schema.arguments
     needed = len(arguments)
@@ -287,11 +288,11 @@ def _is_default(default: Any, value: Value) -> bool:
     actual = value.node.attributes["value"] if value.node.is_constant else _COMPUTED
     if isinstance(value.type, FunctionType):
         return False
-    # 1, 1.0 and True are different values to torch.
+    # torch distinguishes 1, 1.0 and True.
     return type(actual) is type(default) and bool(actual == default)
 
 
-# Reading these back gives nodes without a place in the source.
+# Nodes of these kinds have no source location when they are read back.
 _WITHOUT_LOCATION = frozenset(
     {
         "prim::Constant", "prim::GetAttr", "prim::TupleIndex", "prim::TupleSlice",
@@ -299,7 +300,7 @@ _WITHOUT_LOCATION = frozenset(
         "prim::unchecked_cast", "prim::EnumName", "prim::EnumValue",
     }
 )  # fmt: skip
-# The place of these is the expression they begin with, inside its parentheses.
+# The location of these is the start of their first operand, inside its parentheses.
 _AT_OPERAND = frozenset({"prim::CallMethod", "aten::__getitem__"})
 
 
@@ -311,7 +312,7 @@ def _has_location(node: Node) -> bool:
 
 
 def _location(node: Node, text: str) -> int:
-    """Where in its text a node has its place."""
+    """Return the offset of a node's location within its text."""
     return 1 if node.kind in _AT_OPERAND and text[0] == "(" else 0
 
 

@@ -1,8 +1,8 @@
-"""Which nodes print inside the expression that uses them.
+"""Choice of the nodes that are printed inside the expression that uses them.
 
 A node may be inlined when reading the printed expression back emits nodes in the order they have
-now. A parser emits arguments left to right and then the operator; so walking inputs right to
-left beside the list of nodes, last to first, must meet each inlined producer exactly in turn.
+now. A parser emits arguments left to right and then the operator; so walking inputs right to left
+beside the list of nodes, last to first, must meet each inlined producer exactly in turn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CAPTURING = frozenset({"prim::fork", "prim::rpc_async", "prim::rpc_sync", "prim
 
 
 def inlined_nodes(body: Block) -> set[Node]:
-    """The nodes of ``body`` and its control flow that need no statement of their own."""
+    """Return the nodes of ``body`` and its nested blocks that need no statement of their own."""
     return _Scan(body).inlined
 
 
@@ -29,13 +29,13 @@ def can_inline(value: Value) -> bool:
         return False
     if carried_index(user, offset) is not None:
         return False
-    # An isinstance inside a condition would refine types once more when it is read back.
+    # Reading back an isinstance inside a condition would refine types once more.
     return user.kind not in _CAPTURING and node.kind != "prim::isinstance"
 
 
 @dataclass(slots=True)
 class _Visit:
-    """A node whose inputs below ``next_input`` are still to be matched against ``cursor``."""
+    """A node whose inputs below ``next_input`` are yet to be matched against ``cursor``."""
 
     node: Node
     cursor: Node | None
@@ -87,7 +87,7 @@ class _Scan:
 
 
 def constants_in_order(body: Block) -> list[Node]:
-    """The constants used anywhere in ``body``, by first use; fork bodies have their own."""
+    """Return the constants used in ``body`` by first use; fork bodies have their own."""
     found: dict[Node, None] = {}
 
     def visit(block: Block) -> None:

@@ -1,4 +1,4 @@
-"""The literals in the text of a constant: each becomes a constant when the text is read back."""
+"""The literals in the text of a constant, each of which is read back as a constant."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, TableConstant
 
 from .literals import Literal
 
-# Every mention of an enum member is a new object, equal to no other, and no nan equals another.
+# Equal to nothing else: every mention of an enum member is a new object, and no nan equals another.
 UNIQUE = ""
 
 _NANS = ("nan", "-nan")
 
-# In a complex number. A minus between the parts is an operator.
+# A number within a complex number. A minus between the parts is an operator.
 _NUMBER = re.compile(r"(?<![\w.])-?\d+\.?\d*(?:e[+-]?\d+)?j?")
 
 
 def marked_literal(literal: Literal, node: Node, *, in_closure: bool) -> TaggedText:
-    """The text of the constant ``node``, with marks for it or for what it will be made from.
+    """Return the text of the constant ``node``, marked with it or with the constants read from it.
 
-    Read back, a container is made of its items, each a node of its own; but tuples of constants
-    that cannot change are folded to one constant again.
+    Read back, a container is built from its items, each a node of its own; but tuples of immutable
+    constants are folded to one constant again.
     """
     marking = _Marking(node, in_closure=in_closure)
     marking.write(literal, node, is_folded=False)
@@ -38,7 +38,7 @@ class _Marking:
         self._in_closure = in_closure
 
     def write(self, literal: Literal, owner: Node, *, is_folded: bool) -> None:
-        """``is_folded`` inside of what has no node of its own."""
+        """Write ``literal``; ``is_folded`` inside a value that has no node of its own."""
         if isinstance(literal.value, tuple | list | dict):
             is_folded = is_folded or self._can_be_folded(literal)
             self._container(literal, owner, is_folded=is_folded)
@@ -49,7 +49,7 @@ class _Marking:
 
     def _container(self, literal: Literal, owner: Node, *, is_folded: bool) -> None:
         if not is_folded and isinstance(literal.type, TupleType) and literal.type.qualified_name:
-            # Of all that make a container, only the call of a named tuple has a place.
+            # Of the container constructors, only the call of a named tuple has a location.
             self.text.mark(self.text.length, owner, UNIQUE)
         for part in literal.parts:
             if isinstance(part, str):
@@ -59,7 +59,7 @@ class _Marking:
                 self.write(part, item, is_folded=is_folded)
 
     def _mark(self, literal: Literal, node: Node | None) -> None:
-        """What is folded leaves only its numbers, for they are kept for the whole function."""
+        """Mark a literal. A folded one leaves only its numbers, which the whole function shares."""
         shown = str(literal)
         start = self.text.length
         match literal.value:
@@ -79,12 +79,15 @@ class _Marking:
         self, start: int, shown: str, node: Node | None, *, is_unique: bool = False
     ) -> None:
         if node is not None or is_number(shown):
-            # A number has its place behind the sign.
+            # The location of a number is after its sign.
             start += shown[0] == "-"
             self.text.mark(start, node, UNIQUE if is_unique else shown)
 
     def _can_be_folded(self, literal: Literal) -> bool:
-        """A closure captures its numbers from the function, and no input is folded."""
+        """Return whether reading back folds a tuple.
+
+        A closure captures its numbers, so it folds none.
+        """
         if isinstance(literal.value, list | dict | TableConstant | GeneratorSeed):
             return False
         if self._in_closure and is_number(str(literal)):
@@ -93,5 +96,5 @@ class _Marking:
 
 
 def is_number(literal: str) -> bool:
-    """Numbers become constants before everything else when a function is read back."""
+    """Return whether a literal is a number: those are hoisted before everything else."""
     return literal.lstrip("-")[:1].isdigit()

@@ -1,4 +1,4 @@
-"""All code records of an archive: placement by qualified name, order, and the constant table."""
+"""All code records of an archive: assignment by qualified name, order, and the constant table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .versions import Versions
 
 @dataclass(frozen=True, slots=True)
 class CodeFile:
-    """One code record: ``name`` without the `code/` folder, and its text."""
+    """One code record: its ``name`` without the `code/` folder, and its text."""
 
     name: str
     body: TaggedText
@@ -27,15 +27,15 @@ class CodeFile:
         return str(self.body)
 
     def ranges(self) -> list[TaggedRange]:
-        """The source ranges of the text, as the graph's nodes have them."""
+        """The source ranges of the text, as recorded on the graph's nodes."""
         return range_records(self.body.owners, lambda node: node.range)
 
 
 class Program:
     """Prints classes and everything they depend on.
 
-    Classes of objects come first, in the order in which they were pickled; then what they
-    need, as a queue that grows while it is printed. Each file exists from its first type on.
+    Classes of objects come first, in the order in which they were pickled; then their dependencies,
+    from a queue that grows during printing. Each file exists from its first type on.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Program:
         ]
 
     def close(self) -> None:
-        """End the text and the graphs of all that was printed; nothing else may need them."""
+        """Release the text and the graphs of everything printed; nothing else may need them."""
         self._files.clear()
         for named in self._printed:
             for function in _functions_of(named):
@@ -79,7 +79,7 @@ class Program:
         return self._versions.written
 
     def _reference(self, named: NamedType) -> str:
-        """The name of a type as code mentions it."""
+        """Return the name of a type as code mentions it."""
         name = self._names.name(named)
         if name not in self._checked:
             self._checked.add(checked_type_name(name))

@@ -1,9 +1,9 @@
 """The types that values have when the text of a function is read back.
 
-The text of None, of a tuple and of a literal does not tell the wider type that was declared:
-``[(1, None)]`` of type ``List[Tuple[int, Optional[Tensor]]]`` reads back as
-``List[Tuple[int, NoneType]]``. Tuples are widened where they are used. Lists and dicts are not,
-and neither is a variable that a loop carries; then the text does not compile.
+The text of None, of a tuple and of a literal loses a wider declared type: ``[(1, None)]`` of type
+``List[Tuple[int, Optional[Tensor]]]`` reads back as ``List[Tuple[int, NoneType]]``. Tuples are
+widened where they are used. Lists and dicts are not, and neither is a loop-carried variable; then
+the text does not compile.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _MAY_WIDEN = frozenset(
 
 @dataclass(slots=True)
 class Declarations:
-    """Values whose text must tell their type.
+    """Values whose text must declare their type.
 
-    ``always`` wherever they stand, ``assigned`` where they are assigned to a name: these are
-    literals that take their type from the place where they are used.
+    ``always`` holds those that need it everywhere, ``assigned`` those that need it where they are
+    assigned to a name: literals that otherwise take their type from their use.
     """
 
     always: set[Value] = field(default_factory=set)
@@ -53,9 +53,9 @@ class Declarations:
 
 
 def needed_declarations(body: Block, returns: Type) -> Declarations | None:
-    """What must be declared for ``body`` to read back; None if that is not enough.
+    """Return what must be declared for ``body`` to read back; None if that is not enough.
 
-    Nothing is declared ``always`` in a body that reads back without.
+    ``always`` is empty for a body that reads back without declarations.
     """
     if not _may_need_types(body):
         return Declarations()
@@ -68,7 +68,7 @@ def needed_declarations(body: Block, returns: Type) -> Declarations | None:
 
 
 def _may_need_types(block: Block) -> bool:
-    """Whether there are tuples of wide elements; nearly no function has them."""
+    """Return whether there are tuples of wide elements; nearly no function has them."""
     return any(
         (node.kind in _MAY_WIDEN and any(_is_wide_inside(value.type) for value in node.outputs))
         or (node.kind == "prim::TupleIndex" and not node.inputs[1].node.is_constant)
@@ -78,7 +78,7 @@ def _may_need_types(block: Block) -> bool:
 
 
 def _is_wide_inside(type_: Type) -> bool:
-    """Whether a tuple in ``type_`` has an element whose text may tell less than its type."""
+    """Return whether ``type_`` has a tuple element whose text may lose part of its type."""
     match type_:
         case TupleType(elements, None):
             return any(not can_be_inferred(part) or _is_wide_inside(part) for part in elements)
@@ -90,9 +90,10 @@ def _is_wide_inside(type_: Type) -> bool:
 
 
 class _Reading:
-    """Types of all values of a function; ``declares`` types wherever they would be others.
+    """Computes the types of all values of a function when its text is read back.
 
-    ``fits`` tells whether every value fits where it is used, if it did before.
+    ``declares`` adds declarations wherever types would differ. ``fits`` tells whether every value
+    fits where it is used, provided it did before.
     """
 
     def __init__(self, declares: bool) -> None:
@@ -133,7 +134,7 @@ class _Reading:
     def _check(
         self, value: Value, wanted: Type, read: Type | None = None, *, takes_literal: bool = False
     ) -> None:
-        """``value`` must fit ``wanted``, which is ``read`` when it is read back."""
+        """Check that ``value`` fits ``wanted`` when it is read back as ``read``."""
         actual = self._of(value)
         if is_subtype(actual, read or wanted) or not is_subtype(value.type, wanted):
             return
@@ -143,7 +144,7 @@ class _Reading:
             self.fits = False
 
     def _is_literal(self, value: Value) -> bool:
-        """Whether a list or dict literal stands where the value is used, if it is not too long."""
+        """Return whether the value is printed as a list or dict literal where it is used."""
         node = value.node
         is_container = node.kind in ("prim::ListConstruct", "prim::DictConstruct")
         return node.is_constant or (is_container and node in self._inlined)
@@ -186,7 +187,7 @@ class _Reading:
         one, other = (block.returns for block in node.blocks)
         for output, first, second in zip(node.outputs, one, other, strict=True):
             if len(node.outputs) == 1 and isinstance(output.type, UnionType | OptionalType):
-                # The first assignment tells the type.
+                # The first assignment determines the type.
                 self._check(first, output.type, takes_literal=True)
                 self._check(second, output.type)
             else:
@@ -195,7 +196,7 @@ class _Reading:
     def _join(self, output: Value, first: Value, second: Value) -> None:
         joined = unify(self._of(first), self._of(second))
         if joined is None and isinstance(output.type, UnionType):
-            joined = output.type  # such branches tell the type in any case
+            joined = output.type  # branches of these kinds show the type anyway
         if self.declares and joined != output.type:
             self.found.always.add(output)
             self._check(first, output.type, takes_literal=True)
@@ -233,7 +234,7 @@ class _Reading:
         base, index = node.inputs[0], node.inputs[1].node
         parts = self._of(base).parts()
         if not index.is_constant:
-            # Which element it is shows later: every one must do for the first.
+            # The selected element is known only later, so each must be usable as the first.
             self.fits = self.fits and all(is_subtype(part, parts[0]) for part in parts)
             self._set(node.output, parts[0])
         elif self._differs(base):
@@ -277,7 +278,7 @@ class _Reading:
                 self._check(value, formal.type)
 
     def _as_declared(self, node: Node) -> None:
-        """The text tells the type, or the type does not come from the inputs."""
+        """Skip a node whose text shows its type, or whose type does not depend on its inputs."""
 
     def _operator(self, node: Node) -> None:
         if node.schema is None or not any(map(self._differs, node.inputs)):
@@ -306,14 +307,14 @@ def _common(types: Sequence[Type]) -> Type:
 
 
 def _is_narrower(literal: Type, declared: Type) -> bool:
-    """Whether a list or dict literal of the one type can be read as the other."""
+    """Return whether a list or dict literal of the one type can be read as the other."""
     if type(literal) is not type(declared) or not isinstance(declared, ListType | DictType):
         return False
     return all(map(is_subtype, literal.parts(), declared.parts()))
 
 
 def _type_of_text(value: Any, type_: Type) -> Type:
-    """The type of a constant by its literal."""
+    """Return the type of a constant as its literal shows it."""
     if isinstance(value, TableConstant):
         return type_.element if isinstance(type_, OptionalType) else type_
     if value is None:
@@ -339,7 +340,7 @@ def _method_schema(type_: Type, name: str) -> FunctionSchema:
 
 
 def _matched(schema: FunctionSchema, actual: Sequence[Type]) -> Bindings | None:
-    """What the type variables of ``schema`` stand for; None for arguments that do not fit."""
+    """Bind the type variables of ``schema``; None if the arguments do not fit."""
     bindings: Bindings = {}
     for formal, type_ in zip(schema.arguments, actual, strict=False):
         if not has_variables(formal.type):
@@ -353,7 +354,7 @@ def _matched(schema: FunctionSchema, actual: Sequence[Type]) -> Bindings | None:
 
 
 def _fits(actual: Type, wanted: Type) -> bool:
-    """Whether a value is taken as it is, or is a tuple that becomes a list."""
+    """Return whether a value is accepted as it is, or is a tuple that becomes a list."""
     if isinstance(actual, TupleType) and isinstance(wanted, ListType):
         return all(is_subtype(element, wanted.element) for element in actual.elements)
     return is_subtype(actual, wanted)

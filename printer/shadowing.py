@@ -1,7 +1,7 @@
-"""Builtins that values of a function would hide.
+"""Builtins that local names of a function would shadow.
 
-torch takes ``range`` or ``torch`` for the name of a value like any other, and then writes
-``for i in range(n)`` or ``torch.mul(x, y)`` where that value is in sight.
+torch takes ``range`` or ``torch`` for the name of a value like any other, and then writes ``for i
+in range(n)`` or ``torch.mul(x, y)`` in the scope of that value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WITHOUT_NAME = frozenset({"aten::__getitem__", "prim::EnumName", "prim::EnumVal
 
 
 def shadowed_builtins(function: Function, own_name: str | None) -> set[str]:
-    """The builtins that the body needs where a value of that name, or ``own_name``, is in sight."""
+    """Return the builtins used by the body in the scope of a value of that name or ``own_name``."""
     in_sight = {to_identifier(argument.name) for argument in function.schema.arguments}
     if own_name is not None:
         in_sight.add(own_name)
@@ -64,7 +64,7 @@ def _shadowed(block: Block, outer: set[str]) -> Iterator[str]:
     for node in (*block.nodes, block.return_node):
         if node.is_constant:
             continue
-        if node.kind == "prim::Loop":  # what it carries is assigned before its first line
+        if node.kind == "prim::Loop":  # loop-carried values are assigned before its first line
             in_sight |= _names(node.outputs)
         yield from in_sight.intersection(_needed(node))
         for inner in nested_blocks(node):
@@ -77,7 +77,7 @@ def _names(values: Iterable[Value]) -> set[str]:
 
 
 def _needed(node: Node) -> Iterator[str]:
-    """The builtins in the text of a node and of the constants that it uses."""
+    """Yield the builtins in the text of a node and of the constants that it uses."""
     if node.kind in _BY_KIND:
         yield _BY_KIND[node.kind]
     elif node.kind == "prim::ListConstruct" or node.kind == "prim::DictConstruct":

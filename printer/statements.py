@@ -1,4 +1,4 @@
-"""Statements: the body of a function as lines of source."""
+"""Printing of statements: the body of a function as lines of source."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Statements(Expressions):
         self._seen_types: set[Type] = set()
 
     def line(self, *parts: Part) -> None:
-        """One statement at the current indentation."""
+        """Write a statement at the current indentation."""
         self.open_line()
         for part in parts:
             self.put(part)
@@ -92,14 +92,14 @@ class Statements(Expressions):
 
     @contextmanager
     def at(self, node: Node) -> Iterator[None]:
-        """Text written inside belongs to ``node``."""
+        """Attribute the text written inside the block to ``node``."""
         outer = self.owner
         self.owner = node
         yield
         self.owner = outer
 
     def register(self, type_: Type) -> None:
-        """Note every named type inside ``type_`` as a definition that the code needs."""
+        """Record every named type inside ``type_`` as a dependency of the code."""
         if isinstance(type_, SimpleType) or type_ in self._seen_types:
             return
         self._seen_types.add(type_)
@@ -121,7 +121,7 @@ class Statements(Expressions):
             self.identifiers[value] = self.names.unique(candidate)
 
     def print_body(self, body: Block) -> None:
-        """Long constants first, then the statements, then the return."""
+        """Print long constants, then the statements, then the return."""
         constants = constants_in_order(body)
         self.inlined |= inlined_nodes(body)
         outer = self.owner
@@ -155,7 +155,7 @@ class Statements(Expressions):
         self.line("return ", self.use(node.input))
 
     def _define(self, node: Node) -> None:
-        """A node with an expression: stored for its user, or assigned to names."""
+        """Store a node's expression for its user, or assign it to names."""
         text = self.expression(node)
         long = self._is_long(text)
         if node not in self.inlined or (node.is_constant and long):
@@ -195,7 +195,7 @@ class Statements(Expressions):
             self._split_up_to[user] = offset
             if seen is not None or user not in self.inlined:
                 return found[::-1]
-            # The use itself is still being printed, so it cannot be split.
+            # The user itself is still being printed, so it cannot be split.
             user, offset = user.output.uses[0]
             offset -= 1
 
@@ -216,7 +216,7 @@ class Statements(Expressions):
         )
 
     def _initialize(self, target: Value, value: Value) -> None:
-        """The first value of a loop-carried variable, annotated where the text needs it."""
+        """Initialize a loop-carried variable, annotated where the text needs it."""
         if isinstance(target.type, UnionType | OptionalType):
             annotate = target not in self.annotated
             self.annotated.add(target)
@@ -259,7 +259,7 @@ class Statements(Expressions):
             self.stored[param] = self.use(output)
         for first, _, _, output in carried:
             self._initialize(output, first)
-        # A while loop has no use for the counter: it stands for the condition instead.
+        # A while loop does not use the counter: its name is given to the condition.
         self.assign_names(body.params[:1])
         if counted:
             counter, bound = self.use(body.params[0]), self.use(node.inputs[0])
@@ -274,7 +274,7 @@ class Statements(Expressions):
             self._assign(targets, body.returns[first_kept:])
 
     def _loop_header(self, node: Node, implicit: Value, *parts: Part) -> None:
-        """``implicit`` is the condition or trip count that the text leaves out."""
+        """Print a loop header; ``implicit`` is the condition or trip count that the text omits."""
         self.open_line()
         self.body.mark(self.body.length, node)
         self.body.mark(self.body.length, implicit.node, str(implicit.node.attributes["value"]))
@@ -284,7 +284,7 @@ class Statements(Expressions):
     def _unpack(self, node: Node) -> None:
         self.assign_names(node.outputs)
         if node.outputs:
-            # The trailing comma makes an unpacking of a single target, too.
+            # The trailing comma makes this an unpacking even for a single target.
             self.line(*self.list_of(node.outputs), ", = ", self.use(node.input))
         else:
             self.line(self.use(node.input))
@@ -314,14 +314,14 @@ class Statements(Expressions):
         self._assign_outputs(node, call)
 
     def _captured(self, value: Value) -> TaggedText:
-        """An input of a closure. It will be computed inside, from values that are captured."""
+        """Return an input of a closure, which the closure recomputes from captured values."""
         if value in self.identifiers:
             return self.use(value)
         node = value.node
-        if node.kind == PARAM:  # a loop carries it, under the name of the loop's output
+        if node.kind == PARAM:  # loop-carried, under the name of the loop's output
             return self.stored[value]
         if node.is_constant:
-            # The closure will have a constant of its own.
+            # The closure gets a constant of its own.
             node = replace(node, inputs=[])
         for used in node.inputs:
             if used in self.stored:
@@ -352,7 +352,7 @@ class Statements(Expressions):
 
 
 def _needs_annotations(node: Node) -> bool:
-    """Whether the branches give values of types that only an annotation unites.
+    """Return whether the branches yield values of types that only an annotation unifies.
 
     torch assigns them in one statement, which takes no annotation and does not read back.
     """

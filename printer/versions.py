@@ -1,4 +1,4 @@
-"""The lowest archive version that gives each operator the meaning it has in the graph.
+"""The lowest archive version in which each operator has its meaning in the graph.
 
 Operators not listed have kept their meaning since the first version. Source: torch's operator
 version map (``torch._C._get_operator_version_map()``).
@@ -35,11 +35,11 @@ NEEDED = {
 
 @dataclass(slots=True)
 class Versions:
-    """The archive versions in which printed code means what its graph says.
+    """The archive versions in which printed code has the meaning of its graph.
 
-    ``needed`` is the lowest one by torch's count, in which every node of a current operator
-    takes part. ``before`` is set when old operators were printed: the version must be lower, and
-    at least ``methods``, since only in methods of classes does the version count.
+    ``needed`` is the lowest version by torch's count, which includes every node of a current
+    operator. ``before`` is set when old operators were printed: the version must be lower, and at
+    least ``methods``, since the version only affects methods of classes.
     """
 
     needed: int = FIRST_VERSION
@@ -59,10 +59,10 @@ class Versions:
 
     @property
     def written(self) -> int:
-        """The version of the archive."""
+        """The archive version to write."""
         return max(LOWEST_WRITTEN, self.needed if self.before is None else self.methods)
 
 
 def version_record(version: int) -> str:
-    """The name of the record that holds ``version``."""
+    """Return the name of the record that holds ``version``."""
     return "version" if version < FIRST_IN_DATA_FOLDER else ".data/version"

@@ -1,4 +1,4 @@
-"""The one family of errors. Every room may import this module; it imports nothing of ours."""
+"""The hierarchy of exceptions. Every room may import this module; it imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class ArchiveError(Exception):
-    """Base of every error that tsarchive raises.
+    """Base class of all errors that tsarchive raises.
 
     ``record`` names the zip member concerned, ``offset`` is a byte position in it (or in the
     file when ``record`` is None), ``limit`` the bound that was exceeded, ``hint`` what to do.
@@ -74,7 +74,7 @@ class UnsupportedError(ArchiveError, ValueError):
 
 
 class TorchVersionError(ArchiveError, ImportError):
-    """The torch that is installed is older than tsarchive can work with."""
+    """The installed torch is older than tsarchive supports."""
 
 
 class PickleError(FormatError):
@@ -84,9 +84,8 @@ class PickleError(FormatError):
 class SourceError(FormatError):
     """A code record does not parse or does not type-check.
 
-    ``line`` is 1-based in the record, ``construct`` the text of that line; ``origin`` is the
-    line of user source that it was compiled from, as ``file:line: text``, where a debug record
-    tells.
+    ``line`` is 1-based in the record, ``construct`` the text of that line; ``origin`` is the line
+    of user source that it was compiled from, as ``file:line: text``, where a debug record has it.
     """
 
     def __init__(
@@ -116,14 +115,13 @@ class UnknownClassError(ArchiveError, LookupError):
 
 
 class UnknownOperatorError(SourceError, LookupError):
-    """Code names an operator that this process has not registered, or that no overload fits."""
+    """Code names an operator that is not registered in this process, or no overload matches."""
 
 
 class PolicyError(SourceError, PermissionError):
     """Code names an operator or class that the policy does not allow.
 
-    ``operator`` is its qualified name, ``function`` that of the function of the archive that
-    names it.
+    ``operator`` is its qualified name, ``function`` that of the archive's function that names it.
     """
 
     def __init__(
@@ -149,7 +147,7 @@ def _policy_error(message: str, operator: str) -> PolicyError:
 
 
 class LimitError(ArchiveError, RuntimeError):
-    """Code of an archive went beyond a bound of :class:`tsarchive.Limits`."""
+    """Code of an archive exceeded a bound of :class:`tsarchive.Limits`."""
 
 
 class SaveError(ArchiveError, ValueError):
@@ -157,15 +155,15 @@ class SaveError(ArchiveError, ValueError):
 
 
 class CallError(ArchiveError, TypeError):
-    """A function of a loaded module was called with arguments that its schema does not take."""
+    """A function of a loaded module was called with arguments that do not match its schema."""
 
 
 class ScriptError(ArchiveError, RuntimeError):
     """Code of the archive raised.
 
-    ``exception`` is the qualified name of the class that the code raised. What is made is of a
-    class of that name, which is a ScriptError and also, where it is one of Python's exceptions,
-    of that: ``except ValueError`` catches the ValueError of an archive.
+    ``exception`` is the qualified name of the class that the code raised. Instances belong to a
+    subclass of that name, which also derives from the builtin exception of that name if there is
+    one: ``except ValueError`` catches the ValueError of an archive.
     """
 
     def __new__(cls, message: str, *, exception: str = "RuntimeError") -> ScriptError:
@@ -185,7 +183,7 @@ def _script_error(message: str, exception: str) -> ScriptError:
 
 @cache
 def _raised_class(qualified_name: str) -> type[ScriptError]:
-    """The class of errors that stand for those of another class, which is known by name alone."""
+    """Return the subclass that represents a class of exceptions known only by name."""
     module, _, name = qualified_name.rpartition(".")
     if not module or not all(part.isidentifier() for part in qualified_name.split(".")):
         return ScriptError
@@ -197,12 +195,12 @@ def _raised_class(qualified_name: str) -> type[ScriptError]:
         made: type[ScriptError] = type(name, (ScriptError, python_class), {"__module__": module})
         made("")
     except TypeError:
-        return plain  # a class that takes more than a message
+        return plain  # its constructor takes more than a message
     return made
 
 
 def _can_be_raised(class_: object) -> TypeGuard[type[Exception]]:
-    """Whether an archive may raise this Python exception: not those that Python looks into."""
+    """Return whether an archive may raise this exception: none that the interpreter inspects."""
     if not isinstance(class_, type) or not issubclass(class_, Exception):
         return False
     return not issubclass(class_, StopIteration | StopAsyncIteration | SyntaxError)

@@ -1,4 +1,4 @@
-"""What looking at a file finds: one form for all that verifies and audits.
+"""The common form of findings, for everything that verifies and audits.
 
 Every room may import this module; it imports nothing of ours.
 """
@@ -13,7 +13,7 @@ __all__ = ["Finding", "Nature", "Severity", "is_fine"]
 
 
 class Severity(str, Enum):
-    """How much a finding matters. Severities compare in this order, and equal their names."""
+    """The severity of a finding. Severities are ordered, and compare equal to their names."""
 
     INFO = "info"
     """Worth knowing; harmless by itself."""
@@ -40,20 +40,20 @@ class Severity(str, Enum):
 
 
 class Nature(str, Enum):
-    """What a finding says of the file that it is in. Each is graver than those before it."""
+    """What a finding says about its file. Each nature is graver than those before it."""
 
     ABILITY = "ability"
     """Something that the file's code can do."""
     UNUSUAL = "unusual"
-    """No writer of archives does so, and it does no harm: an archive packed by hand."""
+    """No writer of archives does so, but it is harmless: an archive packed by hand."""
     OTHER_KIND = "another kind"
-    """It is a file of another kind, which may be sound."""
+    """A file of another kind, which may be sound."""
     BROKEN = "broken"
-    """An accident explains it: a download cut short, a bad disk."""
+    """Explained by an accident: a truncated download, a bad disk."""
     INCONSISTENT = "inconsistent"
-    """Two places that should say the same do not: damage explains it, and so does forgery."""
+    """Two places that should agree do not: explained by damage or by forgery."""
     HOSTILE = "hostile"
-    """Only intent explains it."""
+    """Explained only by intent."""
 
     @property
     def rank(self) -> int:
@@ -81,5 +81,5 @@ class Finding:
 
 
 def is_fine(findings: Iterable[Finding]) -> bool:
-    """Whether none of the findings is above ``Severity.INFO``."""
+    """Return whether no finding is above ``Severity.INFO``."""
     return all(finding.severity is Severity.INFO for finding in findings)

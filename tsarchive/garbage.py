@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept quiet while much is made and nothing is garbage."""
+"""Pausing Python's garbage collector while many objects are made and none is garbage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MANY = 50_000
 
 
 class _Here(threading.local):
-    """Whether this thread has turned the collector off."""
+    """Whether this thread has disabled the collector."""
 
     is_off = False
 
@@ -23,9 +23,9 @@ _here = _Here()
 
 @contextmanager
 def not_collecting() -> Iterator[None]:
-    """No search for garbage inside, which would visit every object of torch, too.
+    """Disable the collector inside the block; a collection would visit every object of torch too.
 
-    Where the collector is off already, it stays so afterwards.
+    A collector that is already disabled stays so afterwards.
     """
     if not gc.isenabled():
         yield
@@ -41,7 +41,7 @@ def not_collecting() -> Iterator[None]:
 
 @contextmanager
 def collecting() -> Iterator[None]:
-    """The collector on again inside ``not_collecting``, for code that may run for long."""
+    """Enable the collector again inside ``not_collecting``, for code that may run for long."""
     if not _here.is_off:
         yield
         return
@@ -54,9 +54,10 @@ def collecting() -> Iterator[None]:
 
 @contextmanager
 def rarely_collecting() -> Iterator[None]:
-    """The collector waits for many new objects inside, for code that runs while it is compiled.
+    """Raise the collector's threshold inside the block, for code that runs while it is compiled.
 
-    It stays on, for that code may run for long. Where it is off or waits longer, nothing changes.
+    The collector stays enabled, since that code may run for long. Does nothing where it is disabled
+    or has a higher threshold already.
     """
     before = gc.get_threshold()
     if not 0 < before[0] < _MANY:
@@ -67,5 +68,5 @@ def rarely_collecting() -> Iterator[None]:
     try:
         yield
     finally:
-        if gc.get_threshold() == patient:  # unless that code set another
+        if gc.get_threshold() == patient:  # unless that code has changed it
             gc.set_threshold(*before)

@@ -1,4 +1,4 @@
-"""Members of a package that are imported when they are asked for."""
+"""Members of a package that are imported on first access."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["late_member"]
 
 
 def late_member(package: str, homes: Mapping[str, str], name: str) -> Any:
-    """What a package has under ``name``, from the module that ``homes`` says; it stays there.
+    """Import and return the member ``name`` of a package, and store it in the package.
 
-    Raises AttributeError for a name that has no home.
+    ``homes`` maps names to their modules. Raises AttributeError for a name that is not in it.
     """
     home = homes.get(name)
     if home is None:

@@ -1,4 +1,4 @@
-"""The canonical form as other processes give it."""
+"""The canonical form as saved by fresh processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ policy = tsarchive.Policy(frozenset(allowed), bool(trusted))
 module = tsarchive.load(archive, map_location=device or None, policy=policy, model=model or None)
 tsarchive.save(module, target, canonical=True)
 """
-# Hash seeds: one that orders sets as they come, and one that does not.
+# Hash seeds: 0 disables randomization of hashes.
 _SEEDS = ("0", "4242")
 
 
@@ -32,9 +32,9 @@ def canonical_saves(
     policy: Policy,
     model: str | None = None,
 ) -> list[bytes]:
-    """The canonical form of an archive by fresh processes, each with a hash seed of its own.
+    """Return the canonical form of an archive as saved by fresh processes, one per hash seed.
 
-    Raises ArchiveError when one of them fails, as where it lacks a library of this process.
+    Raises ArchiveError when one of them fails, such as for lack of a library of this process.
     """
     with TemporaryDirectory() as folder:
         source = Path(folder, "archive.pt")

@@ -1,4 +1,4 @@
-"""JSON records, read so that there is one meaning: no field twice, no nesting without end."""
+"""JSON records with exactly one meaning: no duplicate fields, bounded nesting."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from tsarchive.errors import FormatError
 
 _BRACKET = re.compile(r"[\[\]{}]")
-# Levels of lists and objects. The parser recurses, and with a high recursion limit ends the
-# process; brackets in strings count, too, where they have no partner.
+# Maximum nesting of lists and objects. The parser recurses and, with a high recursion limit,
+# crashes the process; unbalanced brackets in strings count as well.
 MAX_DEPTH = 900
 
 
 def parse_object(text: bytes, record: str, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """The JSON object that a record holds.
+    """Return the JSON object that a record holds.
 
-    Raises FormatError for what is not JSON, no object, nested more deeply than
+    Raises FormatError if the record is not JSON, not an object, nested more deeply than
     ``max_depth``, or has a field twice.
     """
     try:
-        # As text: given bytes, json guesses the encoding, and imports what it guesses.
+        # Decoded first: given bytes, json guesses the encoding and imports its codec.
         values = _parsed(text.decode(), record, max_depth)
     except (ValueError, RecursionError) as error:
         if isinstance(error, FormatError):
@@ -33,7 +33,7 @@ def parse_object(text: bytes, record: str, max_depth: int = MAX_DEPTH) -> dict[s
 
 
 def parse_text(text: str, record: str, what: str) -> Any:
-    """The value of JSON that stands as text in a record; ``what`` names it in errors.
+    """Parse JSON text that is embedded in a record; ``what`` names it in errors.
 
     Raises FormatError as :func:`parse_object`.
     """
@@ -51,7 +51,7 @@ def _parsed(text: str, record: str, max_depth: int = MAX_DEPTH) -> Any:
 
 
 def check_depth(text: str, record: str, max_depth: int = MAX_DEPTH) -> None:
-    """Raise FormatError for JSON of more levels, which would exhaust the stack of a parser."""
+    """Raise FormatError for JSON nested so deeply that a parser would exhaust the stack."""
     depth = 0
     for match in _BRACKET.finditer(text):
         depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
@@ -61,7 +61,7 @@ def check_depth(text: str, record: str, max_depth: int = MAX_DEPTH) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; readers differ in which of two fields of one name they take."""
+    """Make an object; readers differ in which of two fields of one name they take."""
     values = dict(pairs)
     if len(values) != len(pairs):
         raise ValueError("an object has a field twice")

@@ -24,7 +24,7 @@ __all__ = [
     "write_container",
 ]
 
-# What reading an archive does not need is imported when it is asked for.
+# Imported on first use: reading an archive does not need these.
 _HOMES = {
     "ChangedContainer": "tsarchive.container.changed",
     "ContainerSurvey": "tsarchive.container.surveying",

@@ -1,4 +1,4 @@
-"""Replacing a file as a whole, or not at all."""
+"""Atomic replacement of a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["replacing"]
 
 @contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
-    """Give a binary file that takes the place of ``path`` when the block ends without an error.
+    """Yield a binary file that replaces ``path`` when the block ends without an error.
 
     It is written beside the target and renamed. The target's permissions are kept, a new file
     gets the usual ones, and a symbolic link keeps pointing where it did. After an error the

@@ -1,4 +1,4 @@
-"""How much an archive may make a reader do before any of its contents is known.
+"""Caps on the resources that a reader spends before it knows the contents of an archive.
 
 Each cap is far above what models need and far below what harms a machine that loads models.
 """
@@ -19,18 +19,18 @@ __all__ = [
 
 MIB = 1 << 20
 
-# What is read into memory of pipes and file objects, which may have no end; files are mapped.
+# Pipes and file objects are read into memory and may never end; files are mapped.
 MAX_COPIED_BYTES = 8192 * MIB
-# The same of devices.
+# The same cap for devices.
 MAX_DEVICE_BYTES = 64 * MIB
 
-# The largest models have some ten thousand tensors. So many entries open in two seconds.
+# The largest models have some ten thousand tensors. This many entries open in two seconds.
 MAX_ENTRIES = 1 << 18
 # 256 bytes for each of the entries; those that torch writes take about a hundred.
 MAX_DIRECTORY_BYTES = 64 * MIB
 
-# Records that are read and parsed as a whole, by the end of their name: what each may hold.
-# The largest seen in public archives have less than 1/200 of it.
+# Size caps of records that are read and parsed as a whole, by suffix of the name. The largest seen
+# in public archives are below 1/200 of them.
 PARSED_CAPS = {
     ".py": 64 * MIB,
     ".pkl": 256 * MIB,
@@ -42,33 +42,33 @@ PARSED_CAPS = {
 }
 SMALLEST_CAP = min(PARSED_CAPS.values())
 
-# What the compressed records of an archive may inflate to in any case: freshly made weights are
-# zeros, of which bzip2 packs a gigabyte into a kilobyte, and every machine has room for that.
+# Total inflated size that is always allowed: freshly made weights are zeros, of which bzip2 packs a
+# gigabyte into a kilobyte, and every machine has room for that.
 FREE_INFLATED_BYTES = 1 << 30
-# Beyond that, how many times their size in the file they may inflate to. Weights shrink to a
-# half at best, code to a twentieth, and deflate itself reaches 1,032.
+# Maximum inflation ratio beyond that. Weights compress to a half at best, code to a twentieth;
+# deflate itself reaches 1,032.
 MAX_INFLATED_RATIO = 100
 
-# The same for records that are parsed, each byte of which takes time: of debug records, which
-# shrink the most, public archives have none beyond a twenty-fifth. Here every record counts by
-# itself, so that one of noise does not pay for another.
+# The same, per record, for records that are parsed, where each byte takes time. Debug records
+# compress the most: in public archives at most twenty-five-fold. The ratio is checked for each
+# record, so that an incompressible record does not pay for another.
 FREE_PARSED_BYTES = 2 * MIB
 
-# What an LZMA decoder may keep of its output: as much as the strongest setting of 7-Zip asks for.
+# Maximum LZMA dictionary size: what the strongest setting of 7-Zip asks for.
 MAX_LZMA_WINDOW = 256 * MIB
 
 
 def size_cap(name: str) -> int | None:
-    """How many bytes the record of this name may hold, or None when no cap is on it."""
+    """Return the maximum size in bytes of the record of this name; None when it has no cap."""
     path = f"/{name}"
     return next((cap for end, cap in PARSED_CAPS.items() if path.endswith(end)), None)
 
 
 def inflated_cap(stored: int) -> int:
-    """How many bytes the compressed records of an archive, ``stored`` bytes, may inflate to."""
+    """Return the maximum total size in bytes that ``stored`` bytes of records may inflate to."""
     return max(FREE_INFLATED_BYTES, MAX_INFLATED_RATIO * stored)
 
 
 def is_blown_up(size: int, stored: int) -> bool:
-    """Whether ``stored`` bytes that inflate to ``size`` would be more than data shrinks to."""
+    """Return whether inflating ``stored`` bytes to ``size`` exceeds what real data reaches."""
     return size > MAX_INFLATED_RATIO * stored

@@ -1,4 +1,4 @@
-"""A container with some records changed in memory."""
+"""A container with some records replaced in memory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["ChangedContainer"]
 
 
 class ChangedContainer(Container):
-    """What ``container`` holds, but for the records of ``changed``, which are as if stored.
+    """``container`` with the records in ``changed`` in place of its own, as if they were stored.
 
-    The file is left as it is. The container that was given is taken over: close this one.
+    The file is left as it is. This object owns ``container`` and closes it.
     """
 
     def __init__(self, container: Container, changed: Mapping[str, bytes]) -> None:

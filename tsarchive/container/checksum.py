@@ -1,4 +1,4 @@
-"""CRC-32, the checksum of zip: that of isal where the package is installed, which is faster."""
+"""CRC-32, the checksum of zip; computed by isal where it is installed, which is faster."""
 
 from __future__ import annotations
 

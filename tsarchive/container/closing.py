@@ -1,4 +1,4 @@
-"""Things that hold a file open and close themselves at the end of a ``with`` block."""
+"""Base class of objects that hold a file open and close it at the end of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
 
     def __enter__(self: _T) -> _T:
         return self

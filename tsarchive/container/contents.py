@@ -1,4 +1,4 @@
-"""The data of a record: inflated, and held against its CRC-32."""
+"""The data of a record, inflated and checked against its CRC-32."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["checked_pieces"]
 def checked_pieces(
     entry: Entry, payload: memoryview, at: Place, faults: Faults, most: int = PIECE_BYTES
 ) -> Iterator[bytes | memoryview]:
-    """Give the data in pieces of at most ``most`` bytes; ``at`` is where the payload begins.
+    """Yield the data in pieces of at most ``most`` bytes; ``at`` is where the payload begins.
 
-    Where no checksum was written, nothing tells whether the data is as it was.
+    Data without a checksum is not verified.
     """
     crc = 0
     for piece in inflated_pieces(entry.method, payload, entry.size, at, faults, most):

@@ -1,4 +1,4 @@
-"""The directory of a zip archive: its entries, and that no two claim the same bytes."""
+"""The central directory of a zip archive: its entries, none of which may overlap."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tsarchive.container.names import quoted
 
 __all__ = ["ANY_REFUSED_FLAG", "Directory", "read_directory"]
 
-# Flags of entries that are not read: the rule, and what to say.
+# Flags that make an entry unreadable: rule and message.
 _REFUSED_FLAGS = (
     (FLAG_ENCRYPTED | FLAG_STRONG_ENCRYPTION, "zip-encrypted", "the record is encrypted"),
     (FLAG_MASKED, "zip-encrypted", "the record has a masked header"),
@@ -46,18 +46,18 @@ class Directory(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Where the directory begins, and the entries have to end."""
+        """The offset at which the directory begins, and the entries must end."""
         return self.starts[-1]
 
     def limit(self, entry: Entry) -> int:
-        """The first byte after ``entry`` that belongs to something else."""
+        """Return the offset of the first byte after ``entry`` that belongs to something else."""
         return self.starts[bisect_right(self.starts, entry.header_offset)]
 
 
 def read_directory(buffer: memoryview, faults: Faults) -> Directory:
-    """Read and check the directory of the archive in ``buffer``; no other part is touched.
+    """Read and check the directory of the archive in ``buffer``; nothing else is touched.
 
-    In which folders the entries are is for ``members`` to look at.
+    The root folder is checked by ``members``.
     """
     place = find_directory(buffer, faults)
     _check_caps(place, faults)
@@ -88,7 +88,7 @@ def _parse_entries(directory: bytes, place: DirectoryPlace, faults: Faults) -> l
             entry, position = _parse_entry(directory, position, place.offset, faults)
             entries.append(entry)
     except Stopped:
-        # A survey goes on with the entries before.
+        # A survey continues with the entries read so far.
         return entries
     if position != len(directory):
         faults.report(
@@ -100,7 +100,7 @@ def _parse_entries(directory: bytes, place: DirectoryPlace, faults: Faults) -> l
 
 
 def _parse_entry(directory: bytes, position: int, base: int, faults: Faults) -> tuple[Entry, int]:
-    """Parse the entry at ``position``; give it and the position after it."""
+    """Parse the entry at ``position``; return it and the position after it."""
     name_start = position + CENTRAL.size
     if name_start > len(directory):
         _stop_entry("the directory ends inside an entry", base + position, faults)
@@ -173,7 +173,7 @@ def _check_support(header: CentralHeader, at: Place, faults: Faults) -> None:
 
 
 def _check_order(entries: tuple[Entry, ...], end: int, faults: Faults) -> tuple[int, ...]:
-    """Check that entries lie one after another from byte 0 to ``end``; give their starts, sorted.
+    """Check that entries lie one after another from byte 0 to ``end``; return their sorted starts.
 
     Local headers may have extra fields, so this is the least that each entry takes up.
     """

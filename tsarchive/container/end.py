@@ -1,4 +1,4 @@
-"""The end of a zip archive: the end record, its ZIP64 form, and what the two must agree on."""
+"""The end of a zip archive: the end record, its ZIP64 form, and their agreement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tsarchive.container.recognise import HEAD_BYTES, recognise
 
 __all__ = ["DirectoryPlace", "find_directory"]
 
-# The comment after the end record is at most this long.
+# Maximum length of the comment after the end record.
 _MAX_COMMENT = MAX16
 
 
@@ -36,10 +36,10 @@ class DirectoryPlace(NamedTuple):
 
 
 def find_directory(buffer: memoryview, faults: Faults) -> DirectoryPlace:
-    """Find the directory of a zip archive that fills ``buffer`` from its first byte to its last.
+    """Find the directory of a zip archive that fills ``buffer``.
 
-    It is a fault when there is no end record, more than one, or one that contradicts the file,
-    and when the archive is in several volumes.
+    Reports a fault when there is no end record, more than one, or one that contradicts the file,
+    and when the archive is split over several volumes.
     """
     position = _find_end_record(buffer, faults)
     end = EndRecord(*END.unpack_from(buffer, position))
@@ -63,7 +63,7 @@ def _find_end_record(buffer: memoryview, faults: Faults) -> int:
         position, after = found[-1]
         _report_wrong_end(start + position, len(tail) - after, faults)
         return start + position
-    # Readers that look backwards take the last signature, whatever its comment's length says.
+    # Readers that search backwards take the last signature, whatever the length of its comment.
     if len(complete) > 1 or found[-1][0] != complete[-1]:
         faults.report(
             "zip-several-ends",
@@ -106,7 +106,7 @@ def _report_wrong_end(offset: int, surplus: int, faults: Faults) -> None:
 
 
 def _find_end64(buffer: memoryview, end: int, faults: Faults) -> tuple[End64Record, int] | None:
-    """Read the ZIP64 end record by its locator; give it with its position, if there is one."""
+    """Return the ZIP64 end record and its position, or None where no locator points to one."""
     place = end - LOCATOR64.size
     if place < 0 or buffer[place : place + 4] != LOCATOR64_SIGNATURE:
         return None
@@ -129,7 +129,7 @@ def _find_end64(buffer: memoryview, end: int, faults: Faults) -> tuple[End64Reco
 
 
 def _compare(end: EndRecord, wide: End64Record, position: int, faults: Faults) -> None:
-    """Each number of the narrow record is the wide record's, or says to look there."""
+    """Check that each number of the narrow record equals the wide record's or defers to it."""
     pairs = (
         ("disk", end.disk, wide.disk, MAX16),
         ("directory disk", end.directory_disk, wide.directory_disk, MAX16),

@@ -1,4 +1,4 @@
-"""What the directory says of a member, and what its name and sizes may be."""
+"""Directory entries, and the checks of their names and sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Entry", "check_names", "check_sizes"]
 
 
 class Entry(NamedTuple):
-    """What the directory says of one member. ``name`` includes the root folder.
+    """The directory's entry for one member. ``name`` includes the root folder.
 
     Without ``has_checksum`` the CRC-32 is 0 because the writer of the archive did not compute it.
     """
@@ -35,13 +35,13 @@ class Entry(NamedTuple):
 
     @property
     def raw_name(self) -> bytes:
-        """The bytes of the name as they stand in the file."""
+        """The bytes of the name as stored in the file."""
         return self.name.encode("utf-8", "surrogateescape")
 
     @property
     def least_length(self) -> int:
-        """How many bytes of the file the member takes up at least."""
-        # The signature of a descriptor may be left out.
+        """The minimum number of bytes that the member takes up in the file."""
+        # The signature of a descriptor is optional.
         descriptor = DESCRIPTOR.size - 4 if self.flags & FLAG_DESCRIPTOR and self.size else 0
         length = len(self.name) if self.name.isascii() else len(self.raw_name)
         return LOCAL.size + length + self.stored_size + descriptor
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
 
 
 def check_names(entries: Sequence[Entry], faults: Faults) -> None:
-    """Hold each name against the rules for names, and all of them against each other."""
+    """Check each name against the rules for names, and all of them against each other."""
     different = set()
     for entry in entries:
         if is_plain(entry.name):
@@ -81,7 +81,7 @@ def _report_alike(entries: Sequence[Entry], faults: Faults) -> None:
 
 
 def check_sizes(entries: Sequence[Entry], faults: Faults) -> None:
-    """Hold what the records inflate to against the caps, before any of it is."""
+    """Check inflated sizes against the caps before anything is inflated."""
     for entry in entries:
         if entry.size > caps.SMALLEST_CAP:
             _check_size(entry, faults)

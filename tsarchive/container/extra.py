@@ -13,7 +13,7 @@ _FIELD = Struct("<2H")
 
 
 def parse_extra(extra: bytes, at: Place, faults: Faults) -> dict[int, bytes]:
-    """Give the contents of each field by id. Short and double fields are faults."""
+    """Return the contents of each field by id. Truncated and duplicate fields are faults."""
     fields: dict[int, bytes] = {}
     position = 0
     while position < len(extra):
@@ -36,7 +36,7 @@ def parse_extra(extra: bytes, at: Place, faults: Faults) -> dict[int, bytes]:
 def widen(
     fields: dict[int, bytes], values: tuple[int, ...], at: Place, faults: Faults
 ) -> tuple[int, ...]:
-    """Put the 64 bit numbers of the ZIP64 field in the place of each 0xFFFFFFFF, in order."""
+    """Replace each 0xFFFFFFFF, in order, by the 64 bit numbers of the ZIP64 field."""
     missing = values.count(MAX32)
     if not missing:
         return values
@@ -53,7 +53,7 @@ def widen(
 
 
 def zip64_field(*numbers: int) -> bytes:
-    """Encode a ZIP64 field; nothing at all when there is no number to put in it."""
+    """Encode a ZIP64 field; empty when there are no numbers."""
     if not numbers:
         return b""
     return pack(f"<2H{len(numbers)}Q", ZIP64_FIELD, 8 * len(numbers), *numbers)

@@ -1,7 +1,7 @@
-"""Where checks report what they find: each rule is written once and serves opening and survey.
+"""Sinks for the faults that checks report: each check serves both opening and surveying.
 
-Opening raises at the first fault that refuses the file; a survey collects them all and goes on
-wherever there is a way to.
+Opening raises at the first fault that refuses the file; a survey collects all of them and continues
+where it can.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["NOWHERE", "STRICT", "Collected", "Faults", "Place", "Stopped"]
 
 
 class Place(NamedTuple):
-    """The member that a fault is in, and a byte position in the file."""
+    """The member in which a fault lies, and a byte position in the file."""
 
     record: str | None = None
     offset: int | None = None
@@ -40,16 +40,16 @@ class Fault(NamedTuple):
 
     @property
     def record(self) -> str | None:
-        """The member, as it can be shown."""
+        """The member's name in printable form, None for a fault of the whole file."""
         return None if self.at.record is None else shown(self.at.record)
 
 
 class Stopped(Exception):
-    """What is checked cannot be read any further; why has been reported."""
+    """The check cannot continue; the reason has been reported."""
 
 
 class Faults(ABC):
-    """Takes the faults that checks find."""
+    """Base class of fault sinks."""
 
     def report(
         self,
@@ -72,17 +72,17 @@ class Faults(ABC):
         limit: int | None = None,
         hint: str | None = None,
     ) -> NoReturn:
-        """Report a fault after which there is nothing to go on with."""
+        """Report a fault after which the check cannot continue. Raises Stopped."""
         self.take(Fault(rule, message, at, limit, hint))
         raise Stopped
 
     @abstractmethod
     def take(self, fault: Fault) -> None:
-        """Do with a fault what is to be done with it."""
+        """Handle a fault."""
 
 
 class _Strict(Faults):
-    """Raises the error of the first rule that refuses the file."""
+    """Raises the error of the first fault whose rule refuses the file."""
 
     def take(self, fault: Fault) -> None:
         breach = RULES[fault.rule]
@@ -98,13 +98,13 @@ class _Strict(Faults):
 
 STRICT = _Strict()
 
-# What shows that data is not as it was written: no reader gets anything from it.
+# Faults which show that data is not as it was written: no reader can use it.
 _DAMAGED_DATA = frozenset({"zip-crc", "zip-damaged-data", "zip-inflates-to-less"})
 
-# Findings of these natures leave it open whether what contradicts them was meant.
+# Findings of these natures leave open whether contradictory values were intended.
 _DOUBTS = frozenset({Nature.BROKEN, Nature.INCONSISTENT})
 
-# A file of many bad entries says no more with each of them.
+# Further findings of one rule carry no more information.
 MAX_FINDINGS_OF_A_RULE = 100
 
 
@@ -119,16 +119,16 @@ class Collected(Faults):
 
     @property
     def refused(self) -> bool:
-        """Whether any of the faults makes strict opening refuse the file."""
+        """Whether any fault makes strict opening refuse the file."""
         return any(finding.severity is Severity.ERROR for finding in self._findings)
 
     @property
     def count(self) -> int:
-        """How many findings are kept so far."""
+        """The number of findings kept so far."""
         return len(self._findings)
 
     def findings(self) -> tuple[Finding, ...]:
-        """All findings, and one for each rule that had more of them than are kept."""
+        """All findings, and a summary finding for each rule that exceeded the maximum."""
         found = self._findings
         if self._doubts:
             found = [_excused(f) if RULES[f.rule].is_of_whole else f for f in found]
@@ -145,15 +145,15 @@ class Collected(Faults):
         return (*found, *more)
 
     def begin_member(self) -> None:
-        """What follows is about one member, until ``end_member``."""
+        """Begin collecting faults of one member, until ``end_member``."""
         self._known = (len(self._findings), self._doubts)
 
     def end_member(self) -> bool:
-        """Excuse what damage explains of the findings about the member.
+        """Downgrade the findings about the member that damage explains.
 
-        Where its data is damaged, its headers may be as well; where these contradict, nobody has
-        to have meant what any of them says. Give whether the member is borne out: all that the
-        file tells of it agrees, in each place where it is told.
+        Where its data is damaged, its headers may be as well; where these contradict each other, no
+        value in them need be intended. Returns whether the member is borne out: all copies of its
+        metadata agree with each other and with its data.
         """
         count, doubts = self._known
         latest = self._findings[count:]
@@ -166,9 +166,9 @@ class Collected(Faults):
     def excuse_directory(
         self, count: int, members: Iterable[str], borne_out: Collection[str]
     ) -> None:
-        """Excuse what the directory alone tells, which the first ``count`` findings are about.
+        """Downgrade the first ``count`` findings, which concern the directory alone.
 
-        Of its ``members``, the names of those are ``borne_out`` whose headers and data agree.
+        ``borne_out`` holds the names of those ``members`` whose headers and data agree.
         """
         self._doubts += sum(name not in borne_out for name in members)
         names = {shown(name) for name in borne_out}

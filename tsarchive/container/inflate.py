@@ -1,8 +1,8 @@
-"""Decompression of a record's data, by method, into no more than its declared size.
+"""Decompression of a record's data, by method, bounded by its declared size.
 
-A byte beyond the size shows that there is more. Each decoder gives its output in pieces, so that
-no more than one of them is in memory; the one for Deflate64 cannot be limited and is fed in small
-pieces of input instead.
+One byte beyond the size shows that there is more. Each decoder yields its output in pieces, so that
+only one of them is in memory; the Deflate64 decoder cannot be limited and is fed small pieces of
+input instead.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from tsarchive.container.layout import BZIP2, DEFLATE64, DEFLATED, LZMA, METHOD_
 
 __all__ = ["PIECE_BYTES", "inflated_pieces"]
 
-# What a survey has in memory of a record at a time.
+# Maximum bytes of a record that a survey holds in memory at a time.
 PIECE_BYTES = 1 << 20
-# Decoders copy the input that they did not come to, so they get a little at a time.
+# Decoders copy unconsumed input, so they are fed a little at a time.
 _INPUT_BYTES = 1 << 16
 
 _Pieces: TypeAlias = Iterator[bytes | memoryview]
 
 
 class _BadStream(Exception):
-    """The decoder met bytes that are not of its format."""
+    """Bytes that are invalid in the decoder's format."""
 
 
 class _WrongEnd(Exception):
-    """The stream did not end exactly at the end of the payload."""
+    """A stream that does not end exactly at the end of the payload."""
 
 
 class _Limited(Protocol):
-    """A decoder of bz2 or lzma."""
+    """The interface shared by the decoders of bz2 and lzma."""
 
     @property
     def eof(self) -> bool: ...
@@ -50,9 +50,9 @@ def inflated_pieces(
 ) -> _Pieces:
     """Decompress ``payload`` into exactly ``size`` bytes, in pieces of at most ``most`` bytes.
 
-    Pieces of stored data are views of the payload, those of Deflate64 may be larger. A payload
-    that is damaged or holds more or less than ``size`` bytes is a fault, and so is a method that
-    is unknown or whose Python module is not there.
+    Pieces of stored data are views of the payload; those of Deflate64 may be larger. It is a fault
+    if the payload is damaged or holds more or less than ``size`` bytes, or if the method is unknown
+    or its Python module is not installed.
     """
     decode = _DECODERS.get(method)
     if decode is None:
@@ -70,7 +70,7 @@ def inflated_pieces(
 
 
 def _sized(pieces: _Pieces, size: int, at: Place, faults: Faults) -> _Pieces:
-    """Give the pieces while they stay within the size, and hold the end against it."""
+    """Yield the pieces while they stay within ``size``, then check that nothing is missing."""
     total = 0
     complete = True
     try:
@@ -116,7 +116,7 @@ def _deflated(payload: memoryview, size: int, most: int) -> _Pieces:
         raise _WrongEnd
 
 
-# 65,538 bytes from a match of 18 bits, the shortest that Deflate64 has.
+# A match of 18 bits, the shortest in Deflate64, expands to 65,538 bytes.
 _DEFLATE64_RATIO = 65538 * 8 // 18
 # A piece of input this small inflates to less than half a megabyte.
 _DEFLATE64_PIECE = 16
@@ -142,9 +142,9 @@ def _deflate64(payload: memoryview, size: int, most: int) -> _Pieces:
 
 
 def _piece_length(payload_left: int, room: int) -> int:
-    """How many bytes the Deflate64 decoder may get, to give little more than ``room`` bytes."""
+    """Return how much input to feed the Deflate64 decoder for little more than ``room`` bytes."""
     if payload_left <= _DEFLATE64_PIECE:
-        # The decoder does not tell how much of its input it used: find the end byte by byte.
+        # The decoder does not report how much input it consumed: find the end byte by byte.
         return 1
     piece = max(_DEFLATE64_PIECE, room // _DEFLATE64_RATIO)
     return min(piece, payload_left - _DEFLATE64_PIECE)
@@ -167,7 +167,7 @@ def _lzma(payload: memoryview, size: int, most: int) -> _Pieces:
 
     try:
         decoder = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[_lzma_filter(payload, size)])
-        # The end marker is optional in a zip archive, so the data ends where its size says.
+        # The end marker is optional in a zip archive, so the data ends at its declared size.
         fed = yield from _fed(decoder, payload[_LZMA_HEADER:], size, most)
     except (lzma.LZMAError, ValueError) as error:
         raise _BadStream(error) from error
@@ -178,7 +178,7 @@ def _lzma(payload: memoryview, size: int, most: int) -> _Pieces:
 def _fed(
     decoder: _Limited, payload: memoryview, size: int, most: int
 ) -> Generator[bytes, None, int]:
-    """Feed a decoder until it gave ``size`` bytes; return how much of the payload it was fed."""
+    """Feed a decoder until it has yielded ``size`` bytes; return the amount of payload consumed."""
     position = total = 0
     while position < len(payload) and total < size and not decoder.eof:
         waiting = payload[position : position + max(most, _INPUT_BYTES)]
@@ -195,7 +195,7 @@ _LZMA_HEADER = 9
 
 
 def _lzma_filter(payload: memoryview, size: int) -> dict[str, int]:
-    """Read the header of LZMA data: version (2 bytes), 5 as a u16, packed lc/lp/pb, u32 window."""
+    """Parse the header of LZMA data: version (2 bytes), 5 as a u16, packed lc/lp/pb, u32 window."""
     import lzma
 
     if len(payload) < _LZMA_HEADER or bytes(payload[2:4]) != b"\x05\x00":
@@ -203,7 +203,7 @@ def _lzma_filter(payload: memoryview, size: int) -> dict[str, int]:
     rest, lc = divmod(payload[4], 9)
     pb, lp = divmod(rest, 5)
     window = int.from_bytes(payload[5:9], "little")
-    # A window larger than the data is never used, and the decoder would allocate all of it.
+    # A window larger than the data is never used, but the decoder would allocate all of it.
     window = max(min(window, size), 4096)
     if window > caps.MAX_LZMA_WINDOW:
         raise _BadStream(f"its window of {window} bytes is above {caps.MAX_LZMA_WINDOW}")

@@ -66,12 +66,12 @@ LOCATOR64 = Struct("<4sLQL")
 DESCRIPTOR = Struct("<4s3L")
 DESCRIPTOR64 = Struct("<4sL2Q")
 
-# In a 16 or 32 bit field: the real value stands in a ZIP64 structure.
+# Marks a 16 or 32 bit field whose real value stands in a ZIP64 structure.
 MAX16 = 0xFFFF
 MAX32 = 0xFFFFFFFF
 
 FLAG_ENCRYPTED = 1 << 0
-# How hard the encoder tried; no reader needs to know.
+# Compression level hints; readers ignore them.
 FLAGS_OF_ENCODER = 1 << 1 | 1 << 2
 FLAG_DESCRIPTOR = 1 << 3
 FLAG_PATCHED = 1 << 5
@@ -118,7 +118,7 @@ VERSION_NEEDED = {STORED: 0, DEFLATED: 20, DEFLATE64: 21, BZIP2: 46, LZMA: 63}
 
 
 class LocalHeader(NamedTuple):
-    """Stands before the data of an entry. The name and the extra fields follow it."""
+    """The header before the data of an entry, followed by the name and the extra fields."""
 
     signature: bytes = LOCAL_SIGNATURE
     version_needed: int = 0
@@ -134,7 +134,7 @@ class LocalHeader(NamedTuple):
 
 
 class CentralHeader(NamedTuple):
-    """One entry of the directory. The name, the extra fields and a comment follow it."""
+    """One entry of the directory, followed by the name, the extra fields and a comment."""
 
     signature: bytes = CENTRAL_SIGNATURE
     made_by: int = 0
@@ -156,7 +156,7 @@ class CentralHeader(NamedTuple):
 
 
 class EndRecord(NamedTuple):
-    """Says where the directory is. A comment follows it and ends the file."""
+    """The record that locates the directory, followed by a comment that ends the file."""
 
     signature: bytes = END_SIGNATURE
     disk: int = 0
@@ -169,7 +169,7 @@ class EndRecord(NamedTuple):
 
 
 class End64Record(NamedTuple):
-    """The end record in wide numbers. ``record_size`` leaves out its own first 12 bytes."""
+    """The end record in 64 bit form. ``record_size`` does not count its own first 12 bytes."""
 
     signature: bytes = END64_SIGNATURE
     record_size: int = END64.size - 12
@@ -184,7 +184,7 @@ class End64Record(NamedTuple):
 
 
 class Locator64(NamedTuple):
-    """Stands right before the end record and says where the ZIP64 end record is."""
+    """The locator of the ZIP64 end record, directly before the end record."""
 
     signature: bytes = LOCATOR64_SIGNATURE
     disk: int = 0

@@ -1,6 +1,6 @@
-"""The local header before a member's data and the descriptor after it, held against the directory.
+"""Checks of a member's local header and descriptor against the directory.
 
-They are checked when a record's data is first asked for, not when the archive is opened: the
+They are checked when a record's data is first requested, not when the archive is opened: the
 headers of a large archive are spread over all of its pages.
 """
 
@@ -25,12 +25,12 @@ from tsarchive.container.names import quoted
 __all__ = ["check_descriptor", "locate_data"]
 
 
-# CRC-32 and sizes where a descriptor follows.
+# CRC-32 and sizes in a header whose entry has a descriptor.
 _NOT_YET_KNOWN = (0, 0, 0)
 
 
 def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, faults: Faults) -> int:
-    """Give the offset of an entry's data in the file; ``limit`` is where the next thing begins.
+    """Return the offset of an entry's data in the file; ``limit`` is where the next thing begins.
 
     A local header that contradicts the directory is a fault of ``record``.
     """
@@ -46,13 +46,13 @@ def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, fault
         problem = f"the local header has another name than the directory: {other}"
         faults.report("zip-local-header", problem, Place(record, start))
     data = extra_start + header.extra_length
-    # What torch and other writers do agrees at a glance.
+    # Fast path: the header agrees in the form that torch and other writers use.
     numbers = _NOT_YET_KNOWN if header.flags & FLAG_DESCRIPTOR else entry[3:6]
     if header[6:9] != numbers or header[2:4] != entry[1:3]:
         _compare_fields(header, entry, buffer[extra_start:data], Place(record, start), faults)
     if data + entry.stored_size > limit:
-        # A length that is told in one place alone may be wrong there: that of the extra fields,
-        # and those that a descriptor should tell a second time.
+        # Values that are stored only once may be wrong: the length of the extra fields, and sizes
+        # that a descriptor should repeat.
         is_told_twice = start + entry.least_length > limit and not header.flags & FLAG_DESCRIPTOR
         problem = f"the record runs into what begins at byte {limit}"
         rule = "zip-overlap" if is_told_twice else "zip-local-header"
@@ -68,8 +68,8 @@ def _compare_fields(
     _compare("flags", flags, other_flags, at, faults)
     crc, size, stored_size = header.crc, header.size, header.stored_size
     if header.flags & FLAG_DESCRIPTOR:
-        # The writer did not know the numbers yet: each is right, zero, or in the ZIP64 field,
-        # where torch puts what it knows. The descriptor after the data has them all.
+        # The writer did not know the numbers yet: each is right, zero, or in the ZIP64 field, where
+        # torch puts those it knows. The descriptor after the data has them all.
         crc = crc or entry.crc
         size = entry.size if size in (0, MAX32) else size
         stored_size = entry.stored_size if stored_size in (0, MAX32) else stored_size
@@ -90,10 +90,10 @@ def _compare(field: str, local: int, central: int, at: Place, faults: Faults) ->
 def check_descriptor(
     buffer: memoryview, entry: Entry, data: int, limit: int, record: str, faults: Faults
 ) -> int:
-    """Check the descriptor after the data at ``data``; give where the member ends.
+    """Check the descriptor after the data at ``data``; return where the member ends.
 
-    Its numbers have 32 or 64 bits and its signature may be missing; nothing says which form it
-    is, so any that agrees with the directory will do. A record without data need not have one.
+    Its numbers have 32 or 64 bits and its signature is optional. The form is not marked, so any one
+    that agrees with the directory is accepted. A record without data need not have one.
     """
     start = data + entry.stored_size
     if not entry.flags & FLAG_DESCRIPTOR:
@@ -112,8 +112,10 @@ def check_descriptor(
 
 
 def _is_descriptor(found: bytes, entry: Entry) -> bool:
-    """Whether the bytes after the data are some descriptor, not what an accident put there: they
-    are signed, or have the right CRC-32 or the right sizes."""
+    """Return whether the bytes after the data look like a descriptor, even a wrong one.
+
+    Either they have its signature, or the right CRC-32 or sizes.
+    """
     unsigned = [form[4:] for form in _signed(entry)]
     return found.startswith((DESCRIPTOR_SIGNATURE, unsigned[0][:4])) or any(
         found[4 : len(form)] == form[4:] for form in unsigned
@@ -121,7 +123,7 @@ def _is_descriptor(found: bytes, entry: Entry) -> bool:
 
 
 def _is_measured(found: memoryview) -> bool:
-    """Whether bytes behind an empty record are data and a descriptor that counts them."""
+    """Return whether bytes behind an empty record are data and a descriptor that counts them."""
     for form in (DESCRIPTOR, DESCRIPTOR64):
         numbers = bytes(found[4 - form.size :])
         for rest in (len(found) - form.size, len(found) - form.size + 4):
@@ -131,7 +133,7 @@ def _is_measured(found: memoryview) -> bool:
 
 
 def _descriptors(entry: Entry) -> list[bytes]:
-    """All forms of a descriptor that says what the directory says."""
+    """Return every form of a descriptor with the values of the directory."""
     forms = _signed(entry)
     return forms + [form[4:] for form in forms]
 

@@ -1,4 +1,4 @@
-"""The members of an archive: its one root folder, and the records in it by name."""
+"""The members of an archive: its single root folder, and the records in it by name."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tsarchive.container.names import is_plain, quoted, start_problem
 
 __all__ = ["Members", "is_left_by_macos", "read_members"]
 
-# What the Finder of macOS adds to the archives that it packs. torch passes over it too.
+# Added by the Finder of macOS to the archives that it packs. torch ignores it too.
 _MACOS_FOLDER = "__MACOSX/"
 _MACOS_FILE = ".DS_Store"
 
 
 class Members(NamedTuple):
-    """The root folder, empty when there is none, and the entries of records without it."""
+    """The root folder, empty when there is none, and the entries of records by name without it."""
 
     directory: Directory
     root: str
     entries: Mapping[str, Entry]
 
     def without_root(self, name: str) -> str:
-        """A member's name as that of a record; the root folder itself keeps its own."""
+        """Strip the root folder from a member's name; the root folder itself keeps its name."""
         return (name.removeprefix(f"{self.root}/") or name) if self.root else name
 
 
 def read_members(buffer: memoryview, faults: Faults) -> Members:
-    """Read the directory of the archive in ``buffer`` and sort out its records."""
+    """Read the directory of the archive in ``buffer`` and collect its records."""
     directory = read_directory(buffer, faults)
     root = _root(directory.entries)
     directory = directory._replace(entries=_without_checksums(directory.entries, root))
@@ -38,10 +38,10 @@ def read_members(buffer: memoryview, faults: Faults) -> Members:
 
 
 def _without_checksums(entries: tuple[Entry, ...], root: str) -> tuple[Entry, ...]:
-    """The entries, with those marked whose CRC-32 torch was told not to compute.
+    """Mark the entries whose CRC-32 torch was told not to compute.
 
-    ``set_crc32_options(False)`` leaves out those of all records, ``skip_data()`` those of all
-    storages. A single record of CRC-32 zero among others is damaged.
+    ``set_crc32_options(False)`` omits those of all records, ``skip_data()`` those of all storages.
+    A single record of CRC-32 zero among others is damaged.
     """
     folder = f"{root}/{_STORAGES}" if root else _STORAGES
     held = [entry for entry in entries if entry.size]
@@ -53,24 +53,24 @@ def _without_checksums(entries: tuple[Entry, ...], root: str) -> tuple[Entry, ..
 
 
 def is_left_by_macos(entry: Entry) -> bool:
-    """Whether the entry stands beside the root folder because macOS put it there."""
+    """Return whether the entry stands beside the root folder because macOS put it there."""
     return entry.name.startswith(_MACOS_FOLDER) or entry.name == _MACOS_FILE
 
 
 # Where torch.save puts storages.
 _STORAGES = "data/"
 
-# Of every format, one of these stands directly in the root folder.
+# Every format has one of these directly in the root folder.
 _TOP_RECORDS = ("version", "data.pkl", "model.json", "archive_format")
 
 
 def _root(entries: Sequence[Entry]) -> str:
-    """The folder of the first entry, as torch has it, unless the records are in no folder."""
+    """Return the folder of the first entry, as torch does, unless the records are in no folder."""
     first = next((entry for entry in entries if not is_left_by_macos(entry)), entries[0])
     root, slash, _ = first.name.partition("/")
     if not slash:
         return ""
-    # torch asks for records without regard to letter case.
+    # torch looks up records case-insensitively.
     names = {entry.name.lower() for entry in entries}
     at_top = any(name in names for name in _TOP_RECORDS)
     below = {name for name in _TOP_RECORDS if f"{root.lower()}/{name}" in names}
@@ -113,7 +113,7 @@ def _check_folder(entry: Entry, faults: Faults) -> None:
 
 
 def _check_record_name(name: str, entry: Entry, faults: Faults) -> None:
-    """A name that is harmless below the root may not be so without it: ``root//etc/hosts``."""
+    """Reject names that are unsafe once the root is stripped, such as ``root//etc/hosts``."""
     problem = None if is_plain(name) else start_problem(name)
     if problem is not None:
         faults.report("zip-bad-name", f"the record name {quoted(name)} {problem}", entry.place)

@@ -1,4 +1,4 @@
-"""Which names a record may have, and which root folder an archive gets from its path."""
+"""Validity of record names, and the root folder derived from an archive's path."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = [
 # No file system takes a longer path, and no writer of archives makes one.
 MAX_NAME_BYTES = 4096
 
-# Names that leave the folder they are joined to, on any system.
+# Prefixes that leave the folder that a name is joined to, on any system.
 _BAD_STARTS = (
     (re.compile(r"[/\\]"), "is an absolute path"),
     (re.compile(r"[A-Za-z]:"), "begins with a drive letter"),
 )
 _STEP_OUT = re.compile(r"(?:\A|[/\\])\.\.(?:[/\\]|\Z)")
-# What tools cut or hide: control characters, line ends, changes of the direction of text.
+# Characters that tools cut or hide: controls, line ends, changes of text direction.
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def is_plain(name: str) -> bool:
-    """Whether a glance tells that ``name_problem`` is None and ``alike`` the name in lower case."""
+    """Return whether a quick check shows that the name is valid and ``alike`` is its lower case."""
     return (
         0 < len(name) <= MAX_NAME_BYTES
         and name.isascii()
@@ -42,7 +42,7 @@ def is_plain(name: str) -> bool:
 
 
 def name_problem(name: str) -> str | None:
-    """Say what is wrong with a name, as the predicate of a sentence, or give None."""
+    """Return the problem with a name as the predicate of a sentence, None for a valid name."""
     if _HIDDEN.search(name):
         return "holds a control character"
     if ".." in name and _STEP_OUT.search(name):
@@ -57,7 +57,7 @@ def name_problem(name: str) -> str | None:
 
 
 def start_problem(name: str) -> str | None:
-    """Say what is wrong with how a name begins, in the way of ``name_problem``."""
+    """Return the problem with the beginning of a name, in the form of ``name_problem``."""
     return next((problem for start, problem in _BAD_STARTS if start.match(name)), None)
 
 
@@ -65,10 +65,10 @@ _NOT_NORMAL = re.compile(r"\\|//|(?:\A|/)\.(?:/|\Z)|/\Z")
 
 
 def alike(name: str) -> str:
-    """The same text for all names that some reader or file system takes for one.
+    """Fold names that some reader or file system takes for the same to one text.
 
-    Letter case does not count (torch's own reader ignores it), nor do the kind of slash, empty
-    and ``.`` components, and how accents are composed.
+    Letter case does not count (torch's own reader ignores it), nor do the kind of slash, empty and
+    ``.`` components, and how accents are composed.
     """
     if _NOT_NORMAL.search(name):
         parts = name.replace("\\", "/").split("/")
@@ -81,7 +81,7 @@ def alike(name: str) -> str:
 
 
 def shown(name: str) -> str:
-    """A name as an error may show it: no control characters, no lone surrogates, not endless."""
+    """Return a name in printable form: no control characters or lone surrogates, bounded length."""
     if len(name) > MAX_NAME_BYTES:
         name = f"{name[:MAX_NAME_BYTES]}..."
     if name.isascii() and not _HIDDEN.search(name):
@@ -94,17 +94,17 @@ _QUOTED_CHARACTERS = 100
 
 
 def quoted(name: str) -> str:
-    """The beginning of a name in the words of a message."""
+    """Return the beginning of a name, quoted for a message."""
     if len(name) > _QUOTED_CHARACTERS:
         name = f"{name[:_QUOTED_CHARACTERS]}..."
     return repr(name)
 
 
 def root_of_path(path: str) -> str:
-    """Give the root folder of an archive saved to ``path``, as torch derives it.
+    r"""Return the root folder of an archive saved to ``path``, as torch derives it.
 
-    The last component, ``/`` and ``\\`` both being separators, without the part after its
-    last dot: ``out/net.v2.pt`` has the root ``net.v2``. May be empty (``.hidden``).
+    The last component, ``/`` and ``\`` both being separators, without the part after its last dot:
+    ``out/net.v2.pt`` has the root ``net.v2``. May be empty (``.hidden``).
     """
     base = re.split(r"[/\\]", path)[-1]
     return base.rpartition(".")[0] if "." in base else base

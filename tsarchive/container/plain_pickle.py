@@ -1,4 +1,4 @@
-"""Pickles of protocols 0 and 1, which begin with no magic number: recognised by reading them."""
+"""Detection of pickles of protocols 0 and 1, which have no magic number, by reading them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["begins_as_pickle"]
 
 
 class _Opcode(NamedTuple):
-    """How its argument looks, and how many items it takes from the stack and puts there.
+    """The form of an opcode's argument, and its stack effect.
 
-    With ``to_mark`` it takes those above the last mark besides.
+    With ``to_mark`` it also pops the items above the last mark.
     """
 
     argument: re.Pattern[bytes]
@@ -54,17 +54,17 @@ _OPCODES: Final = {
     **_rows("o", b"", to_mark=True),
     **_rows("i", rb"[^\s]+\n[^\s]+\n", to_mark=True),
 }
-# Texts, and the bytes of the length that stands before them.
+# Sizes of the length fields of counted strings.
 _COUNTED: Final = {ord("U"): 1, ord("T"): 4, ord("X"): 4}
-# Longer than arguments that are no lines.
+# Maximum length of arguments other than lines.
 _SHORT: Final = 10
 _MARK, _STOP = ord("("), ord(".")
-# So many different opcodes are no accident where a pickle is not all that there is.
+# This many different opcodes are no coincidence, even if the bytes are not all a pickle.
 _ENOUGH: Final = 4
 
 
 def begins_as_pickle(head: bytes, *, is_whole: bool) -> bool:
-    """Whether bytes are a pickle, or the beginning of one where they are not all of a file."""
+    """Return whether ``head`` is a pickle, or the beginning of one unless ``is_whole``."""
     depths, seen = [0], set[int]()
     position = 0
     while position < len(head):
@@ -84,7 +84,7 @@ def begins_as_pickle(head: bytes, *, is_whole: bool) -> bool:
 
 
 def _is_cut(head: bytes, position: int) -> bool:
-    """Whether the end has cut an opcode in its argument, or stands between two."""
+    """Return whether the data ends within an opcode's argument or between two opcodes."""
     rest = head[position:]
     if not rest or rest[0] in _COUNTED:
         return True
@@ -92,7 +92,7 @@ def _is_cut(head: bytes, position: int) -> bool:
 
 
 def _end(head: bytes, position: int) -> int | None:
-    """Behind an opcode and its argument; None where it is none."""
+    """Return the position after an opcode and its argument, None where there is none."""
     code, start = head[position], position + 1
     if code == _MARK:
         return start
@@ -105,7 +105,7 @@ def _end(head: bytes, position: int) -> int | None:
 
 
 def _follow(code: int, depths: list[int]) -> bool:
-    """Take from the stack, and put there; ``depths`` counts the items above each mark."""
+    """Apply the stack effect of an opcode; ``depths`` counts the items above each mark."""
     if code == _MARK:
         depths.append(0)
         return True

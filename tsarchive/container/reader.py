@@ -24,10 +24,9 @@ __all__ = ["Container", "Record"]
 class Record:
     """One member of a container; sizes are in bytes.
 
-    ``name`` is without the root folder, ``size`` that of the data, ``stored_size`` what it
-    takes up in the file, ``method`` the zip compression method (0 stored, 8 deflated, ...) and
-    ``crc`` the CRC-32 of the data, None where there is none: in formats without, and where
-    torch was told to write no checksums.
+    ``name`` is without the root folder, ``size`` that of the data, ``stored_size`` what it takes up
+    in the file, ``method`` the zip compression method (0 stored, 8 deflated, ...) and ``crc`` the
+    CRC-32 of the data, None in formats without checksums and where torch was told to write none.
     """
 
     name: str
@@ -39,16 +38,16 @@ class Record:
 
     @property
     def offset(self) -> int:
-        """Where the data, as stored, begins in the file.
+        """The offset of the stored data in the file.
 
-        It takes a look at the record's own header, so it raises FormatError when that
-        contradicts the directory, and ArchiveError when the container is closed.
+        Reads the record's local header, so it raises FormatError when that contradicts the
+        directory, and ArchiveError when the container is closed.
         """
         return self._locate(self.name)
 
 
 class _Records(Mapping[str, Record]):
-    """What the directory says of each record, as a Record when it is looked at."""
+    """A mapping that makes Records from directory entries on access."""
 
     def __init__(self, entries: Mapping[str, Entry], locate: Callable[[str], int]) -> None:
         self._entries = entries
@@ -70,21 +69,20 @@ class _Records(Mapping[str, Record]):
 
 
 class Container(Closing):
-    """A zip archive opened for reading. Also a context manager that closes itself.
+    """A zip archive opened for reading, usable as a context manager.
 
-    ``root`` is the folder that all records are in, the first component of the first entry, or
-    empty when that entry is in no folder. ``records`` maps the names of the records, without
-    the root, to what the directory says of them, in its order. Entries for folders are no
-    records.
+    ``root`` is the folder that all records are in: the first component of the first entry, or empty
+    when that entry is in no folder. ``records`` maps the names of the records, without the root, to
+    their Records in directory order. Entries for folders are no records.
     """
 
     root: str
     records: Mapping[str, Record]
 
     def __init__(self, source: Source, members: Members) -> None:
-        """Take over the bytes of an archive and what its directory says of them.
+        """Take ownership of the bytes of an archive; ``members`` is its directory.
 
-        ``open`` is the usual way to get here.
+        Use ``open`` instead.
         """
         self._source: Source | None = source
         self._directory = members.directory
@@ -96,22 +94,22 @@ class Container(Closing):
     def open(cls, source: str | os.PathLike[str] | BinaryIO) -> Container:
         """Open a path or a binary file object; only the end and the directory are read.
 
-        A file on disk is mapped privately into memory, anything else is read into memory. A
-        file object gives its bytes from its position on; it is not needed afterwards.
+        A file on disk is mapped privately into memory, anything else is read into memory. A file
+        object is read from its position on; it is not needed afterwards.
 
-        Raises FormatError when the file is not a zip archive, is cut short, or contradicts
-        itself; when records overlap, share a name (letter case, kinds of slashes and ways to
-        compose accents do not tell names apart), have a name that leads out of the archive, or
-        are in several root folders; when bytes before the first record or after the end record
-        belong to nothing; and when there are more records, or more data in them, than
-        ``caps.py`` has room for. Raises UnsupportedError for encrypted records and for archives
-        in several volumes, and OSError when the file cannot be read.
+        Raises FormatError when the file is not a zip archive, is cut short, or contradicts itself;
+        when records overlap, share a name (regardless of letter case, kinds of slashes and
+        composition of accents), have a name that leads out of the archive, or are in several root
+        folders; when bytes before the first record or after the end record belong to nothing; and
+        when there are more records, or more data in them, than ``caps.py`` allows. Raises
+        UnsupportedError for encrypted records and for archives in several volumes, and OSError when
+        the file cannot be read.
         """
         return cls.of_source(open_source(source))
 
     @classmethod
     def of_source(cls, opened: Source) -> Container:
-        """The container in these bytes, which are let go of when it cannot be opened."""
+        """Open the container in these bytes, which are released when it cannot be opened."""
         try:
             with memoryview(opened.data) as buffer:
                 members = read_members(buffer, STRICT)
@@ -121,26 +119,26 @@ class Container(Closing):
             raise
 
     def inside(self, name: str) -> Container:
-        """Open the container that the data of a record is, as ``torch.save`` writes it.
+        """Open a record whose data is itself a container, as ``torch.save`` writes it.
 
-        Nothing of a stored record is copied. What is opened lives on when this container is
-        closed. Raises what ``view`` and ``open`` raise; records that errors name are those inside.
+        A stored record is not copied. The result stays open when this container is closed. Raises
+        what ``view`` and ``open`` raise; errors name the records of the inner container.
         """
         return self.of_source(self.part(name))
 
     def part(self, name: str) -> Source:
-        """The data of a record as a file of its own. Raises what ``view`` raises."""
+        """Return the data of a record as a Source. Raises what ``view`` raises."""
         data = self.view(name)
         assert self._source is not None
         return PartOfSource(data, self._source)
 
     def size(self, name: str) -> int | None:
-        """The bytes of a record's data; None when there is no such record."""
+        """Return the size of a record's data in bytes; None when there is no such record."""
         entry = self._entries.get(name)
         return None if entry is None else entry.size
 
     def read(self, name: str) -> bytes:
-        """Give the data of a record, inflated and with its CRC-32 checked where it has one.
+        """Return the data of a record, inflated and with its CRC-32 checked where it has one.
 
         Raises MissingRecordError when there is no such record, FormatError when the data is
         damaged, its headers contradict, or the file has changed its size since it was opened;
@@ -156,19 +154,19 @@ class Container(Closing):
                 return b"".join(checked_pieces(entry, payload, at, STRICT, entry.size + 1))
 
     def view(self, name: str) -> memoryview:
-        """Give the data of a record as writable bytes; writing does not change the file.
+        """Return the data of a record as writable bytes; writing does not change the file.
 
         A stored record is not copied: the view lies in the map of the file, its CRC-32 is not
-        checked, and what is written to it is what later reads of the record meet. Any other
-        record is inflated and checked as ``read`` does. Raises what ``read`` raises, and
-        FormatError when the file was written to since it was opened.
+        checked, and writes to it are seen by later reads of the record. Any other record is
+        inflated and checked as ``read`` does. Raises what ``read`` raises, and FormatError when the
+        file was written to since it was opened.
         """
         if self._entry(name).method == STORED:
             return self.payload(name)
         return memoryview(bytearray(self.read(name)))
 
     def payload(self, name: str) -> memoryview:
-        """Give the bytes of a record as they are in the file, compressed or not, uncopied.
+        """Return the bytes of a record as stored in the file, compressed or not, uncopied.
 
         Raises MissingRecordError, and FormatError when its header contradicts the directory or
         the file was written to since it was opened.
@@ -179,7 +177,7 @@ class Container(Closing):
         return buffer[data : data + entry.stored_size]
 
     def buffer(self) -> memoryview:
-        """Give the whole file.
+        """Return the bytes of the whole file.
 
         Raises ArchiveError when the container is closed, FormatError when the file was written
         to since it was opened.
@@ -187,7 +185,7 @@ class Container(Closing):
         return self._buffer(contents=True)
 
     def close(self) -> None:
-        """Let go of the file. Views handed out stay valid and keep what they need of it."""
+        """Release the file. Views handed out stay valid and keep what they need of it."""
         source, self._source = self._source, None
         if source is not None:
             source.close()

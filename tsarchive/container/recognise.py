@@ -1,4 +1,4 @@
-"""What a file that turned out not to be a zip archive probably is."""
+"""Identification of files that are not zip archives."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from tsarchive.container.plain_pickle import begins_as_pickle
 
 __all__ = ["FILE_RULES", "HEAD_BYTES", "TORCH_SAVE_LEGACY", "NotAZip", "recognise"]
 
-# How much of the file the table below looks at.
+# How many bytes of the file the table below examines.
 HEAD_BYTES = 512
 
 
 class NotAZip(NamedTuple):
-    """``rule`` is the same in every version; ``message`` says what it is, ``hint`` what to do."""
+    """The identification of such a file.
+
+    ``rule`` is the same in every version; ``message`` says what the file is, ``hint`` what to do.
+    """
 
     rule: str
     message: str
@@ -33,7 +36,7 @@ TORCH_SAVE_LEGACY = (
 )
 """How torch.save began files before torch 1.6: with its magic number, pickled by any protocol."""
 
-# The first fields of the message that an ONNX model is: its version, and who wrote it or its graph.
+# The first fields of an ONNX model message: its version, and its producer or graph.
 _ONNX = (
     rb"\x08[\x01-\x1f](\x12[\x01-\x40][ -~]+[\x1a\"(2:B]"
     rb"|:[\x80-\xff]{0,4}[\0-\x7f]\x0a|B[\x02-\x40][\x0a\x10])"
@@ -45,7 +48,7 @@ _PICKLE = (
     "tsarchive does not load pickles: 'tsarchive audit' shows what it names",
 )
 
-# Found at the first byte of the file -> rule, message, hint. The first that fits counts.
+# Pattern at the start of the file -> rule, message, hint. The first match counts.
 _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
     (
         rb"PK(\x07\x08|00)PK\x03\x04",
@@ -164,7 +167,7 @@ FILE_RULES = tuple(
 
 
 def recognise(head: bytes) -> NotAZip:
-    """Say from the first HEAD_BYTES bytes of a file what it probably is."""
+    """Identify a file by its first HEAD_BYTES bytes."""
     if not head:
         return _EMPTY
     if not head.strip(b"\0"):

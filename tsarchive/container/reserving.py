@@ -1,8 +1,8 @@
-"""Disk space for a record that is about to be written.
+"""Preallocation of disk space for a record that is about to be written.
 
-Blocks that are set aside at once cost a third of the time of writing less than blocks that the
-file system finds one by one. `os.posix_fallocate` would do the same, but where the file system
-cannot, it writes to every block instead.
+Writing to preallocated blocks takes a third less time than writing to blocks that the file system
+finds one by one. `os.posix_fallocate` would do the same, but on file systems without support it
+writes to every block instead.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if _fallocate is not None:
 
 
 def reserve(stream: BinaryIO, position: int, size: int) -> None:
-    """Set aside ``size`` bytes of a file from ``position`` on, if there is a way to.
+    """Preallocate ``size`` bytes of a file from ``position`` on, where the system can.
 
-    What cannot be reserved, for lack of space too, is for the write that follows to find out.
+    Failure, even for lack of space, is left for the following write to report.
     """
     if _fallocate is not None and size >= _WORTH_IT:
         _fallocate(stream.fileno(), 0, position, size)

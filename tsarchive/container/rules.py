@@ -1,4 +1,4 @@
-"""The rules that the container of an archive is held to, and what a breach of each says of it."""
+"""The rules for the container of an archive, and how grave a breach of each is."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["RULES", "Rule"]
 
 
 class Rule(NamedTuple):
-    """What a breach means. Strict opening raises ``error`` where the severity is an error.
+    """The meaning of a breach. Strict opening raises ``error`` where the severity is an error.
 
-    A hostile breach is taken for an inconsistency where damage may have caused it: damage to the
-    member that it is about or, with ``is_of_whole``, damage anywhere in the file.
+    A hostile breach is downgraded to an inconsistency where damage may have caused it: damage to
+    the member that it concerns or, with ``is_of_whole``, damage anywhere in the file.
     """
 
     nature: Nature
@@ -34,7 +34,7 @@ _REFUSED = Rule(Nature.UNUSUAL, Severity.ERROR)
 _NOTED = Rule(Nature.UNUSUAL, Severity.INFO)
 
 RULES: dict[str, Rule] = {
-    # The file as a whole, where it is no zip archive by what it is.
+    # The kind of the file as a whole, where it is not a zip archive.
     **dict.fromkeys(FILE_RULES, _OTHER_KIND),
     "file-cut-short": _BROKEN,
     "file-empty": _BROKEN,
@@ -61,7 +61,7 @@ RULES: dict[str, Rule] = {
     "zip-extra-field": _INCONSISTENT,
     "zip-field64": _INCONSISTENT,
     "zip-entry-comment": _NOTED,
-    # What the directory says of each entry.
+    # Directory entries.
     "zip-encrypted": _UNREAD,
     "zip-patch-data": _UNREAD,
     "zip-stored-sizes": _HOSTILE,
@@ -74,7 +74,7 @@ RULES: dict[str, Rule] = {
     "zip-folder-data": _HOSTILE,
     "zip-large-record": _HOSTILE,
     "zip-bomb": _HOSTILE,
-    # Where the entries lie.
+    # The layout of the entries.
     "zip-prefix": _HOSTILE_WHOLE,
     "zip-overlap": _HOSTILE_WHOLE,
     "zip-shared-header": _INCONSISTENT,
@@ -94,7 +94,7 @@ RULES: dict[str, Rule] = {
     "zip-inflates-to-less": _BROKEN,
     "zip-after-data": _INCONSISTENT,
     "zip-crc": _BROKEN,
-    # What no writer of archives does and every reader takes.
+    # Forms that no writer of archives produces and every reader accepts.
     "zip-no-root": _NOTED,
     "zip-padding": _NOTED,
     "zip-folders": _NOTED,

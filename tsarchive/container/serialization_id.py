@@ -22,19 +22,19 @@ def combine(seed: int, value: int) -> int:
 
 
 class SerializationId:
-    """Takes the records of an archive in the order they are written; the id itself left out."""
+    """Computes the id from the records of an archive, added in the order they are written."""
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
         self._checksums = 0
 
     def add(self, name: str, method: int, crc: int, payload: memoryview) -> None:
-        """Take in one record by its name without root and its bytes as they are in the file."""
+        """Add one record by its name without root and its bytes as stored in the file."""
         self._names[name] = None
         if not payload:
             return
-        # torch watches for descriptors in what it writes, and stored data that begins like one
-        # is taken for one. Compressed data never begins so.
+        # torch scans its output for descriptors and mistakes stored data that begins like one for
+        # one. Compressed data never begins so.
         if method == STORED and len(payload) >= 8 and payload[:4] == DESCRIPTOR_SIGNATURE:
             self._checksums = combine(self._checksums, int.from_bytes(payload[4:8], "little"))
         self._checksums = combine(self._checksums, crc)

@@ -1,4 +1,4 @@
-"""The bytes of an archive: a private map of a file, or a copy of what a file object gives."""
+"""The bytes of an archive: a private map of a file, or a copy of a file object's contents."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["FileChanged", "PartOfSource", "Source", "open_source", "read_all"]
 
 
 class FileChanged(Stopped):
-    """Nothing more can be read: the file is no longer the one that was opened."""
+    """The file is no longer the one that was opened, so nothing more can be read."""
 
 
 class Source:
-    """The bytes of an archive and, where they are a map of a file, what became of that file.
+    """The bytes of an archive and, where they are a map of a file, the state of that file.
 
-    Touching a page of the map behind the end of a file that was cut since kills the process, and
-    pages not yet touched show what was written to the file since. So those who use the map ask
-    ``require_unchanged`` first. A file that was replaced by another of its name is no trouble:
-    the map is of the first one.
+    Touching a page of the map beyond the end of a file that has since been truncated kills the
+    process, and untouched pages show later writes to the file. So users of the map call
+    ``require_unchanged`` first. Replacing the file by another of its name is harmless: the map is
+    of the first one.
     """
 
     def __init__(
         self, data: mmap.mmap | bytearray | memoryview, descriptor: int | None = None
     ) -> None:
-        """Take over ``data`` and, when it is a map, a descriptor of the file."""
+        """Take ownership of ``data`` and, when it is a map, of a descriptor of the file."""
         self.data = data
         self._descriptor = descriptor
         if descriptor is not None:
@@ -61,7 +61,7 @@ class Source:
         return None
 
     def close(self) -> None:
-        """Let go of the file. Views of the data stay valid and keep what they need of it."""
+        """Release the file. Views of the data stay valid and keep what they need of it."""
         if self._descriptor is not None:
             self._descriptor = None
             self._release()
@@ -74,14 +74,14 @@ class Source:
 
 
 class PartOfSource(Source):
-    """Bytes that lie in those of another source; the file is that of the other."""
+    """A byte range of another source, whose file it shares."""
 
     def __init__(self, data: memoryview, whole: Source) -> None:
         super().__init__(data)
         self._whole = whole
 
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
-        """As the other source does."""
+        """Delegate to the other source."""
         self._whole.require_unchanged(faults, contents=contents)
 
 
@@ -94,8 +94,8 @@ def open_source(source: str | os.PathLike[str] | BinaryIO, faults: Faults = STRI
     """Map the file, or read it when it cannot be mapped: a pipe, a buffer, a decompressor.
 
     The map is private: it may be written to, and the file does not change. Raises CallError for
-    what is neither a path nor a binary file object, OSError when it cannot be read. That a file
-    object fails in another way is a fault.
+    anything but a path or a binary file object, OSError when it cannot be read. Any other failure
+    of a file object is a fault.
     """
     if isinstance(source, (str, os.PathLike)):
         with open(source, "rb") as file:
@@ -107,7 +107,7 @@ def open_source(source: str | os.PathLike[str] | BinaryIO, faults: Faults = STRI
 
 def _source_of(file: BinaryIO, faults: Faults) -> Source:
     try:
-        # A file object gives what follows its position; a map can only begin at the first byte.
+        # A file object is read from its position; a map can only begin at the first byte.
         if _is_plain_file(file) and file.tell() == 0:
             return _mapped(file.fileno())
         return Source(read_all(file, faults))
@@ -131,10 +131,10 @@ def _mapped(number: int) -> Source:
 
 
 def read_all(file: BinaryIO, faults: Faults = STRICT) -> bytearray:
-    """Read up to the end, however little the object gives at a time.
+    """Read up to the end, in as many reads as the object needs.
 
-    Raises CallError when it gives no bytes, OSError when it cannot be read. That there is no end
-    to it is a fault.
+    Raises CallError when it gives no bytes, OSError when it cannot be read. An endless object is a
+    fault.
     """
     most = _most_bytes(file)
     content = bytearray()
@@ -147,7 +147,7 @@ def read_all(file: BinaryIO, faults: Faults = STRICT) -> bytearray:
 
 
 def _most_bytes(file: BinaryIO) -> int:
-    """How much a file object may give."""
+    """Return how many bytes a file object may give."""
     raw = getattr(file, "raw", file)
     is_device = isinstance(raw, io.FileIO) and stat.S_ISCHR(os.fstat(raw.fileno()).st_mode)
     return caps.MAX_DEVICE_BYTES if is_device else caps.MAX_COPIED_BYTES
@@ -168,9 +168,9 @@ def _not_a_file(what: str) -> CallError:
 
 
 def _is_plain_file(file: BinaryIO) -> bool:
-    """Whether the file object gives the bytes of a file on disk, one for one.
+    """Return whether the file object gives exactly the bytes of a file on disk.
 
-    Having a file number is not enough: a gzip.GzipFile has that of its compressed file.
+    A file number is not enough: a gzip.GzipFile has that of its compressed file.
     """
     raw = getattr(file, "raw", file)
     if not isinstance(raw, io.FileIO):

@@ -1,4 +1,4 @@
-"""All that is wrong with, or unusual about, the container of an archive."""
+"""Survey of a container: everything wrong with it or unusual about it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["ContainerSurvey", "survey", "survey_inside"]
 
 @dataclass(frozen=True, slots=True)
 class ContainerSurvey(Closing):
-    """What a survey found, in the order of the checks. Closes the container as a context manager.
+    """The findings of a survey in the order of the checks; a context manager for the container.
 
     ``container`` is the opened container, or None when strict opening refuses the file. Records
-    that have findings may still be refused when they are read. ``in_doubt`` are the names of those
-    of which two places of the file tell different things, or whose data is damaged.
+    that have findings may still be refused when they are read. ``in_doubt`` are the names of
+    records whose metadata contradicts itself or whose data is damaged.
     """
 
     findings: tuple[Finding, ...]
@@ -45,13 +45,13 @@ class ContainerSurvey(Closing):
 def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurvey:
     """List every finding about the container in a path, a binary file object or opened bytes.
 
-    The rules of ``Container.open`` are held without stopping at the first, and so is what
-    opening leaves for later: every local header and descriptor, and the data of every record,
-    inflated and with its CRC-32 checked. Each byte of the file is read once, and no more than a
-    piece of a record is in memory at a time. A rule ``zip-...`` is about the container,
-    ``file-...`` says what a file is that has none.
+    Applies the rules of ``Container.open`` without stopping at the first, and also what opening
+    postpones: every local header and descriptor, and the data of every record, inflated and with
+    its CRC-32 checked. Each byte of the file is read once, and no more than a piece of a record is
+    in memory at a time. A rule ``zip-...`` concerns the container, ``file-...`` identifies a file
+    that has none.
 
-    Raises OSError when the file cannot be read, CallError for what is no file.
+    Raises OSError when the file cannot be read, CallError for anything but a file.
     """
     faults = Collected()
     try:
@@ -62,7 +62,7 @@ def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurve
 
 
 def survey_inside(container: Container, name: str) -> ContainerSurvey:
-    """The same of the container that a record is; records of findings are those inside.
+    """Survey the container that is the data of a record; findings name the inner records.
 
     Raises ArchiveError where the record cannot be read.
     """
@@ -96,7 +96,7 @@ def _survey(source: Source, faults: Collected) -> tuple[Container | None, frozen
 
 
 class _Walk:
-    """Goes over the members in the order of the file."""
+    """Visits the members in file order."""
 
     def __init__(
         self, source: Source, buffer: memoryview, members: Members, faults: Collected
@@ -113,7 +113,7 @@ class _Walk:
         self._room = inflated_cap(sum(entry.stored_size for entry in packed))
 
     def check_all(self) -> None:
-        """Check what opening left for later, then report what is merely unusual."""
+        """Perform the checks that opening postpones, then report the merely unusual."""
         try:
             for entry in self._apart():
                 self._check_apart(entry)
@@ -125,7 +125,7 @@ class _Walk:
 
     @property
     def in_doubt(self) -> frozenset[str]:
-        """The records that are not borne out."""
+        """The names of records that are not borne out."""
         return frozenset(
             self._members.without_root(name)
             for name, is_borne_out in self._borne_out.items()
@@ -133,7 +133,7 @@ class _Walk:
         )
 
     def _check_apart(self, entry: Entry) -> None:
-        """Check a member, and whether it bears out what the directory says under its name."""
+        """Check a member, and whether it bears out the directory's entry under its name."""
         self._faults.begin_member()
         try:
             self._check(entry)
@@ -145,7 +145,7 @@ class _Walk:
         self._borne_out[entry.name] = self._borne_out.get(entry.name, True) and is_borne_out
 
     def _apart(self) -> list[Entry]:
-        """Entries of different places before the directory, so that no byte is read twice."""
+        """Return the entries at distinct places before the directory, so no byte is read twice."""
         by_place = {entry.header_offset: entry for entry in reversed(self._directory.entries)}
         return [by_place[start] for start in dict.fromkeys(self._directory.starts[:-1])]
 
@@ -160,7 +160,7 @@ class _Walk:
         self._read(entry, Place(record, data))
 
     def _read(self, entry: Entry, at: Place) -> None:
-        """Inflate the data and compare its CRC-32, as far as the caps let it."""
+        """Inflate the data and compare its CRC-32, within the caps."""
         if entry.flags & ANY_REFUSED_FLAG:
             return
         if entry.method != STORED:

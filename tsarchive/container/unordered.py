@@ -1,11 +1,11 @@
-"""The order in which libstdc++ walks an ``unordered_map`` or ``unordered_set`` of strings.
+"""The iteration order of libstdc++'s ``unordered_map`` and ``unordered_set`` of strings.
 
-The order of two things in an archive is the order of such a container: the records of extra
-files, and the names that the serialization id is computed from.
+Two orders in an archive are the order of such a container: that of the records of extra files, and
+that of the names from which the serialization id is computed.
 
-All nodes of the C++ hash table are in one linked list in which each bucket's nodes are
-neighbours. A node of a new bucket becomes the head of the list; any other goes in front of
-the nodes of its bucket.
+All nodes of the C++ hash table are in one linked list in which each bucket's nodes are neighbours.
+A node of a new bucket becomes the head of the list; any other goes in front of the nodes of its
+bucket.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _COUNTS = (
 )
 # fmt: on
 
-# How many buckets the first insertion into a table without reserved room asks for.
+# Bucket count that the first insertion into a table without reserved room asks for.
 _FIRST_REQUEST = 12
 
 
@@ -58,7 +58,7 @@ def string_hash(data: bytes) -> int:
     value = _SEED ^ (len(data) * _MULTIPLIER & _MASK)
     whole = len(data) & ~7
     for word in unpack(f"<{whole >> 3}Q", data[:whole]):
-        mixed = word * _MULTIPLIER & _MASK  # _mix, without calls: names are hashed on each save
+        mixed = word * _MULTIPLIER & _MASK  # _mix, inlined: names are hashed on each save
         mixed = (mixed ^ (mixed >> 47)) * _MULTIPLIER & _MASK
         value = (value ^ mixed) * _MULTIPLIER & _MASK
     if whole != len(data):
@@ -72,26 +72,26 @@ def _mix(word: int) -> int:
 
 
 def bucket_count(wanted: int) -> int:
-    """The number of buckets that a table gets when it asks for at least ``wanted``."""
+    """Return the number of buckets of a table that asks for at least ``wanted``."""
     if wanted < len(_SMALL_COUNTS):
         return _SMALL_COUNTS[wanted]
     return _COUNTS[bisect_left(_COUNTS, wanted)]
 
 
 def unordered_map_order(keys: Sequence[str], reserve: int) -> list[str]:
-    """Give ``keys``, inserted in this order, in the order of iteration.
+    """Return ``keys``, inserted in this order, in iteration order.
 
-    ``reserve`` is the number of elements that room was made for first, 0 for none. A key that
-    occurs again is not inserted again.
+    ``reserve`` is the number of elements that room was made for first, 0 for none. Duplicate keys
+    are inserted once.
     """
     unique = list(dict.fromkeys(keys))
-    # A lone surrogate has no place in an archive; saying so is the writer's part.
+    # The writer rejects lone surrogates later.
     hashes = [string_hash(key.encode("utf-8", "surrogatepass")) for key in unique]
     return [unique[index] for index in iteration_order(hashes, reserve)]
 
 
 def iteration_order(hashes: Sequence[int], reserve: int) -> list[int]:
-    """Give the indices of different keys with these hashes, in the order of iteration."""
+    """Return the indices of distinct keys with these hashes in iteration order."""
     table = _Table(hashes, reserve)
     for index in range(len(hashes)):
         table.insert(index)
@@ -99,10 +99,10 @@ def iteration_order(hashes: Sequence[int], reserve: int) -> list[int]:
 
 
 class _Table:
-    """The hash table, its elements being indices into ``hashes``.
+    """The hash table; its elements are indices into ``hashes``.
 
-    ``buckets`` has the buckets in the order of their first node, and each bucket's nodes in the
-    order they came, so the linked list is all of it read backwards.
+    ``buckets`` has the buckets in the order of their first node, and each bucket's nodes in
+    insertion order, so the linked list is all of it read backwards.
     """
 
     def __init__(self, hashes: Sequence[int], reserve: int) -> None:

@@ -1,4 +1,4 @@
-"""What no writer of archives does, though every reader may take it."""
+"""Unusual features that no writer of archives produces, though every reader may accept them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def _is_zero(gap: memoryview) -> bool:
 
 
 def report_unusual(members: Members, offsets: Mapping[str, int], faults: Faults) -> None:
-    """Report, once for the file each, what shows that an archive was packed by hand.
+    """Report, once each for the file, signs that an archive was packed by hand.
 
-    ``offsets`` says where the data of the members begins that have a sound local header.
+    ``offsets`` maps members with a sound local header to the offset of their data.
     """
     entries = members.directory.entries
     if not members.root:

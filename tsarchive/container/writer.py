@@ -1,4 +1,4 @@
-"""Writing a container with the bytes that torch's own archive writer would write."""
+"""Writing a container byte for byte as torch's own archive writer does."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _DEFLATE_ABOVE = 200
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Data in the form it has in the archive. ``crc`` and ``size`` are those of the data itself."""
+    """Data in its stored form. ``crc`` and ``size`` are those of the data itself."""
 
     method: int
     crc: int
@@ -64,7 +64,7 @@ class NewRecord:
     """One record to write; ``name`` is without the root folder.
 
     ``deflate`` asks for compression, which records of 200 bytes and less do not get. When
-    ``packed`` is given its payload is copied as it is, and ``data`` and ``deflate`` do not count.
+    ``packed`` is given, its payload is copied as it is, and ``data`` and ``deflate`` are ignored.
     """
 
     name: str
@@ -81,16 +81,16 @@ def write_container(
 ) -> None:
     """Write records in the given order, then the record ``.data/serialization_id``.
 
-    The root folder is named after the path, as torch does, or ``archive`` for a file object,
-    unless ``root`` says otherwise. A path is replaced as a whole when all has been written;
-    after an error the file there is as it was. A file object is written to from its current
-    position on and needs only ``write``. Stored data is not copied.
+    The root folder is named after the path, as torch does, or ``archive`` for a file object, unless
+    ``root`` says otherwise. A path is replaced atomically once everything has been written; after
+    an error the file there is as it was. A file object is written to from its current position on
+    and needs only ``write``. Stored data is not copied.
 
-    The same records give the same bytes. Stored records give the bytes that torch writes;
-    deflated ones differ from torch's in the compressed form, and between builds of zlib.
+    The same records give the same bytes. Stored records give the bytes that torch writes; deflated
+    ones differ from torch's in the compressed form, and between builds of zlib.
 
-    Raises SaveError for names that a reader would refuse, names used twice, and packed data
-    that contradicts itself; OSError when the file cannot be written.
+    Raises SaveError for names that a reader would refuse, names used twice, and packed data that
+    contradicts itself; OSError when the file cannot be written.
     """
     if not isinstance(target, (str, os.PathLike)):
         if not hasattr(target, "write"):
@@ -127,9 +127,8 @@ def write_records(
 ) -> None:
     """Write a whole archive to ``stream``.
 
-    A file that is written from its beginning may have space set aside for it (``reserves``).
-    ``zip64_from`` is the size or offset from which a member takes ZIP64 form; a smaller one
-    than the format's serves to test that form.
+    ``reserves`` preallocates space, which requires that the file is written from its beginning.
+    ``zip64_from`` is the size or offset from which a member takes ZIP64 form; tests lower it.
     """
     check_root(root)
     writer = _Writer(stream, root, zip64_from, reserves)
@@ -139,7 +138,7 @@ def write_records(
 
 
 class _Writer:
-    """Writes members one after another and remembers what the directory has to say of them."""
+    """Writes members one after another and records their directory entries."""
 
     def __init__(self, stream: BinaryIO, root: str, zip64_from: int, reserves: bool) -> None:
         self._stream = stream
@@ -152,7 +151,7 @@ class _Writer:
         self._id = SerializationId()
 
     def add(self, name: str, packed: Packed) -> None:
-        """Write a member, refusing the name that only ``finish`` may use."""
+        """Write a member; refuse the name reserved for ``finish``."""
         if name == RECORD_NAME:
             raise SaveError("the writer makes this record itself", record=name)
         payload = _bytes_view(packed.payload, name)
@@ -207,7 +206,7 @@ class _Writer:
         left = data
         while len(left):
             written = self._stream.write(left)
-            # An unbuffered file may take a part only; other objects may not say.
+            # An unbuffered file may take only a part; other objects need not report a count.
             if written is None or written == len(left):
                 break
             if written == 0:
@@ -230,7 +229,7 @@ def _pack(record: NewRecord) -> Packed:
 
 
 def deflated(data: bytes | memoryview) -> bytes:
-    """What a deflated record of this content holds when this build of zlib wrote it."""
+    """Return the payload of a deflated record of this content, as this build of zlib writes it."""
     deflater = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     return deflater.compress(data) + deflater.flush()
 
@@ -266,7 +265,7 @@ def _flags(packed: Packed) -> int:
 
 
 def _local_header(member: bytes, packed: Packed, offset: int, large: bool, far: bool) -> bytes:
-    # The stored size is not known yet where torch writes this, so its ZIP64 field has a zero.
+    # torch does not know the stored size yet when it writes this, so its ZIP64 field has a zero.
     extra = zip64_field(*([packed.size, 0] if large else []), *([offset] if far else []))
     extra += _padding(offset + LOCAL.size + len(member) + len(extra))
     header = LocalHeader(
@@ -280,7 +279,7 @@ def _local_header(member: bytes, packed: Packed, offset: int, large: bool, far: 
 
 
 def _padding(position: int) -> bytes:
-    """The extra field at ``position`` after which the next byte is aligned."""
+    """Return the extra field that aligns the byte after it when written at ``position``."""
     length = -(position + 4) % ALIGNMENT
     return PADDING_FIELD + length.to_bytes(2, "little") + b"Z" * length
 
@@ -304,7 +303,7 @@ def _central_header(
 
 
 def _end_records(place: int, size: int, entries: int) -> bytes:
-    """The three structures at the end; torch writes the ZIP64 ones in small archives too."""
+    """Return the three structures at the end; torch writes the ZIP64 ones in small archives too."""
     wide = End64Record(
         disk_entries=entries, entries=entries, directory_size=size, directory_offset=place
     )

@@ -1,4 +1,4 @@
-"""Which alignment a writer was told, by where things came to stand."""
+"""Inference of the alignments that a writer used from the positions of what it wrote."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LIKELY: Final = (*(1 << power for power in range(4, 13)), 8, 4, 2, 1)
 
 
 def aligned(place: int, width: int) -> int:
-    """The first multiple of ``width`` from ``place`` on."""
+    """Round ``place`` up to a multiple of ``width``."""
     return place + -place % width
 
 
 def alignments_of(places: Sequence[tuple[int, int]], usual: int) -> list[int]:
-    """For each end of one thing and start of the next, what makes that start there.
+    """Return the alignment that explains each (end of one thing, start of the next).
 
-    One for all where that can be, the usual before others.
+    A single alignment for all where there is one, preferring ``usual``.
     """
     widths = (usual, *_LIKELY)
     common = next((width for width in widths if all(_fits(place, width) for place in places)), None)
@@ -34,7 +34,7 @@ def alignments_of(places: Sequence[tuple[int, int]], usual: int) -> list[int]:
 
 
 def require_alignment(width: int) -> None:
-    """Raise CallError for what segments and constants are not aligned to."""
+    """Raise CallError for widths that segments and constants cannot be aligned to."""
     if width & (width - 1) or not _LEAST <= width <= _LARGEST:
         raise CallError(
             f"an alignment of {width} is none: it is a power of two from {_LEAST:,} to {_LARGEST:,}"
@@ -42,7 +42,10 @@ def require_alignment(width: int) -> None:
 
 
 def _alignment(place: tuple[int, int], widths: Sequence[int]) -> int:
-    """Where none fits, the start shall stay a multiple of the same power of two."""
+    """Return an alignment for one place.
+
+    If none fits, the largest power of two that divides the start.
+    """
     start = place[1]
     power = min(start & -start, max(widths))
     return next((width for width in widths if _fits(place, width)), power or widths[0])

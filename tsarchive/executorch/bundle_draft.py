@@ -1,4 +1,4 @@
-"""A bundled program that is being edited."""
+"""A bundled program under edit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["BundleDraft"]
 
 
 class BundleDraft:
-    """The program, and the tensors of the calls that it comes with."""
+    """The program of a bundle and the tensors of its test calls."""
 
     def __init__(self, found: BundledProgram, program: Late[ProgramDraft]) -> None:
         root = found.root()
@@ -36,30 +36,30 @@ class BundleDraft:
 
     @property
     def program(self) -> ProgramDraft:
-        """The program, which is encoded again once it was edited."""
+        """The program, which is encoded anew once it has been edited."""
         return self._program.get()
 
     @property
     def layouts(self) -> Mapping[str, Layout]:
-        """Those of the tensors of all calls."""
+        """The layouts of the tensors of all calls."""
         return {name: layout_of(table) for name, table in _tensors(self._values)}
 
     def replace(self, name: str, data: Any) -> None:
-        """Give a tensor of a call other bytes."""
+        """Replace the bytes of a tensor of a call."""
         found = dict(_tensors(self._values))
         if name not in found:
             raise MissingRecordError(f"the bundle has no tensor {name!r}", record=RECORD)
         found[name]["data"] = bytes_for(name, layout_of(found[name]), data)
 
     def strip_test_suites(self) -> bool:
-        """Take out all calls. Returns whether there were any."""
+        """Remove all calls. Returns whether there were any."""
         had_any = bool(self._values.get("method_test_suites"))
         if had_any:
             self._values["method_test_suites"] = []
         return had_any
 
     def assembled(self) -> Pieces:
-        """The whole file."""
+        """Return the whole file."""
         if self._program.made is not None and self._program.made.is_edited:
             self._values["program"] = self.program.assembled()
         made = encoded(BUNDLED_PROGRAM, self._values, self._origin.order, self._origin.alignments)
@@ -67,7 +67,7 @@ class BundleDraft:
 
 
 def _tensors(root: Values) -> Iterator[tuple[str, Values]]:
-    """By the names that archives show: ``test_suites/forward/0/inputs/1``."""
+    """Yield tensors by the names that archives use: ``test_suites/forward/0/inputs/1``."""
     for suite in root.get("method_test_suites", ()):
         for number, case in enumerate(suite.get("test_cases", ())):
             folder = f"{SUITES}{suite.get('method_name', '')}/{number}"

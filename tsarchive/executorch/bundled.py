@@ -1,4 +1,4 @@
-"""A bundled program (.bpte): a whole program with calls and the results that they should have."""
+"""A bundled program (.bpte): a whole program with test calls and their expected results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SUITES = "test_suites/"
 
 @dataclass(frozen=True, slots=True)
 class BundledTensor(Layout):
-    """A tensor with its bytes, which lie in the file from ``start`` on."""
+    """A tensor and its bytes, which begin at ``start`` in the file."""
 
     data: memoryview
     start: int
@@ -34,7 +34,7 @@ BundledValue: TypeAlias = BundledTensor | int | bool | float | None
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Arguments of one call, and its results."""
+    """The arguments and results of one call."""
 
     inputs: tuple[BundledValue, ...]
     expected_outputs: tuple[BundledValue, ...]
@@ -49,10 +49,10 @@ class Suite:
 
 
 class BundledProgram:
-    """A bundled program in the bytes of a file. The root is read at once, the rest when asked for.
+    """A bundled program in the bytes of a file. The root is read at once, the rest on demand.
 
-    ``version`` is that of the bundle. All that reads raises FormatError and LimitError where the
-    file breaks a rule.
+    ``version`` is that of the bundle. All reading raises FormatError and LimitError where the file
+    breaks a rule.
     """
 
     def __init__(self, data: memoryview) -> None:
@@ -61,12 +61,12 @@ class BundledProgram:
         self.version: int = self._root.scalar("version")
 
     def root(self) -> Table:
-        """The root table, with nothing of it read."""
+        """The root table, not yet read."""
         return Buffer(self.data, BUNDLED_PROGRAM, RECORD).root()
 
     @cached_property
     def tables_end(self) -> int:
-        """Behind the last byte of all tables, every one of which is checked."""
+        """The offset after the last byte of all tables, every one of which is checked."""
         root = self.root()
         check_all(root)
         return root.buffer.end
@@ -81,7 +81,7 @@ class BundledProgram:
 
     @cached_property
     def program_start(self) -> int:
-        """Where these begin in the file."""
+        """The offset of the program in the file."""
         return self._root.data_start("program")
 
     @cached_property
@@ -93,7 +93,7 @@ class BundledProgram:
         return tuple(map(_suite, self._root.tables("method_test_suites") or ()))
 
     def tensors(self) -> Iterator[tuple[str, BundledTensor]]:
-        """The tensors of all calls: ``test_suites/forward/0/inputs/1``."""
+        """Yield the tensors of all calls by name: ``test_suites/forward/0/inputs/1``."""
         for suite in self.test_suites:
             for number, case in enumerate(suite.cases):
                 folder = f"{SUITES}{suite.method}/{number}"

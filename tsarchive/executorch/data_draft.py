@@ -1,4 +1,4 @@
-"""A data file that is being edited."""
+"""A data file under edit."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .values import Layout
 
 __all__ = ["DataDraft"]
 
-# Headers of 40 bytes end at a multiple of what tables are aligned to.
+# Headers of 40 bytes, rounded up to the alignment of tables.
 _TABLES_AT: Final = 48
 _UPGRADE: Final = "Call upgrade() first, which writes it in the layout of today"
 
 
 class DataDraft:
-    """Entries by key, in segments that several may share."""
+    """Entries by key, in segments that several entries may share."""
 
     def __init__(self, found: DataFile | None = None) -> None:
         self.is_of_06 = found is not None and found.is_of_06
@@ -39,11 +39,11 @@ class DataDraft:
 
     @property
     def layouts(self) -> Mapping[str, Layout | None]:
-        """What each key is of, None for bytes that are no tensor."""
+        """The layout of each key, None for bytes that are not a tensor."""
         return {key: self._layout(table) for key, table in self._entries().items()}
 
     def replace(self, key: str, data: Any) -> None:
-        """Give a key other bytes; keys that share the old ones keep them."""
+        """Replace the bytes of a key; keys that share the old ones keep them."""
         table = self._entry(key)
         self._require_today()
         segment = self.file.segment(table.get("segment_index", 0))
@@ -58,16 +58,20 @@ class DataDraft:
             segment.data = new
 
     def rename(self, old: str, new: str) -> None:
-        """Raises MissingRecordError when there is no such key, CallError when the new is taken."""
+        """Rename a key.
+
+        Raises MissingRecordError when there is no such key, CallError when the new one is taken.
+        """
         table = self._entry(old)
         if new in self._entries():
             raise CallError(f"the data file has {new!r} already")
         table["fully_qualified_name" if "key" not in table else "key"] = new
 
     def is_new(self, key: str, layout: Layout | None, data: Bytes) -> bool:
-        """Whether there is no entry of this key.
+        """Return whether there is no entry of this key.
 
-        Raises CallError when there is another, UnsupportedError for a file of ExecuTorch 0.6.
+        Raises CallError when there is a different one, UnsupportedError for a file of ExecuTorch
+        0.6.
         """
         self._require_today()
         known = self._entries().get(key)
@@ -83,21 +87,24 @@ class DataDraft:
         self, key: str, layout: Layout | None, data: Bytes, source: object,
         alignment: int = SEGMENT_ALIGNMENT,
     ) -> None:  # fmt: skip
-        """Add an entry that ``is_new``; what has the same ``source`` shares a segment."""
+        """Add an entry that ``is_new``; entries with the same ``source`` share a segment."""
         number = self._added.get(source)
         if number is None:
             number = self._added[source] = self.file.add_segment(data, alignment)
         self.file.values.setdefault("named_data", []).append(_entry(key, number, layout))
 
     def merge(self, other: DataFile) -> None:
-        """Add all that another file has. Raises CallError for a key that both have otherwise."""
+        """Add all entries of another file.
+
+        Raises CallError for a key that differs between the two.
+        """
         found = [(entry, other.data_of(entry)) for entry in other.by_key.values()]
         new = [(one, data) for one, data in found if self.is_new(one.key, one.layout, data)]
         for one, data in new:
             self.add(one.key, one.layout, data, (other, one.segment, one.offset, len(data)))
 
     def upgrade(self) -> bool:
-        """Let a file of ExecuTorch 0.6 have the layout of today. Returns whether it was one."""
+        """Convert a file of ExecuTorch 0.6 to the current layout. Returns whether it was one."""
         if not self.is_of_06:
             return False
         assert self._found is not None
@@ -107,15 +114,15 @@ class DataDraft:
         return True
 
     def align(self, width: int) -> None:
-        """Let all entries begin at multiples of a width."""
+        """Align all entries to multiples of ``width``."""
         self.file.align_segments(width)
 
     def assembled(self) -> Pieces:
-        """The whole file."""
+        """Return the whole file."""
         return self.file.assembled()
 
     def _entries(self) -> dict[str, Values]:
-        """The first table of each key."""
+        """Return the first table of each key."""
         found: dict[str, Values] = {}
         for key, table in _keyed(self.file.values):
             found.setdefault(key, table)
@@ -155,7 +162,7 @@ def _opened(found: DataFile) -> SegmentedDraft:
 
 
 def _keyed(root: Values) -> Iterator[tuple[str, Values]]:
-    """All entries, in 0.6 tensors before others."""
+    """Yield all entries, in files of 0.6 tensors before others."""
     for table in root.get("tensors", ()):
         yield table.get("fully_qualified_name", ""), table
     for table in root.get("named_data", ()):

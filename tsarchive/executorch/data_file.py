@@ -1,4 +1,4 @@
-"""A data file (.ptd): tensors and other bytes by name."""
+"""A data file (.ptd): tensors and other bytes by key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIELDS_07 = 3
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name. ``layout`` is None for bytes that are no tensor, which take the whole segment."""
+    """A key. ``layout`` is None for bytes that are not a tensor, which take the whole segment."""
 
     key: str
     segment: int
@@ -32,10 +32,10 @@ class Entry:
 
 
 class DataFile:
-    """A data file in its bytes. Header and root are read at once, the rest when asked for.
+    """A data file in its bytes. Header and root are read at once, the rest on demand.
 
     ``version`` is that of the schema, 0 in every file so far, also those of ExecuTorch 0.6. All
-    that reads raises FormatError and LimitError where the file breaks a rule.
+    reading raises FormatError and LimitError where the file breaks a rule.
     """
 
     def __init__(self, data: memoryview) -> None:
@@ -46,43 +46,43 @@ class DataFile:
         self.version: int = self._root.scalar("version")
 
     def root(self) -> Table:
-        """The root table, with nothing of it read."""
+        """The root table, not yet read."""
         return self._root_of(FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR)
 
     @cached_property
     def tables_end(self) -> int:
-        """Behind the last byte of all tables, every one of which is checked."""
+        """The offset after the last byte of all tables, every one of which is checked."""
         root = self.root()
         check_all(root)
         return root.buffer.end
 
     @property
     def is_complete(self) -> bool:
-        """Whether segments and names are both there, as the runtime expects without asking."""
+        """Whether segments and keys are both there, which the runtime assumes unchecked."""
         return self._root.has("segments") and self._root.has("named_data")
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
-        """All of them lie in the file."""
+        """The segments, all of which lie in the file."""
         return segments_of(self._root, self.header, len(self.data))
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """In the order of the file, which the runtime looks through from the first."""
+        """The entries in file order; the runtime searches them from the first."""
         return tuple(self._entries_of_06() if self.is_of_06 else self._entries())
 
     @cached_property
     def by_key(self) -> Mapping[str, Entry]:
-        """The first entry of each name."""
+        """The first entry of each key."""
         found: dict[str, Entry] = {}
         for entry in self.entries:
             found.setdefault(entry.key, entry)
         return found
 
     def read(self, key: str) -> memoryview:
-        """The bytes of an entry, not copied.
+        """Return the bytes of a key, not copied.
 
-        Raises MissingRecordError when there is none of this name.
+        Raises MissingRecordError when there is no such key.
         """
         entry = self.by_key.get(key)
         if entry is None:
@@ -90,7 +90,7 @@ class DataFile:
         return self.data_of(entry)
 
     def data_of(self, entry: Entry) -> memoryview:
-        """The same of an entry. Raises FormatError when its segment has too few bytes."""
+        """Return the bytes of an entry. Raises FormatError when its segment has too few bytes."""
         if not 0 <= entry.segment < len(self.segments):
             message = f"{entry.key!r} names segment {entry.segment}, which is not there"
             raise FormatError(message, record=RECORD, limit=len(self.segments))
@@ -101,10 +101,10 @@ class DataFile:
         return part_of(found, entry.offset, entry.layout.nbytes, f"segments/{entry.segment}")
 
     def _is_of_06(self) -> bool:
-        """Whether it is of 0.6, where a number stands in the place of the vector of segments.
+        """Return whether the file is of 0.6, which has a number in place of the vector of segments.
 
-        Later tables have three fields. Should they grow, all of them would have to read as tables
-        of 0.6, and that vector lie at a distance which is a power of two.
+        Later tables have three fields. Were they extended, a misdetection would require that all of
+        them read as tables of 0.6, and that the vector lies at a distance which is a power of two.
         """
         root = self._root_of(FLAT_TENSOR_06)
         if not any(root.is_set(place) for place in range(_FIELDS_07, root.places)):

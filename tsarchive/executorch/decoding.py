@@ -1,4 +1,4 @@
-"""Tables of a method to what they mean."""
+"""Decoding of the tables of a method."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_WRITTEN: Final = "it is not there, and the format demands it"
 
 
 def decoded_method(plan: Table) -> Method:
-    """A plan with all that is in it. Raises FormatError where the tables break a rule."""
+    """Decode an execution plan. Raises FormatError where the tables break a rule."""
     container = plan.table("container_meta_type")
     return Method(
         name=_label(plan, "name"),
@@ -48,12 +48,12 @@ def _each(table: Table, field: str, decode: Callable[[Table], Any]) -> tuple[Any
 
 
 def _text(table: Table, field: str) -> str:
-    """A text that must be there: the runtime would follow a null pointer."""
+    """Return a required text: the runtime would follow a null pointer."""
     return _required(table, field, table.text(field))
 
 
 def _label(table: Table, field: str) -> str:
-    """The same of a short one."""
+    """Return a required short text."""
     return _required(table, field, table.label(field))
 
 

@@ -1,4 +1,4 @@
-"""Editing programs, data files and bundled programs, and writing them."""
+"""Editing and writing of programs, data files and bundled programs."""
 
 from __future__ import annotations
 
@@ -31,29 +31,32 @@ STACK_TRACES: Final = "stack-traces"
 NAMES: Final = "names"
 TEST_SUITES: Final = "test-suites"
 STRIPPED: Final = (STACK_TRACES, NAMES, TEST_SUITES)
-"""What :meth:`Draft.strip` can take out."""
+"""The kinds of data that :meth:`Draft.strip` removes."""
 
 _Drafted: TypeAlias = ProgramDraft | DataDraft | BundleDraft
 
 
 class Opened(Protocol):
-    """An archive that :func:`tsarchive.open` gave."""
+    """The part of an archive from :func:`tsarchive.open` that drafts need."""
 
     @property
     def executorch(self) -> ExecutorchDoor:
-        """Raises UnsupportedError for archives that are no files of ExecuTorch."""
+        """The opened file.
+
+        Raises UnsupportedError for archives that are not files of ExecuTorch.
+        """
 
 
 class Draft:
-    """A file of ExecuTorch that is being edited; the file itself stays as it is.
+    """A file of ExecuTorch under edit; the file itself stays as it is.
 
-    Made from an archive, which stays open until the draft is written: bytes that no edit gives
-    are taken from it then, and never copied before. A draft without edits is written as the file
-    was, byte for byte; after an edit the tables are encoded anew, in the order of their first
+    Made from an archive, which must stay open until the draft is written: bytes that no edit
+    replaces are taken from it then, and never copied before. A draft without edits is written byte
+    for byte as the file was; after an edit the tables are encoded anew, in the order of their first
     writer where that is known, and everything else stays as it is: header, padding, alignments.
 
-    Edits of a bundled program are edits of the program in it. An edit that raises leaves the
-    draft as it was. All but :meth:`write` raise UnsupportedError for tables with fields of a later
+    Edits of a bundled program apply to its program. An edit that raises leaves the draft as it was.
+    All methods except :meth:`write` raise UnsupportedError for tables with fields of a later
     version, which would be lost, and FormatError and LimitError where the file breaks a rule.
     """
 
@@ -62,7 +65,7 @@ class Draft:
 
     @classmethod
     def of(cls, regions: Regions) -> Draft:
-        """A draft of an opened file without the archive around it."""
+        """Make a draft of an opened file that belongs to no archive."""
         made = cls.__new__(cls)
         made._open(regions)
         return made
@@ -79,7 +82,7 @@ class Draft:
         self, drafted: Late[_Drafted], inner: Late[ProgramDraft] | None, original: memoryview,
         sources: Iterable[Regions],
     ) -> None:  # fmt: skip
-        """``inner`` is the draft of the program in a bundle, which others may edit, too."""
+        """Initialize; ``inner`` is the draft of the program in a bundle, itself editable."""
         self._late = drafted
         self._inner = inner
         self._original = original
@@ -91,16 +94,16 @@ class Draft:
 
     @property
     def is_edited(self) -> bool:
-        """Whether it is written otherwise than it was read."""
+        """Whether the draft differs from the file as read."""
         made = self._late.made
         inner = None if self._inner is None else self._inner.made
         return any(draft is not None and draft.is_edited for draft in (made, inner))
 
     @property
     def tensors(self) -> Mapping[str, Layout | None]:
-        """What :meth:`replace` takes, by the names of :attr:`Archive.tensors`.
+        """The tensors that :meth:`replace` accepts, by their names in :attr:`Archive.tensors`.
 
-        None for an entry of a data file that is no tensor.
+        None for an entry of a data file that is not a tensor.
         """
         drafted = self._drafted
         if isinstance(drafted, DataDraft):
@@ -121,7 +124,7 @@ class Draft:
         return _draft(self._program, bundle.program_data, self._sources, self._inner)
 
     def replace(self, name: str, data: Any) -> None:
-        """Give a tensor other bytes: an array of its dtype and shape, or bytes as in memory.
+        """Replace the bytes of a tensor by an array of its dtype and shape, or by raw bytes.
 
         ``data`` is anything with the buffer protocol, such as an array of NumPy or ``bytes``, and
         is not copied before the draft is written. Tensors that share the old bytes keep them.
@@ -136,13 +139,13 @@ class Draft:
         drafted.is_edited = True
 
     def rename(self, old: str, new: str) -> None:
-        """Give a tensor another name; in a data file, its key.
+        """Rename a tensor or, in a data file, a key.
 
-        A tensor whose bytes are in a data file is found there by its name: rename both. Keys by
-        which backends read are in the backends' own programs, and stay.
+        A tensor whose bytes are in a data file is found there by its name: rename both. Keys that
+        backends read are named in the backends' own programs, and stay.
 
-        Raises MissingRecordError when there is no such tensor, CallError when the name is taken,
-        empty, or not such that the runtime reads it whole.
+        Raises MissingRecordError when there is no such tensor; CallError when the name is taken,
+        empty, or one that the runtime would truncate.
         """
         _require_name(new)
         drafted = self._tables()
@@ -150,15 +153,15 @@ class Draft:
         drafted.is_edited = True
 
     def externalize(self, names: Iterable[str] | None = None, data: Draft | None = None) -> Draft:
-        """Move constants of a program to a data file, a new one or ``data``, and return that.
+        """Move constants of a program to a data file, a new one or ``data``, and return its draft.
 
-        ``names`` are those of :attr:`tensors`, which become keys, or keys by which backends read;
-        all of them if None. Program and data file are then written each for itself, or together
-        by :func:`write_together`.
+        ``names`` are names in :attr:`tensors`, which become keys, or keys that backends read; all
+        of them if None. Program and data file are then written separately, or together by
+        :func:`write_together`.
 
-        Raises MissingRecordError for a name that is not there; CallError when there is nothing to
-        move, for a tensor whose bytes are in a data file already, and where ``data`` has other
-        bytes of a name.
+        Raises MissingRecordError for an unknown name; CallError when there is nothing to move, for
+        a tensor whose bytes are in a data file already, and where ``data`` has other bytes under a
+        name.
         """
         program = self._program()
         target = _draft(DataDraft, memoryview(b""), ()) if data is None else data
@@ -168,13 +171,13 @@ class Draft:
         return target
 
     def internalize(self, archive: Opened, names: Iterable[str] | None = None) -> list[str]:
-        """Move what a data file has into the program; all that this can use if None are named.
+        """Move entries of a data file into the program; all that it can use if ``names`` is None.
 
-        Returns the names. ``archive`` stays open until the draft is written.
+        Returns the names. ``archive`` must stay open until the draft is written.
 
-        Raises UnsupportedError for an archive that is no data file; MissingRecordError for a name
-        that program or data file lack; FormatError where they disagree about a tensor; CallError
-        for one that the program has itself.
+        Raises UnsupportedError for an archive that is not a data file; MissingRecordError for a
+        name that the program or the data file lacks; FormatError where they disagree about a
+        tensor; CallError for a name whose bytes the program has itself.
         """
         program = self._program()
         moved = internalize(program, _data_file(archive), names)
@@ -183,7 +186,8 @@ class Draft:
         return moved
 
     def merge(self, archive: Opened) -> None:
-        """Add to a data file all that another has; ``archive`` stays open until it is written.
+        """Add all entries of another data file, whose ``archive`` must stay open until the draft is
+        written.
 
         Raises CallError for a key that both have with other bytes, UnsupportedError for other
         files, and for files of ExecuTorch 0.6 before :meth:`upgrade`.
@@ -194,10 +198,10 @@ class Draft:
         self._sources.append(archive.executorch.regions)
 
     def strip(self, *what: str) -> list[str]:
-        """Take out ``stack-traces``, ``names`` and ``test-suites``; all of them if none is named.
+        """Remove ``stack-traces``, ``names`` and ``test-suites``; all of them if none is given.
 
-        Names by which data files know tensors stay. Returns what there was of it. Raises CallError
-        for anything else, UnsupportedError for data files, which have none of it.
+        Names that refer to data files stay. Returns those that were present. Raises CallError for
+        anything else, UnsupportedError for data files, which have none of them.
         """
         for one in what:
             if one not in STRIPPED:
@@ -212,10 +216,10 @@ class Draft:
         return found
 
     def align(self, segments: int | None = None, constants: int | None = None) -> None:
-        """Let segments begin at multiples of so many bytes, and constants of a program in theirs.
+        """Align segments, and constants within theirs, to multiples of a number of bytes.
 
-        In a data file, ``segments`` are entries. Raises CallError for what is no power of two
-        from 16 to 1,048,576, and for constants of a data file.
+        In a data file, ``segments`` applies to entries. Raises CallError for anything but a power
+        of two from 16 to 1,048,576, and for constants of a data file.
         """
         for width in (segments, constants):
             if width is not None:
@@ -230,10 +234,11 @@ class Draft:
         drafted.is_edited |= (segments, constants) != (None, None)
 
     def upgrade(self) -> bool:
-        """Write an old file as writers of today do. Returns whether it is one.
+        """Convert an old file to the current layout. Returns whether it was one.
 
-        Constants among the tables of a program go to a segment, its header gets 32 bytes; a data
-        file of ExecuTorch 0.6 gets the tables of 0.7. Runtimes of today refuse these otherwise.
+        Constants among the tables of a program move to a segment, and its header grows to 32 bytes;
+        a data file of ExecuTorch 0.6 gets the tables of 0.7. Current runtimes refuse these files
+        otherwise.
         """
         drafted = self._tables()
         is_old = drafted.upgrade()
@@ -243,10 +248,10 @@ class Draft:
     def write(self, target: str | os.PathLike[str] | BinaryIO) -> int:
         """Write the file, which may be the one that was read. Returns its size in bytes.
 
-        A path is replaced when all is written, and stays as it is after an error.
+        A path is replaced once everything has been written, and stays as it is after an error.
 
-        Raises FormatError when a file that bytes are taken from was written to since it was
-        opened, ArchiveError when it was closed, OSError when the file cannot be written.
+        Raises FormatError when a file that bytes are taken from was written to since it was opened,
+        ArchiveError when it was closed, OSError when the file cannot be written.
         """
         pieces = self.pieces()
         if not isinstance(target, str | os.PathLike):
@@ -255,7 +260,9 @@ class Draft:
             return self._write(stream, pieces)
 
     def pieces(self, *, anew: bool = False) -> Pieces:
-        """The bytes of the file; with ``anew`` encoded again also where nothing was edited."""
+        """Return the bytes of the file; with ``anew``, tables are encoded again even without
+        edits.
+        """
         self._require_unchanged()
         if self.is_edited or anew:
             return self._drafted.assembled()
@@ -287,14 +294,14 @@ class Draft:
 
 
 def _require_name(name: str) -> None:
-    """Names are UTF-8, and end with a zero where the runtime reads them."""
+    """Raise CallError unless a name is UTF-8 without zeros, which end it in the runtime."""
     is_text = not any("\ud800" <= letter <= "\udfff" for letter in name)
     if not name or "\0" in name or not is_text:
         raise CallError(f"{name!r} is no name of a tensor")
 
 
 def _data_file(archive: Opened) -> DataFile:
-    """The data file that an archive is, to take bytes from."""
+    """Return the data file of an archive. Raises UnsupportedError for other archives."""
     regions = archive.executorch.regions
     if not isinstance(regions.content, DataFile):
         raise UnsupportedError(f"a {regions.kind} file is no data file")

@@ -1,7 +1,7 @@
-"""Tables to bytes, laid out as the writers of ExecuTorch lay them out.
+"""Encoding of tables to bytes, laid out as the writers of ExecuTorch do.
 
-FlatBuffers are written from the end to the front: what a table points to stands behind it. Places
-are counted from the end here, since the front is not known before all is written.
+FlatBuffers are written back to front: a table precedes what it points to. Positions are counted
+from the end here, since the front is not known until everything has been written.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MAX_BYTES: Final = (1 << 31) - 1
 
 
 class Order(Enum):
-    """How a library lays out tables. All write what a table points to before it.
+    """The order in which a library lays out tables. All write what a table points to before it.
 
-    ``PYTHON``: fields by number, the first at the end; what flatc generates for Python, and so
-    exir since ExecuTorch 1.2. ``OLD_PYTHON``: the same, and a vtable serves tables of any size.
-    ``FLATC``: the largest fields at the end, of these the last; empty vectors are not aligned
-    beyond their count; data files, and programs of before. ``OLD_FLATC``: these are aligned, too.
+    ``PYTHON``: fields by number, the first at the end; used by flatc's generated Python, and so by
+    exir since ExecuTorch 1.2. ``OLD_PYTHON``: the same, but a vtable serves tables of any size.
+    ``FLATC``: the largest fields at the end, of these the last; empty vectors are aligned only for
+    their count; data files, and earlier programs. ``OLD_FLATC``: empty vectors are aligned, too.
     """
 
     PYTHON = "python"
@@ -47,22 +47,24 @@ _BY_SIZE: Final = frozenset({Order.FLATC, Order.OLD_FLATC})
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A buffer: its first eight bytes are the offset ``root`` and ``identifier``, behind them is
-    ``body``. What is inserted between these moves the root."""
+    """A buffer: eight bytes with the offset ``root`` and the ``identifier``, then ``body``.
+
+    Bytes inserted between the two move the root.
+    """
 
     root: int
     identifier: bytes
     body: Pieces
 
     def head(self, inserted: int = 0) -> bytes:
-        """The first eight bytes, where so many are inserted behind them."""
+        """Return the first eight bytes, with ``inserted`` bytes between head and body."""
         return _OFFSET.pack(self.root + inserted) + self.identifier
 
 
 def encoded(
     schema: Schema, values: Values, order: Order, alignments: Alignments | None = None
 ) -> Encoded:
-    """A buffer with ``values`` in its root table. Large vectors of bytes are not copied.
+    """Encode ``values`` as the root table of a buffer. Large vectors of bytes are not copied.
 
     Raises SaveError for more bytes than offsets reach, and for a number that its type cannot hold.
     """
@@ -75,8 +77,11 @@ def encoded(
 
 @dataclass(slots=True)
 class _Written:
-    """A field in a table: its place in the vtable, and what stands for it. ``end`` is where its
-    first byte is, ``value`` the place of a target if ``is_offset``."""
+    """An encoded field: its position in the vtable, and its value.
+
+    ``end`` is the position of its first byte; with ``is_offset``, ``value`` is the position of its
+    target.
+    """
 
     place: int
     letter: str
@@ -94,13 +99,13 @@ class _Encoder:
         self._schema = schema
         self._order = order
         self._alignments = alignments
-        self._parts: list[Bytes] = []  # the last of the buffer first
+        self._parts: list[Bytes] = []  # last part of the buffer first
         self._size = 0
         self._widest = 1
         self._vtables: dict[bytes, int] = {}
 
     def finished(self, root: int) -> Encoded:
-        """All that was written, aligned for the head before it."""
+        """Return everything written so far, aligned for the head before it."""
         identifier = self._schema.identifier
         head = _OFFSET.size + len(identifier)
         self._align(self._widest, head)
@@ -110,7 +115,7 @@ class _Encoder:
         return Encoded(size - root, identifier, Pieces(reversed(self._parts)))
 
     def table(self, name: str, values: Values) -> int:
-        """Write a table, and before that all that it points to. Returns its place."""
+        """Write a table after everything that it points to. Returns its position."""
         given = [slot for field, slot in self._schema.slots[name].items() if field in values]
         fields = [field for slot in given for field in self._fields(name, slot, values)]
         if self._order in _BY_SIZE:
@@ -122,7 +127,7 @@ class _Encoder:
         return self._add_table(_aligned(end, 4) + 4, fields)
 
     def _add_table(self, position: int, fields: Sequence[_Written]) -> int:
-        """Put fields where they belong, and a vtable before them, unless there is one like it."""
+        """Lay out the fields, and a vtable before them unless an equal one exists."""
         content = bytearray(position - self._size)
         for field in fields:
             value = field.end - field.value if field.is_offset else field.value
@@ -139,7 +144,7 @@ class _Encoder:
         return position
 
     def _fields(self, name: str, slot: Slot, values: Values) -> Iterator[_Written]:
-        """What stands for a field in its table; a union has its tag there, too."""
+        """Yield the encoding of a field; a union also has its tag."""
         value = values[slot.field.name]
         if slot.is_union:
             member, inner = value
@@ -152,7 +157,7 @@ class _Encoder:
             yield _Written(slot.place, "I", self._target(name, slot, value), is_offset=True)
 
     def _target(self, name: str, slot: Slot, value: Any) -> int:
-        """Write what a field points to. Returns its place."""
+        """Write what a field points to. Returns its position."""
         if slot.is_vector:
             return self._vector(name, slot, value)
         return self._text(value) if slot.element == TEXT else self.table(slot.element, value)
@@ -175,20 +180,20 @@ class _Encoder:
         return self._add(_OFFSET.pack(len(items)))
 
     def _tables(self, places: Sequence[int]) -> int:
-        """A vector of offsets: the first element is the one that is farthest from the end."""
+        """Write a vector of offsets, from the first element to the last."""
         self._align(_OFFSET.size)
         first = self._size + _OFFSET.size * len(places)
         offsets = (first - _OFFSET.size * index - place for index, place in enumerate(places))
         return self._add(struct.pack(f"<{len(places) + 1}I", len(places), *offsets))
 
     def _align(self, width: int, behind: int = 0) -> None:
-        """Add zeros, so that what is ``behind`` bytes before begins at a multiple of a width."""
+        """Add zeros so that the position ``behind`` bytes further on is aligned to ``width``."""
         self._widest = max(self._widest, width)
         place = self._size + behind
         self._add(bytes(_aligned(place, width) - place))
 
     def _add(self, data: Bytes) -> int:
-        """Put bytes before all others. Returns the place of the first of them."""
+        """Prepend bytes. Returns the position of the first of them."""
         if len(data):
             self._parts.append(data)
             self._size += len(data)
@@ -200,6 +205,6 @@ def _aligned(place: int, width: int) -> int:
 
 
 def _vtable(size: int, places: Mapping[int, int]) -> bytes:
-    """How long it and its table are, and where each field is in that; 0 where it is absent."""
+    """Return a vtable: its size, that of the table, and the offset of each field, 0 if absent."""
     entries = [places.get(place, 0) for place in range(max(places, default=-1) + 1)]
     return struct.pack(f"<{len(entries) + 2}H", 4 + 2 * len(entries), size, *entries)

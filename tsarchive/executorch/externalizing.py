@@ -1,4 +1,4 @@
-"""Moving constants from a program to a data file, and back."""
+"""Moving constants between a program and a data file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["externalize", "internalize"]
 
 
 def externalize(program: ProgramDraft, data: DataDraft, names: Iterable[str] | None) -> None:
-    """Move tensors, and bytes that backends read by key, to a data file; all if None are named.
+    """Move tensors, and bytes that backends read by key, to a data file; all if ``names`` is None.
 
     Raises MissingRecordError for a name that is not there; CallError when there is nothing to
     move, for a tensor that is in a data file already, and when that one has other bytes of a name.
@@ -42,11 +42,11 @@ def externalize(program: ProgramDraft, data: DataDraft, names: Iterable[str] | N
 
 
 def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | None) -> list[str]:
-    """Move what a data file has into the program; all that the program can use if None are named.
+    """Move entries of a data file into the program; all that it can use if ``names`` is None.
 
-    Returns the names. Raises MissingRecordError for a name that program or data file lack,
-    CallError for a tensor or key that the program has itself, FormatError where they disagree
-    about a tensor.
+    Returns the names. Raises MissingRecordError for a name that the program or the data file lacks,
+    CallError for a tensor or key that the program has itself, FormatError where they disagree about
+    a tensor.
     """
     outside = _outside(program)
     chosen = list(dict.fromkeys(_usable(outside, data) if names is None else names))
@@ -65,7 +65,7 @@ def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | No
 
 
 def _outside(program: ProgramDraft) -> dict[str, list[StoredTensor]]:
-    """Tensors whose bytes are in a data file, by key: a constant here may be a buffer there."""
+    """Return the tensors in data files by key; one method's constant may be another's buffer."""
     found: dict[str, list[StoredTensor]] = {}
     for one in program.tensors.values():
         if one.is_external:
@@ -74,7 +74,7 @@ def _outside(program: ProgramDraft) -> dict[str, list[StoredTensor]]:
 
 
 def _usable(outside: Collection[str], data: DataFile) -> Iterator[str]:
-    """Tensors in the order of the program, then bytes without layout, which backends read."""
+    """Yield tensors in program order, then bytes without layout, which backends read."""
     yield from (key for key in outside if key in data.by_key)
     for key, entry in data.by_key.items():
         if entry.layout is None:
@@ -84,7 +84,7 @@ def _usable(outside: Collection[str], data: DataFile) -> Iterator[str]:
 def _move_tensors(
     program: ProgramDraft, data: DataDraft, moved: Sequence[StoredTensor], new: Collection[str]
 ) -> None:
-    """Tensors that share bytes in the program do so in the data file."""
+    """Move tensors; those that share bytes in the program also do in the data file."""
     for one in moved:
         if one.name in new:
             source = (program, one.is_mutable, one.number, one.layout.nbytes)
@@ -120,7 +120,7 @@ def _add_tensor(
     program: ProgramDraft, one: StoredTensor, entry: Entry, content: memoryview,
     numbers: dict[object, int],
 ) -> None:  # fmt: skip
-    """Entries that share bytes in the data file do so in the program."""
+    """Add a tensor; entries that share bytes in the data file also do in the program."""
     source = one.is_mutable, entry.segment, entry.offset, len(content)
     if source not in numbers:
         numbers[source] = program.pool(one.is_mutable).add(content)
@@ -139,7 +139,7 @@ def _add_key(
 
 
 def _keys(program: ProgramDraft) -> dict[str, Values]:
-    """The first table of each key."""
+    """Return the first table of each key."""
     found: dict[str, Values] = {}
     for table in program.root.get("named_data", ()):
         found.setdefault(table.get("key", ""), table)
@@ -171,7 +171,7 @@ def _inside(program: ProgramDraft, name: str) -> StoredTensor:
 
 
 def _require_outside(program: ProgramDraft, entry: Entry, tensors: Sequence[StoredTensor]) -> None:
-    """Raise unless the program takes the entry from a data file, and as what it is."""
+    """Raise unless the program reads the entry from a data file with the same layout."""
     if entry.layout is None:
         if entry.key in _keys(program):
             raise CallError(f"the program has {entry.key!r} itself")

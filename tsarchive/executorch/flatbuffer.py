@@ -1,7 +1,7 @@
-"""Reading FlatBuffers in place: every offset is checked against the buffer before it is followed.
+"""Reading FlatBuffers in place: every offset is bounds-checked before it is followed.
 
-Offsets are Python's integers, so that none overflows. Fields that the schema does not know are
-passed over, as the format demands of its readers.
+Offsets are Python integers, so none overflows. Unknown fields are ignored, as the format demands of
+its readers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .schema import SCALARS, TEXT, Schema, Slot
 
 __all__ = ["Buffer", "Table", "check_all"]
 
-# Those of the verifier of FlatBuffers itself.
+# The limit of FlatBuffers' own verifier.
 MAX_TABLES: Final = 1_000_000
 MAX_DEPTH: Final = 64
-# The runtime itself takes operators of less than a hundred letters.
+# The runtime itself accepts operator names of less than a hundred letters.
 MAX_LABEL: Final = 255
-# Writers let hardly anything be shared. What is reached in many ways would be read as often.
+# Writers share hardly anything, but data reachable by several paths is read once for each.
 _READ_PER_BYTE: Final = 4
 _READ_ALWAYS: Final = 1 << 16
 
@@ -35,10 +35,10 @@ _IDENTIFIER: Final = slice(4, 8)
 
 
 class Buffer:
-    """The bytes of one buffer, and how much of them may yet be read.
+    """The bytes of one buffer, and a budget of how much may still be read.
 
-    ``record`` and ``start`` are the record that the bytes are in and the place of their first in
-    the file, for errors. ``end`` is behind the last byte that has been read so far.
+    ``record`` and ``start`` are the record that holds the bytes and the offset of the first in the
+    file, for errors. ``end`` is the offset after the last byte read so far.
     """
 
     __slots__ = ("_bytes_left", "_tables_left", "data", "end", "record", "schema", "size", "start")
@@ -56,7 +56,10 @@ class Buffer:
         self._tables_left = MAX_TABLES
 
     def root(self) -> Table:
-        """The root table. Raises FormatError when the identifier is another or it is nowhere."""
+        """Return the root table.
+
+        Raises FormatError if the identifier or the root offset is wrong.
+        """
         name = self.schema.root
         if self.size < _ROOT_BYTES:
             raise self.error(0, f"{name}: a buffer has more bytes", self.size)
@@ -69,7 +72,7 @@ class Buffer:
         return Table(self, name, position, None)
 
     def error(self, position: int, message: str, limit: int | None = None) -> FormatError:
-        """An error about a place of the buffer."""
+        """Make an error about a position in the buffer."""
         return FormatError(message, record=self.record, offset=self.start + position, limit=limit)
 
     def count_table(self) -> None:
@@ -85,7 +88,7 @@ class Buffer:
 
 
 class Table:
-    """One table. Its vtable is checked at once, each field when it is asked for.
+    """One table. Its vtable is checked at once, each field on access.
 
     All methods raise FormatError where the buffer breaks a rule of the format, LimitError where
     reading all of it would take more than the size of the buffer justifies.
@@ -112,7 +115,7 @@ class Table:
         self._check()
 
     def _check(self) -> None:
-        """Find the vtable. It and the table lie in the buffer, whole and aligned."""
+        """Find the vtable and check that it and the table lie in the buffer, whole and aligned."""
         data, size, at = self.buffer.data, self.buffer.size, self.position
         if at % 4 or at + 4 > size:
             raise self._error(at, "the table is not aligned or not in the buffer", size)
@@ -120,7 +123,7 @@ class Table:
         if vtable % 2 or not 0 <= vtable <= size - 4:
             raise self._error(at, f"its vtable would be at {vtable}", size)
         self._vtable = vtable
-        # The size of the table stands behind, and is another's where writers share vtables.
+        # The size of the table follows, but may be another table's where writers share vtables.
         (self._vtable_size,) = _U16.unpack_from(data, vtable)
         if self._vtable_size < 4 or self._vtable_size % 2 or vtable + self._vtable_size > size:
             raise self._error(vtable, f"its vtable has {self._vtable_size} bytes", size)
@@ -130,7 +133,7 @@ class Table:
 
     @property
     def path(self) -> str:
-        """``Program.execution_plan[0].values[3]``"""
+        """The path of the table, such as ``Program.execution_plan[0].values[3]``."""
         parent, field, index = self._from
         if parent is None:
             return self.name
@@ -139,21 +142,21 @@ class Table:
 
     @property
     def places(self) -> int:
-        """How many places its vtable has, unions having two."""
+        """The number of slots of the vtable; unions take two."""
         return int(self._vtable_size - 4) // 2
 
     def has(self, field: str) -> bool:
-        """Whether the field is there, rather than left to its default."""
+        """Return whether the field is present, rather than defaulted."""
         return self._field(self._slots[field]) is not None
 
     def is_set(self, place: int) -> bool:
-        """The same of a place of the vtable, known to the schema or not."""
+        """Return whether a slot of the vtable is set, known to the schema or not."""
         if place >= self.places:
             return False
         return any(_U16.unpack_from(self.buffer.data, self._vtable + 4 + 2 * place))
 
     def scalar(self, field: str) -> Any:
-        """A number or bool, the default where it is absent."""
+        """Return a number or bool, its default where it is absent."""
         slot = self._slots[field]
         at = self._field(slot)
         if at is None:
@@ -175,7 +178,7 @@ class Table:
             raise self._error(start + error.start, f"{field} is not UTF-8") from None
 
     def label(self, field: str) -> str | None:
-        """A text that stands wherever something of the table is shown, and so must be short."""
+        """Return a text that identifies the table and so must be short."""
         found = self.text(field)
         if found is not None and len(found) > MAX_LABEL:
             message = f"{self.path}.{field} has {len(found):,} letters"
@@ -188,7 +191,7 @@ class Table:
         return None if at is None else Table(self.buffer, slot.element, at, self, field)
 
     def tables(self, field: str) -> tuple[Table, ...] | None:
-        """A vector of tables."""
+        """Return a vector of tables."""
         slot = self._slots[field]
         at = self._target(slot)
         if at is None:
@@ -201,7 +204,7 @@ class Table:
         )
 
     def numbers(self, field: str) -> tuple[Any, ...] | None:
-        """A vector of scalars."""
+        """Return a vector of scalars."""
         slot = self._slots[field]
         at = self._target(slot)
         if at is None:
@@ -211,7 +214,7 @@ class Table:
         return struct.unpack_from(f"<{count}{letter}", self.buffer.data, start)
 
     def data(self, field: str) -> memoryview | None:
-        """A vector of bytes, not copied."""
+        """Return a vector of bytes, not copied."""
         at = self._target(self._slots[field])
         if at is None:
             return None
@@ -219,12 +222,12 @@ class Table:
         return self.buffer.data[start : start + count]
 
     def data_start(self, field: str) -> int:
-        """Where the first of these bytes is in the buffer, 0 where there are none."""
+        """Return the offset of the first of these bytes in the buffer, 0 where there are none."""
         at = self._target(self._slots[field])
         return 0 if at is None else self._vector(field, at, 1, is_read=False)[0]
 
     def member(self, field: str) -> Table | None:
-        """What a union holds: a table that knows its name. None where it holds nothing.
+        """Return the table that a union holds, None where it holds nothing.
 
         Raises FormatError for a tag that the schema does not know.
         """
@@ -242,7 +245,7 @@ class Table:
         return Table(self.buffer, known[tag - 1], at, self, field)
 
     def inner(self) -> Iterator[Table]:
-        """Every table that fields of this one point to, each field being checked."""
+        """Yield every table that this one points to, checking each field."""
         for field, slot in self._slots.items():
             if slot.is_union:
                 found: tuple[Table | None, ...] = (self.member(field),)
@@ -265,7 +268,7 @@ class Table:
             self.numbers(name)
 
     def _field(self, slot: Slot) -> int | None:
-        """Where the field itself is: its scalar, or the offset of what it points to."""
+        """Return the position of the field itself: of its scalar, or of its target's offset."""
         return self._at(slot.place, slot.width, slot.field.name)
 
     def _at(self, place: int, width: int, field: str) -> int | None:
@@ -287,7 +290,7 @@ class Table:
         return None if at is None else self._followed(at, slot.field.name)
 
     def _followed(self, at: int, field: str) -> int:
-        """Where the offset at a place leads to, which is behind that place and in the buffer."""
+        """Follow the offset at ``at``, whose target must lie behind it in the buffer."""
         (offset,) = _U32.unpack_from(self.buffer.data, at)
         target: int = at + offset
         if offset < 4 or target + 4 > self.buffer.size or target % 4:
@@ -295,7 +298,7 @@ class Table:
         return target
 
     def _vector(self, field: str, at: int, width: int, *, is_read: bool = True) -> tuple[int, int]:
-        """Where the elements begin, and how many there are: no more than fit into the buffer."""
+        """Return the start and the number of the elements, which must fit into the buffer."""
         (count,) = _U32.unpack_from(self.buffer.data, at)
         start = at + 4
         if start + count * width > self.buffer.size:
@@ -310,7 +313,7 @@ class Table:
 
 
 def check_all(table: Table) -> None:
-    """Check all that can be reached from a table: what the verifier of FlatBuffers checks."""
+    """Check everything reachable from a table, as FlatBuffers' own verifier does."""
     level: list[Table] = [table]
     while level:
         level = list(chain.from_iterable(inner.inner() for inner in level))

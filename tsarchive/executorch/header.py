@@ -1,4 +1,4 @@
-"""The extended headers behind the first eight bytes: where the tables end and segments begin."""
+"""The extended headers after the first eight bytes, which locate the tables and segments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATA_MAGIC: Final = b"FH01"
 _DATA_FAMILY: Final = b"FH"
 _FAMILY: Final = b"eh"
 AT: Final = 8
-# The runtime reads so much before it looks at anything.
+# The runtime reads this many bytes before it looks at anything.
 _HEAD_BYTES: Final = 64
 _SHORTEST: Final = 24
 _WITH_DATA_SIZE: Final = 32
@@ -28,9 +28,12 @@ _INCOMPLETE: Final = "The file may be cut short: download or copy it again"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """``length`` is that of the header itself; ``tables_size`` the bytes from the first of the
-    file to the end of the tables, the header included; ``segment_base`` where offsets of segments
-    count from, 0 for nowhere. ``segments_size`` is None where the header does not tell."""
+    """An extended header.
+
+    ``length`` is that of the header itself; ``tables_size`` counts from the start of the file to
+    the end of the tables, header included; ``segment_base`` is what offsets of segments are
+    relative to, 0 for none. ``segments_size`` is None where the header does not store it.
+    """
 
     length: int
     tables_size: int
@@ -39,10 +42,10 @@ class Header:
 
 
 def read_program_header(data: memoryview) -> Header | None:
-    """The header of a program; None where it has none and so no segments with bytes.
+    """Return the header of a program; None where it has none and so no segments with bytes.
 
-    Raises FormatError for one that contradicts the file, UnsupportedError for one of another
-    version: ExecuTorch would take the file for one without, and its first bytes for weights.
+    Raises FormatError for one that contradicts the file, UnsupportedError for an unknown version:
+    ExecuTorch would ignore the header, and take the first bytes of the file for weights.
     """
     _require(data, _HEAD_BYTES)
     magic = bytes(data[AT : AT + 4])
@@ -64,7 +67,10 @@ def read_program_header(data: memoryview) -> Header | None:
 
 
 def read_data_header(data: memoryview) -> Header:
-    """The header of a data file, which every one has. Raises FormatError when it is not sound."""
+    """Return the header of a data file, which is mandatory.
+
+    Raises FormatError if it is malformed.
+    """
     _require(data, AT + _DATA_HEADER_BYTES)
     magic = bytes(data[AT : AT + 4])
     if magic != DATA_MAGIC:
@@ -80,7 +86,7 @@ def read_data_header(data: memoryview) -> Header:
 
 
 def program_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
-    """A header with these sizes, and what else another has; one of today where that is empty."""
+    """Make a header with these sizes, other fields being those of ``old``; current if empty."""
     made = bytearray(old or PROGRAM_MAGIC + struct.pack("<I24x", _WITH_DATA_SIZE))
     struct.pack_into("<QQ", made, 8, tables_size, base)
     if struct.unpack_from("<I", made, 4)[0] >= _WITH_DATA_SIZE:
@@ -89,7 +95,7 @@ def program_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
 
 
 def data_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
-    """The same for a data file, whose tables stand behind 48 bytes in a new one."""
+    """The same for a data file; in a new one the tables begin after 48 bytes."""
     made = bytearray(old or DATA_MAGIC + struct.pack("<IQ32x", _DATA_HEADER_BYTES, 48))
     (start,) = struct.unpack_from("<Q", made, 8)
     struct.pack_into("<QQQ", made, 16, tables_size - start, base, size)
@@ -97,7 +103,7 @@ def data_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
 
 
 def _checked(header: Header, size: int) -> Header:
-    """Tables, and behind them segments, lie in the file."""
+    """Check that the tables, and the segments behind them, lie in the file."""
     if header.tables_size > size:
         raise _error(f"the tables would end at {header.tables_size:,}", AT + 8, size)
     if header.segment_base and header.segment_base < header.tables_size:

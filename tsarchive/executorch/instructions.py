@@ -1,4 +1,4 @@
-"""The instructions of a method. Numbers are those of its values, operators and delegates."""
+"""The instructions of a method. Numbers index its values, operators and delegates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["DelegateCall", "Free", "Instruction", "JumpFalse", "KernelCall", "Mo
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """Call an operator. ``args`` are those of its schema, outputs among them, and what it gives."""
+    """Call an operator. ``args`` are those of its schema, outputs included, then its results."""
 
     operator: int
     args: tuple[int, ...]
@@ -34,7 +34,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class JumpFalse:
-    """Go to an instruction of the chain if a bool, or any element of a bool tensor, is false."""
+    """Jump to an instruction of the chain if a bool, or any element of a bool tensor, is false."""
 
     condition: int
     destination: int
@@ -42,7 +42,7 @@ class JumpFalse:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Let go of the data of a tensor."""
+    """Free the data of a tensor."""
 
     value: int
 

@@ -1,4 +1,4 @@
-"""Something that is made when it is first asked for, and then shared."""
+"""A value that is computed on first use and then shared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 class Late(Generic[_T]):
-    """``made`` is None as long as nobody asked."""
+    """A lazily computed value. ``made`` is None until it is first requested."""
 
     __slots__ = ("_make", "made")
 
@@ -20,7 +20,7 @@ class Late(Generic[_T]):
         self.made: _T | None = None
 
     def get(self) -> _T:
-        """Make it, or give what was made. Raises what making it raises."""
+        """Return the value, computing it on first use. Raises what that raises."""
         if self.made is None:
             self.made = self._make()
         return self.made

@@ -1,4 +1,4 @@
-"""Methods of a program as text: values with their types and places, numbered instructions."""
+"""Textual listings of methods: values with their types and locations, numbered instructions."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LONGEST_TEXT: Final = 200
 
 
 class Listings(Mapping[str, str]):
-    """A listing of each method, made when it is looked at.
+    """A listing of each method, made on access.
 
-    ``program`` is asked each time: it makes sure that the file is still the one that was opened.
+    ``program`` is called each time: it ensures that the file is still the one that was opened.
     """
 
     def __init__(self, program: Callable[[], Program], *, sources: bool) -> None:
@@ -51,22 +51,22 @@ class Listings(Mapping[str, str]):
 
 
 def listing(program: Program, method: Method, *, sources: bool = False) -> str:
-    """All of a method, each thing in a line of its own, and what contradicts itself as it is.
+    """List a method, one item a line, including malformed ones as they are.
 
-    ``%3`` is the value of this number. With ``sources``, lines of user source stand before what
-    comes from them.
+    ``%3`` is value number 3. With ``sources``, lines of user source precede the instructions that
+    come from them.
     """
     lines = [*_head(method), *_values(program, method), *_chains(method, sources)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def plain(text: str) -> str:
-    """A text of the file in one line, with escapes in place of what is not printed."""
+    """Escape what is not printable, so that a text of the file takes one line."""
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def signature(method: Method) -> str:
-    """``forward(float32[2, 4]) -> float32[2, 3]``"""
+    """Return the signature: ``forward(float32[2, 4]) -> float32[2, 3]``."""
     inputs = ", ".join(type_text(_at(method, index)) for index in method.inputs)
     outputs = [type_text(_at(method, index)) for index in method.outputs]
     result = outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})"
@@ -74,7 +74,7 @@ def signature(method: Method) -> str:
 
 
 def type_text(value: Value | FormatError) -> str:
-    """``float32[<=16, 4]`` of a tensor whose first size is a bound, ``int`` of a number."""
+    """Return the type as text: ``float32[<=16, 4]`` (the first size is a bound), ``int``."""
     match value:
         case None:
             return "None"
@@ -94,7 +94,7 @@ _LIST_TYPES: Final[Mapping[type, str]] = {
 
 
 def _sizes(tensor: Tensor) -> Iterator[str]:
-    """Sizes; all of a dynamic tensor are bounds, together."""
+    """Yield sizes; those of a dynamic tensor are all bounds."""
     if len(tensor.sizes) > MAX_RANK:
         return iter((f"{len(tensor.sizes):,} sizes",))
     if tensor.dynamism == Shape.DYNAMIC_UNBOUND:
@@ -170,7 +170,7 @@ def _tensor_parts(program: Program, tensor: Tensor) -> Iterator[str]:
 
 
 def place_text(program: Program, tensor: Tensor) -> str:
-    """Where the initial bytes of a tensor are: ``segments/0 at 16``."""
+    """Return the location of the initial bytes of a tensor: ``segments/0 at 16``."""
     try:
         group = program.group_of(tensor)
     except FormatError:
@@ -200,7 +200,7 @@ def _frames(chain: Chain, index: int) -> Iterator[str]:
 
 
 def instruction_text(method: Method, instruction: Instruction) -> str:
-    """``aten::add.out(%0, %1, %2, %3, %3)``"""
+    """Return an instruction as text: ``aten::add.out(%0, %1, %2, %3, %3)``."""
     match instruction:
         case KernelCall(operator, args):
             return f"{_operator(method, operator)}({_references(args) if args else ''})"

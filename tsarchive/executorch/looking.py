@@ -1,4 +1,4 @@
-"""What a file of ExecuTorch shows: listings, tensors, a tree, the operators that it needs."""
+"""Inspection of a file of ExecuTorch: listings, tensors, a tree, required operators."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .values import Layout, Tensor
 __all__ = ["EXTERNAL", "ExecutorchDoor"]
 
 EXTERNAL: Final = "external:"
-"""Stands before the key of a tensor whose bytes are in a data file, in the place of a record."""
+"""Precedes the key of a tensor whose bytes are in a data file, in place of a record name."""
 OPERATOR: Final = "operator"
 DELEGATE: Final = "delegate"
 METHOD: Final = "method"
 SUITE: Final = "test suite"
 
 OWN_NAMESPACES: Final = frozenset({"dim_order_ops", "executorch_prim"})
-"""Of the operators that belong to the runtime itself."""
+"""Namespaces of operators that belong to the runtime itself."""
 
 _Named = tuple[str, TensorInfo]
 
 
 class ExecutorchDoor:
-    """The parts of an opened file, each read when it is asked for.
+    """The parts of an opened file, each read on demand.
 
     All of them raise FormatError and LimitError where the file breaks a rule.
     """
@@ -51,17 +51,17 @@ class ExecutorchDoor:
 
     @property
     def format_version(self) -> int:
-        """The version that the root table tells: 0 in every program and data file so far."""
+        """The version in the root table: 0 in every program and data file so far."""
         return self.regions.content.version
 
     @property
     def code(self) -> Mapping[str, str]:
-        """A listing of each method by its name; none for data files."""
+        """A listing of each method by its name; empty for data files."""
         return self._listings(sources=False)
 
     @property
     def sourced_code(self) -> Mapping[str, str]:
-        """The same with lines of user source, where the file has them."""
+        """Listings with lines of user source, where the file has them."""
         return self._listings(sources=True)
 
     def _listings(self, *, sources: bool) -> Mapping[str, str]:
@@ -70,7 +70,7 @@ class ExecutorchDoor:
         return Listings(self.regions.require_program, sources=sources)
 
     def operators(self) -> dict[str, int]:
-        """How many instructions call each operator, by name without overload."""
+        """The number of instructions that call each operator, by name without overload."""
         program = self.program
         methods = () if program is None else program.methods
         found: Counter[str] = Counter()
@@ -79,7 +79,7 @@ class ExecutorchDoor:
         return dict(found)
 
     def needed(self) -> dict[str, int]:
-        """The same, but for those that every runtime of ExecuTorch has in itself."""
+        """The same, without operators that are built into every runtime of ExecuTorch."""
         return {
             name: count
             for name, count in self.operators().items()
@@ -87,9 +87,9 @@ class ExecutorchDoor:
         }
 
     def tensors(self) -> Iterator[_Named]:
-        """Every tensor that has bytes in the file or in a data file, by its name.
+        """Yield every tensor that has bytes in the file or in a data file, by its name.
 
-        Those without a name go by method and number of value: ``forward.3``.
+        Unnamed ones are named after their method and value number: ``forward.3``.
         """
         content = self.regions.content
         if isinstance(content, DataFile):
@@ -121,7 +121,7 @@ class ExecutorchDoor:
 
 
 def called(method: Method) -> Iterator[str]:
-    """The operator of each kernel call, by name with overload."""
+    """Yield the operator of each kernel call, by name with overload."""
     names = [operator.qualified_name for operator in method.operators]
     for chain in method.chains:
         for instruction in chain.instructions:
@@ -136,7 +136,7 @@ def _of_data_file(found: DataFile) -> Iterator[_Named]:
 
 
 def _of_program(program: Program) -> Iterator[_Named]:
-    """A tensor that methods share appears once where it has a name of its own."""
+    """Yield tensors; a named one appears once even if methods share it."""
     named: dict[str, TensorInfo] = {}
     for method in program.methods:
         for index, value in enumerate(method.values):
@@ -161,7 +161,7 @@ def _stored(program: Program, tensor: Tensor) -> TensorInfo:
 def _info(
     found: Layout, storage: str, offset: int | None, *, is_buffer: bool = False
 ) -> TensorInfo:
-    """``offset`` is None for what lies in a data file, of which there are no bytes here."""
+    """Describe a tensor; ``offset`` is None for one whose bytes are in a data file."""
     nbytes = 0 if offset is None else found.nbytes
     return TensorInfo(
         dtype=found.dtype,

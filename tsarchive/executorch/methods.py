@@ -12,20 +12,23 @@ __all__ = ["Chain", "Container", "Delegate", "Frame", "Method", "Operator"]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """``name`` with its namespace (``aten::add``), ``overload`` without a dot, or empty."""
+    """An operator.
+
+    ``name`` includes its namespace (``aten::add``), ``overload`` has no dot and may be empty.
+    """
 
     name: str
     overload: str
 
     @property
     def qualified_name(self) -> str:
-        """``aten::add.out``, which is what the runtime looks up."""
+        """The name by which the runtime looks it up: ``aten::add.out``."""
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """A part that a backend runs. Its bytes are a segment, or in the tables if ``is_inline``."""
+    """A subgraph for a backend. Its bytes are a segment, or in the tables if ``is_inline``."""
 
     backend: str
     is_inline: bool
@@ -45,7 +48,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Instructions, run from the first; ``frames`` has the places of each, or is empty."""
+    """Instructions, run from the first; ``frames`` has the stack of each, or is empty."""
 
     instructions: tuple[Instruction, ...]
     frames: tuple[tuple[Frame, ...], ...]
@@ -53,7 +56,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """How arguments and results are nested: ExecuTorch's own notation, or JSON of torch."""
+    """The nesting of arguments and results: in ExecuTorch's own notation, or in torch's JSON."""
 
     inputs: str
     outputs: str
@@ -61,8 +64,11 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method. ``inputs`` and ``outputs`` are numbers of ``values``; ``arenas`` are bytes, the
-    first of them a placeholder; ``arena_devices`` device type and index of some of them."""
+    """One method.
+
+    ``inputs`` and ``outputs`` index ``values``; ``arenas`` are sizes in bytes, the first a
+    placeholder; ``arena_devices`` device type and index of some of them.
+    """
 
     name: str
     container: Container | None

@@ -1,4 +1,4 @@
-"""Bytes that take the place of those of a tensor."""
+"""Conversion of user data to the bytes of a tensor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES: Final = {letter: name for name, letters in _FORMATS.items() for letter i
 
 
 def bytes_for(name: str, layout: Layout, data: Any) -> memoryview:
-    """The bytes of a tensor in memory, from raw ones or from an array of its dtype and shape.
+    """Return the bytes of a tensor from raw bytes or from an array of its dtype and shape.
 
     Raises CallError for an array of another dtype or shape, and for another number of bytes.
     """
@@ -31,7 +31,7 @@ def bytes_for(name: str, layout: Layout, data: Any) -> memoryview:
 
 
 def raw_bytes(name: str, size: int, data: Any) -> memoryview:
-    """Bytes that are no tensor, as many as there were. Raises CallError for others."""
+    """Return bytes that are not a tensor. Raises CallError unless there are ``size`` of them."""
     view = _view(name, data)
     return _of_size(name, view.cast("B") if view.c_contiguous else memoryview(view.tobytes()), size)
 
@@ -65,7 +65,7 @@ def _require_like(name: str, layout: Layout, view: memoryview) -> None:
 
 
 def _in_order(layout: Layout, data: Any, view: memoryview) -> memoryview:
-    """The elements in the order of memory, which need not be that of dimensions."""
+    """Return the elements in memory order, which may differ from the order of dimensions."""
     if layout.dim_order != tuple(range(len(layout.sizes))):
         view = memoryview(data.transpose(layout.dim_order))
     if view.c_contiguous:

@@ -1,4 +1,4 @@
-"""How the tables of a file were encoded: what gives its bytes again when it is written anew."""
+"""The encoding of the tables of a file, found such that writing them anew gives the same bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table_values import Values
 
 __all__ = ["Origin", "origin_of"]
 
-# What writers may be told to align blobs in the tables of a program to, the usual first.
+# Alignments that writers may use for blobs in the tables of a program, the usual first.
 _ALIGNMENTS: Final = tuple(1 << power for power in range(4, 13))
 _BLOBS: Final = {
     "constant_buffer": ("Buffer", "storage"),
@@ -24,9 +24,12 @@ _BLOBS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """``inserted`` bytes stand between head and body of tables that end at ``size``, which may be
-    before the end of the buffer; both are None when no order that is known gives the tables of the
-    file, which get that of today."""
+    """The encoding of a file's tables, which end at ``size``, possibly before the end of the
+    buffer.
+
+    ``inserted`` bytes stand between head and body. Both are None when no known order gives the
+    tables of the file, which are then written in the current one.
+    """
 
     order: Order = Order.PYTHON
     alignments: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -35,10 +38,10 @@ class Origin:
 
 
 def origin_of(root: Table, values: Values, header: Header | None) -> Origin:
-    """The first order that gives the tables of a file, whose values these are.
+    """Return the first order that gives the tables of a file; ``values`` are their contents.
 
-    The offset of the root tells how much is inserted before them: the header at least, nothing in
-    a file without one.
+    The offset of the root tells how much is inserted before them: at least the header, nothing in a
+    file without one.
     """
     for alignments, order in product(_alignments(root), Order):
         made = encoded(root.buffer.schema, values, order, alignments)
@@ -50,7 +53,7 @@ def origin_of(root: Table, values: Values, header: Header | None) -> Origin:
 
 
 def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:
-    """What the writer may have been told, by where the blobs are."""
+    """Yield the alignments that the writer may have used, judging by the positions of blobs."""
     known = [name for name in _BLOBS if name in root.buffer.schema.slots[root.name]]
     starts = {name: _starts(root, name) for name in known}
     present = [_BLOBS[name] for name in known if starts[name]]
@@ -59,7 +62,7 @@ def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:
 
 
 def _starts(root: Table, field: str) -> list[int]:
-    """Where blobs begin; empty ones count where there are no others, since not all align them."""
+    """Return where blobs begin; empty ones, not always aligned, only if there are no others."""
     blob = _BLOBS[field][1]
     tables = [table for table in root.tables(field) or () if table.has(blob)]
     full = [table for table in tables if table.data(blob)]
@@ -67,6 +70,6 @@ def _starts(root: Table, field: str) -> list[int]:
 
 
 def _possible(starts: list[int]) -> list[int]:
-    """The usual alignment, and larger ones at whose multiples all blobs begin."""
+    """Return the usual alignment, and larger ones at whose multiples all blobs begin."""
     usual, *larger = _ALIGNMENTS
     return [usual, *(width for width in larger if not any(start % width for start in starts))]

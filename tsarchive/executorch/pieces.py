@@ -1,4 +1,4 @@
-"""Bytes that lie in several places, and are copied when they are written."""
+"""Bytes that lie in several places, and are copied only when they are written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import BinaryIO, Final, TypeAlias
 
 __all__ = ["Bytes", "Pieces", "write_pieces"]
 
-# Above this, a piece stands alone; smaller neighbours are joined.
+# Pieces above this size stand alone; smaller neighbours are joined.
 _LARGE: Final = 1 << 16
 
 
 class Pieces:
-    """A sequence of pieces as one run of bytes."""
+    """A sequence of pieces that acts as one run of bytes."""
 
     __slots__ = ("_parts", "_size")
 
@@ -28,11 +28,11 @@ class Pieces:
         return iter(self._parts)
 
     def join(self) -> bytes:
-        """All of it, copied."""
+        """Return all of it, copied."""
         return b"".join(self._parts)
 
     def is_at(self, data: memoryview, start: int = 0) -> bool:
-        """Whether ``data`` has these bytes from ``start`` on."""
+        """Return whether ``data`` has these bytes from ``start`` on."""
         for part in self._parts:
             if data[start : start + len(part)] != part:
                 return False
@@ -44,7 +44,7 @@ Bytes: TypeAlias = bytes | memoryview | Pieces
 
 
 def write_pieces(stream: BinaryIO, pieces: Pieces) -> None:
-    """Write bytes from where they lie."""
+    """Write bytes directly from where they lie."""
     for part in pieces:
         stream.write(part)
 

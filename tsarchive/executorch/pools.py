@@ -1,6 +1,6 @@
-"""The bytes that tensors of a program begin with, by the numbers that tensors name them with.
+"""The initial bytes of a program's tensors, by the numbers that tensors refer to.
 
-Number 0 is a placeholder and stands for none.
+Number 0 is a placeholder for none.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ Item: TypeAlias = bytes | memoryview
 
 
 class Pool(ABC):
-    """``items`` are the bytes of each number; ``write`` puts them where the program has them."""
+    """Numbered ``items`` of bytes; ``write`` stores them in the program."""
 
     def __init__(self, items: list[Item]) -> None:
         self.items = items
 
     def add(self, data: Item) -> int:
-        """Returns the number of the new item."""
+        """Add an item. Returns its number."""
         self.items.append(data)
         return len(self.items) - 1
 
     def require(self, number: int) -> None:
-        """Raise FormatError when there is no item of a number."""
+        """Raise FormatError when there is no item of this number."""
         if not 0 < number < len(self.items):
             message = f"there is no constant {number}"
             raise FormatError(message, record=RECORD, limit=len(self.items))
 
     def drop(self, numbers: Collection[int]) -> dict[int, int]:
-        """Take items out. Returns the new number of each one that stays."""
+        """Remove items. Returns the new number of each one that stays."""
         kept = [number for number in range(len(self.items)) if number not in numbers]
         self.items[:] = [self.items[number] for number in kept]
         return {old: new for new, old in enumerate(kept)}
 
     @abstractmethod
     def align(self, width: int) -> None:
-        """Let all items begin at multiples of a width."""
+        """Align all items to multiples of ``width``."""
 
     @abstractmethod
     def write(self) -> None:
-        """Put the items into the tables or the segment that they come from."""
+        """Store the items in the tables or the segment that they come from."""
 
 
 class InlinePool(Pool):
-    """Constants in tables, as programs of before ExecuTorch 0.4 have them."""
+    """Constants in tables, as programs before ExecuTorch 0.4 have them."""
 
     def __init__(self, tables: list[Values], alignments: dict[tuple[str, str], int]) -> None:
         super().__init__([table.get("storage", b"") for table in tables])
@@ -76,8 +76,8 @@ class InlinePool(Pool):
 class SegmentPool(Pool):
     """Items in one segment, their offsets in the table ``group``.
 
-    ``sizes`` are the bytes of those that tensors name. The ``usual`` alignment is what new ones
-    get where the others do not tell.
+    ``sizes`` are the sizes of those that tensors refer to. New items get the ``usual`` alignment
+    unless that of the others is evident.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class SegmentPool(Pool):
         self.segment.alignment = max(self.segment.alignment, width)
 
     def write(self) -> None:
-        """Bytes between and behind items stay where these do, and are zeros otherwise."""
+        """Store the items. Bytes between and after unmoved items stay, others are zeros."""
         offsets = self._placed()
         before = self._data if offsets == self._offsets else b""
         parts: list[Bytes] = []
@@ -121,7 +121,7 @@ class SegmentPool(Pool):
         self.segment.data = Pieces((*parts, before[end:]))
 
     def _placed(self) -> tuple[int, ...]:
-        """Where each item begins."""
+        """Return the offset of each item."""
         offsets = []
         end = 0
         for item, width in zip(self.items, self._widths, strict=True):
@@ -131,7 +131,7 @@ class SegmentPool(Pool):
 
 
 def _items(data: memoryview, offsets: Sequence[int], sizes: Mapping[int, int]) -> list[Item]:
-    """What begins at each offset; that of no tensor ends where the next begins."""
+    """Return the items; one that no tensor refers to ends where the next begins."""
     starts = sorted({*offsets, len(data)})
     ends = dict(pairwise(starts))
     items: list[Item] = [b""]

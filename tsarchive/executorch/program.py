@@ -1,4 +1,4 @@
-"""A program (.pte): its methods, and where the bytes are that they need."""
+"""A program (.pte): its methods, and the locations of their data."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Subsegment:
-    """Tensors in a segment: where each begins in it. The first is a placeholder."""
+    """Tensors in a segment, by their offsets in it. The first is a placeholder."""
 
     segment: int
     offsets: tuple[int, ...]
 
 
 class Program:
-    """A program in the bytes of a file. Header and root are read at once, the rest when asked for.
+    """A program in the bytes of a file. Header and root are read at once, the rest on demand.
 
     ``version`` is that of the schema, 0 in every file so far. Nothing is copied: views lie in
-    ``data``. ``prefix`` stands before the names of records, and ``start`` is the place in the
-    file, for errors. All that reads raises FormatError and LimitError where the file breaks a
-    rule.
+    ``data``. ``prefix`` precedes the names of records, and ``start`` is the offset in the file, for
+    errors. All reading raises FormatError and LimitError where the file breaks a rule.
     """
 
     def __init__(self, data: memoryview, prefix: str = "", start: int = 0) -> None:
@@ -50,25 +49,25 @@ class Program:
         self._decoded: dict[int, Method] = {}
 
     def root(self) -> Table:
-        """The root table, with nothing of it read."""
+        """The root table, not yet read."""
         size = len(self.data) if self.header is None else self.header.tables_size
         return Buffer(self.data[:size], PROGRAM, f"{self.prefix}{RECORD}", self.start).root()
 
     @cached_property
     def tables_end(self) -> int:
-        """Behind the last byte of all tables, every one of which is checked."""
+        """The offset after the last byte of all tables, every one of which is checked."""
         root = self.root()
         check_all(root)
         return root.buffer.end
 
     @cached_property
     def method_names(self) -> tuple[str, ...]:
-        """In the order of the file, which the runtime looks through from the first."""
+        """Method names in file order; the runtime searches them from the first."""
         return tuple(plan.label("name") or "" for plan in self._plans)
 
     @cached_property
     def indices(self) -> Mapping[str, int]:
-        """The first method of each name."""
+        """The index of the first method of each name."""
         found: dict[str, int] = {}
         for index, name in enumerate(self.method_names):
             found.setdefault(name, index)
@@ -79,7 +78,7 @@ class Program:
         return tuple(self._method(index) for index in range(len(self._plans)))
 
     def method(self, name: str) -> Method:
-        """The first method of this name. Raises MissingRecordError when there is none."""
+        """Return the first method of this name. Raises MissingRecordError when there is none."""
         index = self.indices.get(name)
         if index is None:
             known = ", ".join(self.method_names) or "none"
@@ -89,11 +88,11 @@ class Program:
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
-        """All of them lie in the file."""
+        """The segments, all of which lie in the file."""
         return segments_of(self._root, self.header, len(self.data))
 
     def segment(self, index: int) -> memoryview:
-        """The bytes of a segment. Raises FormatError when there is none of this number."""
+        """Return the bytes of a segment. Raises FormatError when there is none of this number."""
         if not 0 <= index < len(self.segments):
             message = f"there is no segment {index}"
             raise FormatError(message, record=self._root.buffer.record, limit=len(self.segments))
@@ -102,23 +101,23 @@ class Program:
 
     @cached_property
     def constants(self) -> Subsegment | None:
-        """The constants that stand in a segment."""
+        """The constants that are stored in a segment."""
         table = self._root.table("constant_segment")
         return None if table is None else _subsegment(table)
 
     @cached_property
     def mutable_data(self) -> tuple[Subsegment, ...]:
-        """Initial values of buffers. The runtime uses the first alone."""
+        """Initial values of buffers. The runtime uses only the first entry."""
         return tuple(map(_subsegment, self._tables("mutable_data_segments")))
 
     @cached_property
     def inline_constants(self) -> tuple[memoryview, ...]:
-        """Constants of files of before ExecuTorch 0.4, the first of them a placeholder."""
+        """Constants of files before ExecuTorch 0.4, the first of them a placeholder."""
         return _blobs(self._tables("constant_buffer"), "storage")
 
     @cached_property
     def inline_delegates(self) -> tuple[memoryview, ...]:
-        """Programs of backends that stand in the tables."""
+        """Backend programs that are stored in the tables."""
         return _blobs(self._tables("backend_delegate_data"), "data")
 
     @cached_property
@@ -126,7 +125,7 @@ class Program:
         return named_data(self._root)
 
     def tables_alone(self) -> bytes:
-        """A program with the same tables and no segments: what its methods are, without data."""
+        """Return a program with the same tables and no segments: its methods without data."""
         if self.header is None:
             return bytes(self.data)
         found = bytearray(self.data[: self.header.tables_size])
@@ -134,18 +133,18 @@ class Program:
         return bytes(found)
 
     def blob_places(self, field: str, inner: str) -> tuple[tuple[int, int], ...]:
-        """Where blobs that stand in the tables begin in the file, and their bytes."""
+        """Return the offset in the file and the size of each blob in the tables."""
         places = ((table.data_start(inner), table.data(inner)) for table in self._tables(field))
         return tuple((self.start + at, len(found or b"")) for at, found in places)
 
     def delegate_data(self, delegate: Delegate) -> memoryview:
-        """The program that a backend is given. Raises FormatError when it is nowhere."""
+        """Return the program given to a backend. Raises FormatError when it is missing."""
         if not delegate.is_inline:
             return self.segment(delegate.index)
         return self._numbered(self.inline_delegates, delegate.index, "inline delegate")
 
     def initial_data(self, tensor: Tensor) -> memoryview | None:
-        """The bytes that the file has for a tensor; None for those that it has none for.
+        """Return the initial bytes of a tensor; None for one that the file has none for.
 
         Raises FormatError where there are fewer than the tensor takes.
         """
@@ -160,7 +159,7 @@ class Program:
         return part_of(self.segment(group.segment), offset, tensor.nbytes, record)
 
     def offset_of(self, tensor: Tensor) -> int | None:
-        """Where these begin in their segment or inline constant; None for what is nowhere."""
+        """Return the offset of these bytes in their segment or inline constant; None for none."""
         try:
             group = self.group_of(tensor)
         except FormatError:
@@ -171,7 +170,8 @@ class Program:
         return group.offsets[tensor.data_index] if known else None
 
     def group_of(self, tensor: Tensor) -> Subsegment | None:
-        """What ``data_index`` of a tensor counts in; None for inline constants.
+        """Return the subsegment that a tensor's ``data_index`` refers to; None for inline
+        constants.
 
         Raises FormatError for initial values of a program without any.
         """

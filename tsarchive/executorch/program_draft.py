@@ -1,4 +1,4 @@
-"""A program that is being edited."""
+"""A program under edit."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from .table_values import Values, put
 
 __all__ = ["ProgramDraft"]
 
-# The length of a header of before ExecuTorch 1.0, as it stands in it.
+# The length field of a header from before ExecuTorch 1.0.
 _OLD_HEADER: Final = struct.pack("<I", 24)
-# They are copied when a method is loaded, and packed.
+# Initial values of buffers are packed: they are copied when a method is loaded.
 _MUTABLE_ALIGNMENT: Final = 1
 
 
 class ProgramDraft:
-    """Tensors by name, and their bytes: constants, and what buffers begin with."""
+    """Tensors by name, and their bytes: constants, and initial values of buffers."""
 
     def __init__(self, found: Program) -> None:
         data, segments = found.data, found.segments
@@ -48,17 +48,17 @@ class ProgramDraft:
 
     @property
     def tensors(self) -> Mapping[str, StoredTensor]:
-        """All that begin with bytes, wherever these are."""
+        """All tensors with initial bytes, wherever these are."""
         if self._tensors is None:
             self._tensors = stored_tensors(self.root)
         return self._tensors
 
     def forget_tensors(self) -> None:
-        """Look for them again: their tables were changed."""
+        """Discard the collected tensors, because their tables were changed."""
         self._tensors = None
 
     def tensor(self, name: str) -> StoredTensor:
-        """Raises MissingRecordError when there is none of this name."""
+        """Return a tensor. Raises MissingRecordError when there is none of this name."""
         found = self.tensors.get(name)
         if found is None:
             message = f"the program has no tensor {name!r}"
@@ -67,7 +67,7 @@ class ProgramDraft:
         return found
 
     def replace(self, name: str, data: Any) -> None:
-        """Give a tensor other bytes; those that share the old ones keep them."""
+        """Replace the bytes of a tensor; others that share the old ones keep them."""
         stored = self.tensor(name)
         if stored.is_external:
             hint = "Replace them there"
@@ -84,7 +84,10 @@ class ProgramDraft:
         self._put(name, replace(stored, number=number))
 
     def rename(self, old: str, new: str) -> None:
-        """Raises MissingRecordError when there is no such tensor, CallError when it is taken."""
+        """Rename a tensor.
+
+        Raises MissingRecordError when there is no such tensor, CallError when the name is taken.
+        """
         stored = self.tensor(old)
         if new in self.tensors:
             raise CallError(f"the program has a tensor {new!r} already")
@@ -94,25 +97,25 @@ class ProgramDraft:
         self._put(old, replace(stored, name=new))
 
     def _with_key(self, stored: StoredTensor) -> list[StoredTensor]:
-        """A tensor and, where a data file has its bytes, others that begin with the same ones."""
+        """Return a tensor and, if its bytes are in a data file, the others that share its key."""
         if not stored.is_external:
             return [stored]
         key = stored.key
         return [one for one in self.tensors.values() if one.is_external and one.key == key]
 
     def strip_stack_traces(self) -> bool:
-        """Take out the lines of user source. Returns whether there were any."""
+        """Remove the lines of user source. Returns whether there were any."""
         chains = [chain for plan in self.root.get("execution_plan", ())
                   for chain in plan.get("chains", ())]  # fmt: skip
         return any([chain.pop("stacktrace", None) is not None for chain in chains])
 
     def strip_names(self) -> bool:
-        """Take out names, but for those by which data files know tensors."""
+        """Remove names, except those that refer to data files. Returns whether there were any."""
         self.forget_tensors()
         return any([clear_name(table) for _, table in tensors_of(self.root)])
 
     def align(self, segments: int | None, constants: int | None) -> None:
-        """Let segments, or constants in theirs, begin at multiples of these."""
+        """Align segments, or constants within theirs, to multiples of these."""
         pool = None if constants is None or not self._sizes(False) else self.pool(False)
         if segments is not None:
             self.file.align_segments(segments)
@@ -121,9 +124,9 @@ class ProgramDraft:
             self._align_base(constants)
 
     def upgrade(self) -> bool:
-        """Put inline constants into a segment, and write the header of today.
+        """Move inline constants into a segment, and write the current header.
 
-        Returns whether the file was of before.
+        Returns whether the file had an older layout.
         """
         is_old = self._extract_constants()
         if self.file.inserted[4:8] == _OLD_HEADER:
@@ -133,13 +136,13 @@ class ProgramDraft:
         return is_old
 
     def assembled(self) -> Pieces:
-        """The whole file."""
+        """Return the whole file."""
         for pool in self._pools.values():
             pool.write()
         return self.file.assembled()
 
     def pool(self, is_mutable: bool) -> Pool:
-        """The bytes of constants, or those that buffers begin with."""
+        """Return the pool of constants, or that of the initial values of buffers."""
         found = self._pools.get(is_mutable)
         if found is None:
             made = self._mutable_pool() if is_mutable else self._constant_pool()
@@ -147,7 +150,7 @@ class ProgramDraft:
         return found
 
     def drop(self, is_mutable: bool, numbers: Collection[int]) -> None:
-        """Take bytes out that no tensor names any more; the others get other numbers."""
+        """Remove bytes that no tensor refers to any more, renumbering the others."""
         pool, all_ = self.pool(is_mutable), self.tensors.values()
         stored = [one for one in all_ if one.is_mutable == is_mutable and one.number]
         renumbered = pool.drop({*numbers} - {one.number for one in stored})
@@ -159,7 +162,7 @@ class ProgramDraft:
             self._drop_mutable()
 
     def drop_segment(self, number: int) -> None:
-        """Take a segment out that no table names any more."""
+        """Remove a segment that no table refers to any more."""
         self.file.drop_segment(number)
         renumber_segments(self.root, number)
 
@@ -169,14 +172,14 @@ class ProgramDraft:
         return not in_segment and bool(self.root.get("constant_buffer"))
 
     def _put(self, name: str, one: StoredTensor) -> None:
-        """Let a tensor stand in the place of that of a name."""
+        """Put a tensor in place of the one of this name."""
         pairs = (
             (one.name, one) if key == name else (key, old) for key, old in self.tensors.items()
         )
         self._tensors = dict(pairs)
 
     def _users(self, stored: StoredTensor) -> int:
-        """How many tensors have these bytes."""
+        """Return the number of tensors that have these bytes."""
         place = stored.number, stored.is_mutable
         all_ = self.tensors.values()
         return sum(len(one.tables) for one in all_ if (one.number, one.is_mutable) == place)
@@ -201,7 +204,7 @@ class ProgramDraft:
         return self._segment_pool(groups[0], True, _MUTABLE_ALIGNMENT)
 
     def _segment_pool(self, group: Values, is_mutable: bool, usual: int) -> SegmentPool:
-        """The pool of a table with offsets, which gets a segment of its own if it has none."""
+        """Return the pool of a table of offsets, adding a segment if it has none."""
         number = group.get("segment_index", 0)
         others = [table for table, field in segment_users(self.root)
                   if table is not group and table.get(field, 0) == number]  # fmt: skip
@@ -229,7 +232,7 @@ class ProgramDraft:
         self.drop_segment(group.get("segment_index", 0))
 
     def _align_base(self, width: int) -> None:
-        """Headers and segments stand so that what is aligned in them is so in the file."""
+        """Raise the alignment of the segment base, so that alignments hold in the whole file."""
         file = self.file
         if file.inserted:
             file.inserted = file.inserted.ljust(aligned(len(file.inserted), width), b"\0")

@@ -1,4 +1,4 @@
-"""The tensors of a program as dicts: which bytes they begin with, and under which names."""
+"""The tensors of a program as dicts: their initial bytes, and their names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOCATION: Final = "location"
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor that begins with bytes: its tables, one in each method that has it.
+    """A tensor with initial bytes: its tables, one in each method that has it.
 
     ``number`` is that of the bytes, 0 where they are in a data file. The bytes of one that
     ``is_mutable`` are copied when a method is loaded.
@@ -38,12 +38,12 @@ class StoredTensor:
 
     @property
     def key(self) -> str:
-        """What a data file has its bytes under, where they are in one."""
+        """The key of its bytes in a data file, if they are in one."""
         return str(self.tables[0].get(_EXTRA, {}).get(_NAME) or self.name)
 
 
 def tensors_of(root: Values) -> Iterator[tuple[str, Values]]:
-    """All tensors of a program, by method and number of value: ``forward.3``."""
+    """Yield all tensors of a program, by method and value number: ``forward.3``."""
     for plan in root.get("execution_plan", ()):
         for index, value in enumerate(plan.get("values", ())):
             kind, table = value.get("val", (None, None))
@@ -52,7 +52,7 @@ def tensors_of(root: Values) -> Iterator[tuple[str, Values]]:
 
 
 def stored_tensors(root: Values) -> dict[str, StoredTensor]:
-    """Those that have bytes in the file or in a data file, by the names that archives tell.
+    """Return the tensors with bytes in the file or in a data file, by their names in archives.
 
     Tables of one name are one tensor, unless they differ.
     """
@@ -77,34 +77,34 @@ def _described(name: str, table: Values) -> StoredTensor:
 
 
 def layout_of(table: Values) -> Layout:
-    """What the table of a tensor, or of a layout in a data file, says of its bytes."""
+    """Return the layout of a tensor table, or of a layout table in a data file."""
     sizes, order = table.get("sizes", ()), table.get("dim_order", b"")
     return Layout(table.get("scalar_type", 0), tuple(sizes), tuple(order))
 
 
 def make_external(table: Values, key: str) -> None:
-    """Let a tensor begin with what a data file has under a key.
+    """Make a tensor refer to a key of a data file.
 
-    The number stays, and means nothing any more: bindings of the runtime take an output without a
-    number and a place in an arena for one that nobody has memory for, and give zeros.
+    The number stays, though it means nothing any more: the runtime's bindings take an output with
+    neither a number nor a place in an arena for one without memory, and give zeros.
     """
     set_name(table, key)
     table[_EXTRA][_LOCATION] = _EXTERNAL
 
 
 def make_internal(table: Values, number: int) -> None:
-    """Let a tensor begin with the bytes of a number."""
+    """Make a tensor refer to the bytes of a number."""
     put(table, _NUMBER, number)
     put(table.setdefault(_EXTRA, {}), _LOCATION, 0)
 
 
 def set_name(table: Values, name: str) -> None:
-    """Give a tensor a name, by which data files know it."""
+    """Set the name of a tensor, by which data files are searched."""
     table.setdefault(_EXTRA, {})[_NAME] = name
 
 
 def clear_name(table: Values) -> bool:
-    """Take the name from a tensor that does not need it. Returns whether it had one."""
+    """Remove the name of a tensor that does not need it. Returns whether it had one."""
     extra = table.get(_EXTRA, {})
     if _NAME not in extra or extra.get(_LOCATION, 0) == _EXTERNAL:
         return False

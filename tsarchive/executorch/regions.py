@@ -1,9 +1,9 @@
-"""A file of ExecuTorch as a container: its parts as records, of which nothing is copied.
+"""A file of ExecuTorch as a container whose records are its parts, uncopied.
 
-A program has ``header``, ``program`` (the tables, with all before them), ``segments/N`` and
+A program has ``header``, ``program`` (the tables, with everything before them), ``segments/N`` and
 ``named_data/KEY``, inline blobs as ``constants/N`` and ``delegates/N``; a data file has ``tables``
-in the place of ``program``; a bundle has ``program``, which is a whole .pte file, the parts of
-that behind ``program/``, and the tensors of its calls below ``test_suites/``.
+in place of ``program``; a bundle has ``program``, which is a whole .pte file, the parts of that
+below ``program/``, and the tensors of its calls below ``test_suites/``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Regions(Closing):
 
     @property
     def content(self) -> Content:
-        """What it holds.
+        """The decoded file.
 
         Raises ArchiveError when the file is closed, FormatError when it was written to since.
         """
@@ -68,7 +68,7 @@ class Regions(Closing):
         return self.content if isinstance(self.content, Program) else None
 
     def require_program(self) -> Program:
-        """The same. Raises UnsupportedError for data files."""
+        """Return the program. Raises UnsupportedError for data files."""
         found = self.program
         if found is None:
             raise UnsupportedError("a data file has no program")
@@ -76,7 +76,7 @@ class Regions(Closing):
 
     @cached_property
     def records(self) -> Mapping[str, Record]:
-        """Parts by name, in the order of the file where they have one.
+        """Parts by name, in file order where they have one.
 
         Raises FormatError and LimitError where tables that name them break a rule.
         """
@@ -86,20 +86,20 @@ class Regions(Closing):
         }
 
     def read(self, name: str) -> bytes:
-        """A copy of the bytes of a part. Raises MissingRecordError when there is none."""
+        """Return a copy of the bytes of a part. Raises MissingRecordError when there is none."""
         return bytes(self.view(name))
 
     def view(self, name: str) -> memoryview:
-        """The bytes of a part, not copied; writing to them does not change the file.
+        """Return the bytes of a part, not copied; writing to them does not change the file.
 
-        Raises MissingRecordError when there is no such part, FormatError when the file was
-        written to since it was opened.
+        Raises MissingRecordError when there is no such part, FormatError when the file was written
+        to since it was opened.
         """
         start, size = self._region(name)
         return self.buffer()[start : start + size]
 
     def buffer(self) -> memoryview:
-        """The whole file.
+        """The bytes of the whole file.
 
         Raises ArchiveError when it is closed, FormatError when it was written to since.
         """
@@ -112,7 +112,7 @@ class Regions(Closing):
         return self._source
 
     def close(self) -> None:
-        """Let go of the file. Views handed out stay valid and keep what they need of it."""
+        """Release the file. Views handed out stay valid and keep what they need of it."""
         source, self._source = self._source, None
         if source is not None:
             del self._content
@@ -136,7 +136,7 @@ class Regions(Closing):
 
 
 def opened_regions(source: Source, kind: str) -> Regions:
-    """The file in these bytes, which are let go of when it cannot be opened."""
+    """Open the file in these bytes, which are released when it cannot be opened."""
     try:
         return Regions(source, kind)
     except BaseException:
@@ -148,7 +148,7 @@ _Parts = Iterator[tuple[str, _Region]]
 
 
 def _program_parts(found: Program, start: int = 0) -> _Parts:
-    """The parts of a program whose first byte is at ``start``."""
+    """Return the parts of a program whose first byte is at ``start``."""
     prefix, size = found.prefix, len(found.data)
     if found.header is not None:
         yield f"{prefix}header", _Region(start + AT, found.header.length)

@@ -1,4 +1,4 @@
-"""Element types by the numbers that ExecuTorch writes, which are those of ATen."""
+"""Element types by their numbers in ExecuTorch, which are those of ATen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["SCALAR_TYPES", "ScalarType", "dtype_name"]
 
 
 class ScalarType(NamedTuple):
-    """torch's name without ``torch.``, and bytes of an element."""
+    """An element type: torch's name without ``torch.``, and the size of an element in bytes."""
 
     name: str
     itemsize: int
@@ -47,6 +47,6 @@ SCALAR_TYPES: Final[Mapping[int, ScalarType]] = {
 
 
 def dtype_name(number: int) -> str:
-    """The name of an element type; of a number that ExecuTorch does not write, one that says so."""
+    """Return the name of an element type, or a placeholder for an unknown number."""
     found = SCALAR_TYPES.get(number)
     return f"scalar type {number}" if found is None else found.name

@@ -1,4 +1,4 @@
-"""What a schema of FlatBuffers is: tables of fields and unions of tables, as data."""
+"""Schemas of FlatBuffers as data: tables of fields, and unions of tables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _OFFSET_BYTES: Final = 4
 
 
 class Field(NamedTuple):
-    """A field of a table, by its place the id.
+    """A field of a table; its index is its id.
 
-    ``type`` is a scalar, ``text``, the name of a table or union, or one of these but the last in
-    brackets: a vector. ``default`` is what an absent scalar means. ``align`` is what writers
-    force for the first byte of a vector, which readers need not know.
+    ``type`` is a scalar, ``text``, the name of a table or union, or any of these except a union in
+    brackets: a vector. ``default`` is the value of an absent scalar. ``align`` is the alignment
+    that writers force for the first byte of a vector; readers need not know it.
     """
 
     name: str
@@ -38,10 +38,10 @@ class Field(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A field with its place in vtables; unions have a tag in the place before.
+    """A field with its vtable slot; unions have a tag in the slot before.
 
-    ``element`` is the type without brackets, ``width`` the bytes that the field takes in a table:
-    its scalar, or an offset.
+    ``element`` is the type without brackets, ``width`` the size of the field in a table: of its
+    scalar, or of an offset.
     """
 
     place: int
@@ -54,9 +54,10 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """``identifier`` stands at byte 4 of a buffer, ``root`` is the table of its first offset.
+    """A schema: ``identifier`` stands at byte 4 of a buffer, ``root`` is the table of its first
+    offset.
 
-    ``unions`` name the tables that tags stand for, from 1 on.
+    ``unions`` list the tables that tags refer to, from 1 on.
     """
 
     identifier: bytes
@@ -65,7 +66,7 @@ class Schema:
     unions: Mapping[str, tuple[str, ...]]
     slots: Mapping[str, Mapping[str, Slot]] = field(init=False)
     places: Mapping[str, int] = field(init=False)
-    """How many places of vtables the fields of each table take."""
+    """The number of vtable slots that the fields of each table take."""
 
     def __post_init__(self) -> None:
         slots = {name: dict(self._slots(fields)) for name, fields in self.tables.items()}
@@ -86,14 +87,14 @@ class Schema:
 
 
 def version_problem(version: int) -> str | None:
-    """What is wrong with the version of tables; None for one that is known."""
+    """Return the problem with a version of tables; None for a known version."""
     if version <= _VERSION:
         return None
     return f"its schema has the version {version}, newer than any that is known"
 
 
 def require_known(version: int, record: str) -> None:
-    """Raises UnsupportedError for tables of a later version, which may mean something else."""
+    """Raise UnsupportedError for tables of a later version, whose meaning may differ."""
     problem = version_problem(version)
     if problem is not None:
         raise UnsupportedError(problem, record=record)

@@ -1,6 +1,6 @@
 """The schemas of data files (.ptd): ``flat_tensor.fbs`` of ExecuTorch 0.7 on, and that of 0.6.
 
-Both have the same identifier and version: see ``data_file.py`` for how they are told apart.
+Both have the same identifier and version: ``data_file.py`` tells them apart.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from .schema import Field, Schema
 
 __all__ = ["PROGRAM"]
 
-# What writers force unless they are told otherwise.
+# The alignment that writers use by default.
 _BLOB_ALIGN: Final = 16
 
 PROGRAM: Final = Schema(

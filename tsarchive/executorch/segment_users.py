@@ -1,4 +1,4 @@
-"""Which tables of a program name a segment by its number."""
+"""References to segments by number in the tables of a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IN_SEGMENT = 1
 
 
 def segment_users(root: Values) -> Iterator[tuple[Values, str]]:
-    """Each with the field of the number."""
+    """Yield each table that refers to a segment, with the field of the number."""
     constants = root.get("constant_segment", {})
     if constants.get("offsets"):
         yield constants, "segment_index"
@@ -26,7 +26,7 @@ def segment_users(root: Values) -> Iterator[tuple[Values, str]]:
 
 
 def renumber_segments(root: Values, dropped: int) -> None:
-    """Tell all that a segment is gone."""
+    """Renumber references after segment ``dropped`` was removed."""
     for table, field in segment_users(root):
         if table.get(field, 0) > dropped:
             put(table, field, table[field] - 1)

@@ -1,4 +1,4 @@
-"""What drafts of programs and of data files share: tables, and segments behind them."""
+"""The common part of drafts of programs and data files: tables, and segments behind them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HeaderWriter: TypeAlias = Callable[[bytes, int, int, int], bytes]
 
 @dataclass(slots=True)
 class NewSegment:
-    """``padding`` is what stood before it, kept where as many bytes are needed."""
+    """A segment to write. ``padding`` stood before it, and is kept where its length still fits."""
 
     data: Bytes
     alignment: int = SEGMENT_ALIGNMENT
@@ -34,14 +34,13 @@ class NewSegment:
 
 @dataclass(slots=True)
 class SegmentedDraft:
-    """Tables as dicts, and the segments that they name, by their numbers.
+    """Tables as dicts, and the segments that they refer to by number.
 
-    ``inserted`` is what stands in the tables behind their first eight bytes: the header, and
-    zeros; nothing in a program without bytes in segments, unless ``keeps_header``. Segments
-    begin at a multiple of ``base_alignment``, which is 0 where a header tells no such place.
-    ``tail`` is what stands behind the last table, and a header counts in, ``gap`` what stood
-    before the first segment, ``trailing`` what stands behind the last, of which the header counts
-    ``surplus`` bytes in.
+    ``inserted`` follows the first eight bytes of the tables: the header and zeros; nothing in a
+    program without bytes in segments, unless ``keeps_header``. Segments begin at a multiple of
+    ``base_alignment``, which is 0 where the header stores no base. ``tail`` follows the last table
+    and is counted by the header, ``gap`` stood before the first segment, ``trailing`` follows the
+    last, and the header counts ``surplus`` bytes of it.
     """
 
     schema: Schema
@@ -58,29 +57,29 @@ class SegmentedDraft:
     trailing: Bytes = b""
 
     def segment(self, number: int) -> NewSegment:
-        """Raises FormatError when there is none of a number."""
+        """Return a segment. Raises FormatError when there is none of this number."""
         if number >= len(self.segments):
             raise FormatError(f"there is no segment {number}", limit=len(self.segments))
         return self.segments[number]
 
     def add_segment(self, data: Bytes, alignment: int = SEGMENT_ALIGNMENT) -> int:
-        """Put a segment behind the others. Returns its number."""
+        """Append a segment. Returns its number."""
         self.segments.append(NewSegment(data, alignment))
         self.values.setdefault("segments", []).append({})
         return len(self.segments) - 1
 
     def drop_segment(self, number: int) -> None:
-        """Take a segment out. Who names those behind it is left to the caller."""
+        """Remove a segment. Renumbering references to those behind it is left to the caller."""
         del self.segments[number], self.values["segments"][number]
 
     def align_segments(self, width: int) -> None:
-        """Let all segments begin at multiples of a width."""
+        """Align all segments to multiples of ``width``."""
         self.base_alignment = width
         for segment in self.segments:
             segment.alignment = width
 
     def assembled(self) -> Pieces:
-        """The whole file."""
+        """Return the whole file."""
         behind = self._placed()
         tables = encoded(self.schema, self.values, self.origin.order, self.origin.alignments)
         inserted = self._inserted(len(behind))
@@ -93,7 +92,7 @@ class SegmentedDraft:
         return Pieces((head, inserted, tables.body, self.tail, gap, behind, self.trailing))
 
     def _placed(self) -> Pieces:
-        """All segments; their tables are told where they came to stand."""
+        """Lay out all segments, and update their tables with the resulting offsets."""
         parts: list[Bytes] = []
         end = 0
         for table, segment in zip(self.values.get("segments", ()), self.segments, strict=True):
@@ -114,7 +113,7 @@ class SegmentedDraft:
         return made.ljust(aligned(len(made), width), b"\0")
 
     def _base(self, size: int, nbytes: int) -> int:
-        """Where segments begin behind tables of this size."""
+        """Return where segments begin behind tables of this size."""
         width = self.base_alignment or (SEGMENT_ALIGNMENT if nbytes else 0)
         return aligned(size, width) if width else 0
 
@@ -123,7 +122,7 @@ def opened_draft(
     data: memoryview, root: Table, header: Header | None, segments: Sequence[Segment],
     write_header: HeaderWriter,
 ) -> SegmentedDraft:  # fmt: skip
-    """A file as it is, ``segments`` being those of its tables.
+    """Make a draft of a file; ``segments`` are those of its tables.
 
     Raises UnsupportedError for tables with fields that would be lost.
     """
@@ -143,7 +142,7 @@ def opened_draft(
 
 
 def _inserted(data: memoryview, header: Header, origin: Origin) -> bytes:
-    """The header, and what stands between it and the body of the tables."""
+    """Return the header, and the bytes between it and the body of the tables."""
     if origin.inserted is not None:
         return bytes(data[AT : AT + origin.inserted])
     found = bytes(data[AT : AT + header.length])
@@ -153,13 +152,13 @@ def _inserted(data: memoryview, header: Header, origin: Origin) -> bytes:
 def _read_segments(
     draft: SegmentedDraft, segments: Sequence[Segment], header: Header, data: memoryview
 ) -> None:
-    """Take over the segments, and what stands before, between and behind them."""
+    """Read the segments, and the bytes before, between and behind them."""
     base, end = header.segment_base or header.tables_size, 0
     places = [(header.tables_size, base)]
     for table, (start, size) in zip(draft.values.get("segments", ()), segments, strict=True):
         offset = table.get("offset", 0)
         places.append((end, offset))
-        # An empty one may claim to be anywhere.
+        # The offset of an empty segment may be anything.
         is_there = start == base + offset
         padding = data[base + end : start] if is_there else b""
         draft.segments.append(NewSegment(data[start : start + size], padding=padding))

@@ -13,24 +13,24 @@ __all__ = ["NamedData", "Segment", "named_data", "part_of", "segments_of"]
 
 
 class Segment(NamedTuple):
-    """Bytes of the file, counted from its first."""
+    """A byte range, in offsets from the start of the file."""
 
     start: int
     size: int
 
 
 class NamedData(NamedTuple):
-    """A name for a segment, which may have several."""
+    """A name of a segment, which may have several."""
 
     key: str
     segment: int
 
 
 def segments_of(root: Table, header: Header | None, size: int) -> tuple[Segment, ...]:
-    """The segments that a root table lists, each within the file of ``size`` bytes.
+    """Return the segments that a root table lists, each within the file of ``size`` bytes.
 
-    Raises FormatError for one that is not, and for bytes in segments where no header tells where
-    these begin.
+    Raises FormatError for one that is not, and for bytes in segments where no header stores their
+    base.
     """
     base = 0 if header is None else header.segment_base
     limit = size
@@ -59,7 +59,7 @@ def named_data(root: Table) -> tuple[NamedData, ...]:
 
 
 def part_of(data: memoryview, offset: int, size: int, record: str | None) -> memoryview:
-    """Bytes of a record. Raises FormatError where it has not so many."""
+    """Return a range of a record. Raises FormatError where the record is too short."""
     if offset + size > len(data):
         message = f"a tensor of {size:,} bytes at {offset:,} ends behind its record"
         raise FormatError(message, record=record, offset=offset, limit=len(data))

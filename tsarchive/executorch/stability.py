@@ -1,4 +1,4 @@
-"""Whether tables, encoded anew, are those of the file."""
+"""Stability of a file: whether its tables, encoded anew, are the same bytes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """What writing a file does to it.
+    """The effects of writing a file.
 
-    ``is_copied`` tells that it is written as it was read; ``once`` where its tables differ when
-    they are encoded anew, ``again`` where these do when they are read and encoded once more.
-    ``unread`` is the record that cannot be encoded, and why.
+    ``is_copied`` tells that it is written as it was read; ``once`` is the first change when its
+    tables are encoded anew, ``again`` that when the result is read and encoded once more.
+    ``unread`` is the record that cannot be encoded, and the reason.
     """
 
     is_copied: bool
@@ -45,7 +45,7 @@ class Stability:
 
 
 def stability_of(regions: Regions) -> Stability:
-    """Write a file, to nowhere; encode its tables, and what was encoded.
+    """Write a file to nowhere, encode its tables, and encode the result again.
 
     Raises FormatError and LimitError where the file breaks a rule.
     """
@@ -64,7 +64,7 @@ def stability_of(regions: Regions) -> Stability:
 
 
 def _first_change(before: memoryview, after: Pieces, regions: Regions) -> Change | None:
-    """Where what would be written begins to differ from a file; None where it does not."""
+    """Return the first difference between a file and what would be written; None without any."""
     at = _first_difference(before, after)
     if at is None:
         return None
@@ -90,7 +90,7 @@ def _steps(pieces: Pieces) -> Iterator[bytes | memoryview]:
 
 
 def _record_at(at: int, records: Mapping[str, Record]) -> tuple[str, int]:
-    """The smallest record that has this byte, and where it begins; the file where none has."""
+    """Return the smallest record with this byte, and its start; the file where there is none."""
     holding = [each for each in records.values() if each.offset <= at < each.offset + each.size]
     found = min(holding, key=lambda each: each.size, default=None)
     return ("", 0) if found is None else (found.name, found.offset)

@@ -1,4 +1,4 @@
-"""Tables as dicts: what is read, edited, and encoded again."""
+"""Tables as dicts, for editing and encoding."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from .schema import TEXT, Slot
 __all__ = ["Values", "put", "table_values"]
 
 Values: TypeAlias = dict[str, Any]
-"""A table by the names of its fields, without those that are absent. Tables in it are dicts,
+"""A table by the names of its fields, without those that are absent. Nested tables are dicts,
 vectors of tables lists, of bytes memoryviews, of other numbers tuples; members of unions are pairs
-of the name of a table and a dict."""
+of a table's name and a dict.
+"""
 
 
 def table_values(table: Table) -> Values:
-    """All that a table holds, nothing that is left to its default.
+    """Return the contents of a table, without fields that are left to their defaults.
 
-    Raises UnsupportedError when it has a field that the schema does not know, which would be lost.
+    Raises UnsupportedError for a field that the schema does not know, which would be lost.
     """
     _require_known(table)
     slots = table.buffer.schema.slots[table.name]
@@ -29,7 +30,7 @@ def table_values(table: Table) -> Values:
 
 
 def put(values: Values, field: str, value: int, default: int = 0) -> None:
-    """Set a scalar as writers do, which leave out what is its default."""
+    """Set a scalar as writers do: omit it if it equals its default."""
     if value == values.get(field, default):
         return
     if value == default:

@@ -14,7 +14,7 @@ __all__ = ["Unclaimed", "unclaimed"]
 
 
 class Unclaimed(NamedTuple):
-    """Bytes that are not all zero, from ``start`` in the file on. ``is_rest``: up to its end."""
+    """Bytes from ``start`` in the file on, not all zero. ``is_rest``: up to the end of the file."""
 
     start: int
     data: memoryview
@@ -22,9 +22,9 @@ class Unclaimed(NamedTuple):
 
 
 def unclaimed(content: Program | DataFile | BundledProgram) -> Iterator[Unclaimed]:
-    """What lies behind the tables of a file, in no segment, and is no padding.
+    """Yield bytes behind the tables of a file that are in no segment, and are not padding.
 
-    Of a bundle, that behind its own tables and that in its program. Raises FormatError and
+    Of a bundle, those behind its own tables and those in its program. Raises FormatError and
     LimitError where the tables break a rule.
     """
     if isinstance(content, BundledProgram):

@@ -1,4 +1,4 @@
-"""What the values of a method are: scalars as Python has them, tensors, and lists of others.
+"""The values of a method: Python scalars, tensors, and lists of other values.
 
 A value is None, a bool, int, float or str, or one of the classes here.
 """
@@ -18,13 +18,13 @@ __all__ = [
 ]  # fmt: skip
 
 NO_TENSOR: Final = -1
-# The most dimensions that the runtime takes.
+# The maximum rank that the runtime accepts.
 MAX_RANK: Final = 16
 _MAX_BYTES: Final = (1 << 63) - 1
 
 
 class Shape(IntEnum):
-    """How the sizes of a tensor bind it: exactly, by their product, or not at all."""
+    """How the declared sizes bound a tensor: exactly, by their product, or not at all."""
 
     STATIC = 0
     DYNAMIC_BOUND = 1
@@ -41,7 +41,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What bytes are as a tensor; nothing in it is checked."""
+    """The interpretation of bytes as a tensor; unchecked."""
 
     scalar_type: int
     sizes: tuple[int, ...]
@@ -49,7 +49,7 @@ class Layout:
 
     @property
     def dtype(self) -> str:
-        """torch's name without ``torch.``."""
+        """The element type, as torch's name without ``torch.``."""
         return dtype_name(self.scalar_type)
 
     @property
@@ -58,16 +58,16 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements, 0 where the element type is unknown."""
+        """The size of all elements in bytes, 0 where the element type is unknown."""
         return byte_count(self.scalar_type, self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor(Layout):
-    """A tensor as the file describes it; nothing in it is checked, but that it is complete.
+    """A tensor as the file describes it; complete, but otherwise unchecked.
 
-    ``sizes`` are upper bounds where ``dynamism`` is not static. ``data_index`` names its initial
-    bytes, 0 for none; ``is_external`` that they are in a data file, under ``name``.
+    ``sizes`` are upper bounds where ``dynamism`` is not static. ``data_index`` refers to its
+    initial bytes, 0 for none; ``is_external`` if they are in a data file, under ``name``.
     ``mutable_index``, ``device_type`` and ``device_index`` are as written.
     """
 
@@ -86,7 +86,7 @@ class Tensor(Layout):
 
 @dataclass(frozen=True, slots=True)
 class IntList:
-    """Numbers of values that are integers, so that symbolic sizes can stand there."""
+    """Indices of integer values, which allows symbolic sizes."""
 
     items: tuple[int, ...]
 
@@ -103,14 +103,14 @@ class BoolList:
 
 @dataclass(frozen=True, slots=True)
 class TensorList:
-    """Numbers of values that are tensors."""
+    """Indices of tensor values."""
 
     items: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalTensorList:
-    """The same, with -1 for None."""
+    """Indices of tensor values, -1 for None."""
 
     items: tuple[int, ...]
 
@@ -122,8 +122,11 @@ Value: TypeAlias = (
 
 
 def derived_strides(sizes: tuple[int, ...], dim_order: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements, as the runtime derives them; () where ``dim_order`` is no permutation
-    of the dimensions, or there are more than the runtime takes."""
+    """Return strides in elements, as the runtime derives them.
+
+    () where ``dim_order`` is not a permutation of the dimensions, or there are too many for the
+    runtime.
+    """
     if len(sizes) > MAX_RANK or sorted(dim_order) != list(range(len(sizes))):
         return ()
     strides = [0] * len(sizes)
@@ -135,7 +138,7 @@ def derived_strides(sizes: tuple[int, ...], dim_order: tuple[int, ...]) -> tuple
 
 
 def byte_count(scalar_type: int, sizes: tuple[int, ...]) -> int:
-    """The bytes of a tensor, 0 where ``layout_problem`` would find element type or sizes wrong."""
+    """Return the size of a tensor in bytes, 0 where its element type or sizes are invalid."""
     found = SCALAR_TYPES.get(scalar_type)
     if found is None or len(sizes) > MAX_RANK or min(sizes, default=0) < 0:
         return 0
@@ -145,7 +148,7 @@ def byte_count(scalar_type: int, sizes: tuple[int, ...]) -> int:
 def layout_problem(
     scalar_type: int, sizes: tuple[int, ...], dim_order: tuple[int, ...]
 ) -> str | None:
-    """Why no tensor has these sizes and this order of dimensions in memory; None for sound ones."""
+    """Return why no tensor can have this layout; None for a valid one."""
     if scalar_type not in SCALAR_TYPES:
         return f"the scalar type {scalar_type} is not known"
     if min(sizes, default=0) < 0:

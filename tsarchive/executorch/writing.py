@@ -1,4 +1,4 @@
-"""Writing drafts: each file as a whole or not at all, several of them together."""
+"""Atomic writing of drafts, several together."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["write_together"]
 def write_together(drafts: Iterable[tuple[Draft, str | os.PathLike[str]]]) -> list[int]:
     """Write each draft to its path; none is replaced before all are complete.
 
-    Returns the sizes. Raises CallError for a path that is given twice, OSError when a file cannot
-    be written, and what :meth:`Draft.write` raises.
+    Returns the sizes in bytes. Raises CallError for a path that is given twice, OSError when a file
+    cannot be written, and what :meth:`Draft.write` raises.
     """
     pairs = [(draft, os.fsdecode(path)) for draft, path in drafts]
     targets = [os.path.realpath(path) for _, path in pairs]

@@ -15,7 +15,7 @@ from tsarchive.ir.types import ANY, STRING, DictType, ListType
 from tsarchive.ir.values import ObjectValue
 from tsarchive.pickler import Memo, Reduce, dumps
 from tsarchive.printer.program import Program
-from tsarchive.printer.settling import settled_ranges
+from tsarchive.printer.range_fixpoint import fixpoint_ranges
 from tsarchive.printer.versions import version_record
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX, encoded
 from tsarchive.torchscript.constants import Constants
@@ -116,7 +116,7 @@ def print_code(pickling: Pickling, names: TypeNames, *, debug: bool) -> Code:
 
 def _code_records(program: Program, *, debug: bool) -> Iterator[NewRecord]:
     files = program.files()
-    ranges = settled_ranges([file.body for file in files]) if debug else []
+    ranges = fixpoint_ranges([file.body for file in files]) if debug else []
     debug_writer = DebugWriter()
     for number, file in enumerate(files):
         yield NewRecord(f"code/{file.name}", encoded(file.text), deflate=True)

@@ -21,7 +21,7 @@ from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.canonical import CanonicalDefinitions
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
-from tsarchive.printer.settling import ranges_after_reading
+from tsarchive.printer.range_fixpoint import ranges_after_reading
 from tsarchive.torchscript.code_records import (
     DEBUG_SUFFIX,
     CodeRecords,

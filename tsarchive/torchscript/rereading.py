@@ -20,7 +20,7 @@ from tsarchive.ir.types import EnumType, Type
 from tsarchive.ir.values import EnumMember, ObjectValue, TypedValue
 from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.program import Program
-from tsarchive.printer.settling import settled_ranges
+from tsarchive.printer.range_fixpoint import fixpoint_ranges
 from tsarchive.torchscript.constants import Constants
 from tsarchive.torchscript.pickling import Pickling, run_time_type
 from tsarchive.torchscript.runnable import runnable_code
@@ -73,7 +73,7 @@ class CanonicalText:
     @cached_property
     def places(self) -> dict[str, list[TaggedRange]]:
         """What each record's text was in user source, as debug records tell it."""
-        return dict(zip(self._bodies, settled_ranges([*self._bodies.values()]), strict=True))
+        return dict(zip(self._bodies, fixpoint_ranges([*self._bodies.values()]), strict=True))
 
 
 class _Rereading:

@@ -1,9 +1,9 @@
-"""Source ranges in the form that no longer changes when torch loads and saves the archive again.
+"""The fixpoint of source ranges under torch's loading and saving.
 
-torch writes the range of every node beside the text. When the text is read back, each node that
-is made where some text begins gets the range recorded for that byte, and nodes without a place
-lose theirs. After two such rounds the records repeat; the rounds are gone through here on the
-printed text, without printing again.
+torch writes the range of every node beside the text. When the text is read back, each node created
+where some text begins gets the range recorded for that byte, and nodes without a location lose
+theirs. After two such rounds the records repeat; here the rounds are simulated on the printed text,
+without printing again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class _Place(NamedTuple):
     offset: int
 
 
-def settled_ranges(files: Sequence[TaggedText]) -> list[list[TaggedRange]]:
-    """The range records of each file, as torch's third save of the same program has them."""
+def fixpoint_ranges(files: Sequence[TaggedText]) -> list[list[TaggedRange]]:
+    """Return the range records of each file, as torch's third save of the same program has them."""
     places = _places(files)
     first = {node: node.range for body in files for _, node in body.owners if node is not None}
     records = [range_records(body.owners, first.get) for body in files]
@@ -39,7 +39,7 @@ def settled_ranges(files: Sequence[TaggedText]) -> list[list[TaggedRange]]:
 def ranges_after_reading(
     files: Sequence[TaggedText], records: Sequence[Sequence[TaggedRange]]
 ) -> list[list[TaggedRange]]:
-    """The range records of the next save, for files that were read with these."""
+    """Return the range records of the next save, for files that were read with ``records``."""
     return _after_round(files, records, _places(files))
 
 
@@ -54,7 +54,7 @@ def _after_round(
 
 
 class _Loaded:
-    """The ranges of one file as a loader gives them: each source is a new object."""
+    """The ranges of one file as a loader sees them: each source is a new object."""
 
     def __init__(self, records: Sequence[TaggedRange]) -> None:
         sources: dict[Source | None, Source] = {}
@@ -78,7 +78,7 @@ def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Ran
 
 
 def _places(files: Iterable[TaggedText]) -> dict[Node, _Place]:
-    """Where each node is made when the text is read back; nodes without a place are left out."""
+    """Return where each node is created when the text is read back; others are left out."""
     places: dict[Node, _Place] = {}
     for number, body in enumerate(files):
         for node, offset in _offsets(body.marks, places.keys()):
@@ -87,7 +87,7 @@ def _places(files: Iterable[TaggedText]) -> dict[Node, _Place]:
 
 
 def _offsets(marks: Iterable[Mark], known: Container[Node]) -> Iterator[tuple[Node, int]]:
-    """The places in one file. A hook is printed twice; the copy inside its class comes first."""
+    """Yield the locations in one file. A hook is printed twice; its copy in a class comes first."""
     scopes: list[_Scope] = []
     for mark in marks:
         if isinstance(mark.node, Function | Block):
@@ -99,9 +99,9 @@ def _offsets(marks: Iterable[Mark], known: Container[Node]) -> Iterator[tuple[No
 
 
 class _Scope:
-    """The body of a function, in which equal constants become one node, or of a closure in it.
+    """A function body, in which equal constants become one node, or a closure in it.
 
-    The numbers of a closure become one with those of the function.
+    Numbers of a closure are merged with those of the function.
     """
 
     def __init__(self, scope: Function | Block, function: _Scope | None) -> None:
@@ -129,12 +129,18 @@ class _Scope:
             self._first[key] = min(event, self._first.get(key, event))
 
     def _has_place(self, node: Node) -> bool:
-        """Code that always raises returns a value of its own, made when it is read back."""
+        """Return whether a node has a location.
+
+        Code that always raises gets a return value of its own.
+        """
         is_unreached = node.kind == "prim::Uninitialized" and node.output in self._returns
         return not (node.is_constant or is_unreached)
 
     def places(self) -> Iterator[tuple[Node, int]]:
-        """Constants stand where the first of their kind is made; by a default, nowhere."""
+        """Yield locations.
+
+        Constants stand where the first equal one is created; defaults have none.
+        """
         yield from self._offsets.items()
         for node, key in self._literals.items():
             offset, is_default = self._first.get(key, (0, True))
