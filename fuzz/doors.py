@@ -34,7 +34,7 @@ def compile_all(data: bytes) -> None:
     """Load, and compile each method of each class that is met."""
     module = tsarchive.load(io.BytesIO(data))
     classes = type(module).tsarchive_classes
-    for _, type_ in classes.module_classes():
+    for _, type_ in classes.table.module_classes():
         for function in type_.methods.values():
             classes.function(function).compile()
 

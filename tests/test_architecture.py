@@ -125,7 +125,7 @@ MAY_IMPORT = {
     },
 }  # fmt: skip
 
-CIRCULAR = {"tsarchive.decompiler", "tsarchive.frontend", "tsarchive.run"}
+CIRCULAR = {"tsarchive.decompiler", "tsarchive.frontend"}
 
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (

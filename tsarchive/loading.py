@@ -68,7 +68,7 @@ def load(
         beside = None if data is None else _data(data)
         opened = opened_archive(f)
         importer = importer_of(opened, given_device(map_location), guard, model, beside)
-        metering = importer.classes.metering
+        metering = importer.classes.enforcement.metering
         if metering is None:
             return importer.load()
         with metering.budgets.running():

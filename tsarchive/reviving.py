@@ -161,7 +161,7 @@ class _Origin:
         container = self._importer.container
         keeps_device = self._device is not None and _kind(container) != TORCHSCRIPT
         device = str(self._device) if keeps_device else None
-        guard = self._importer.classes.guard
+        guard = self._importer.classes.enforcement.guard
         return _revived, (self._key, device, guard, _without_tensors(container), self._model)
 
 

@@ -23,7 +23,7 @@ from tsarchive.errors import ArchiveError, ScriptError, SourceError
 from tsarchive.frontend.grammar import OF_PYTHON
 from tsarchive.policy import Policy
 from tsarchive.run.classes import Classes, get_slot
-from tsarchive.run.compiler import source_of
+from tsarchive.run.lazy_functions import source_of
 from tsarchive.run.operators import operator_schemas
 
 X = torch.ones(2)

@@ -40,7 +40,7 @@ def look(file) -> None:
 def load(file) -> None:
     made = tsarchive.load(file)
     classes = type(made).tsarchive_classes
-    for _, type_ in classes.module_classes():
+    for _, type_ in classes.table.module_classes():
         for function in type_.methods.values():
             classes.function(function).compile()
 

@@ -226,4 +226,4 @@ def test_code_cannot_hand_over_another_state():
 )
 def test_classes_of_other_libraries_are_refused(name):
     with pytest.raises(PolicyError):
-        tsarchive.run.classes.Classes().check_allowed(NATIVE + name)
+        tsarchive.run.classes.Classes().enforcement.check_allowed(NATIVE + name)

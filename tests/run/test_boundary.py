@@ -200,7 +200,7 @@ def test_signatures_that_python_could_not_write(names, defaults, shown):
     schema = FunctionSchema(
         "f", "", tuple(Argument(name, INT, default) for name, default in arguments), ()
     )
-    signature = Signature("f", schema, Classes(), is_method=False)
+    signature = Signature("f", schema, Classes().compiler, is_method=False)
     assert str(signature.shown()) == f"{shown} -> NoneType"
     given = dict(zip(names, range(len(names)), strict=True))
     assert signature.bind((), given) == list(given.values())

@@ -46,7 +46,7 @@ def test_losses_are_reduced_as_their_schema_says(name, limits):
     given = torch.tensor([[0.25, 0.5], [0.75, 0.125]]), torch.tensor([0, 1])
     function = adopt_function(torch.jit.trace(LOSSES[name], given))
     classes = Classes(guard=Guard(Policy.trusted(), limits))
-    run: Any = public_function(function, classes.function(function), classes)
+    run: Any = public_function(function, classes.compiler)
     assert equal(run(*given), LOSSES[name](*given))
 
 

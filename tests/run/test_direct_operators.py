@@ -154,7 +154,7 @@ def test_operators_that_run_through_bindings(body, left):
     assert bool(found) == bool(left)
 
 
-@pytest.mark.parametrize("classes", [trusting().for_tracing, Classes(guard=LIMITED)])
+@pytest.mark.parametrize("classes", [trusting().compiler.for_tracing, Classes(guard=LIMITED)])
 def test_tracers_and_limits_see_overloads(classes):
     run = classes.function(function_of("return torch.relu(x)"))
     assert by_overload(run) == {"relu"}
@@ -163,7 +163,7 @@ def test_tracers_and_limits_see_overloads(classes):
 def called(body: str, classes: Classes) -> Callable[..., Any]:
     """The function of that body for Python callers."""
     function = function_of(body)
-    return public_function(function, classes.function(function), classes)
+    return public_function(function, classes.compiler)
 
 
 def direct_and_overload(body: str) -> tuple[Callable[..., Any], Callable[..., Any]]:

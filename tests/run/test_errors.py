@@ -21,7 +21,7 @@ from tests.support.archives import torch_saved
 from tsarchive.errors import ScriptError, SourceError
 from tsarchive.ir.source_ranges import Range, Source, TaggedRange
 from tsarchive.run.classes import Classes
-from tsarchive.run.compiler import source_of
+from tsarchive.run.lazy_functions import source_of
 from tsarchive.torchscript.debug import read_debug_record
 from tsarchive.torchscript.debug_writing import DebugWriter
 
@@ -178,7 +178,7 @@ def test_traceback_names_the_lines_of_the_user():
     generated = [f.line for f in frames if f.filename.startswith("<tsarchive ")]
     assert len(generated) == 2
     assert "aten_view" in generated[1]
-    assert not any(f"{'run'}/compiler" in f.filename for f in frames)
+    assert not any(f"{'run'}/lazy_functions" in f.filename for f in frames)
 
 
 def test_traceback_of_traced_code():

@@ -18,8 +18,8 @@ from tsarchive.ir.types import INT, annotation
 from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.policy.limits import NO_LIMITS
 from tsarchive.run.classes import Classes
-from tsarchive.run.compiler import source_of
 from tsarchive.run.inline_forms import FORMS, HELPERS, RANGED, RANGES, STATEMENTS, form_of
+from tsarchive.run.lazy_functions import source_of
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.narrowing import INT64_MAX, INT64_MIN
 from tsarchive.run.operators import operator_schemas

@@ -340,9 +340,9 @@ def test_named_tuples_and_enums():
     assert (pair(1, 2).a, pair(1, 2)[1], pair.__name__) == (1, 2, "Pair")
     color = EnumType("__torch__.Color", INT, {"RED": 1, "GREEN": 2})
     assert classes.python_class(color).GREEN.value == 2
-    assert classes.enum_member(color, 1).name == "RED"
-    assert classes.enum_member(color, 1.0) is None
-    assert classes.type_of(classes.python_class(color).RED) is color
+    assert classes.table.enum_member(color, 1).name == "RED"
+    assert classes.table.enum_member(color, 1.0) is None
+    assert classes.table.type_of(classes.python_class(color).RED) is color
     with pytest.raises(UnsupportedError, match="cannot be an enum"):
         classes.python_class(EnumType("__torch__.Odd", INT, {"mro": 1}))
 

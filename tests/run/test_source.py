@@ -20,7 +20,7 @@ from tsarchive.ir.graph import Block, Value
 from tsarchive.ir.types import BOOL, INT, TENSOR
 from tsarchive.policy import Guard, Policy
 from tsarchive.run.classes import Classes
-from tsarchive.run.compiler import source_of
+from tsarchive.run.lazy_functions import source_of
 from tsarchive.run.names import LocalNames
 
 

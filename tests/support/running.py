@@ -22,7 +22,7 @@ from tsarchive.ir.types import Type
 from tsarchive.policy import Guard, Policy
 from tsarchive.run.boundary import public_function
 from tsarchive.run.classes import Classes
-from tsarchive.run.compiler import source_of
+from tsarchive.run.lazy_functions import source_of
 from tsarchive.run.operators import operator_schemas
 
 SEED = 3
@@ -37,11 +37,11 @@ def ours(scripted: Any) -> Callable[..., Any]:
     """A scripted or traced function, run without torch.jit."""
     classes = trusting()
     function = adopt_function(scripted)
-    return public_function(function, classes.function(function), classes)
+    return public_function(function, classes.compiler)
 
 
 def our_module(scripted: Any) -> Any:
-    return trusting().materialize(adopt_module(scripted))
+    return trusting().objects.value(adopt_module(scripted))
 
 
 def saved_and_loaded(scripted: Any) -> Any:

@@ -145,13 +145,13 @@ class Seen(torch.nn.Module):
 @pytest.mark.parametrize("given", [2, 0])
 def test_the_collector_waits_longer_in_first_calls_alone(given, threshold, monkeypatch):
     seen = []
-    define = tsarchive.run.compiler._define
+    define = tsarchive.run.lazy_functions._define
 
     def watched(*arguments):
         seen.append(gc.get_threshold())
         return define(*arguments)
 
-    monkeypatch.setattr(tsarchive.run.compiler, "_define", watched)
+    monkeypatch.setattr(tsarchive.run.lazy_functions, "_define", watched)
     loaded = tsarchive.load(io.BytesIO(torch_saved(torch.jit.script(Seen()))))
     with pytest.raises(tsarchive.ScriptError) if given == 0 else nullcontext():
         loaded(given)

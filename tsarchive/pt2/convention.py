@@ -13,7 +13,7 @@ from typing import Any
 from tsarchive.errors import CallError
 from tsarchive.run.boundary import PublicMethod, as_it_is, public_by
 from tsarchive.run.boundary import Signature as CallSignature
-from tsarchive.run.classes import Classes
+from tsarchive.run.compiler import Compiler
 
 from .forward import Forward
 from .nesting import given, result
@@ -24,28 +24,28 @@ __all__ = ["ForwardMethod"]
 class ForwardMethod(PublicMethod):
     """``forward`` of the root of a program, for callers in Python."""
 
-    def __init__(self, forward: Forward, classes: Classes) -> None:
-        super().__init__(forward.module.type.methods["forward"], classes)
+    def __init__(self, forward: Forward, compiler: Compiler) -> None:
+        super().__init__(forward.module.type.methods["forward"], compiler)
         self._forward = forward
 
     def _made(self) -> Any:
-        convention = _Convention(self._forward, self._classes)
+        convention = _Convention(self._forward, self._compiler)
         finish = result(self._forward.result) or as_it_is
-        return public_by(self._function, self._classes, convention, finish)
+        return public_by(self._function, self._compiler, convention, finish)
 
 
 class _Convention(CallSignature):
     """Binds arguments: positional ones, which may be named, and those that must be."""
 
-    def __init__(self, forward: Forward, classes: Classes) -> None:
+    def __init__(self, forward: Forward, compiler: Compiler) -> None:
         schema = forward.module.type.methods["forward"].schema
-        super().__init__("forward", schema, classes, is_method=True)
+        super().__init__("forward", schema, compiler, is_method=True)
         parameters = forward.signature.parameters
         self._names = [parameter.name for parameter in parameters]
         self._are_keywords = [parameter.is_keyword for parameter in parameters]
         self._positional = self._are_keywords.count(False)
         self._given = [
-            given(typed, parameter.name, classes)
+            given(typed, parameter.name, compiler.linkage.table)
             for typed, parameter in zip(forward.parameters, parameters, strict=True)
         ]
 

@@ -89,7 +89,7 @@ class Pt2Importer:
         self.code.add(module)
         class_ = self.classes.python_class(module.type)
         class_.tsarchive_program = forward
-        ForwardMethod(forward, self.classes).place(class_, "forward")
+        ForwardMethod(forward, self.classes.compiler).place(class_, "forward")
         return module
 
     @property

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
-from tsarchive.run.classes import Classes
+from tsarchive.run.class_table import ClassTable
 from tsarchive.strict_json import parse_text
 
 from .structure import TypedTree
@@ -56,8 +56,8 @@ _SCALARS: Mapping[Type, tuple[type, ...]] = MappingProxyType(
 )
 
 
-def given(typed: TypedTree, place: str, classes: Classes) -> Convert:
-    """What makes an argument into a value that code takes; ``place`` is how errors call it.
+def given(typed: TypedTree, place: str, table: ClassTable) -> Convert:
+    """The function that makes an argument a value for code; errors call it ``place``.
 
     It raises CallError for values of another structure or type.
     """
@@ -65,7 +65,7 @@ def given(typed: TypedTree, place: str, classes: Classes) -> Convert:
     if tree.kind is Kind.LEAF:
         return _leaf(typed.type, place)
     inner = [
-        given(child, place + step, classes)
+        given(child, place + step, table)
         for (step, _), child in zip(tree.places(), typed.children, strict=True)
     ]
     items = _items_of(tree, place)
@@ -74,7 +74,7 @@ def given(typed: TypedTree, place: str, classes: Classes) -> Convert:
     if tree.kind in (Kind.LIST, Kind.DEQUE):
         return lambda value: _converted(inner, items(value))
     if tree.kind is Kind.NAMED_TUPLE:
-        make = classes.python_class(typed.type)
+        make = table.python_class(typed.type)
         return lambda value: make(*_converted(inner, items(value)))
     return lambda value: tuple(_converted(inner, items(value)))
 

@@ -20,7 +20,7 @@ from tsarchive.executorch.values import Shape, Tensor, Value
 from tsarchive.ir.classes import Function
 from tsarchive.run.boundary import PublicMethod, public_by
 from tsarchive.run.boundary import Signature as CallSignature
-from tsarchive.run.classes import Classes
+from tsarchive.run.compiler import Compiler
 
 from .container_text import nesting_of
 from .nesting import Mismatch, arguments_of, built, leaves_of
@@ -155,16 +155,16 @@ class ProgramMethod(PublicMethod):
     """A method of a program, for callers in Python. One method of a module runs at a time."""
 
     def __init__(
-        self, method: Method, function: Function, classes: Classes, check: Callable[..., None]
+        self, method: Method, function: Function, compiler: Compiler, check: Callable[..., None]
     ) -> None:
-        super().__init__(function, classes)
+        super().__init__(function, compiler)
         self._method_of_program = method
         self._check = check
 
     def _made(self) -> Any:
-        convention = _Convention(self._method_of_program, self._function, self._classes)
+        convention = _Convention(self._method_of_program, self._function, self._compiler)
         finish = result_of(self._method_of_program)
-        return locked(public_by(self._function, self._classes, convention, finish), self._check)
+        return locked(public_by(self._function, self._compiler, convention, finish), self._check)
 
 
 def locked(call: Callable[..., Any], check: Callable[..., None] | None = None) -> Any:
@@ -185,8 +185,8 @@ def locked(call: Callable[..., Any], check: Callable[..., None] | None = None) -
 
 
 class _Convention(CallSignature):
-    def __init__(self, method: Method, function: Function, classes: Classes) -> None:
-        super().__init__(method.name, function.schema, classes, is_method=True)
+    def __init__(self, method: Method, function: Function, compiler: Compiler) -> None:
+        super().__init__(method.name, function.schema, compiler, is_method=True)
         self._taken = Arguments(method)
 
     def bind(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:

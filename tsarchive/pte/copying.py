@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tsarchive.run.copying import ClassReference
-from tsarchive.run.deepcopies import deep_copy
+from tsarchive.run.copying import ClassReference, deep_copy
 
 from .convention import MEMORY
 from .memory import Memory

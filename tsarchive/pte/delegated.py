@@ -16,6 +16,7 @@ from tsarchive.policy import Guard
 from tsarchive.policy.limits import NO_LIMITS
 from tsarchive.run.boundary import PublicMethod
 from tsarchive.run.classes import Classes, new_object, set_slot
+from tsarchive.run.compiler import Compiler
 
 from .convention import MEMORY, Arguments, locked, result_of, signature_of
 from .data import Data
@@ -62,7 +63,7 @@ class DelegatedImporter:
         class_ = self.classes.python_class(made)
         for method in methods:
             if method.name in vars(class_):
-                public = _Method(method, made.methods[method.name], self.classes)
+                public = _Method(method, made.methods[method.name], self.classes.compiler)
                 public.place(class_, method.name)
         return made
 
@@ -81,8 +82,8 @@ class DelegatedImporter:
 class _Method(PublicMethod):
     """A method for callers in Python, run by the runtime."""
 
-    def __init__(self, method: Method, function: Function, classes: Classes) -> None:
-        super().__init__(function, classes)
+    def __init__(self, method: Method, function: Function, compiler: Compiler) -> None:
+        super().__init__(function, compiler)
         self._of_program = method
 
     def _made(self) -> Any:

@@ -85,7 +85,9 @@ class PteImporter:
     def _add(self, made: ClassType, method: Method) -> None:
         names = _names(self.layout, method)
         try:
-            graph = MethodGraph(method, names, made, operator_schemas, self.classes.guard.policy)
+            graph = MethodGraph(
+                method, names, made, operator_schemas, self.classes.enforcement.guard.policy
+            )
         except (PolicyError, UnsupportedError, UnknownOperatorError) as error:
             made.methods[method.name] = failing(made, method, error)
             return
@@ -101,7 +103,9 @@ class PteImporter:
         for index in self.program.indices.values():
             method = self.program.methods[index]
             if method.name in vars(class_):
-                public = ProgramMethod(method, made.methods[method.name], self.classes, check)
+                public = ProgramMethod(
+                    method, made.methods[method.name], self.classes.compiler, check
+                )
                 public.place(class_, method.name)
         class_.tsarchive_importer = self
         class_.__deepcopy__ = copied
@@ -115,7 +119,7 @@ class PteImporter:
         Raises MissingRecordError for a tensor that is in no data file, LimitError for a plan that
         takes more memory than there is.
         """
-        metering = self.classes.metering
+        metering = self.classes.enforcement.metering
         if metering is not None:
             metering.budgets.allocate(sum(self.layout.arenas))
         memory = Memory(self.layout)

@@ -13,7 +13,7 @@ import keyword
 import sys
 from collections.abc import Callable, Container, Sequence
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 from torch.compiler import is_compiling
@@ -24,15 +24,12 @@ from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import annotation
 
+from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
 from .modules import internal_method, is_internal_call
 from .passes.object_identity import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
-from .tracing import TracedFunction, called_by_tracers
-
-if TYPE_CHECKING:
-    from .classes import Classes
-
+from .tracing import called_by_tracers, with_own_code
 
 __all__ = [
     "PublicMethod",
@@ -57,14 +54,15 @@ class Signature:
     """The parameters of a function as Python callers see them, ``self`` left out."""
 
     def __init__(
-        self, name: str, schema: FunctionSchema, classes: Classes, *, is_method: bool
+        self, name: str, schema: FunctionSchema, compiler: Compiler, *, is_method: bool
     ) -> None:
+        linkage = compiler.linkage
         self.name = name
         self.is_method = is_method
         self.arguments = schema.arguments[1:] if is_method else schema.arguments
-        self._converters = [classes.converter(argument.type) for argument in self.arguments]
+        self._converters = [linkage.table.converter(argument.type) for argument in self.arguments]
         self._defaults = [
-            classes.materialize(argument.default) if argument.has_default else _Missing
+            linkage.objects.value(argument.default) if argument.has_default else _Missing
             for argument in self.arguments
         ]
         self._returned = _Annotation(annotation(schema.return_type))
@@ -155,45 +153,33 @@ def _fitting(name: str, taken: Container[str]) -> str:
     return found
 
 
-def public_function(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
-    """``function`` for callers in Python; ``raw`` runs it without any conversion."""
-    return _public(function, raw, TracedFunction(function, classes), is_method=False)
+def public_function(function: Function, compiler: Compiler) -> Any:
+    """``function`` for callers in Python: arguments are converted, and the result."""
+    return _public(function, compiler, is_method=False)
 
 
-def public_method(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
+def public_method(function: Function, compiler: Compiler) -> Any:
     """Like ``public_function``, as an attribute of a class."""
-    return _public(function, raw, TracedFunction(function, classes), is_method=True)
+    return _public(function, compiler, is_method=True)
 
 
-def _public(
-    function: Function, raw: Callable[..., Any], traced: TracedFunction, *, is_method: bool
-) -> Any:
-    signature = Signature(function.name, function.schema, traced.classes, is_method=is_method)
-    return _converting(function, raw, traced, signature, _export_of(function.schema))
+def _public(function: Function, compiler: Compiler, *, is_method: bool) -> Any:
+    signature = Signature(function.name, function.schema, compiler, is_method=is_method)
+    return public_by(function, compiler, signature, _export_of(function.schema))
 
 
 def public_by(
     function: Function,
-    classes: Classes,
+    compiler: Compiler,
     signature: Signature,
     finish: Callable[[Any], Any],
 ) -> Any:
-    """A method whose arguments ``signature`` binds and converts, and ``finish`` its result."""
-    traced = TracedFunction(function, classes)
-    return _converting(function, classes.function(function), traced, signature, finish)
-
-
-def _converting(
-    function: Function,
-    raw: Callable[..., Any],
-    traced: TracedFunction,
-    signature: Signature,
-    finish: Callable[[Any], Any],
-) -> Any:
-    metering = traced.classes.metering
+    """A function whose arguments ``signature`` binds and converts, and ``finish`` its result."""
+    raw, traced = compiler.function(function), TracedFunction(function, compiler)
+    metering = compiler.linkage.enforcement.metering
     own = int(signature.is_method)  # self needs no conversion
     run = raw if metering is None else metering.public(raw, is_copied=finish is not as_it_is)
-    comparisons = traced.classes.comparisons
+    comparisons = compiler.linkage.analyses.comparisons
     may_compare = any(may_hold_shared(argument.type) for argument in signature.arguments)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
@@ -211,15 +197,6 @@ def _converting(
             restore_grad_mode(with_grad)
 
     return _described(call, function, signature, raw)
-
-
-def with_own_code(function: Any) -> Any:
-    """``function``, whose code object no other function has.
-
-    torch.compile counts compilations by code object, and compiles none more than a few times.
-    """
-    function.__code__ = function.__code__.replace()
-    return function
 
 
 def restore_grad_mode(is_enabled: bool) -> None:
@@ -249,10 +226,10 @@ def seen_by_callers(error: Exception) -> Exception:
     return found.with_traceback(with_origins(error.__traceback__))
 
 
-def public_forward(function: Function, raw: Callable[..., Any], classes: Classes) -> Any:
+def public_forward(function: Function, compiler: Compiler) -> Any:
     """Like ``public_method``, for the method that ``torch.nn.Module.__call__`` reaches."""
-    traced = TracedFunction(function, classes)
-    convert = _public(function, raw, traced, is_method=True)
+    raw, traced = compiler.function(function), TracedFunction(function, compiler)
+    convert = _public(function, compiler, is_method=True)
 
     @functools.wraps(convert)
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -265,14 +242,12 @@ def public_forward(function: Function, raw: Callable[..., Any], classes: Classes
     return forward
 
 
-def public_overloads(functions: Sequence[Function], classes: Classes) -> Any:
+def public_overloads(functions: Sequence[Function], compiler: Compiler) -> Any:
     """The ``forward`` of a class whose original has overloads: the first that takes a call."""
-    methods = {
-        function.name: public_forward(function, classes.function(function), classes)
-        for function in functions
-    }
+    methods = {function.name: public_forward(function, compiler) for function in functions}
     signatures = [
-        Signature(function.name, function.schema, classes, is_method=True) for function in functions
+        Signature(function.name, function.schema, compiler, is_method=True)
+        for function in functions
     ]
 
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -299,9 +274,9 @@ class PublicMethod:
     takes this object's place in the class.
     """
 
-    def __init__(self, function: Function, classes: Classes) -> None:
+    def __init__(self, function: Function, compiler: Compiler) -> None:
         self._function = function
-        self._classes = classes
+        self._compiler = compiler
         self._method: Any = None
         self._is_traced = False
 
@@ -326,25 +301,25 @@ class PublicMethod:
 
     @called_by_tracers
     def _make(self) -> None:
-        with self._classes.lock:
+        with self._compiler.lock:
             self._is_traced |= is_compiling()
             if self._method is None:
                 self._method = with_own_code(self._made())
 
     def _made(self) -> Any:
         make = public_forward if self._is_forward else public_method
-        return make(self._function, self._classes.function(self._function), self._classes)
+        return make(self._function, self._compiler)
 
 
 class PublicOverloads(PublicMethod):
     """``forward`` where the archive has ``forward__0``, ``forward__1`` and so on in its place."""
 
-    def __init__(self, functions: Sequence[Function], classes: Classes) -> None:
-        super().__init__(functions[0], classes)
+    def __init__(self, functions: Sequence[Function], compiler: Compiler) -> None:
+        super().__init__(functions[0], compiler)
         self._functions = functions
 
     def _made(self) -> Any:
-        return public_overloads(self._functions, self._classes)
+        return public_overloads(self._functions, self._compiler)
 
 
 def _export_of(schema: FunctionSchema) -> Callable[[Any], Any]:

@@ -11,7 +11,7 @@ import keyword
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import (
@@ -29,33 +29,24 @@ from tsarchive.ir.types import INT, ListType
 from .autocast import autocast, is_autocast
 from .costs import size_of_made
 from .direct import no_call
-from .expressions import Bound, Expressions
+from .expressions import Expressions
 from .inline_forms import SCALARS
+from .lazy_functions import Bound, GeneratedSource
+from .linkage import Linkage
 from .natives import Awaitable, Future
 from .operators import find_native
 from .passes.last_uses import ALIASES, all_nodes, holds_memory, last_uses
 from .passes.liveness import NOTHING, Liveness, Wanted, fails_unless_true
 from .passes.traced_sizes import nodes_on_numbers
 from .slots import SlotKind, as_submodule, as_tensor
-from .support import held, unpack_list
+from .support import unpack_list
+from .tracing import held
 
-if TYPE_CHECKING:
-    from .classes import Classes
-
-__all__ = ["GeneratedSource", "generate"]
+__all__ = ["generate"]
 
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
 _DEEPEST: Final = 16
 _INDENT: Final = "    "
-
-
-class GeneratedSource(NamedTuple):
-    """Python source that defines ``name``, the globals it needs, and the place of each line."""
-
-    name: str
-    text: str
-    namespace: dict[str, Any]
-    places: Sequence[Placed | None]
 
 
 class _Part(NamedTuple):
@@ -73,13 +64,13 @@ class _Part(NamedTuple):
 
 
 def generate(
-    function: Function, classes: Classes, bound: Bound = (), wanted: Wanted = None
+    function: Function, linkage: Linkage, bound: Bound = (), wanted: Wanted = None
 ) -> GeneratedSource:
     """Python source that runs like ``function``, taking all of its arguments by position.
 
     It computes what is ``wanted`` of the result, and what has effects.
     """
-    writer = _Writer(function, classes, bound)
+    writer = _Writer(function, linkage, bound)
     name = writer.names.unique(function.name)
     writer.add_graph(name, function.graph, wanted)
     writer.write()
@@ -90,8 +81,8 @@ def generate(
 class _Writer(Expressions):
     """Writes the parts of one function, each as a ``def`` of its own."""
 
-    def __init__(self, function: Function, classes: Classes, bound: Bound) -> None:
-        super().__init__(function, classes, bound)
+    def __init__(self, function: Function, linkage: Linkage, bound: Bound) -> None:
+        super().__init__(function, linkage, bound)
         self.lines: list[str] = []
         self.places: list[Placed | None] = []
         self.level = 0
@@ -102,11 +93,12 @@ class _Writer(Expressions):
         self._here: Container[Node | None] = ()
 
     def add_graph(self, name: str, graph: Block, wanted: Wanted = None) -> None:
-        live = Liveness(graph, self.classes.effects, wanted)
+        analyses = self.linkage.analyses
+        live = Liveness(graph, analyses.effects, wanted)
         self._live_nodes |= live.nodes
-        self.unchanged |= self.classes.identities.of(graph, live.nodes, self.number_operand)
+        self.unchanged |= analyses.identities.of(graph, live.nodes, self.number_operand)
         self.live_values |= live.values
-        if self.classes.direct_call is not no_call:
+        if self.dispatch.direct_call is not no_call:
             self.on_numbers |= nodes_on_numbers(graph, live.nodes, self.second_number)
         results = () if wanted == NOTHING else graph.returns
         if results and wanted is not None:
@@ -159,14 +151,14 @@ class _Writer(Expressions):
 
     def _spend(self, nodes: Sequence[Node], turns: int = 0) -> None:
         """Where there are limits, take what running ``nodes`` costs from the budget."""
-        if self.classes.spend is None:
+        if self.dispatch.spend is None:
             return
         running = [n for n in nodes if n in self._live_nodes and not n.is_constant]
         steps = len(running) + turns
         if not steps:
             return
         size = sum(map(size_of_made, running))
-        spend = self.globals.name("spend", self.classes.spend)
+        spend = self.globals.name("spend", self.dispatch.spend)
         self._place = running[0].place if running else self._place
         self.line(f"{spend}({steps}, {size})" if size else f"{spend}({steps})")
 
@@ -283,7 +275,7 @@ class _Writer(Expressions):
     def _condition(self, node: Node) -> str:
         """Tracers may not decide about a symbol, but may know what holds where nothing fails."""
         text = self.whole(node.input)
-        is_plain = self.classes.inlines or not fails_unless_true(node)
+        is_plain = self.dispatch.inlines or not fails_unless_true(node)
         return text if is_plain else f"{self.globals.name('held', held)}({text})"
 
     def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> str | None:
@@ -393,9 +385,9 @@ class _Writer(Expressions):
         class_ = _CLOSURES[node.kind]
         start = self.globals.name(class_.__name__, class_)
         arguments = "".join(f", {self.use(value)}" for value in node.inputs)
-        if self.classes.metering is not None:
+        if self.dispatch.bounded is not None:
             # What is put off may be waited for after the call.
-            bounded = self.globals.name("bounded", self.classes.metering.bounded)
+            bounded = self.globals.name("bounded", self.dispatch.bounded)
             callee = f"{bounded}({callee})"
         self.line(f"{self._targets(node.outputs)} = {start}({callee}{arguments})")
 

@@ -1,148 +1,115 @@
-"""From generated source to Python functions, each when it is first called."""
+"""Compiles the functions of an archive, and all that a function calls where it is traced.
+
+Tracers read the functions that generated code names. Such a function must be there, and stay the
+same, before they reach it, so nothing may be compiled when it is first called.
+"""
 
 from __future__ import annotations
 
-import itertools
-import linecache
-import weakref
 from collections.abc import Callable, Hashable
-from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any
 
-from tsarchive.garbage import rarely_collecting
+from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import Function
 
-from .codegen import GeneratedSource
-from .tracebacks import FUNCTION, PLACES
+from .class_table import ClassTable
+from .enforcement import Dispatch, Enforcement
+from .lazy_functions import Bound, Call, LazyFunction
+from .linkage import Analyses, Linkage
+from .objects import Objects
+from .passes.liveness import Wanted
+from .structural_sharing import Bodies
+from .support import DynamicCall
+from .tracing import called_by_tracers
 
-if TYPE_CHECKING:
-    from .classes import Classes
-    from .expressions import Bound
-    from .passes.liveness import Wanted
-
-__all__ = ["Call", "LazyFunction", "Source", "source_of"]
-
-_numbers = itertools.count(1)
-
-
-class Call(NamedTuple):
-    """What calls of a function have in common that run the same code."""
-
-    function: Function
-    bound: Bound
-    wanted: Wanted
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for calls of twins' functions that may run the same code."""
-        bound = tuple((position, id(tensor)) for position, tensor in self.bound)
-        return self.function.original, bound, self.wanted
+__all__ = ["Compiler", "TracedFunction"]
 
 
-class Source(NamedTuple):
-    """Generated source and what Python made of it; ``code`` defines ``generated.name``."""
+class Compiler:
+    """The Python functions for the functions of an archive, for one way to call operators."""
 
-    generated: GeneratedSource
-    lines: list[str]
-    code: CodeType
+    def __init__(
+        self,
+        table: ClassTable,
+        objects: Objects,
+        enforcement: Enforcement,
+        analyses: Analyses,
+        dispatch: Dispatch,
+        lock: AbstractContextManager[Any],
+    ) -> None:
+        self.lock = lock
+        self.linkage = Linkage(table, objects, enforcement, analyses, dispatch, self.function)
+        self._bodies = Bodies(self.linkage)
+        self._functions: dict[Hashable, LazyFunction] = {}
+        self._for_tracing: Compiler | None = None
 
-    @classmethod
-    def of(cls, generated: GeneratedSource) -> Source:
-        code = compile(generated.text, "<tsarchive>", "exec", dont_inherit=True)
-        return cls(generated, generated.text.splitlines(keepends=True), code)
+    def function(
+        self, function: Function, bound: Bound = (), wanted: Wanted = None
+    ) -> LazyFunction:
+        """The Python function that runs ``function``: arguments by position, no conversions.
 
-
-class LazyFunction:
-    """Stands for a function of the archive until it is first called.
-
-    It is then compiled, and takes the place of this object in the namespaces of its callers.
-    """
-
-    __slots__ = ("_classes", "_compiled", "_places", "call")
-
-    def __init__(self, call: Call, classes: Classes) -> None:
-        self.call = call
-        self._classes = classes
-        self._compiled: Callable[..., Any] | None = None
-        self._places: list[tuple[dict[str, Any], str]] = []
-
-    def __call__(self, *arguments: Any) -> Any:
-        if self._compiled is None:
-            with rarely_collecting():
-                return self.compile()(*arguments)
-        return self._compiled(*arguments)
-
-    def compile(self) -> Callable[..., Any]:
-        """The Python function; the same one each time."""
-        with self._classes.lock:
-            if self._compiled is None:
-                source = self._classes.bodies.source(self.call)
-                self._compiled = _define(source, self.qualified_name)
-                for namespace, name in self._places:
-                    namespace[name] = self._compiled
-                self._places.clear()
-            return self._compiled
-
-    def put(self, namespace: dict[str, Any], name: str) -> None:
-        """Let ``name`` mean this function in a namespace of generated source."""
-        with self._classes.lock:
-            if self._compiled is None:
-                self._places.append((namespace, name))
-            else:
-                namespace[name] = self._compiled
+        ``bound`` names parameters that are constant tensors at the calls in question, ``wanted``
+        the part of the result that those calls use.
+        """
+        key = function, tuple((position, id(tensor)) for position, tensor in bound), wanted
+        with self.lock:
+            found = self._functions.get(key)
+            if found is None:
+                call = Call(function, bound, wanted)
+                found = LazyFunction(call, self._bodies.source, self.lock)
+                self._functions[key] = found
+            return found
 
     @property
-    def __wrapped__(self) -> Callable[..., Any]:
-        """What ``inspect`` shows the source of."""
-        return self.compile()
-
-    @property
-    def qualified_name(self) -> str:
-        return self.call.function.qualified_name
-
-
-def _define(source: Source, qualified_name: str) -> Callable[..., Any]:
-    """Run the generated definition; tracebacks and ``inspect`` find its source."""
-    generated = source.generated
-    filename = _register_source(source.lines, qualified_name)
-    # Without a module name, torch.compile takes the namespace for what it is.
-    namespace = {
-        **generated.namespace,
-        PLACES: generated.places,
-        FUNCTION: qualified_name,
-    }
-    for name, value in generated.namespace.items():
-        if isinstance(value, LazyFunction):
-            value.put(namespace, name)
-    exec(_renamed(source.code, filename), namespace)
-    compiled: Callable[..., Any] = namespace[generated.name]
-    compiled.__module__ = qualified_name.rpartition(".")[0]
-    weakref.finalize(compiled, linecache.cache.pop, filename, None)
-    return compiled
+    def for_tracing(self) -> Compiler:
+        """The same compiler, for functions that torch.compile and torch.export trace."""
+        with self.lock:
+            if self._for_tracing is None:
+                link = self.linkage
+                self._for_tracing = Compiler(
+                    link.table, link.objects, link.enforcement, link.analyses,
+                    link.enforcement.traced, self.lock,
+                )  # fmt: skip
+            return self._for_tracing
 
 
-def _renamed(code: CodeType, filename: str) -> CodeType:
-    """The code of a source, and of what it defines, under the name of a file."""
-    constants = [
-        _renamed(constant, filename) if isinstance(constant, CodeType) else constant
-        for constant in code.co_consts
-    ]
-    return code.replace(co_filename=filename, co_consts=tuple(constants))
+class TracedFunction:
+    """The Python function that tracers see in the place of a function of the archive."""
+
+    def __init__(self, function: Function, compiler: Compiler) -> None:
+        self._function = function
+        self._compiler = compiler
+        self.function: Callable[..., Any]
+
+    @called_by_tracers
+    def is_ready(self) -> bool:
+        """Compile ``function`` and what it calls; true when that is done."""
+        if not hasattr(self, "function"):
+            lazy = self._compiler.for_tracing.function(self._function)
+            _compile_ahead(lazy)
+            self.function = lazy.compile()
+        return True
 
 
-def _register_source(lines: list[str], qualified_name: str) -> str:
-    """A file name for generated source that is in use once, and shows it in tracebacks."""
-    shown = ascii(qualified_name)[1:-1]
-    filename = f"<tsarchive {shown}>"
-    entry = (sum(map(len, lines)), None, lines, filename)
-    # Two threads may ask for the name at once.
-    while linecache.cache.setdefault(filename, entry) is not entry:
-        filename = f"<tsarchive {shown} #{next(_numbers)}>"
-        entry = (*entry[:3], filename)
-    return filename
+def _compile_ahead(first: LazyFunction) -> None:
+    """Compile everything within reach. What cannot be compiled fails if it is called."""
+    found = {first}
+    pending = [first]
+    while pending:
+        for callee in _callees(pending.pop()):
+            if callee not in found:
+                found.add(callee)
+                pending.append(callee)
 
 
-def source_of(compiled: Callable[..., Any]) -> str:
-    """All generated source behind a compiled function, parts outside its ``def`` included."""
-    code: Any = compiled.__code__
-    return "".join(linecache.getlines(code.co_filename))
+def _callees(function: LazyFunction) -> list[LazyFunction]:
+    try:
+        named = function.compile().__globals__.values()
+    except ArchiveError:
+        return []
+    callees = [value for value in named if isinstance(value, LazyFunction)]
+    for value in named:
+        if isinstance(value, DynamicCall):
+            callees += value.candidates()
+    return callees

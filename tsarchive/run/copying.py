@@ -2,37 +2,54 @@
 
 Instances are copied by their state, as Python's are. Their classes cannot be imported by name, so
 a pickle holds the code of the archive, once, and the names of classes in it.
+
+Tensors copy themselves, with exceptions: parameters leave a storage that they share, conjugated
+and negated views become plain, and some sparse layouts cannot be copied. ``deep_copy`` copies those
+so that they stay what they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
 
 from tsarchive.ir.types import Type
 
-if TYPE_CHECKING:
-    from .classes import Classes
-
-__all__ = ["ClassReference", "Origin", "reduce_instance", "reduce_member", "reduce_named_tuple"]
+__all__ = [
+    "ClassReference",
+    "Origin",
+    "deep_copy",
+    "reduce_instance",
+    "reduce_member",
+    "reduce_named_tuple",
+]
 
 Reduced = tuple[Any, ...]
 
 
+class NamedClasses(Protocol):
+    """The classes of an archive by name; copies of an object share it, pickles hold its origin."""
+
+    def class_named(self, qualified_name: str) -> Any: ...
+
+
 class Origin(Protocol):
-    """What the classes of an archive were made from, and can be made from elsewhere."""
+    """The source of the classes of an archive, from which another process can make them."""
 
     def find(self, qualified_name: str) -> Type | None:
         """The class, enum or named tuple of that name."""
 
-    def reduce(self) -> tuple[Callable[..., Classes], tuple[Any, ...]]:
+    def reduce(self) -> tuple[Callable[..., NamedClasses], tuple[Any, ...]]:
         """A function of a module that gives the classes again, and its arguments."""
 
 
 class ClassReference:
     """Stands for a Python class of an archive in copies and pickles; unpickles as the class."""
 
-    def __init__(self, class_: type, classes: Classes, qualified_name: str) -> None:
+    def __init__(self, class_: type, classes: NamedClasses, qualified_name: str) -> None:
         self.class_ = class_
         self._classes = classes
         self._name = qualified_name
@@ -44,7 +61,7 @@ class ClassReference:
         return _class_named, (self._classes, self._name)
 
 
-def _class_named(classes: Classes, qualified_name: str) -> Any:
+def _class_named(classes: NamedClasses, qualified_name: str) -> Any:
     return classes.class_named(qualified_name)
 
 
@@ -79,3 +96,49 @@ def reduce_member(member: Any, _protocol: int) -> Reduced:
 def reduce_named_tuple(value: Any, _protocol: int) -> Reduced:
     """The same for a named tuple."""
     return _new_instance, (type(value).tsarchive_reference, *value)
+
+
+def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy of an object that is its attributes."""
+    made = value.__class__.__new__(value.__class__)
+    memo[id(value)] = made
+    for tensor in _tensors(vars(value)):
+        if id(tensor) not in memo and _needs_care(tensor):
+            memo[id(tensor)] = _copied(tensor, memo)
+    vars(made).update(copy.deepcopy(vars(value), memo))
+    return made
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _needs_care(tensor: torch.Tensor) -> bool:
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not tensor.is_leaf:
+        return False
+    if tensor.is_meta or tensor.is_quantized:
+        return False
+    is_parameter = isinstance(tensor, torch.nn.Parameter)
+    return is_parameter or tensor.is_conj() or tensor.is_neg() or tensor.layout != torch.strided
+
+
+@torch.no_grad()
+def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    if tensor.layout != torch.strided or not torch._C._has_storage(tensor):
+        made = tensor.detach().clone()
+    else:
+        storage = copy.deepcopy(tensor.untyped_storage(), memo)
+        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        made.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
+        torch._C._set_conj(made, tensor.is_conj())
+        torch._C._set_neg(made, tensor.is_neg())
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(made, tensor.requires_grad)
+    return made.requires_grad_(tensor.requires_grad)

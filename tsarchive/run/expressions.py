@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import keyword
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Node, Value, must_be_none
+from tsarchive.ir.names import is_identifier
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import (
     BOOL,
@@ -28,8 +30,9 @@ from tsarchive.ir.values import EnumMember, TableConstant
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.literals import can_be_inferred
 
-from .arguments import all_arguments
 from .enumerations import enumerations, is_number_of, number_check
+from .lazy_functions import Bound
+from .linkage import Linkage
 from .members import Members
 from .modules import call_module, is_forward, is_plain
 from .natives import UPGRADERS
@@ -51,13 +54,7 @@ from .receivers import method_of
 from .support import DynamicCall, NativeCall
 from .typecheck import predicate, typed_dict, typed_list
 
-if TYPE_CHECKING:
-    from .classes import Classes
-
-__all__ = ["Bound", "Expressions", "nesting", "told_element"]
-
-Bound = tuple[tuple[int, Any], ...]
-"""Constants without dimensions that a caller passes: position of the parameter, tensor."""
+__all__ = ["Expressions", "nesting", "told_element"]
 
 # Natives that take the name of the static type of the elements of a list, float without it.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
@@ -81,8 +78,8 @@ _NAME_OF_KIND = {
 class Expressions(Members):
     """Texts of the values of one function and of what its source refers to."""
 
-    def __init__(self, function: Function, classes: Classes, bound: Bound) -> None:
-        super().__init__(function, classes)
+    def __init__(self, function: Function, linkage: Linkage, bound: Bound) -> None:
+        super().__init__(function, linkage)
         self.unchanged: set[Node] = set()
         self.on_numbers: set[Node] = set()
         self.known: dict[Value, Any] = {
@@ -138,17 +135,17 @@ class Expressions(Members):
             return self.globals.name("constant", self._own_constant(value.node))
         if is_literal(constant) and not is_named(type_):
             return ascii(constant)
-        return self.globals.name("constant", self.classes.constant(value.node))
+        return self.globals.name("constant", self.linkage.objects.constant(value.node))
 
     @cached_property
     def _keeps_apart(self) -> bool:
         """Whether ``is`` may see which strings and members are one object. Tracers do not care."""
-        return self.classes.inlines and self.classes.comparisons.of(self.function)
+        return self.dispatch.inlines and self.linkage.analyses.comparisons.of(self.function)
 
     def _own_constant(self, node: Node) -> Any:
-        constant = self.classes.constant(node)
+        constant = self.linkage.objects.constant(node)
         if isinstance(constant, str):
-            return self.classes.comparisons.text(constant)
+            return self.linkage.analyses.comparisons.text(constant)
         return own_member(constant)
 
     def known_tensor(self, value: Value) -> Any:
@@ -156,12 +153,12 @@ class Expressions(Members):
         if value in self.known:
             return self.known[value]
         if value.node.is_constant and isinstance(value.node.attributes["value"], TableConstant):
-            return self.classes.constant(value.node)
+            return self.linkage.objects.constant(value.node)
         return None
 
     def function_name(self, function: Function, bound: Bound = (), wanted: Wanted = None) -> str:
         owner, _, name = function.qualified_name.rpartition(".")
-        compiled = self.classes.function(function, bound, wanted)
+        compiled = self.linkage.function(function, bound, wanted)
         return self.globals.name(f"{owner.rpartition('.')[2]}_{name}", compiled)
 
     def _bound(self, arguments: Iterable[Value]) -> Bound:
@@ -262,9 +259,9 @@ class Expressions(Members):
         """What calls a method of an interface or a class bound from C++, found by the object."""
         shown = f"call_{name}"
         if isinstance(type_, ClassType):
-            self.classes.check_allowed(type_.qualified_name, self.function, node)
+            self.linkage.enforcement.check_allowed(type_.qualified_name, self.function, node)
             return self.globals.made((type_, name), shown, lambda: NativeCall(type_, name))
-        return self.globals.made((name, False), shown, lambda: DynamicCall(name, self.classes))
+        return self.globals.made((name, False), shown, lambda: DynamicCall(name, self.linkage))
 
     def _unless_hooked(self, name: str, receiver: Value, method: str) -> str:
         """The compiled function, or a call that Python code takes part in."""
@@ -294,7 +291,7 @@ class Expressions(Members):
         if must_differ(first, second, self.function.graph):
             return ascii(node.kind == "aten::__isnot__")
         if must_be_none(second):
-            self.classes.check_allowed(node.kind, self.function, node)
+            self.linkage.enforcement.check_allowed(node.kind, self.function, node)
             return f"{self.use(first)} {'is not' if node.kind == 'aten::__isnot__' else 'is'} None"
         return self._operator(node)
 
@@ -320,19 +317,19 @@ class Expressions(Members):
     def _to_list(self, node: Node) -> str:
         depth, leaf = nesting(node.output.type)
         arguments = f"{self.use(node.input)}, {depth}, {_TOLIST_ELEMENTS[leaf]}"
-        function = self.classes.metered(schema_without_text(node), to_list)
+        function = self.dispatch.metered(schema_without_text(node), to_list)
         return f"{self.globals.name('tolist', function)}({arguments})"
 
     def _operator(self, node: Node) -> str:
         schema = node.schema or schema_without_text(node)
-        self.classes.check_allowed(schema.full_name, self.function, node)
+        self.linkage.enforcement.check_allowed(schema.full_name, self.function, node)
         if node in self.on_numbers:
             return self._on_numbers(node)
         kinds = enumerations(schema)
         texts = [self._argument(value, kinds.get(i)) for i, value in enumerate(node.inputs)]
         if node.upgrader is not None:
-            upgrader = self.classes.metered(schema, UPGRADERS[node.upgrader])
-            return f"{self.globals.name(node.upgrader, upgrader)}({all_arguments(schema, texts)})"
+            upgrader = self.dispatch.metered(schema, UPGRADERS[node.upgrader])
+            return f"{self.globals.name(node.upgrader, upgrader)}({_all_arguments(schema, texts)})"
         inlined = self.inlined(schema, node, texts)
         if inlined is not None:
             return inlined
@@ -341,10 +338,10 @@ class Expressions(Members):
             schema = scalar_form(schema)
             texts[1] = self._number(number)
         name = schema.full_name.replace("::", "_")
-        call = self.classes.direct_call(node, texts) if schema is node.schema else None
+        call = self.dispatch.direct_call(node, texts) if schema is node.schema else None
         if call is not None:
-            return f"{self.globals.name(name, call.binding)}({all_arguments(schema, call.texts)})"
-        run = self.globals.name(name, self.classes.implementation(schema))
+            return f"{self.globals.name(name, call.binding)}({_all_arguments(schema, call.texts)})"
+        run = self.globals.name(name, self.dispatch.implementation(schema))
         return f"{run}({self._arguments(schema, node, texts)})"
 
     def _on_numbers(self, node: Node) -> str:
@@ -375,10 +372,29 @@ class Expressions(Members):
         """torch fills in defaults itself; native functions are given all arguments."""
         if find_native(schema) is None:
             count, outs = necessary_arguments(schema, node.inputs)
-            return all_arguments(schema, texts, range(count, len(texts) - outs))
-        arguments = all_arguments(schema, texts)
+            return _all_arguments(schema, texts, range(count, len(texts) - outs))
+        arguments = _all_arguments(schema, texts)
         element = told_element(schema, node)
         return arguments if element is None else f"{arguments}, element={element!a}"
+
+
+def _all_arguments(
+    schema: FunctionSchema, texts: Sequence[str], left_out: Container[int] = ()
+) -> str:
+    """Arguments by position, those after ``*`` by name."""
+    parts = []
+    for offset, text in enumerate(texts):
+        if offset in left_out:
+            continue
+        is_named = offset < len(schema.arguments) and schema.arguments[offset].kwarg_only
+        parts.append(_named(schema.arguments[offset].name, text) if is_named else text)
+    return ", ".join(parts)
+
+
+def _named(name: str, text: str) -> str:
+    if is_identifier(name) and not keyword.iskeyword(name):
+        return f"{name}={text}"
+    return f"**{{{name!a}: {text}}}"
 
 
 def scalar_form(schema: FunctionSchema) -> FunctionSchema:

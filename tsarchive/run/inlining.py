@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING
 
 from tsarchive.ir.graph import RETURN, Node, Value
 from tsarchive.ir.schema import FunctionSchema
@@ -22,12 +21,10 @@ from .inline_forms import (
     Range,
     form_of,
 )
+from .linkage import Linkage
 from .names import Globals, LocalNames
 from .natives import NATIVES
 from .passes.last_uses import ALIASES
-
-if TYPE_CHECKING:
-    from .classes import Classes
 
 __all__ = ["Inlining"]
 
@@ -35,8 +32,9 @@ __all__ = ["Inlining"]
 class Inlining(ABC):
     """The texts of values; those used once may be expressions, without a variable."""
 
-    def __init__(self, classes: Classes) -> None:
-        self.classes = classes
+    def __init__(self, linkage: Linkage) -> None:
+        self.linkage = linkage
+        self.dispatch = linkage.dispatch
         self.names = LocalNames()
         self.globals = Globals(self.names)
         self.text: dict[Value, str] = {}
@@ -55,8 +53,8 @@ class Inlining(ABC):
     def inlined(self, schema: FunctionSchema, node: Node, texts: Sequence[str]) -> str | None:
         """The operator as syntax; None where a function runs it, which limits and tracers need."""
         key = schema.full_name
-        form = self._form(key, node) if self.classes.inlines else None
-        if form is None or self.classes.implementation(schema) is not NATIVES[key]:
+        form = self._form(key, node) if self.dispatch.inlines else None
+        if form is None or self.dispatch.implementation(schema) is not NATIVES[key]:
             return None
         if form.is_pure and all(value.type in SCALARS for value in node.inputs):
             self._pure.add(node)
@@ -99,7 +97,7 @@ class Inlining(ABC):
         It can give a tensor up as soon as it has used it, as torch does.
         """
         texts = [self.use(value) for value in values]
-        for position, value in enumerate(values if self.classes.inlines else ()):
+        for position, value in enumerate(values if self.dispatch.inlines else ()):
             text = texts[position]
             if value in self.ending and texts.count(text) == 1:
                 texts[position] = f"({text}, {text} := None)[0]"

@@ -8,13 +8,14 @@ Attributes of modules would take longer, because ``torch.nn.Module`` has a ``__g
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import Node, Value
 from tsarchive.ir.types import Type
 
 from .inlining import Inlining
+from .linkage import Linkage
 from .receivers import checked, is_certain, read_slot
 from .slots import (
     SlotKind,
@@ -25,9 +26,6 @@ from .slots import (
     slot_key,
     slot_kind,
 )
-
-if TYPE_CHECKING:
-    from .classes import Classes
 
 __all__ = ["Members"]
 
@@ -40,14 +38,14 @@ _FINDERS: Final[dict[SlotKind, Callable[[Any, str], Any]]] = {
 class Members(Inlining):
     """Texts for what objects of archive classes hold."""
 
-    def __init__(self, function: Function, classes: Classes) -> None:
-        super().__init__(classes)
+    def __init__(self, function: Function, linkage: Linkage) -> None:
+        super().__init__(linkage)
         self.function = function
         self.own_members = ""
         self._table = self.names.unique("table")
 
     def class_name(self, type_: Type) -> str:
-        class_ = self.classes.python_class(type_)
+        class_ = self.linkage.table.python_class(type_)
         return self.globals.name(class_.__name__, class_)
 
     def receiver(self, value: Value) -> str:
@@ -68,7 +66,7 @@ class Members(Inlining):
 
     def is_of(self, text: str, class_: str) -> str:
         """A test whether a value is of this very class."""
-        if not self.classes.inlines:
+        if not self.dispatch.inlines:
             return f"{text}.__class__ is {class_}"
         return f"{self.globals.name('type', type)}({text}) is {class_}"
 
@@ -115,7 +113,7 @@ class Members(Inlining):
 
         Tracers do better with attributes.
         """
-        if not (self.classes.inlines and node.kind == "prim::GetAttr"):
+        if not (self.dispatch.inlines and node.kind == "prim::GetAttr"):
             return False
         return _is_module(node.input.type) and not _holds_list(node)
 

@@ -21,8 +21,7 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.types import annotation
 
 from .conversion import Mismatch, admitted
-from .copying import reduce_instance
-from .deepcopies import deep_copy
+from .copying import deep_copy, reduce_instance
 from .receivers import is_foreign_module, refuse_receiver
 
 __all__ = [
@@ -131,7 +130,7 @@ class HookedArchiveModule(ArchiveModule):
     archive_hooks: ClassVar[tuple[Callable[..., Any], ...]] = ()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        metering = type(self).tsarchive_classes.metering
+        metering = type(self).tsarchive_classes.enforcement.metering
         if metering is None or torch.compiler.is_compiling():
             return self._call_hooked(*arguments, **keywords)
         return metering.bounded(self._call_hooked)(*arguments, **keywords)
@@ -152,7 +151,7 @@ class HookedArchiveModule(ArchiveModule):
 def _converted(owner: ArchiveModule | ArchiveObject, name: str, value: Any) -> Any:
     type_ = owner.tsarchive_class.attributes[name].type
     try:
-        return owner.tsarchive_classes.converter(type_)(value)
+        return owner.tsarchive_classes.table.converter(type_)(value)
     except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise CallError(
             f"the attribute {name!r} of {type(owner).__name__} takes a value of type "

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.graph import Node
 from tsarchive.ir.types import ListType, OptionalType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
+from .class_table import ClassTable
 from .slots import set_slot, unset_slots
-
-if TYPE_CHECKING:
-    from .classes import Classes
 
 __all__ = ["Objects", "new_object", "unset_object"]
 
@@ -31,21 +33,44 @@ def unset_object(class_: type) -> Any:
 
 
 class Objects:
-    """Makes run-time values: an object, a list or a dict once, however often it is asked for."""
+    """Makes run-time values: an object, a list or a dict once, however often it is asked for.
 
-    def __init__(self, classes: Classes) -> None:
-        self._classes = classes
+    ``native_object`` makes an object of a class bound from C++ from its state, and ``call`` runs a
+    function of the archive.
+    """
+
+    def __init__(
+        self,
+        table: ClassTable,
+        native_object: Callable[[ClassType, Any], Any],
+        call: Callable[..., Any],
+        lock: AbstractContextManager[Any],
+    ) -> None:
+        self._table = table
+        self._native_object = native_object
+        self._call = call
+        self._lock = lock
+        self._constants: dict[Node, Any] = {}
         self._known: dict[ObjectValue, Any] = {}
         self._containers: dict[int, tuple[Any, Any]] = {}
 
+    def constant(self, node: Node) -> Any:
+        """The run-time value of a constant node, one for all calls."""
+        with self._lock:
+            if node not in self._constants:
+                value = node.attributes["value"]
+                self._constants[node] = self.typed(value, node.output.type)
+            return self._constants[node]
+
     def value(self, value: Any) -> Any:
+        """The run-time value of a value that a graph holds."""
         match value:
             case TableConstant(content):
                 return self.value(content)
             case Device(text):
                 return torch.device(text)
             case EnumMember(type_, name):
-                return self._classes.python_class(type_)[name]
+                return self._table.python_class(type_)[name]
             case GeneratorSeed(device, seed):
                 return torch.Generator(device).manual_seed(seed)
             case ObjectValue():
@@ -61,7 +86,7 @@ class Objects:
         match type_, value:
             case TupleType(elements, name), tuple():
                 items = map(self.typed, value, elements)
-                return self._classes.python_class(type_)(*items) if name else tuple(items)
+                return self._table.python_class(type_)(*items) if name else tuple(items)
             case ListType(element), list():
                 return [self.typed(item, element) for item in value]
             case OptionalType(element), _ if value is not None:
@@ -86,9 +111,9 @@ class Objects:
         if found is None:
             type_ = described.type
             if type_.is_native:
-                found = self._classes.native_object(type_, self._state(described))
+                found = self._native_object(type_, self._state(described))
             else:
-                class_ = self._classes.python_class(type_)
+                class_ = self._table.python_class(type_)
                 make = new_object if described.state is None else unset_object
                 found = self._known[described] = make(class_)
                 self._fill(found, described)
@@ -98,7 +123,7 @@ class Objects:
     def _fill(self, target: Any, described: ObjectValue) -> None:
         type_ = described.type
         if described.state is not None:
-            self._classes.call(type_.methods["__setstate__"], target, self._state(described))
+            self._call(type_.methods["__setstate__"], target, self._state(described))
             return
         for name, attribute in type_.attributes.items():
             set_slot(target, attribute, self.value(described.slots[name]))

@@ -118,7 +118,7 @@ def _foreign_slot(
     if kind is SlotKind.MODULE:
         return table[name]
     try:
-        return class_.tsarchive_classes.converter(attribute.type)(table[name])
+        return class_.tsarchive_classes.table.converter(attribute.type)(table[name])
     except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise type_fault(
             f"{name!r} of {type(module).__name__} is no {annotation(attribute.type)}"

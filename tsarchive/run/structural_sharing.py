@@ -1,15 +1,15 @@
-"""One compiled body for the methods of twins: classes that differ in mangled names alone.
+"""Structural sharing: classes that differ in mangled names alone run one compiled body a method.
 
-What stands for a class of modules in generated code, and for its methods, are globals of that
-code. Each such class is that of ``self``, or of a submodule within reach of it, so a twin finds
-its own along the same attributes; all other globals are the same objects.
+Generated code names a class of modules, and the methods of one, by globals. Each such class is
+that of ``self``, or of a submodule within reach of it, so another class of the same structure, a
+twin, finds its own along the same attributes; all other globals are the same objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -19,11 +19,9 @@ from tsarchive.ir.types import COMPOSITE, Type
 from tsarchive.ir.values import Device, EnumMember, TableConstant
 
 from .codegen import generate
-from .compiler import Call, LazyFunction, Source
+from .lazy_functions import Call, LazyFunction, Source
+from .linkage import Linkage
 from .typecheck import type_of_class
-
-if TYPE_CHECKING:
-    from .classes import Classes
 
 __all__ = ["Bodies"]
 
@@ -35,19 +33,19 @@ _LITERALS: Final = (bool, int, float, complex, str, type(None))
 
 
 class Bodies:
-    """The compiled code of the functions of an archive."""
+    """Source and code of the functions of an archive, one body for those of one structure."""
 
-    def __init__(self, classes: Classes) -> None:
-        self._classes = classes
+    def __init__(self, linkage: Linkage) -> None:
+        self._linkage = linkage
         self._known: dict[Hashable, _Body] = {}
 
     def source(self, call: Call) -> Source:
-        """The code that runs for calls of a function, with the globals that it needs."""
+        """The code for calls of a function, with the globals that it needs."""
         kin = call.function.kin
         if kin is None:
             return self._generated(call)
         body = self._known.get(call.key)
-        shared = None if body is None else body.source_of(kin, self._classes)
+        shared = None if body is None else body.source_of(kin, self._linkage)
         if shared is not None:
             return shared
         source = self._generated(call)
@@ -58,7 +56,7 @@ class Bodies:
     def _generated(self, call: Call) -> Source:
         # Constants are read now, and stay: they must not become the tensors of a tracer.
         with _disable_current_modes():
-            return Source.of(generate(call.function, self._classes, call.bound, call.wanted))
+            return Source.of(generate(call.function, self._linkage, call.bound, call.wanted))
 
 
 class _Body:
@@ -69,7 +67,7 @@ class _Body:
         self._kin = kin
         self._source = source
 
-    def source_of(self, kin: Kinship, classes: Classes) -> Source | None:
+    def source_of(self, kin: Kinship, linkage: Linkage) -> Source | None:
         """The same code with the globals of a twin; None where something is in the way."""
         classes_of_twin = self._classes_of(kin.owner)
         if classes_of_twin is None or self._named is None:
@@ -79,10 +77,10 @@ class _Body:
         for name, (type_, call) in self._named.items():
             own = classes_of_twin[type_]
             if call is None:
-                namespace[name] = classes.python_class(own)
+                namespace[name] = linkage.table.python_class(own)
             else:
                 function = own.function(call.function.name)
-                namespace[name] = classes.function(function, call.bound, call.wanted)
+                namespace[name] = linkage.function(function, call.bound, call.wanted)
         places = _MovedPlaces(generated.places, self._kin, kin)
         moved = generated._replace(namespace=namespace, places=places)
         return self._source._replace(generated=moved)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from tsarchive.errors import ScriptError
 from tsarchive.ir.classes import ClassType
 
+from .lazy_functions import LazyFunction
+from .linkage import Linkage
 from .modules import call_module, is_plain
 from .packed_states import call_method
 from .receivers import foreign_method, is_foreign_module, refuse_receiver
 from .typecheck import type_of_class
 
-if TYPE_CHECKING:
-    from .classes import Classes
-    from .compiler import LazyFunction
-
-__all__ = ["DynamicCall", "NativeCall", "held", "unpack_list"]
+__all__ = ["DynamicCall", "NativeCall", "unpack_list"]
 
 
 def unpack_list(values: list[Any], count: int) -> list[Any]:
@@ -27,15 +25,6 @@ def unpack_list(values: list[Any], count: int) -> list[Any]:
     if len(values) != count:
         raise ScriptError(f"Expected {count} elements in a list but found {len(values)}")
     return values
-
-
-def held(condition: Any) -> Any:
-    """The condition; a symbol of a tracer becomes true, and the tracer checks it."""
-    if not isinstance(condition, torch.SymBool):
-        return condition
-    check: Any = torch._check
-    check(condition)
-    return True
 
 
 class NativeCall:
@@ -55,9 +44,9 @@ class NativeCall:
 class DynamicCall:
     """Calls a method of an interface: the class of the object decides which function runs."""
 
-    def __init__(self, name: str, classes: Classes) -> None:
+    def __init__(self, name: str, linkage: Linkage) -> None:
         self.name = name
-        self._classes = classes
+        self._linkage = linkage
         self._known: dict[type, Callable[..., Any]] = {}
 
     def __call__(self, receiver: Any, *arguments: Any) -> Any:
@@ -73,8 +62,8 @@ class DynamicCall:
     def candidates(self) -> list[LazyFunction]:
         """The methods of this name of all classes that there are; calls find them from now on."""
         found = {
-            class_: self._classes.function(type_.methods[self.name])
-            for class_, type_ in self._classes.module_classes()
+            class_: self._linkage.function(type_.methods[self.name])
+            for class_, type_ in self._linkage.table.module_classes()
             if self.name in type_.methods
         }
         self._known.update(found)
@@ -83,7 +72,7 @@ class DynamicCall:
     def _find(self, class_: type) -> Callable[..., Any]:
         type_ = type_of_class(class_)
         if isinstance(type_, ClassType) and self.name in type_.methods:
-            return self._classes.function(type_.methods[self.name])
+            return self._linkage.function(type_.methods[self.name])
         # A module that Python code put in the place of one of the archive.
         if self.name == "forward" and is_foreign_module(class_):
             return call_module

@@ -100,7 +100,7 @@ class Importer:
         value = self._constants[index]
         if isinstance(value, torch.Tensor):
             return TableConstant(value), TENSOR
-        found = self.classes.type_of(value)
+        found = self.classes.table.type_of(value)
         if found is not None:
             return TableConstant(value), found
         from tsarchive.torchscript.pickling import run_time_type
@@ -263,7 +263,7 @@ class Unpickling:
         type_ = self.importer.code.find(cls.qualified_name)
         if not isinstance(type_, EnumType):
             raise self.unknown(cls)
-        member = self.importer.classes.enum_member(type_, content)
+        member = self.importer.classes.table.enum_member(type_, content)
         if member is None:
             raise self.error(f"{_shown(content)} is no value of the enum {cls.qualified_name}")
         return member
@@ -304,7 +304,7 @@ class Unpickling:
 
     def _native(self, class_: ClassType, state: Any) -> Any:
         try:
-            return self.importer.classes.native_object(class_, state)
+            return self.importer.classes.enforcement.native_object(class_, state)
         except ScriptError as error:
             raise self._not_taken(class_, error) from error
         except ArchiveError:

@@ -1,0 +1,145 @@
+"""Enforces the guard of an archive: which operators its code reaches, and what they may use up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from tsarchive.errors import PolicyError
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.graph import Node, Placed
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.source_ranges import Location
+from tsarchive.policy import Guard, Policy
+from tsarchive.policy.limits import NO_LIMITS
+from tsarchive.policy.risks import NATIVE_PREFIX, Row
+
+from .direct import DirectCall, direct_call, no_call
+from .operators import Implementation, implementation, native_object, traceable
+
+if TYPE_CHECKING:
+    from .metering import Metering
+
+__all__ = ["Dispatch", "Enforcement"]
+
+
+def _unmetered(_schema: FunctionSchema, function: Implementation) -> Implementation:
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """How generated code calls operators, and pays for them where there are limits.
+
+    ``spend`` takes the cost of running nodes from the budget, ``bounded`` lets a function that
+    runs later spend from it; both are None without limits. ``inlines`` tells whether operators may
+    be written as Python syntax, which tracers do not see.
+    """
+
+    implementation: Callable[[FunctionSchema], Implementation] = implementation
+    direct_call: Callable[[Node, Sequence[str]], DirectCall | None] = direct_call
+    metered: Callable[[FunctionSchema, Implementation], Implementation] = _unmetered
+    spend: Callable[..., None] | None = None
+    bounded: Callable[[Implementation], Implementation] | None = None
+    inlines: bool = True
+
+
+class Enforcement:
+    """Applies one guard to all code and objects of an archive.
+
+    ``dispatch`` is for code that runs, ``traced`` for code that torch.compile and torch.export
+    trace. ``metering`` is None without limits.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.metering: Metering | None = None
+        self.dispatch = Dispatch()
+        self.traced = Dispatch(traceable, no_call, inlines=False)
+        self._allowed: set[str] = set()
+        if guard.limits != NO_LIMITS:
+            self._limit()
+
+    def _limit(self) -> None:
+        # Metering takes long to import, and few archives have limits.
+        from .metering import metering_of
+
+        metering = self.metering = metering_of(self.guard.limits)
+        self.dispatch = Dispatch(
+            metering.implementation, no_call, metering.metered, metering.budgets.spend,
+            metering.bounded,
+        )  # fmt: skip
+        self.traced = Dispatch(traceable, no_call, spend=metering.spend_traced, inlines=False)
+
+    def check_allowed(
+        self, name: str, function: Function | None = None, node: Node | None = None
+    ) -> None:
+        """Raise PolicyError where the policy refuses an operator or a class bound from C++.
+
+        ``node`` is what names it, in ``function``; both are None for an object of the archive.
+        """
+        if name in self._allowed:
+            return
+        row = self.guard.policy.refusal(name)
+        if row is not None:
+            raise _refused(self.guard.policy, name, row, function, node)
+        self._allowed.add(name)
+
+    def native_object(self, type_: ClassType, state: Any) -> Any:
+        """An object of a class bound from C++, made from its pickled state.
+
+        Raises PolicyError where the policy refuses the class, UnsupportedError for a class that
+        cannot be pickled.
+        """
+        self.check_allowed(type_.qualified_name)
+        return native_object(type_, state)
+
+
+class _Record(Protocol):
+    record: str
+
+
+@runtime_checkable
+class _InCode(Placed, Protocol):
+    """The place of a node in a code record."""
+
+    @property
+    def places(self) -> _Record: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def origin(self) -> Location | None: ...
+    @property
+    def text(self) -> str: ...
+
+
+def _refused(
+    policy: Policy, name: str, row: Row, function: Function | None = None, node: Node | None = None
+) -> PolicyError:
+    """The error for an operator or a class that code names; without code, for an object."""
+    kind = "operator" if "::" in name else "class"
+    shown = name.removeprefix(NATIVE_PREFIX)
+    who = (
+        "the archive holds an object of" if function is None else f"{function.qualified_name} names"
+    )
+    error = PolicyError(
+        f"{who} the {kind} {shown}, which the policy refuses: {row.reason} ({row.risk.value})",
+        operator=shown,
+        function=None if function is None else function.qualified_name,
+        hint=_hint(policy, name.partition(".")[0] if "::" in name else name),
+    )
+    place = None if node is None else node.place
+    if isinstance(place, _InCode):
+        error.record, error.line = place.places.record, place.line
+        error.construct = place.text
+        error.origin = str(place.origin or "") or None
+    return error
+
+
+def _hint(policy: Policy, name: str) -> str:
+    """How to allow what is named: an operator with all its overloads."""
+    if policy.forbids(name):
+        return "Load the file with a policy that does not forbid it"
+    allowing = policy.allow(name)
+    return f"If you trust the file with that: policy={allowing!r}"

@@ -1,0 +1,46 @@
+"""What generated code is linked with: the rest of its archive, and how operators are called."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tsarchive.ir.classes import Function
+
+from .class_table import ClassTable
+from .enforcement import Dispatch, Enforcement
+from .lazy_functions import Bound, LazyFunction
+from .objects import Objects
+from .passes.liveness import Effects, Wanted
+from .passes.object_identity import Comparisons
+from .passes.peephole import Identities
+
+__all__ = ["Analyses", "Linkage"]
+
+
+class Analyses:
+    """Facts about the functions of an archive, found when they are first asked for."""
+
+    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+        self.effects = Effects()
+        self.identities = Identities()
+        self.comparisons = Comparisons(lock)
+
+
+class _FunctionSource(Protocol):
+    def __call__(
+        self, function: Function, bound: Bound = ..., wanted: Wanted = ..., /
+    ) -> LazyFunction: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Linkage:
+    """All that generated code can refer to. ``function`` gives the functions that it calls."""
+
+    table: ClassTable
+    objects: Objects
+    enforcement: Enforcement
+    analyses: Analyses
+    dispatch: Dispatch
+    function: _FunctionSource
