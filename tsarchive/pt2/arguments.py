@@ -1,4 +1,4 @@
-"""What stands for an argument of a node: constants, lists, and values by name."""
+"""Arguments of nodes as values: constants, lists, and references by name."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ __all__ = [
 ]
 
 Values = dict[str, Value]
-"""What each name of a graph stands for."""
+"""The value of each name of a graph."""
 
-# The numbers of torch's own enumerations, which TorchScript code holds.
+# Numbers in torch's own enumerations, which TorchScript code uses.
 DTYPE_NUMBERS: Final[Mapping[ScalarType, int]] = MappingProxyType(
     {
         ScalarType.BYTE: 0, ScalarType.CHAR: 1, ScalarType.SHORT: 2, ScalarType.INT: 3,
@@ -76,11 +76,11 @@ _ENUMERATIONS: Final[Mapping[str, Mapping[Any, int]]] = MappingProxyType(
 SYMBOLIC: Final[Mapping[str, Type]] = MappingProxyType(
     {"as_sym_int": INT, "as_sym_float": FLOAT, "as_sym_bool": BOOL}
 )
-"""The type of what a symbolic argument names or is."""
+"""The type of a symbolic argument, by its tag."""
 LITERALS: Final[Mapping[str, Type]] = MappingProxyType(
     {"as_int": INT, "as_float": FLOAT, "as_bool": BOOL, "as_string": STRING}
 )
-"""The type of a literal."""
+"""The type of a literal, by its tag."""
 _CONSTANT_LISTS: Final[Mapping[str, Type]] = MappingProxyType(
     {f"{tag}s": type_ for tag, type_ in LITERALS.items()}
 )
@@ -88,7 +88,7 @@ _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 def named(values: Mapping[str, Value], name: str) -> Value:
-    """The value of a name. Raises FormatError before it is defined."""
+    """Return the value of a name. Raises FormatError before it is defined."""
     found = values.get(name)
     if found is None:
         raise FormatError(f"the name {name!r} is used and not defined before")
@@ -96,7 +96,7 @@ def named(values: Mapping[str, Value], name: str) -> Value:
 
 
 def define(values: Values, name: str, value: Value) -> None:
-    """Let a name stand for a value. Raises FormatError where it has a meaning already."""
+    """Bind a name to a value. Raises FormatError for a name that is already bound."""
     if name in values:
         raise FormatError(f"the name {name!r} is defined twice")
     values[name] = value
@@ -107,7 +107,7 @@ def define(values: Values, name: str, value: Value) -> None:
 def argument_value(
     body: Body, argument: schema.Argument, values: Mapping[str, Value], type_: Type | None
 ) -> Value:
-    """The value of an argument that should be of ``type_``, as far as that is known.
+    """Return the value of an argument that should be of ``type_``, None if that is unknown.
 
     Raises FormatError for names that are not defined, and values that cannot be of the type.
     """
@@ -133,7 +133,7 @@ def _element(wanted: Type | None) -> Type | None:
 
 
 def _constant(body: Body, value: Any, type_: Type, wanted: Type | None) -> Value:
-    """A literal; an int stands for a float where one is wanted."""
+    """Return a literal, as a float if one is wanted in place of an int."""
     if type_ == INT and value not in _INT64:
         raise FormatError(f"the integer {value} does not fit 64 bits")
     if wanted == FLOAT and type_ == INT:
@@ -152,7 +152,7 @@ def _symbolic(
 
 
 def _as_wanted(body: Body, value: Value, wanted: Type | None) -> Value:
-    """A named int where a float is wanted, which an operator would not take."""
+    """Convert a named int to a wanted float, since operators do not."""
     if wanted == FLOAT and value.type in (INT, BOOL):
         return body.as_type(value, FLOAT)
     return value
@@ -276,7 +276,7 @@ _MAKERS: Final[Mapping[str, _Make]] = MappingProxyType(
 
 
 def operands(body: Body, argument: schema.Argument, values: Mapping[str, Value]) -> list[Value]:
-    """What one argument of a higher-order operator holds: one value, or each item of a list."""
+    """Return the values in an argument of a higher-order operator: one, or each item of a list."""
     tag, value = argument.tag, argument.value
     if tag in ("as_tensors", "as_optional_tensors"):
         make = _tensor if tag == "as_tensors" else _optional_tensor
@@ -289,7 +289,7 @@ def operands(body: Body, argument: schema.Argument, values: Mapping[str, Value])
 
 
 def flat_outputs(outputs: Sequence[schema.Argument]) -> list[schema.Argument]:
-    """One output for each result, where an operator gives them in lists."""
+    """Flatten list outputs to one output for each result."""
     found: list[schema.Argument] = []
     for output in outputs:
         if output.tag == "as_tensors":
@@ -302,7 +302,7 @@ def flat_outputs(outputs: Sequence[schema.Argument]) -> list[schema.Argument]:
 def bind(
     body: Body, outputs: Sequence[schema.Argument], results: Sequence[Value], values: Values
 ) -> None:
-    """Name the results of a node. Raises FormatError where they are not what it says."""
+    """Bind the results of a node to its outputs. Raises FormatError where they do not match."""
     if outputs and len(outputs) != len(results):
         raise FormatError(f"{len(outputs)} outputs are named, and there are {len(results)} results")
     for output, result in zip(outputs, results, strict=False):
@@ -339,7 +339,7 @@ def _bind_tensor(body: Body, name: str, result: Value, values: Values) -> None:
 
 
 def type_of_argument(argument: schema.Argument) -> Type:
-    """The type of an argument by itself. Raises UnsupportedError for what has none."""
+    """Return the type of an argument by itself. Raises UnsupportedError where it has none."""
     found = _TYPES.get(argument.tag)
     if found is None:
         raise UnsupportedError(f"{argument.tag} has no type of its own")

@@ -1,7 +1,6 @@
-"""What programs assert while they run, as conditions of a program graph.
+"""Runtime assertions of programs, as conditions of a program graph.
 
-The operators give nothing, so whoever leaves out what has no use, as torch.jit does, would leave
-out what they check.
+The operators have no results, so dead code elimination, as in torch.jit, would drop their checks.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _size_in_range(body: Body, given: Given) -> list[Value]:
     return _in_range(body, {**given, "min": least})
 
 
-# What reads each property of a tensor that an argument of this name tells.
+# The operator that reads the tensor property of each argument name.
 _PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "size": "aten::size",
@@ -73,7 +72,7 @@ def _of_tensor(body: Body, given: Given) -> list[Value]:
 
 
 def _without_errors(body: Body, given: Given) -> list[Value]:
-    """The numbers that a function of linear algebra gives for each matrix are zeros."""
+    """Assert that the error codes of a linear algebra function, one for each matrix, are zeros."""
     has_error = body.truth(body.value("aten::any", given["info"]))
     api: Any = given["api_name"].node.attributes.get("value", "a function of linear algebra")
     body.raise_unless(body.value("aten::__not__", has_error), f"{api}: no result for a matrix")
@@ -81,7 +80,7 @@ def _without_errors(body: Body, given: Given) -> list[Value]:
 
 
 def _functional(assertion: Assertion) -> Assertion:
-    """The same, with a tensor that stands for the order of assertions."""
+    """Return the assertion with the token that functional programs thread through assertions."""
 
     def form(body: Body, given: Given) -> list[Value]:
         assertion(body, given)
@@ -105,4 +104,4 @@ ASSERTIONS: Final[Mapping[str, Assertion]] = MappingProxyType(
         "aten::sym_constrain_range_for_size": _size_in_range,
     }
 )
-"""What stands for an operator that asserts, by its full name."""
+"""The translation of each asserting operator, by its full name."""

@@ -1,7 +1,7 @@
-"""What ``torch.vmap`` leaves in programs that are not decomposed: nodes computed for each row.
+"""Translation of ``torch.vmap`` in programs that are not decomposed.
 
-Calls of Python's functions say where a batch begins and ends, which tensors are taken apart and
-which results are put together. What stands between becomes the body of a loop over the batch.
+Calls of Python functions mark where a batch begins and ends, which tensors are split into rows and
+which results are stacked. The nodes between become the body of a loop over the batch.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ _HINT: Final = "Save what run_decompositions() of the exported program gives"
 
 @dataclass(slots=True)
 class _Batch:
-    """``level`` is torch's number of it, known once a tensor is taken apart; ``before`` are the
-    names that were defined before it."""
+    """One vmap.
+
+    ``level`` is torch's number of it, known once a tensor is split; ``before`` are the names that
+    were defined before it.
+    """
 
     outside: Body
     loop: Loop
@@ -41,7 +44,10 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """``rows`` is the list of what each turn gives, put together along ``dim``."""
+    """A batched result.
+
+    ``rows`` is the list of the rows from each iteration, stacked along ``dim``.
+    """
 
     rows: Value
     dim: Value
@@ -58,7 +64,7 @@ class Batches:
         return node.target.startswith(_PREFIX)
 
     def step(self, node: schema.Node, body: Body, values: Values) -> Body:
-        """What appends the nodes that follow such a call.
+        """Translate such a call; return the body to which the following nodes are appended.
 
         Raises UnsupportedError for other transformations, FormatError where batches overlap.
         """
@@ -78,7 +84,7 @@ class Batches:
         raise UnsupportedError("this transformation of torch.func has no form here", hint=_HINT)
 
     def check_end(self) -> None:
-        """Raises FormatError where a batch has no end."""
+        """Raise FormatError where a batch has no end."""
         if self._open:
             raise FormatError("a batch of torch.vmap does not end")
 
@@ -124,7 +130,7 @@ class Batches:
     ) -> None:
         batch = self._innermost(level)
         rows = batch.outside.list_of(TENSOR, ())
-        # It is made before the loop that it is filled in.
+        # The list is created before the loop that fills it.
         nodes = batch.outside.block.nodes
         nodes.insert(nodes.index(batch.loop.node), nodes.pop())
         body.call(_COLLECTING, rows, argument_value(body, tensor, values, TENSOR))
@@ -145,7 +151,7 @@ class Batches:
 
 
 def _check_writes(turn: Block) -> None:
-    """Refuse what is written to tensors around a batch: torch does it once for all rows."""
+    """Refuse writes to tensors outside a batch, which torch performs once for all rows."""
     nodes = frozenset(node for node in turn.nodes if node.kind != _COLLECTING)
     aliases = Aliases(turn, nodes)
     for node in nodes:

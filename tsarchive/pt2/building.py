@@ -1,7 +1,7 @@
-"""Nodes appended to one block of a program graph: constants, lists, operators, control flow.
+"""A builder that appends nodes to a block: constants, lists, operators, control flow.
 
-Operators are chosen as the compiler of TorchScript code chooses them, so that a node means what
-its text means. Nothing here knows the format that a graph comes from.
+Overloads are resolved as the compiler of TorchScript code does, so that a node has the meaning of
+its text. Nothing here knows the format that a graph comes from.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Constants = dict[Hashable, Value]
 
 
 class Choice(NamedTuple):
-    """An overload, and how it takes the arguments; ``reads_back`` if text can mean it."""
+    """A selected overload and its arguments; ``reads_back`` if its text selects it again."""
 
     schema: FunctionSchema
     match: Match
@@ -60,14 +60,14 @@ class Choice(NamedTuple):
 
 
 class Operators:
-    """The overloads of operators, and which of them a call means."""
+    """The overloads of operators, and overload resolution."""
 
     def __init__(self, find: Callable[[str], Sequence[FunctionSchema]]) -> None:
         self.find = find
         self._chosen: dict[Hashable, Choice] = {}
 
     def overload(self, kind: str, name: str) -> FunctionSchema:
-        """One overload by its name. Raises UnknownOperatorError."""
+        """Return an overload by its name. Raises UnknownOperatorError."""
         schemas = self.find(kind)
         for schema in schemas:
             if schema.overload == name and not schema.is_vararg:
@@ -79,9 +79,9 @@ class Operators:
         )
 
     def choose(self, kind: str, named: FunctionSchema | None, call: Call) -> Choice:
-        """The overload that takes the arguments: the ``named`` one if it does.
+        """Return the overload that accepts the arguments: the ``named`` one if it does.
 
-        Raises FormatError where none does, UnknownOperatorError where there is none.
+        Raises FormatError where none does, UnknownOperatorError for an unknown operator.
         """
         shape = call.shape
         key = kind, None if named is None else named.overload, shape
@@ -93,7 +93,7 @@ class Operators:
     def takes(
         self, kind: str, types: Sequence[Type], keywords: Mapping[str, Type] = MappingProxyType({})
     ) -> bool:
-        """Whether an overload takes arguments of these types, without conversions."""
+        """Return whether an overload accepts arguments of these types without conversions."""
         named = {name: Typed(_NO_VALUE, type_) for name, type_ in keywords.items()}
         call = Call([Typed(_NO_VALUE, type_) for type_ in types], named)
         found = (call.match(schema, convert=False) for schema in self.find(kind))
@@ -116,10 +116,10 @@ class Operators:
         return Choice(found[0].schema, found[1])
 
     def _reads_back(self, kind: str, named: FunctionSchema, call: Call) -> bool:
-        """Whether text of the call means the overload, too.
+        """Return whether text of the call selects this overload.
 
-        Where text of torch's own operators means another, defaults are left out, and both do the
-        same; but for those that scripts cannot reach.
+        Where text of torch's own operators selects another overload, only defaults are missing and
+        both do the same; except for operators that scripts cannot reach.
         """
         if kind.startswith("aten::"):
             return named.full_name not in BLOCKED
@@ -139,7 +139,7 @@ def _no_overload(
 
 
 class Body:
-    """Appends to ``block``. ``place`` is that of the nodes appended from now on."""
+    """Appends nodes to ``block``. ``place`` is the location of nodes appended from now on."""
 
     def __init__(self, block: Block, operators: Operators) -> None:
         self.block = block
@@ -148,7 +148,7 @@ class Body:
         self._constants: Constants = {}
 
     def inside(self, block: Block) -> Body:
-        """What appends to a block of a node of this one."""
+        """Return a builder for a nested block of a node of this one."""
         body = Body(block, self.operators)
         body.place = self.place
         return body
@@ -167,7 +167,7 @@ class Body:
         return node
 
     def constant(self, value: Any, type_: Type) -> Value:
-        """A constant; equal ones of a block are one node."""
+        """Return a constant; equal ones share one node of a block."""
         key = (constant_key(value), type_)
         found = self._constants.get(key)
         if found is None:
@@ -185,7 +185,7 @@ class Body:
         return self.constant(value, STRING)
 
     def list_of(self, element: Type, values: Sequence[Value]) -> Value:
-        """A list. Raises FormatError for a value that is not of the ``element`` type."""
+        """Return a list. Raises FormatError for a value that is not of the ``element`` type."""
         for value in values:
             if not is_subtype(value.type, element):
                 raise FormatError(
@@ -195,7 +195,7 @@ class Body:
         return self.append("prim::ListConstruct", values, ListType(element)).output
 
     def unpacked(self, value: Value, count: int) -> list[Value]:
-        """The elements of a list that must have ``count`` of them."""
+        """Unpack a list of ``count`` elements."""
         if not isinstance(value.type, ListType):
             raise FormatError(f"{count} results are named where one {annotation(value.type)} is")
         return self.append("prim::ListUnpack", [value], *[value.type.element] * count).outputs
@@ -207,12 +207,14 @@ class Body:
         overload: str | None = None,
         **keywords: Value,
     ) -> list[Value]:
-        """The results of an operator; ``overload`` names the one that is meant, if it fits."""
+        """Return the results of an operator; ``overload`` is preferred if it accepts the
+        arguments.
+        """
         named = None if overload is None else self.operators.overload(kind, overload)
         return self.call_schema(kind, named, arguments, keywords)
 
     def value(self, kind: str, *arguments: Value, **keywords: Value) -> Value:
-        """Like :meth:`call`, for an operator with one result."""
+        """Return the result of an operator with exactly one."""
         (result,) = self.call_schema(kind, None, arguments, keywords)
         return result
 
@@ -233,7 +235,7 @@ class Body:
         return node.outputs
 
     def call_method(self, target: Value, name: str, arguments: Sequence[Value]) -> Value:
-        """The result of a method. Raises FormatError where it does not take the arguments."""
+        """Return the result of a method. Raises FormatError for arguments that do not match."""
         method = target.type.methods.get(name) if isinstance(target.type, ClassType) else None
         if method is None:
             raise FormatError(f"a {annotation(target.type)} has no method {name!r}")
@@ -242,7 +244,7 @@ class Body:
         return self.append("prim::CallMethod", inputs, type_, name=name).output
 
     def call_function(self, function: Function, arguments: Sequence[Value]) -> list[Value]:
-        """The results of a function. Raises FormatError where it does not take the arguments."""
+        """Return the results of a function. Raises FormatError for arguments that do not match."""
         callee = self.constant(function, function.type)
         inputs = [callee, *self._taken(function.schema, arguments)]
         result = self.append("prim::CallFunction", inputs, function.schema.return_type).output
@@ -271,7 +273,7 @@ class Body:
         return value
 
     def default(self, argument: Argument) -> Value:
-        """The value of an argument that a call leaves out."""
+        """Return the default of an argument that a call omits."""
         type_ = argument.type
         if isinstance(type_, OptionalType):
             type_ = type_.element
@@ -293,14 +295,16 @@ class Body:
         return self.append(step.kind, [value], step.type, schema=schema).output
 
     def _folded(self, value: Value, type_: Type) -> Value | None:
-        """A constant bool or number as one of ``type_``; None for what has to be converted."""
+        """Convert a constant bool or number to ``type_``; None where a conversion node is
+        needed.
+        """
         content = value.node.attributes["value"] if value.node.is_constant else None
         if not isinstance(content, bool | int) or type_ not in _PYTHON:
             return None
         return self.constant(_PYTHON[type_](content), type_)
 
     def truth(self, value: Value) -> Value:
-        """A value as a condition. Raises FormatError for one that cannot be."""
+        """Convert a value to a condition. Raises FormatError where that is impossible."""
         if value.type == BOOL:
             return value
         if value.type not in (TENSOR, INT, FLOAT):
@@ -308,7 +312,7 @@ class Body:
         return self.value("aten::Bool", value)
 
     def as_type(self, value: Value, type_: Type) -> Value:
-        """A number, or a tensor that holds one, as an int, float or bool."""
+        """Convert a number, or a tensor that holds one, to an int, float or bool."""
         if value.type == type_:
             return value
         if value.type not in (TENSOR, NUMBER, INT, FLOAT, BOOL):
@@ -318,7 +322,7 @@ class Body:
         return self._folded(value, type_) or self.value(_CASTS[type_], value)
 
     def raise_unless(self, condition: Value, message: str) -> None:
-        """Stop the program with an error where ``condition`` is false."""
+        """Raise an error at run time where ``condition`` is false."""
         check = self.append("prim::If", [condition])
         check.add_block()
         failing = self.inside(check.add_block())

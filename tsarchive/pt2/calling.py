@@ -1,4 +1,4 @@
-"""How a program is called and what it gives, as text: arguments nested as the caller nests them."""
+"""The calling convention of a program as text: arguments nested as the caller passes them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Convention", "convention"]
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """Texts that a listing is made of.
+    """The parts of a listing.
 
-    ``parameters`` are those of ``forward`` without self, ``bindings`` take them apart into the
-    inputs of the graph, ``problem`` tells why they are not nested as the caller nests them.
+    ``parameters`` are those of ``forward`` without self, ``bindings`` unpack them into the inputs
+    of the graph, ``problem`` tells why the caller's nesting is unknown.
     """
 
     parameters: str
@@ -36,7 +36,7 @@ class _Leaf:
 
 
 def convention(module: GraphModule, record: str) -> Convention:
-    """The calling convention of a program that was read from ``record``."""
+    """Return the calling convention of a program that was read from ``record``."""
     inputs = [_input(spec, module) for spec in module.signature.input_specs if _is_given(spec)]
     outputs = [_Leaf(argument(value), type_of(value, module.graph)) for value in _outputs(module)]
     try:
@@ -75,7 +75,7 @@ def _nested(
 
 
 def _bindings(tree: Tree, title: str, leaves: list[_Leaf]) -> Iterator[str]:
-    """How a parameter is taken apart, where the graph has other names for what is in it."""
+    """Yield the unpacking of a parameter where the graph names its leaves differently."""
     for leaf, step in zip(leaves, _steps(tree, title), strict=True):
         if leaf.name not in ("", step):
             yield f"{leaf.name} = {step}"
@@ -106,7 +106,7 @@ _GIVEN = ("user_output", "loss_output")
 
 
 def _is_given(spec: InputSpec) -> bool:
-    """Whether the caller gives an input."""
+    """Return whether an input is passed by the caller."""
     return spec.tag in _TAKEN
 
 
@@ -131,12 +131,12 @@ def _outputs(module: GraphModule) -> Iterator[Argument]:
 
 
 def _name_of(tree: Tree, leaves: list[_Leaf], index: int) -> str:
-    """The name of a parameter that the file does not name, as before torch 2.6."""
+    """Return a name for a parameter that the file does not name, as before torch 2.6."""
     return (tree.kind is Kind.LEAF and leaves[0].name) or f"args_{index}"
 
 
 def _parameters(takes: Tree, names: list[str]) -> Iterator[tuple[str | None, Tree]]:
-    """The parameters by name: positional ones, then those of the dict of keywords."""
+    """Yield the parameters by name: positional ones, then those of the dict of keywords."""
     match takes.children:
         case (Tree(kind=Kind.TUPLE) as args, Tree(kind=Kind.DICT) as kwargs):
             pass
@@ -149,7 +149,7 @@ def _parameters(takes: Tree, names: list[str]) -> Iterator[tuple[str | None, Tre
 
 
 def _steps(tree: Tree, path: str) -> Iterator[str]:
-    """What leads to each leaf, in order."""
+    """Yield the path to each leaf, in order."""
     if tree.kind is Kind.LEAF:
         yield path
     for step, child in tree.places():
@@ -157,7 +157,7 @@ def _steps(tree: Tree, path: str) -> Iterator[str]:
 
 
 def _shown(tree: Tree, leaves: Iterator[str]) -> str:
-    """A tree with texts for its leaves."""
+    """Return a tree as text, with texts for its leaves."""
     if tree.kind is Kind.LEAF:
         return next(leaves)
     parts = [_shown(child, leaves) for child in tree.children]

@@ -1,4 +1,4 @@
-"""Machine code in an archive: what AOTInductor compiled, for which machine. It is never loaded."""
+"""Machine code of AOTInductor in an archive, and its target machine. It is never loaded."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _WEIGHTS = "weights_config.json"
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled model. ``files`` are its files with their bytes; ``metadata`` is what they say
-    of the machine and the device, ``weights`` how many weights are stored beside the code."""
+    """A compiled model.
+
+    ``files`` are its files with their bytes; ``metadata`` is their description of the machine and
+    the device, ``weights`` the number of weights stored beside the code.
+    """
 
     name: str
     files: Mapping[str, int]
@@ -33,7 +36,7 @@ class Compiled:
 
 
 def compiled(records: Records, model: str) -> Compiled:
-    """What there is of a model that AOTInductor compiled. Raises FormatError for its JSON."""
+    """Return a model compiled by AOTInductor. Raises FormatError for malformed JSON."""
     folder = f"{AOTINDUCTOR}{model}/"
     names = list(records.under(folder))
     metadata: dict[str, str] = {}
@@ -49,10 +52,10 @@ def compiled(records: Records, model: str) -> Compiled:
 
 
 def stored_weights(records: Records, model: str) -> dict[str, Payload]:
-    """The weights that are stored beside the code, by their names; none where it holds them.
+    """Return the weights stored beside the code by name; none where the code contains them.
 
     Raises MissingRecordError where a record is missing, FormatError for JSON of another form and
-    for a weight that reaches beyond its record, PickleError where that is no file of torch.save.
+    for a weight that reaches beyond its record, PickleError for a malformed file of torch.save.
     """
     record = f"{AOTINDUCTOR}{model}/{_WEIGHTS}"
     if not records.has(record):
@@ -86,9 +89,9 @@ def _are_sizes(*numbers: Any) -> bool:
 
 
 def weight_records(records: Records, record: str) -> frozenset[str]:
-    """The records that a JSON record beside compiled code names as weights: files of torch.save.
+    """Return the torch.save records that a JSON record beside compiled code names as weights.
 
-    Raises FormatError for what is not JSON, or describes weights in another way.
+    Raises FormatError if it is not JSON, or describes weights in another way.
     """
     values = parse_object(records.container.read(record), record)
     if not record.endswith(f"/{_WEIGHTS}"):
@@ -104,5 +107,5 @@ def weight_records(records: Records, record: str) -> frozenset[str]:
 
 
 def _text(value: Any) -> str:
-    """A string or number as it is; of anything else what it is."""
+    """Return a string or number as text; of any other value, its type."""
     return str(value) if isinstance(value, str | int | float) else type(value).__name__

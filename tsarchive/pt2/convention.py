@@ -1,7 +1,7 @@
-"""Calls of a program from Python: its arguments by position and name, its result.
+"""Calls of a program from Python: arguments by position and name, and the result.
 
-As in torch, structures must be those that the program was exported with; keys of dicts may come
-in any order, and positional arguments may be named.
+As in torch, structures must be those that the program was exported with; keys of dicts may come in
+any order, and positional arguments may be named.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ForwardMethod(PublicMethod):
 
 
 class _Convention(CallSignature):
-    """Binds arguments: positional ones, which may be named, and those that must be."""
+    """Binds positional arguments, which may be named, and keyword-only ones."""
 
     def __init__(self, forward: Forward, compiler: Compiler) -> None:
         schema = forward.module.type.methods["forward"].schema
@@ -50,7 +50,7 @@ class _Convention(CallSignature):
         ]
 
     def bind(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
-        """The arguments in order, as the code of the program takes them.
+        """Return the arguments in the order that the code of the program takes.
 
         Raises CallError for missing, surplus and unknown arguments, and for those of another
         structure or type than the program was exported with.

@@ -1,4 +1,4 @@
-"""From JSON values to the classes of the schema, each field of its type."""
+"""Decoding of JSON values to the typed classes of the schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .schema import Tagged
 
 __all__ = ["decoded", "parsed", "read_json"]
 
-# Levels of lists and objects. Graphs inside graphs take seven each, and few models have two.
+# Levels of lists and objects. A nested graph takes seven, and few models nest more than two.
 MAX_DEPTH = 256
 
 Schema = TypeVar("Schema")
@@ -25,12 +25,12 @@ Decode = Callable[[Any], Any]
 
 _SPECIAL_FLOATS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 _SHOWN = 60
-# The member of unions that stands for None. Before schema 8 its value was an empty tuple.
+# The union member for None. Before schema 8 its value was an empty tuple.
 _NOTHING = "as_none"
 
 
 class _Mismatch(Exception):
-    """A value is not of its type; ``path`` grows while it passes the values around it."""
+    """A value of the wrong type; ``path`` grows while the error propagates."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class _Mismatch(Exception):
 
 
 def read_json(schema: type[Schema], data: bytes, record: str) -> Schema:
-    """What a JSON record says, as an instance of a class of the schema.
+    """Decode a JSON record to an instance of a class of the schema.
 
     Raises FormatError, naming the field, where the record breaks a rule.
     """
@@ -50,12 +50,12 @@ def read_json(schema: type[Schema], data: bytes, record: str) -> Schema:
 
 
 def parsed(data: bytes, record: str) -> dict[str, Any]:
-    """The JSON of a record, nested no more deeply than what reads it recurses."""
+    """Parse the JSON of a record, with a limit on nesting for recursive readers."""
     return parse_object(data, record, MAX_DEPTH)
 
 
 def decoded(schema: type[Schema], value: Any, record: str) -> Schema:
-    """A parsed JSON value as an instance of a class of the schema; raises FormatError."""
+    """Decode parsed JSON to an instance of a class of the schema. Raises FormatError."""
     hint: Any = schema
     try:
         found: Schema = _decoder(hint)(value)
@@ -67,7 +67,7 @@ def decoded(schema: type[Schema], value: Any, record: str) -> Schema:
 
 @cache
 def _decoder(hint: Any) -> Decode:
-    """What turns a JSON value into one of the type ``hint``."""
+    """Return a decoder of JSON values to the type ``hint``."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, arguments = get_origin(hint), get_args(hint)
@@ -209,14 +209,14 @@ def _message(kind: Any) -> Decode:
 
 
 def _late(hint: Any) -> Decode:
-    """Classes of the schema contain each other, so what decodes them is found when needed."""
+    """Find the decoder of a class on first use, since classes of the schema are recursive."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     return lambda value: _decoder(hint)(value)
 
 
 def _default(field: Field[Any]) -> Callable[[], Any] | None:
-    """What makes the value of a field that is absent; None where it must be there."""
+    """Return a factory for the value of an absent field; None where it is required."""
     if field.default_factory is not MISSING:
         return field.default_factory
     if field.default is not MISSING:

@@ -1,4 +1,4 @@
-"""A program as it would be if it had been exported on another device."""
+"""Moving a program to another device than it was exported on."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _HOST, _NOWHERE = "cpu", "meta"
 def moved_program(
     program: ExportedProgram, target: str, tensors_on: Iterable[str]
 ) -> ExportedProgram:
-    """The program with the devices that its nodes name moved to ``target``.
+    """Return the program with the devices that its nodes name moved to ``target``.
 
-    ``tensors_on`` are the devices of its tensors. Where nothing is on another device than the
-    CPU, that is merely where the program was exported, and moves as well.
+    ``tensors_on`` are the devices of its tensors. Where everything is on the CPU, that is merely
+    where the program was exported, and the CPU is moved as well.
     """
     graph = program.graph_module.graph
     named = {*tensors_on, *(device_name(device) for device in _devices(graph))}

@@ -31,7 +31,7 @@ _NAMES = {
 }
 _SIZES = {storage.dtype: storage.itemsize for storage in STORAGE_TYPES.values()}
 
-# ``UNKNOWN`` is not among them.
+# Without ``UNKNOWN``.
 DTYPES: dict[ScalarType, StorageType] = {
     number: StorageType(name, _SIZES[name]) for number, name in _NAMES.items()
 }

@@ -1,4 +1,4 @@
-"""From classes of the schema to JSON, as torch writes it: the way back of ``decoding``."""
+"""Encoding of classes of the schema to JSON as torch writes it; the inverse of ``decoding``."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .schema import Tagged
 __all__ = ["Fields", "json_of", "write_json"]
 
 Fields: TypeAlias = Mapping[str, Collection[str]]
-"""Names of fields, by the name of their class."""
+"""Names of fields by the name of their class."""
 
 _NONE: Final[Fields] = MappingProxyType({})
 
 
 def write_json(value: Any, without: Fields = _NONE) -> bytes:
-    """The record of an instance of a class of the schema; fields ``without`` are left out."""
+    """Encode an instance of a class of the schema as a record, omitting the fields ``without``."""
     return json.dumps(json_of(value, without), allow_nan=False).encode()
 
 
 def json_of(value: Any, without: Fields = _NONE) -> Any:
-    """The JSON value for an instance of a class of the schema, or for what its fields hold."""
+    """Return the JSON value of an instance of a class of the schema, or of a field's value."""
     match value:
         case IntEnum():
             return int(value)

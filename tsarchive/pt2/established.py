@@ -1,4 +1,4 @@
-"""What checks of sizes have established, so that conditions that say it again are left out."""
+"""Facts established by checks of sizes; conditions that they imply are omitted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .symbols import Expression, Number, Operation, Symbol
 
 __all__ = ["Established"]
 
-# What a value is, that lies between two bounds, beside a number: ``x > 5`` holds from 6 on.
+# Whether bounds imply a comparison with a number: ``x > 5`` holds from 6 on.
 _BOUNDED: Mapping[str, Callable[[float, float, int], bool]] = {
     "Gt": lambda least, most, number: least > number,
     "Ge": lambda least, most, number: least >= number,
@@ -20,7 +20,7 @@ _BOUNDED: Mapping[str, Callable[[float, float, int], bool]] = {
 
 
 class Established:
-    """Sources are texts, such as ``x.size()[0]``."""
+    """Known equalities and bounds of sources, which are texts such as ``x.size()[0]``."""
 
     def __init__(self) -> None:
         self._equal: set[frozenset[str | int]] = set()
@@ -39,7 +39,7 @@ class Established:
         )
 
     def implies(self, condition: Expression, sources: Mapping[str, str]) -> bool:
-        """Whether a condition is known to hold; ``sources`` are those of its symbols."""
+        """Return whether a condition is known to hold; ``sources`` are those of its symbols."""
         if not isinstance(condition, Operation) or len(condition.arguments) != 2:
             return False
         one, other = (_term(argument, sources) for argument in condition.arguments)

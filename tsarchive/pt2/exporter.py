@@ -1,7 +1,7 @@
 """Programs of torch.export as the records of a PT2 archive, in torch's order.
 
-torch turns its graph into JSON; what that JSON says of this process is taken out of it. Weights
-are written from their memory.
+torch converts its graph to JSON; process-dependent parts of that JSON are removed. Weights are
+written directly from memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def exported_records(
     debug: bool,
     source_paths: bool,
 ) -> list[NewRecord]:
-    """Every record but the serialization id, which the container adds.
+    """Return every record except the serialization id, which the container adds.
 
     Raises SaveError for a program that torch cannot write, or could not load again.
     """
@@ -65,12 +65,12 @@ def config_record(folder: str, model: str, payloads: dict[str, PayloadMeta]) -> 
 
 
 def extra_records(files: Mapping[str, bytes]) -> Iterator[NewRecord]:
-    """Extra files, in the order in which they are given."""
+    """Yield extra files in the given order."""
     return (NewRecord(f"{EXTRA}{name}", data) for name, data in files.items())
 
 
 def end_records() -> list[NewRecord]:
-    """What says that the file is a PT2 archive."""
+    """Return the records that identify the file as a PT2 archive."""
     return [
         NewRecord("archive_format", _FORMAT),
         NewRecord("archive_version", _ARCHIVE_VERSION),
@@ -81,7 +81,7 @@ def end_records() -> list[NewRecord]:
 
 @cache
 def unknown_fields() -> Fields:
-    """The fields of the schema that this torch does not write, because it is too old for them."""
+    """Return the fields of the schema that the installed torch is too old to write."""
     from torch._export.serde import schema as theirs
 
     classes = [value for value in vars(schema).values() if isinstance(value, type)]
@@ -100,7 +100,7 @@ def _check_name(name: Any) -> None:
 
 
 def _serialized(program: ExportedProgram) -> tuple[bytes, bytes]:
-    """A program as JSON, and its example inputs as torch stores them."""
+    """Return a program as JSON, and its example inputs as torch stores them."""
     from torch._export.serde.serialize import SerializeError, serialize
 
     known = inspect.signature(serialize).parameters
@@ -109,13 +109,13 @@ def _serialized(program: ExportedProgram) -> tuple[bytes, bytes]:
     try:
         found = serialize(program, **options)
     except (SerializeError, AssertionError, NotImplementedError, TypeError) as error:
-        # It asserts where its JSON lacks a form; json and pickle raise TypeError for theirs.
+        # It asserts on values without a JSON form; json and pickle raise TypeError.
         raise SaveError(f"torch cannot write the program: {error}") from error
     return found.exported_program, found.example_inputs
 
 
 def _check_objects(program: Program, stored: Mapping[str, PayloadMeta]) -> None:
-    """Objects that only the graph names are written by nobody, and torch would not find them."""
+    """Raise SaveError for objects that only the graph names: torch writes them nowhere."""
     given = {
         spec.value.custom_obj_name
         for spec in program.graph_module.signature.input_specs

@@ -1,4 +1,4 @@
-"""The method ``forward`` of a program: arguments taken apart and checked, its graph, its result."""
+"""The method ``forward`` of a program: unpacking and checking arguments, its graph, its result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Forward", "argument_names"]
 
 
 def argument_names(signature: Signature) -> list[str]:
-    """The names of the arguments in code, which are identifiers and no two alike."""
+    """Return names for the arguments in code: unique identifiers."""
     found: list[str] = []
     for parameter in signature.parameters:
         name = to_identifier(parameter.name)
@@ -38,7 +38,7 @@ def argument_names(signature: Signature) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """What ``forward`` is made from; its graph is made when it is first asked for."""
+    """The parts of ``forward``; its graph is built on first use."""
 
     program: ExportedProgram
     signature: Signature
@@ -97,7 +97,7 @@ class Forward:
             yield from taken(body, value, typed)
 
     def _bind_state(self, body: Body, owner: Value, values: Values) -> None:
-        """Let inputs of the graph stand for what the module holds."""
+        """Bind inputs of the graph to the state of the module."""
         self._bind_module(body, owner, self.module, values)
         for name in self.signature.tokens:
             define(values, name, body.none())
@@ -112,7 +112,7 @@ class Forward:
             self._bind_module(body, inner, child, values)
 
     def _write_back(self, body: Body, values: Values) -> None:
-        """Copy new values of buffers and arguments into them, which then stand for the values."""
+        """Copy new values of buffers and arguments into them."""
         for mutation in self.signature.mutations:
             target = named(values, mutation.target)
             value = named(values, mutation.name)

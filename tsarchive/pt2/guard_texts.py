@@ -1,7 +1,7 @@
-"""Conditions on arguments that programs hold as Python text, read as expressions.
+"""Parsing of guards that programs hold as Python text.
 
-torch compiles such text and runs it. Here a few forms of syntax are known, each of which stands
-for an expression; everything else is refused.
+torch compiles such text and runs it. Here only a few forms of syntax are accepted, each of which
+maps to an expression; everything else is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .symbols import ARITIES, MAX_DEPTH, MAX_TEXT, Expression, Number, Operation
 
 __all__ = ["Guard", "Source", "read_guard"]
 
-# The dict of arguments in the text of torch, and its list of leaves.
+# Names in torch's text: the dict of arguments, and the list of their leaves.
 ARGUMENTS, LEAVES = "L", "flat_args"
 
 _BINARY: Mapping[type[ast.operator], str] = MappingProxyType(
@@ -53,13 +53,13 @@ _STRING = re.compile(r"""'[^'\\\n]*'|"[^"\\\n]*\"""")
 _NAMED_NUMBERS = MappingProxyType(
     {"math.inf": float("inf"), "inf": float("inf"), "math.nan": float("nan")}
 )
-# Of a tensor: what takes an index behind it, and what does not.
+# Methods of a tensor: those that take an index, and those that do not.
 _LISTS, _NUMBERS = frozenset({"size", "stride"}), frozenset({"storage_offset", "dim", "numel"})
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a value comes from: ``method`` of the argument at ``place``, or the argument."""
+    """The origin of a value: ``method`` of the argument at ``place``, or the argument itself."""
 
     place: str
     method: str | None = None
@@ -72,7 +72,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition whose symbols are the texts of sources; ``text`` is the condition as shown."""
+    """A condition whose symbols are the texts of sources; ``text`` is for messages."""
 
     condition: Expression
     sources: Mapping[str, Source]
@@ -80,10 +80,10 @@ class Guard:
 
 
 def read_guard(text: str, record: str) -> Guard:
-    """The condition that a text states.
+    """Parse the text of a condition.
 
-    Raises FormatError for text that is no expression of Python or too large, UnsupportedError
-    for one of another form.
+    Raises FormatError for text that is not a Python expression or is too large, UnsupportedError
+    for an unknown form.
     """
     try:
         tree = _parsed(text)
@@ -98,7 +98,7 @@ def _parsed(text: str) -> ast.expr:
     if len(text) > MAX_TEXT:
         raise FormatError("a guard is too long", limit=MAX_TEXT)
     flat = " ".join(text.split())
-    # torch goes on in the line behind it, which flat text does not have.
+    # A comment would continue on the next line, which flattened text does not have.
     if "#" in _STRING.sub("", text):
         raise UnsupportedError(f"the guard {text[:100]!r} has a comment")
     try:
@@ -109,7 +109,7 @@ def _parsed(text: str) -> ast.expr:
 
 
 def _shown(tree: ast.expr) -> str:
-    """The text as Python writes it, with arguments by their names alone."""
+    """Return the text as Python writes it, with arguments by their bare names."""
     return ast.unparse(_ByName().visit(tree))
 
 
@@ -179,7 +179,7 @@ class _Reader:
     def _comparison(
         self, values: list[ast.expr], operators: list[ast.cmpop], depth: int
     ) -> Expression:
-        """``a < b < c`` is ``a < b and b < c``."""
+        """Translate ``a < b < c`` as ``a < b and b < c``."""
         terms = [self.expression(value, depth) for value in values]
         found: list[Expression] = []
         for position, operator in enumerate(operators):
@@ -204,7 +204,7 @@ class _Reader:
 
 
 def _source(node: ast.expr) -> Source | None:
-    """The source that ``L['x'].size()[0]`` and the like name; None for other syntax."""
+    """Return the source of ``L['x'].size()[0]`` and the like; None for other syntax."""
     match node:
         case ast.Subscript(
             ast.Call(ast.Attribute(value, method), [], []), ast.Constant(int(index))
@@ -219,7 +219,7 @@ def _source(node: ast.expr) -> Source | None:
 
 
 def _place(node: ast.expr) -> str | None:
-    """``x['key'].field`` for ``L['x']['key'].field``; None for what is no argument."""
+    """Return ``x['key'].field`` for ``L['x']['key'].field``; None for anything but an argument."""
     match node:
         case ast.Subscript(ast.Name("L"), ast.Constant(str(name))):
             return name
@@ -233,7 +233,7 @@ def _place(node: ast.expr) -> str | None:
 
 
 def _dotted(node: ast.expr) -> str | None:
-    """``math.floor`` and the like; None for what is no name of at most one dot."""
+    """Return ``math.floor`` and the like; None for anything but a name with at most one dot."""
     match node:
         case ast.Name(name):
             return name

@@ -1,7 +1,7 @@
-"""What a program demands of its arguments, as nodes that raise where they are not so.
+"""Guards on the arguments of a program, as nodes that raise.
 
-The checks are those that torch makes before it runs an exported program: sizes that are fixed,
-sizes that depend on each other, ranges, constants, and conditions that the program holds as text.
+The checks are those that torch makes before it runs an exported program: fixed sizes, sizes that
+depend on each other, ranges, constants, and conditions that the program holds as text.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .trees import Kind, Tree
 
 __all__ = ["Checks"]
 
-# torch lets a size be 0 or 1 whatever its range says, unless that begins above 2.
+# torch accepts sizes 0 and 1 whatever the range says, unless its minimum is above 2.
 _GREATEST_UNCHECKED_MINIMUM = 2
 
 
 class Checks:
     """Appends the checks of one program to the graph of its ``forward``.
 
-    ``leaves`` are the arguments in the order in which they are flattened.
+    ``leaves`` are the arguments in flattened order.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Checks:
         self._leaves = {one.place: leaf for one, leaf in zip(inputs, leaves, strict=True)}
         self._sources: dict[str, Value] = {}
         self._symbols: dict[str, Value] = {}
-        # Where each symbol was first found, for messages.
+        # The place where each symbol was first bound, for messages.
         self._places: dict[str, str] = {}
         self._established = Established()
         self._ranges = {
@@ -60,10 +60,10 @@ class Checks:
         }
 
     def append(self, parameters: Sequence[Parameter]) -> None:
-        """All checks.
+        """Append all checks.
 
-        Raises FormatError for expressions that break a rule, UnsupportedError for those that
-        cannot be checked.
+        Raises FormatError for malformed expressions, UnsupportedError for those that cannot be
+        checked.
         """
         sizes: list[tuple[Source, Expression]] = []
         for input_ in self._inputs:
@@ -83,7 +83,7 @@ class Checks:
 
     def _check_constant(self, input_: Input, leaf: Value) -> None:
         if input_.type == NONE:
-            return  # there is no other value of that type
+            return  # the type has no other value
         body, value = self._body, input_.constant
         if isinstance(value, float) and math.isnan(value):
             fits = body.value("aten::isnan", leaf)
@@ -92,7 +92,7 @@ class Checks:
         self._require(fits, f"{input_.place} must be {value!r}, but is {{}}", leaf)
 
     def _check_tensor(self, input_: Input, leaf: Value) -> Iterator[tuple[Source, Expression]]:
-        """Check number of dimensions and fixed sizes; give the sizes that are not fixed."""
+        """Check rank and fixed sizes; yield the dynamic sizes."""
         meta = self._meta(input_)
         sizes = [self._size(size) for size in meta.sizes]
         fixed = [size.value for size in sizes if isinstance(size, Number)]
@@ -142,8 +142,9 @@ class Checks:
     # Sizes that depend on symbols
 
     def _check_sizes(self, sizes: Sequence[tuple[Source, Expression]]) -> None:
-        """Symbols have the value where they stand alone first, then where they can be solved for;
-        everything else must be equal to what follows from them."""
+        """Bind symbols that are a size by themselves, then those that can be solved for, and check
+        that every other size equals its expression.
+        """
         rest = [pair for pair in sizes if not self._bind(*pair)]
         unsolved = [pair for pair in rest if not self._solve(*pair)]
         for source, size in unsolved:
@@ -164,7 +165,7 @@ class Checks:
         return True
 
     def _solve(self, source: Source, size: Expression) -> bool:
-        """Bind the one symbol of a linear expression that has no value yet."""
+        """Bind the only unbound symbol of a linear expression by solving for it."""
         linear = _linear(size)
         if linear is None or linear[0] in self._symbols:
             return False
@@ -207,7 +208,7 @@ class Checks:
             self._require(fits, f"{source} must be {most} at most, but is {{}}", held)
             self._established.add_bounds(str(source), None, most)
 
-    # Conditions given as text
+    # Guards given as text
 
     def _check_guard(self, guard: Guard, places: Mapping[str, int]) -> None:
         sources: dict[str, Source] = {}
@@ -247,7 +248,7 @@ class Checks:
         return body.value(kind, leaf, body.integer(source.index))
 
     def _require(self, fits: Value, message: str, *shown: Value) -> None:
-        """Raise where ``fits`` is false; values take the places of ``{}`` in the message."""
+        """Raise at run time where ``fits`` is false; values replace ``{}`` in the message."""
         check = self._body.append("prim::If", [fits])
         check.add_block()
         failing = self._body.inside(check.add_block())
@@ -259,12 +260,12 @@ class Checks:
 
 
 def _plain(text: str) -> str:
-    """Text for a message, where braces are places for values."""
+    """Escape braces, which are placeholders in messages."""
     return text.replace("{", "(").replace("}", ")")
 
 
 def _linear(size: Expression) -> tuple[str, Fraction, int] | None:
-    """``(s, a, b)`` for an expression ``a*s + b``; None for others."""
+    """Return ``(s, a, b)`` for an expression ``a*s + b``; None for others."""
     terms = _parts("Add", size)
     offset = sum(int(term.value) for term in terms if isinstance(term, Number))
     others = [term for term in terms if not isinstance(term, Number)]
@@ -291,14 +292,14 @@ def _parts(function: str, expression: Expression) -> Sequence[Expression]:
 
 
 def _places(parameters: Sequence[Parameter], inputs: Sequence[Input]) -> Iterator[tuple[str, int]]:
-    """Every text that names a leaf of the arguments, with its position."""
+    """Yield every text that names a leaf of the arguments, with its index."""
     position = 0
     for index in range(len(inputs)):
         yield f"flat_args[{index}]", index
     for parameter in parameters:
         base, _, number = parameter.name.rpartition("_")
         names = [parameter.name]
-        if base and number.isdecimal():  # of an argument such as *xs
+        if base and number.isdecimal():  # an item of *xs
             names.append(f"{base}[{number}]")
         for name in names:
             yield from _leaf_places(name, parameter.tree, position)

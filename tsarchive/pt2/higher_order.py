@@ -1,4 +1,4 @@
-"""Operators that take graphs, as control flow of a program graph."""
+"""Lowering of higher-order operators, which take graphs, to control flow."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["GRAPH_CALLS", "HigherOrderCall", "Loop", "Program"]
 
 
 class Program(Protocol):
-    """What the operators need of the translation that they are part of."""
+    """The translation as far as the operators need it."""
 
     def inlined(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
-        """The results of a graph whose nodes are appended to ``body``."""
+        """Append the nodes of a graph to ``body``; return its results."""
 
     def context_class(self, qualified_name: str) -> ClassType:
-        """A class of context managers."""
+        """Return a class of context managers."""
 
 
 class HigherOrderCall(NamedTuple):
-    """A node that calls such an operator, and where its translation goes."""
+    """A node that calls a higher-order operator, and the context of its translation."""
 
     program: Program
     body: Body
@@ -44,7 +44,7 @@ class HigherOrderCall(NamedTuple):
         return self.node.inputs[position].arg
 
     def literal(self, position: int, tag: str) -> Any:
-        """The content of an argument that must be ``tag``."""
+        """Return the content of an argument that must be ``tag``."""
         argument = self.argument(position)
         if argument.tag != tag:
             raise FormatError(f"its argument {position} is {argument.tag}, not {tag}")
@@ -55,7 +55,7 @@ class HigherOrderCall(NamedTuple):
         return found.graph
 
     def keywords(self) -> dict[str, schema.Argument]:
-        """The arguments that are given by name. Raises FormatError for one that is twice."""
+        """Return the named arguments. Raises FormatError for a duplicate name."""
         found: dict[str, schema.Argument] = {}
         for given in self.node.inputs:
             if given.name in found:
@@ -65,16 +65,18 @@ class HigherOrderCall(NamedTuple):
         return found
 
     def operands(self, position: int) -> list[Value]:
-        """The values of one argument, which often is a list."""
+        """Return the values of one argument, which often is a list."""
         return operands(self.body, self.argument(position), self.values)
 
     def rest(self, position: int) -> list[Value]:
-        """The values of all positional arguments from ``position`` on."""
+        """Return the values of all positional arguments from ``position`` on."""
         given = [one.arg for one in self.node.inputs[position:] if not _is_keyword(one)]
         return [value for one in given for value in operands(self.body, one, self.values)]
 
     def inlined(self, body: Body, position: int, given: Sequence[Value]) -> list[Value]:
-        """The results of the graph that is an argument, with its nodes in ``body``."""
+        """Inline the graph that is the argument at ``position`` into ``body``; return its
+        results.
+        """
         return self.program.inlined(body, self.graph(position), given)
 
 
@@ -115,7 +117,7 @@ def _exactly(values: list[Value], count: int, what: str) -> list[Value]:
 
 
 class Loop:
-    """A loop that carries values, with the body of one turn under construction."""
+    """A loop with carried values, with its body under construction."""
 
     def __init__(
         self, body: Body, count: Value, condition: Value, carried: Sequence[Value]
@@ -129,7 +131,7 @@ class Loop:
         self.body = body.inside(self.block)
 
     def end(self, condition: Value, results: Sequence[Value]) -> list[Value]:
-        """Finish the turn; what the loop gives."""
+        """Finish the body; return the results of the loop."""
         _exactly(list(results), len(self.carried), "carried results")
         for value, param in zip(results, self.carried, strict=True):
             if not is_subtype(value.type, param.type):
@@ -143,7 +145,7 @@ class Loop:
 
 def _while_loop(call: HigherOrderCall) -> list[Value]:
     body, extra = call.body, call.operands(3)
-    # Without any turn the results are no aliases of what was given.
+    # Without iterations the results must not alias the inputs.
     carried = [
         body.value("aten::clone", value) if value.type == TENSOR else value
         for value in call.operands(2)
@@ -169,7 +171,7 @@ def _scan(call: HigherOrderCall) -> list[Value]:
 def _stacking(
     call: HigherOrderCall, initial: list[Value], over: list[Value], extra: list[Value]
 ) -> list[Value]:
-    """Turns over the first dimension of tensors: what is carried, and the other results stacked."""
+    """Loop over the first dimension of tensors; return the carry and the stacked results."""
     body = call.body
     if not over:
         raise FormatError("it goes over no tensors")
@@ -190,7 +192,7 @@ def _stacking(
 
 
 def _associative_scan(call: HigherOrderCall) -> list[Value]:
-    """All that lies before each row combined with it, one row after the other."""
+    """Combine each row with the result for all rows before it, sequentially."""
     body, over, extra = call.body, call.operands(1), call.operands(2)
     if not over:
         raise FormatError("it goes over no tensors")
@@ -226,7 +228,7 @@ def _autocast(call: HigherOrderCall) -> list[Value]:
 def _within(
     call: HigherOrderCall, name: str, arguments: list[Value], graph: int, given: list[Value]
 ) -> list[Value]:
-    """The results of a graph that runs inside a context."""
+    """Return the results of a graph that runs inside a context."""
     body, class_ = call.body, call.program.context_class(name)
     manager = body.append("prim::CreateObject", (), class_).output
     body.call_method(manager, "__init__", arguments)
@@ -238,7 +240,7 @@ def _within(
 
 
 def _plain(graph: int, first: int) -> Callable[[HigherOrderCall], list[Value]]:
-    """An operator that only calls its graph, with the arguments from ``first`` on."""
+    """Translate an operator that only calls its graph, with the arguments from ``first`` on."""
 
     def inlined(call: HigherOrderCall) -> list[Value]:
         return call.inlined(call.body, graph, call.rest(first))

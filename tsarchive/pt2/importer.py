@@ -1,4 +1,4 @@
-"""From a PT2 archive to a module that runs."""
+"""Loading of a PT2 archive as a module."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _NATIVE = "__torch__.torch.classes."
 class Pt2Importer:
     """Loads one model of an archive; its container stays open while tensors live.
 
-    Raises MissingRecordError when there is no such model, CallError when there are several and
-    none is named, UnsupportedError for a file that holds compiled code alone.
+    Raises MissingRecordError when there is no such model, CallError when there are several and none
+    is named, UnsupportedError for a file that holds only compiled code.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Pt2Importer:
         self.program = self._moved(self.records.program(self.model))
         self.classes = Classes(container, guard)
         self.code = _Types()
-        # What unpickling asks of every importer: nothing is moved in the text of an archive here.
+        # Read by unpickling from every importer; the text of this archive is never moved.
         self.moved = None
         self.signature = read_signature(self.program.graph_module, self.record, _class_of)
         self._module = self._classes_made()
@@ -97,7 +97,7 @@ class Pt2Importer:
         return self.program.graph_module.graph
 
     def load(self) -> ArchiveModule:
-        """The module. Raises ArchiveError where a record breaks a rule of the format."""
+        """Return the module. Raises ArchiveError where a record breaks a rule of the format."""
         stored = self._stored
         views = {state.target: self._view(state, stored) for state in self.signature.states}
         tensors = Tensors(
@@ -112,7 +112,7 @@ class Pt2Importer:
     def _view(
         self, state: State, stored: tuple[Mapping[str, Payload], Mapping[str, Payload]]
     ) -> Payload:
-        """Where a state is stored."""
+        """Return the payload of a state."""
         found = stored[not state.in_weights].get(state.target)
         if found is None:
             raise MissingRecordError(
@@ -147,7 +147,7 @@ class Pt2Importer:
         return made.requires_grad_() if needs_grad else made
 
     def _object(self, state: State, payload: PickledPayload) -> Any:
-        """An object of a class bound from C++, made of its pickled state."""
+        """Restore an object of a class bound from C++ from its pickled state."""
         saved = Saved(self.container, payload.record)
         if not isinstance(saved.root, Object):
             raise _refused(state, payload)
@@ -174,16 +174,16 @@ class _Types:
             self.add(child)
 
     def find(self, qualified_name: str) -> NamedType | None:
-        """The class or named tuple of that name; None when there is none."""
+        """Return the class or named tuple of that name; None when there is none."""
         found = self._classes.get(qualified_name) or self.named_tuples.find(qualified_name)
         return found or native_class(qualified_name)
 
 
 def _class_of(name: str) -> Type:
-    """A class bound from C++.
+    """Return a class bound from C++.
 
-    Raises UnknownClassError when nothing has registered it, UnsupportedError for one of Python,
-    such as torch.Generator.
+    Raises UnknownClassError for an unregistered class, UnsupportedError for a Python class such as
+    torch.Generator.
     """
     qualified = name if name.startswith(_NATIVE) else _NATIVE + name
     found = native_class(qualified)

@@ -1,4 +1,4 @@
-"""What programs use of torch's Python, as classes and functions of TorchScript code."""
+"""Parts of torch's Python library that programs use, as TorchScript classes and functions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .operators import Target
 
 __all__ = ["Library"]
 
-# The version of operators that the texts are written in.
+# The operator version of the texts.
 _VERSION: Final = 10
 
 
 class Library:
-    """Reads the texts; each class and function is made when first asked for."""
+    """Parses the texts; each class and function on first use."""
 
     def __init__(self, operators: Callable[[str], Sequence[FunctionSchema]]) -> None:
         self._code = CodeImporter(
@@ -37,7 +37,9 @@ class Library:
         return found
 
     def function(self, target: Target) -> Function | None:
-        """What stands for an operator that torch defines in Python; None for others."""
+        """Return the implementation of an operator that torch defines in Python; None for
+        others.
+        """
         name = quantized_decomposed.FUNCTIONS.get(target)
         if name is None:
             return None

@@ -1,8 +1,8 @@
-"""The program of a model as text to read, from its JSON alone.
+"""Listings of a model's program, from its JSON alone.
 
-It looks like Python and parses as Python, and nobody runs it: graphs in arguments are nested
-functions, what a call gives stands behind it as a comment, sizes are expressions over the symbols
-whose ranges stand at the top.
+They look like Python and parse as Python, but are never run: graphs in arguments are nested
+functions, the type of a call's result follows it as a comment, sizes are expressions over the
+symbols whose ranges are listed at the top.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ __all__ = ["Listings", "listing", "range_text", "signature"]
 
 _INDENT = "  "
 _NAMELESS = "Program"
-# Ends of ranges that stand for none: torch wrote these before it wrote null.
+# Bounds from here on mean none: torch wrote these before it wrote null.
 _ENDLESS = 1 << 62
 
 
 class Listings(Mapping[str, str]):
     """The listing of each model by the name of its record, with ``.py`` for ``.json``.
 
-    Each is made when it is looked at. With ``sources``, lines of user source stand as comments
-    before what came of them.
+    Each is made on access. With ``sources``, lines of user source precede, as comments, the nodes
+    that come from them.
     """
 
     def __init__(self, records: Records, models: tuple[str, ...], *, sources: bool) -> None:
@@ -71,7 +71,7 @@ class Listings(Mapping[str, str]):
 
 
 def listing(program: ExportedProgram, record: str, *, sources: bool = False) -> str:
-    """The text of a program that was read from ``record``."""
+    """Return the text of a program that was read from ``record``."""
     module = program.graph_module
     called = convention(module, record)
     body = _Body(sources=sources)
@@ -97,14 +97,14 @@ def listing(program: ExportedProgram, record: str, *, sources: bool = False) -> 
 
 
 def _class_name(program: ExportedProgram) -> str:
-    """The last part of the name of the class that was exported, as far as nodes tell it."""
+    """Return the last part of the name of the exported class, if nodes reveal it."""
     qualified = next((p.class_name for p in places(program.graph_module.graph) if not p.path), "")
     found = qualified.rpartition(".")[2]
     return found if is_name(found) else _NAMELESS
 
 
 def signature(program: ExportedProgram, record: str) -> str:
-    """``forward(x: float32[s77, 4]) -> float32[s77, 3]``"""
+    """Return the signature: ``forward(x: float32[s77, 4]) -> float32[s77, 3]``."""
     called = convention(program.graph_module, record)
     return f"forward({called.parameters}) -> {called.result}"
 
@@ -113,7 +113,7 @@ def _listed(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-# What stands around the graph
+# Around the graph
 
 
 def _header(program: ExportedProgram, record: str) -> Iterator[str]:
@@ -131,7 +131,7 @@ def _header(program: ExportedProgram, record: str) -> Iterator[str]:
 
 
 def range_text(constraint: RangeConstraint) -> str:
-    """``2 to 64``, ``at least 2``, ``any``."""
+    """Return a range as text: ``2 to 64``, ``at least 2``, ``any``."""
     low, high = constraint.min_val, constraint.max_val
     low = None if low is not None and low <= -_ENDLESS else low
     high = None if high is not None and high >= _ENDLESS else high
@@ -141,7 +141,7 @@ def range_text(constraint: RangeConstraint) -> str:
 
 
 def _bindings(module: GraphModule) -> Iterator[str]:
-    """How the body gets the weights and constants that the graph takes as inputs."""
+    """Yield assignments of the weights and constants that the graph takes as inputs."""
     graph = module.graph
     for spec in module.signature.input_specs:
         match spec.tag:
@@ -164,7 +164,7 @@ def _bindings(module: GraphModule) -> Iterator[str]:
 
 
 def _mutations(module: GraphModule) -> Iterator[str]:
-    """What a call changes, and what it gives beside its results."""
+    """Yield comments on what a call mutates, and on its extra results."""
     for spec in module.signature.output_specs:
         value = spec.value
         match spec.tag:
@@ -181,7 +181,7 @@ def _mutations(module: GraphModule) -> Iterator[str]:
 
 
 def _attribute(path: str) -> str:
-    """``self.layer.weight``; with ``getattr`` where a name is no identifier."""
+    """Return ``self.layer.weight``; with ``getattr`` where a name is not an identifier."""
     found = "self"
     for part in path.split("."):
         found = f"{found}.{part}" if is_name(part) else f"getattr({found}, {part!a})"
@@ -192,7 +192,7 @@ def _attribute(path: str) -> str:
 
 
 class _Body:
-    """Collects the lines of a graph. Graphs inside are functions before the node that has them."""
+    """Collects the lines of a graph. Nested graphs are functions before the node that uses them."""
 
     def __init__(self, *, sources: bool) -> None:
         self.lines: list[str] = []
@@ -220,7 +220,7 @@ class _Body:
         self.lines += (f"{_INDENT}{line}" for line in inside.lines)
 
     def _origin(self, node: Node) -> None:
-        """Comments that tell where nodes come from, where that is another place than before."""
+        """Write the origin of a node as comments, where it differs from the one before."""
         module = next(iter(reversed(modules(node))), None)
         if module is not None and module != self._module:
             self._module = module
@@ -242,7 +242,7 @@ def _statement(node: Node, graph: Graph) -> str:
 
 
 def _assigned(value: Any) -> str:
-    """The name of what a node gives, or its names; what is a literal has none."""
+    """Return the names of a node's results; empty for literals."""
     match value:
         case list():
             return f"[{', '.join(map(_assigned, value))}]"
@@ -254,7 +254,7 @@ def _assigned(value: Any) -> str:
 
 
 def _given(given: NamedArgument) -> str:
-    """An argument as it is given: by place where the program says so, else by name."""
+    """Return an argument as passed: by position where the program says so, else by name."""
     shown = argument(given.arg)
     if not given.name or given.kind == ArgumentKind.POSITIONAL:
         return shown

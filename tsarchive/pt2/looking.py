@@ -1,4 +1,4 @@
-"""What a PT2 archive shows without torch."""
+"""Inspection of a PT2 archive without torch."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from .schema import ExportedProgram, TensorMeta
 
 __all__ = ["Pt2Door", "operator_name"]
 
-# Operators that are no operators of a library: Python's own, and those that take graphs.
+# Namespaces outside operator libraries: Python's own operators, and higher-order ones.
 _PYTHON = ("_operator", "math", "builtins")
 _TORCH_OPERATORS = "torch.ops."
 _EDGE_OPERATORS = "executorch.exir.dialects.edge._ops."
 _EXTENSION = "#"
 _HIGHER_ORDER = "higher_order"
 _NATIVE_CLASSES = "__torch__.torch.classes."
-# What a library of torch defines, and is written as code here.
+# Operators of a torch library that are implemented as code here.
 _WRITTEN = frozenset(kind for kind, _ in FUNCTIONS)
-# The first that is there counts.
+# The first record present counts.
 _VERSIONS = ("archive_version", "version")
 _INCOMPLETE = "The file may be incomplete"
 
 
 class Pt2Door:
-    """The parts of an open archive, each read when it is asked for.
+    """The parts of an open archive, each read on demand.
 
-    Of several models each name has that of its model before it.
+    With several models, each name is prefixed by that of its model.
     """
 
     def __init__(self, records: Records) -> None:
@@ -53,7 +53,7 @@ class Pt2Door:
         self._payloads: dict[str, dict[str, Payload]] = {}
 
     def only(self, model: str) -> Pt2Door:
-        """The same with one model. Raises MissingRecordError when there is none of this name."""
+        """Restrict to one model. Raises MissingRecordError when there is none of this name."""
         if model not in self.models:
             names = ", ".join(self.models) or "none"
             raise MissingRecordError(
@@ -67,8 +67,9 @@ class Pt2Door:
 
     @property
     def format_version(self) -> int:
-        """The number in archive_version; of files of before torch 2.8 the major version of the
-        schema, which is in their version record."""
+        """The number in archive_version; for files before torch 2.8, the major version of the
+        schema from their version record.
+        """
         name = next((name for name in _VERSIONS if name in self._container.records), None)
         if name is None:
             raise MissingRecordError(
@@ -86,7 +87,7 @@ class Pt2Door:
 
     @property
     def sourced_code(self) -> Listings:
-        """The same with lines of user source."""
+        """Listings with lines of user source."""
         return Listings(self.records, self.models, sources=True)
 
     @property
@@ -101,11 +102,11 @@ class Pt2Door:
         return self.records.program(model)
 
     def signature(self, model: str) -> str:
-        """``forward(x: float32[s77, 4]) -> float32[s77, 3]``"""
+        """Return the signature: ``forward(x: float32[s77, 4]) -> float32[s77, 3]``."""
         return signature(self.program(model), self.records.program_record(model))
 
     def payloads(self, model: str) -> dict[str, Payload]:
-        """Weights and constants by name. Raises what ``payloads.weights`` raises."""
+        """Return weights and constants by name. Raises what ``payloads.weights`` raises."""
         found = self._payloads.get(model)
         if found is None:
             found = weights(self.records, model) | constants(self.records, model)
@@ -113,10 +114,10 @@ class Pt2Door:
         return found
 
     def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
-        """Every tensor by its dotted name, pickled ones as far as their configuration tells.
+        """Yield every tensor by its dotted name, pickled ones as far as their configuration tells.
 
-        Those beside compiled code are weights of no program. Raises MissingRecordError where
-        there is neither a program nor such weights.
+        Weights beside compiled code belong to no program. Raises MissingRecordError where there is
+        neither a program nor such weights.
         """
         beside = self.beside_code()
         if not beside:
@@ -129,7 +130,7 @@ class Pt2Door:
                 yield f"{prefix}{name}", info
 
     def named_payloads(self) -> Iterator[tuple[str, Payload]]:
-        """Weights and constants of all models by the names that ``tensors`` gives to them."""
+        """Yield weights and constants of all models by the names that ``tensors`` uses."""
         beside = self.beside_code()
         found = [*((model, self.payloads(model)) for model in self.models), *beside.items()]
         for model, payloads in found:
@@ -138,7 +139,7 @@ class Pt2Door:
                 yield f"{prefix}{name}", payload
 
     def beside_code(self) -> dict[str, dict[str, Payload]]:
-        """The weights of compiled models that are stored beside the code, by model and name.
+        """Return the weights stored beside compiled code, by model and name.
 
         None where one program was chosen. Raises what ``compiled.stored_weights`` raises.
         """
@@ -148,12 +149,12 @@ class Pt2Door:
         return {model: payloads for model, payloads in found.items() if payloads}
 
     def tensors_of(self, model: str) -> Iterator[tuple[str, TensorInfo]]:
-        """Those of one model, by their names in it."""
+        """Yield the tensors of one model, by their names in it."""
         buffers = _buffers(self.program(model))
         return _infos(self._container, self.payloads(model), buffers)
 
     def tree(self) -> ModuleInfo:
-        """The modules of the model or, where there are several, a root that has them all.
+        """Return the modules of the model; of several models, below a common root.
 
         Raises MissingRecordError where there is no program.
         """
@@ -183,12 +184,12 @@ class Pt2Door:
         return module_tree(name, dict(self.tensors_of(model)), places(graph), record)
 
     def operators(self, model: str) -> dict[str, int]:
-        """How many nodes call each operator, by qualified name without overload."""
+        """Count the nodes that call each operator, by qualified name without overload."""
         nodes = nodes_of(self.program(model).graph_module.graph)
         return dict(Counter(operator_name(node.target) for node in nodes))
 
     def needed(self) -> tuple[dict[str, int], tuple[str, ...]]:
-        """The operators of libraries and the torchbind classes that the models need."""
+        """Return the operators of libraries and the torchbind classes that the models need."""
         operators: Counter[str] = Counter()
         classes: set[str] = set()
         for model in self.models:
@@ -204,7 +205,7 @@ class Pt2Door:
 
 
 def operator_name(target: str) -> str:
-    """``aten::linear`` of ``torch.ops.aten.linear.default``; other targets as they are."""
+    """Return ``aten::linear`` for ``torch.ops.aten.linear.default``; other targets as they are."""
     if target.startswith(_EXTENSION):
         namespace, _, name = target.removeprefix(_EXTENSION).partition(":")
         return f"{namespace}::{name.partition('.')[0]}"
@@ -228,7 +229,7 @@ def _buffers(program: ExportedProgram) -> frozenset[str]:
 
 
 def _native_classes(program: ExportedProgram) -> Iterator[str]:
-    """Torchbind classes of the objects that a program is given."""
+    """Yield the torchbind classes of a program's objects."""
     for spec in program.graph_module.signature.input_specs:
         if spec.tag == "custom_obj" and spec.value.arg.class_fqn.startswith(_NATIVE_CLASSES):
             yield spec.value.arg.class_fqn.removeprefix(_NATIVE_CLASSES)
@@ -237,7 +238,7 @@ def _native_classes(program: ExportedProgram) -> Iterator[str]:
 def _infos(
     container: ZipContainer, payloads: Mapping[str, Payload], buffers: Container[str] = ()
 ) -> Iterator[tuple[str, TensorInfo]]:
-    """What is no tensor, or whose pickle alone tells what it is, is left out."""
+    """Yield tensors, without payloads that only a pickle describes."""
     for name, payload in payloads.items():
         role = _role(payload, is_buffer=name in buffers)
         if isinstance(payload, StoredView):
@@ -271,7 +272,7 @@ def _dense_info(view: StoredView, role: Role) -> TensorInfo:
 
 
 def _pickled_info(storage: StorageInfo, meta: TensorMeta, role: Role) -> TensorInfo | None:
-    """What the configuration says of a tensor that a pickle holds; None where it says no sizes."""
+    """Describe a pickled tensor by its configuration; None where that has no sizes."""
     sizes = [*meta.sizes, *meta.strides]
     if meta.dtype not in DTYPES or any(size.tag != "as_int" for size in sizes):
         return None

@@ -1,4 +1,4 @@
-"""Expressions over symbols as nodes of a program graph."""
+"""Lowering of symbolic expressions to nodes of a program graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .symbols import Expression, Number, Operation, Symbol
 
 __all__ = ["lowered"]
 
-# Operators that take the arguments as they are, two by two where there are more.
+# Operators that take the arguments as they are, folded pairwise where there are more.
 _OPERATORS = MappingProxyType(
     {
         "Add": "aten::add", "FloorDiv": "aten::floordiv", "CleanDiv": "aten::floordiv",
@@ -39,13 +39,13 @@ _EMPTY = MappingProxyType({"Add": 0, "Mul": 1, "And": True, "Or": False})
 _CONSTANT_TYPES: Mapping[type, Type] = MappingProxyType(
     {bool: BOOL, int: INT, float: FLOAT, str: STRING}
 )
-# A power is multiplied out; sizes overflow long before.
+# Powers up to this are multiplied out; sizes overflow long before.
 _GREATEST_POWER = 16
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
 def lowered(body: Body, expression: Expression, values: Mapping[str, Value]) -> Value:
-    """The value of an expression whose symbols have these values.
+    """Return the value of an expression whose symbols have these values.
 
     Raises FormatError for a symbol without value, UnsupportedError for what TorchScript has no
     operator for.
@@ -90,7 +90,7 @@ def _joined(body: Body, function: str, kind: str, arguments: list[Value]) -> Val
 
 
 def _product(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
-    """A product; a rational factor of integers divides at last, as it does without a rest."""
+    """Lower a product; the denominator of a rational factor divides last, when it is exact."""
     scale = Fraction(1)
     factors = []
     for argument in expression.arguments:

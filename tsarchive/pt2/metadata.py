@@ -1,4 +1,4 @@
-"""What nodes tell of their origin: the modules they come from, and lines of user source."""
+"""The origin of nodes according to their metadata: modules, and lines of user source."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["Frame", "ModulePlace", "frames", "graphs_in", "modules", "nodes_of",
 
 _FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
 _BRACKETS = {"[": 1, "(": 1, "]": -1, ")": -1}
-# What torch notes of nodes that its passes add, which belong to no module.
+# Recorded for nodes that torch's passes add, which belong to no module.
 _NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
-# A module that is called again has its number behind its name.
+# A module that is called again has the number of the call appended to its name.
 _CALL_NUMBER = re.compile(r"@\d+\Z")
 
 
@@ -26,7 +26,7 @@ class ModulePlace(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A line of Python that was running when a node was recorded."""
+    """A line of Python on the stack when a node was recorded."""
 
     file: str
     line: int
@@ -35,13 +35,13 @@ class Frame(NamedTuple):
 
 
 def modules(node: Node) -> tuple[ModulePlace, ...]:
-    """The modules around a node, from the root on; what is not of the usual form is left out."""
+    """Return the modules around a node, from the root on; malformed entries are omitted."""
     text = node.metadata.get("nn_module_stack", "")
     return tuple(_places(text)) if text else ()
 
 
 def places(graph: Graph) -> Iterator[ModulePlace]:
-    """The modules that the nodes of a graph tell of, each where it first comes."""
+    """Yield the modules that the nodes of a graph name, each at its first occurrence."""
     known: set[str] = set()
     for node in nodes_of(graph):
         for place in modules(node):
@@ -59,7 +59,7 @@ def _places(text: str) -> Iterator[ModulePlace]:
 
 
 def _split(entry: str) -> Iterator[str]:
-    """Parts between commas that are in no brackets."""
+    """Split at commas outside brackets."""
     start = depth = 0
     for place, char in enumerate(entry):
         depth += _BRACKETS.get(char, 0)
@@ -70,7 +70,7 @@ def _split(entry: str) -> Iterator[str]:
 
 
 def frames(node: Node) -> tuple[Frame, ...]:
-    """The lines of user source that a node comes from, outermost first."""
+    """Return the lines of user source that a node comes from, outermost first."""
     return tuple(_frames(node.metadata.get("stack_trace", "")))
 
 
@@ -85,7 +85,7 @@ def _frames(trace: str) -> Iterator[Frame]:
 
 
 def nodes_of(graph: Graph) -> Iterator[Node]:
-    """Every node, those of a graph in an argument before the node that it is given to."""
+    """Yield every node; those of a nested graph before the node that takes it."""
     for node in graph.nodes:
         for inner in graphs_of(node):
             yield from nodes_of(inner)
@@ -93,7 +93,7 @@ def nodes_of(graph: Graph) -> Iterator[Node]:
 
 
 def graphs_in(graph: Graph) -> Iterator[Graph]:
-    """A graph and all that are in arguments of its nodes."""
+    """Yield a graph and all graphs nested in it."""
     yield graph
     for node in graph.nodes:
         for inner in graphs_of(node):
@@ -101,7 +101,7 @@ def graphs_in(graph: Graph) -> Iterator[Graph]:
 
 
 def graphs_of(node: Node) -> Iterator[Graph]:
-    """The graphs among the arguments of a node."""
+    """Yield the graphs among the arguments of a node."""
     for argument in node.inputs:
         if argument.arg.tag == "as_graph":
             yield argument.arg.value.graph

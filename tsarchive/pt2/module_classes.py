@@ -1,8 +1,8 @@
-"""Classes of a program's modules, from the dotted names of what it holds.
+"""Classes of a program's modules, from the dotted names of its state.
 
 An exported program has one graph and no modules; its weights have the names that they had in the
-modules it was made of. Each module becomes a class that declares them, without methods; the
-root's has ``forward``.
+original modules. Each module becomes a class that declares them, without methods; the root's has
+``forward``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ TRAINING = Attribute("training", BOOL)
 _UNKNOWN = "torch.nn.modules.module.Module"
 _ROOT = "torch.export.ExportedProgram"
 _CLASS_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*)*", re.ASCII)
-# Keywords of TorchScript names that no atom of a qualified name may be.
+# Keywords of TorchScript that no atom of a qualified name may be.
 _TORCH = "__torch__"
 
 
 @dataclass(slots=True)
 class Module:
-    """A module with its class; ``states`` are what it holds itself, by attribute name."""
+    """A module with its class; ``states`` are its own attributes by name."""
 
     type: ClassType
     children: dict[str, Module] = field(default_factory=dict)
@@ -52,11 +52,11 @@ def module_of(
     taken: Iterable[str],
     record: str,
 ) -> Module:
-    """The root module.
+    """Return the root module.
 
-    ``types`` are those of custom objects by their dotted names, ``class_names`` those of modules
-    by theirs, ``taken`` the qualified names that no class may have. Raises FormatError for names
-    that cannot be those of one tree of modules.
+    ``types`` are those of custom objects by dotted name, ``class_names`` those of modules by dotted
+    name, ``taken`` qualified names that are in use. Raises FormatError for names that cannot form
+    one tree of modules.
     """
     root = _Draft("")
     for state in states:
@@ -80,7 +80,7 @@ def _place(root: _Draft, state: State, record: str) -> None:
 
 
 class _Classes:
-    """Makes the classes of one program. Modules that declare the same share one."""
+    """Makes the classes of one program. Modules with equal declarations share one."""
 
     def __init__(
         self, types: Mapping[str, Type], class_names: Mapping[str, str], taken: Iterable[str]
@@ -95,7 +95,7 @@ class _Classes:
         attributes = [TRAINING]
         attributes += [self._attribute(name, state) for name, state in draft.states.items()]
         attributes += [Attribute(name, child.type) for name, child in children.items()]
-        # What a module of torch declares itself comes first.
+        # A torch module's own declarations come first.
         unique = {attribute.name: attribute for attribute in attributes}
         type_ = self._class(draft.path, tuple(unique.values()))
         return Module(type_, children, draft.states)
@@ -112,7 +112,7 @@ class _Classes:
 
     def _class(self, path: str, attributes: tuple[Attribute, ...]) -> ClassType:
         given = self._class_names.get(path, _UNKNOWN if path else _ROOT)
-        # Programs of modules that came from an archive name the classes there.
+        # Programs exported from modules of an archive have its class names.
         given = unmangled(given).removeprefix(f"{_TORCH}.")
         name = to_type_name(given if _CLASS_NAME.fullmatch(given) else to_identifier(given))
         key = name, attributes

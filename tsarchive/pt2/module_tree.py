@@ -1,4 +1,4 @@
-"""The modules of a model, from the dotted names of its weights and what its nodes tell."""
+"""The modules of a model, from the dotted names of its weights and the metadata of its nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .metadata import ModulePlace
 
 __all__ = ["module_tree"]
 
-# Of modules whose class nothing tells.
+# For modules of unknown class.
 _UNKNOWN = "torch.nn.Module"
 
 
@@ -34,7 +34,7 @@ class _Tree:
         self.count = 1
 
     def at(self, path: str) -> _Module:
-        """The module of this dotted name; made, with those above it, where it is new."""
+        """Return the module of this dotted name, creating it and its parents where needed."""
         found = self.root
         parts = path.split(".") if path else []
         if len(parts) > MAX_DEPTH:
@@ -52,7 +52,7 @@ class _Tree:
 def module_tree(
     name: str, tensors: Mapping[str, TensorInfo], places: Iterable[ModulePlace], record: str
 ) -> ModuleInfo:
-    """The tree below the root, which gets ``name``. ``record`` is that of the program.
+    """Return the tree below the root, which gets ``name``. ``record`` is that of the program.
 
     Raises FormatError where there are too many modules, or names have too many parts.
     """

@@ -1,8 +1,8 @@
-"""Nested values between Python callers and code: converters made for one tree each.
+"""Conversion of nested values between Python callers and code, compiled for each tree.
 
-Code knows lists, dicts and tuples. Callers give and get the containers that the user's module
-had: named tuples, deques, ordered and default dicts, and objects of classes that are registered
-with torch's pytrees in this process. Nothing is imported because a file names it.
+Code has lists, dicts and tuples. Callers pass and receive the containers of the user's module:
+named tuples, deques, ordered and default dicts, and objects of classes that are registered with
+torch's pytrees in this process. Nothing is imported because a file names it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Convert = Callable[[Any], Any]
 
 _CLASSES: Mapping[Kind, tuple[type, ...]] = MappingProxyType(
     {
-        # torch takes the second ones for what they are derived from.
+        # torch treats the second ones like their base classes.
         Kind.TUPLE: (tuple, torch.Size),
         Kind.LIST: (list, torch.fx.immutable_collections.immutable_list),
         Kind.DICT: (dict, torch.fx.immutable_collections.immutable_dict),
@@ -57,9 +57,9 @@ _SCALARS: Mapping[Type, tuple[type, ...]] = MappingProxyType(
 
 
 def given(typed: TypedTree, place: str, table: ClassTable) -> Convert:
-    """The function that makes an argument a value for code; errors call it ``place``.
+    """Return a converter from an argument to a value of code; ``place`` names it in errors.
 
-    It raises CallError for values of another structure or type.
+    The converter raises CallError for values of another structure or type.
     """
     tree = typed.tree
     if tree.kind is Kind.LEAF:
@@ -106,7 +106,7 @@ def _kind(value: Any) -> str:
 
 
 def _items_of(tree: Tree, place: str) -> Convert:
-    """What gives the items of a container, in the order of the tree."""
+    """Return a function that gives the items of a container in the order of the tree."""
     if tree.kind is Kind.REGISTERED:
         return lambda value: _flattened(tree, value, place)
     if tree.kind is Kind.NAMED_TUPLE:
@@ -133,7 +133,7 @@ def _sequence_of(tree: Tree, place: str) -> Convert:
 def _values_of(tree: Tree, place: str) -> Convert:
     classes, keys, what = _CLASSES[tree.kind], tree.keys, tree.kind.value
     is_default, factory = tree.kind is Kind.DEFAULT_DICT, _FACTORIES[tree.context]
-    # torch takes plain dicts alone in any order.
+    # torch ignores the order of keys only for plain dicts.
     has_order = tree.kind is not Kind.DICT
 
     def items(value: Any) -> Any:
@@ -156,14 +156,14 @@ def _values_of(tree: Tree, place: str) -> Convert:
 
 
 def _fields_of(tree: Tree, place: str) -> Convert:
-    """The class that is registered under the name, or any with the same fields."""
+    """Return a check for the class registered under the name, or any with the same fields."""
     registered, fields, count = _registered(tree.name), tree.fields, len(tree.children)
     what = f"the fields {', '.join(fields)}" if fields else f"{count} fields"
 
     def items(value: Any) -> Any:
         own = getattr(value, "_fields", None)
         is_one = isinstance(value, tuple) and len(value) == count and own is not None
-        # Older programs do not tell the fields.
+        # Older programs do not store the fields.
         if is_one and (type(value) is registered or not fields or own == fields):
             return value
         raise CallError(
@@ -174,7 +174,7 @@ def _fields_of(tree: Tree, place: str) -> Convert:
     return items
 
 
-# Classes that this process has registered with torch's pytrees
+# Classes registered with torch's pytrees in this process
 
 
 def _registered(name: str | None) -> type | None:
@@ -206,7 +206,7 @@ def _flattened(tree: Tree, value: Any, place: str) -> Any:
 
 
 def _context(tree: Tree, class_: type) -> Any:
-    """What the class itself makes of the text, which is JSON unless it says otherwise."""
+    """Let the class decode its serialized context, which is JSON by default."""
     read = pytree.SUPPORTED_SERIALIZED_TYPES[class_].from_dumpable_context
     if read is not None:
         return read(tree.context)
@@ -217,7 +217,7 @@ def _context(tree: Tree, class_: type) -> Any:
 
 
 def result(typed: TypedTree) -> Convert | None:
-    """What makes a result of code into what the user's module gave; None where it is that."""
+    """Return a converter from a result of code to that of the user's module; None if equal."""
     tree = typed.tree
     if tree.kind is Kind.LEAF:
         return None

@@ -1,4 +1,4 @@
-"""Operators that call another operator, or a method of an object."""
+"""Higher-order operators that call another operator, or a method of an object."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .operators import call_with, given_arguments, operator_of
 
 __all__ = ["OPERATOR_CALLS"]
 
-# What torch calls the arguments of the view that an argument is of its base.
+# torch's names for the arguments that describe a view of a base.
 _VIEW_PARTS: Final = (
     "base_index", "alias", "slice_dim", "slice_start", "slice_end", "size", "stride",
     "storage_offset",
@@ -27,13 +27,13 @@ _VIEW_PARTS: Final = (
 
 
 class _Base(NamedTuple):
-    """A tensor of which arguments are views, and the copy that is written to."""
+    """A tensor of which arguments are views, and its copy that is written to."""
 
     copied: Value
     original: Value
 
     def strided(self, body: Body, size: Value, stride: Value, offset: Value) -> Value:
-        """The view of the copy that lies as one with this offset lies in the original's memory."""
+        """Return a view of the copy with the layout that the original view has."""
         strides = [body.value("aten::stride", tensor) for tensor in self]
         body.raise_unless(
             body.value("aten::eq", *strides), "a tensor with gaps between its elements is written"
@@ -45,7 +45,7 @@ class _Base(NamedTuple):
 
 
 def _with_effects(call: HigherOrderCall) -> list[Value]:
-    """An operator among others that keep their order, as all nodes do here."""
+    """Call an operator with an effect token; nodes here keep their order anyway."""
     token = call.operands(0)
     kind, overload = operator_of(call.literal(1, "as_operator"))
     named = call.body.operators.overload(kind, overload)
@@ -55,7 +55,7 @@ def _with_effects(call: HigherOrderCall) -> list[Value]:
 
 
 def _auto_functionalized(call: HigherOrderCall) -> list[Value]:
-    """An operator that writes to arguments, on copies of them, which are results as well."""
+    """Call a mutating operator on copies of its arguments, which become further results."""
     given = call.keywords()
     copies: dict[str, Value] = {}
 
@@ -75,7 +75,7 @@ def _copied(body: Body, value: Value) -> Value:
 
 
 def _on_bases(call: HigherOrderCall) -> list[Value]:
-    """The same, for arguments that are views of tensors: those are copied, and are results."""
+    """Call a mutating operator on views: their bases are copied, and become further results."""
     given = call.keywords()
     originals = operands(call.body, _taken(given, "_all_bases"), call.values)
     bases = [_Base(_copied(call.body, base), base) for base in originals]
@@ -94,7 +94,7 @@ def _on_bases(call: HigherOrderCall) -> list[Value]:
 
 
 def _listed(argument: Argument) -> Any:
-    """The type of the elements of an argument that is a list; None for others."""
+    """Return the element type of a list argument; None for others."""
     type_ = argument.type.element if isinstance(argument.type, OptionalType) else argument.type
     return type_.element if isinstance(type_, ListType) else None
 
@@ -102,7 +102,7 @@ def _listed(argument: Argument) -> Any:
 def _on_copies(
     call: HigherOrderCall, given: dict[str, schema.Argument], make: Callable[[Argument], Value]
 ) -> list[Value]:
-    """The results of the operator, whose arguments to write to are those that ``make`` gives."""
+    """Return the results of the operator, its mutated arguments being made by ``make``."""
     kind, overload = operator_of(call.literal(0, "as_operator"))
     named = call.body.operators.overload(kind, overload)
     made = {argument.name: make(argument) for argument in named.arguments if argument.is_write}
@@ -115,7 +115,7 @@ def _on_copies(
 def _view(
     call: HigherOrderCall, given: dict[str, schema.Argument], prefix: str, bases: list[_Base]
 ) -> Value:
-    """The view that an argument is of one of the bases."""
+    """Return an argument as its view of one of the bases."""
     parts = {
         part: given.pop(f"{prefix}_{part}") for part in _VIEW_PARTS if f"{prefix}_{part}" in given
     }
@@ -151,7 +151,7 @@ def _number(argument: schema.Argument) -> int | None:
 
 
 def _call_torchbind(call: HigherOrderCall) -> list[Value]:
-    """A method of an object of a class that is bound from C++."""
+    """Call a method of an object of a class bound from C++."""
     (receiver,) = call.operands(0)
     given = [argument_value(call.body, one.arg, call.values, None) for one in call.node.inputs[2:]]
     result = call.body.call_method(receiver, call.literal(1, "as_string"), given)

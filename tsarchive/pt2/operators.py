@@ -1,4 +1,4 @@
-"""Operators by the names that programs give them, and their arguments by name."""
+"""Resolution of operators by their names in programs, and their arguments by name."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .schema import ScalarType
 
 __all__ = ["Target", "call_function", "call_operator", "operator_of"]
 
-# What torch and ExecuTorch put before the name of an operator; "#" marks a registered extension.
+# Prefixes that torch and ExecuTorch give to operators; "#" marks a registered extension.
 _TARGET: Final = re.compile(
     r"(?:torch\.ops|executorch\.exir\.dialects\.(?:edge|backend)\._ops)"
     r"\.(\w+)\.(\w+)(?:\.(\w+))?|#(\w+):(\w+)(?:\.(\w+))?",
     re.ASCII,
 )
-# These differ from operators that TorchScript code has in the types of results alone.
+# Operators on symbols, which differ from those of TorchScript only in their result types.
 _OF_SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "aten::sym_numel": "aten::numel",
@@ -37,7 +37,7 @@ _OF_SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
         "aten::sym_stride": "aten::stride",
     }
 )
-# Nodes of these kinds are the structure of TorchScript code, and no operators to call.
+# Kinds that are the structure of TorchScript code, not callable operators.
 _STRUCTURE: Final = frozenset(
     {
         "prim::EnumName", "prim::EnumValue", "prim::ModuleContainerIndex", "prim::TupleIndex",
@@ -45,17 +45,17 @@ _STRUCTURE: Final = frozenset(
         "prim::unchecked_unwrap_optional",
     }
 )  # fmt: skip
-# What is translated to something else than a call of the operator.
+# Operators with a translation of their own.
 _FORMS: Final = {**PUBLIC_FORMS, **ASSERTIONS}
-# The one element of a tensor, as a number: which type it is of, the output says.
+# The one element of a tensor as a number, whose type the output determines.
 _ITEMS: Final = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
 _BOOL: Final = DTYPE_NUMBERS[ScalarType.BOOL]
-# What a number is as a tensor where nothing else says it.
+# The dtype of a number that becomes a tensor, by default.
 _NUMBER_DTYPES: Final[Mapping[Type, int]] = MappingProxyType(
     {INT: DTYPE_NUMBERS[ScalarType.LONG], FLOAT: DTYPE_NUMBERS[ScalarType.DOUBLE]}
 )
-# The operators to which torch takes numbers for tensors.
+# The operators to which torch passes numbers for tensors.
 _TAKING_NUMBERS: Final = frozenset(
     f"aten::{name}"
     for name in (
@@ -73,7 +73,7 @@ class Target(NamedTuple):
 
 
 def operator_of(target: str) -> Target:
-    """The operator that the target of a node names. Raises UnsupportedError for other targets."""
+    """Return the operator that a node's target names. Raises UnsupportedError for other targets."""
     match = _TARGET.fullmatch(target)
     if match is None:
         raise UnsupportedError(
@@ -88,7 +88,7 @@ def operator_of(target: str) -> Target:
 
 
 def call_operator(body: Body, target: Target, node: schema.Node, values: Values) -> None:
-    """Append the operator that a node calls, and name its results.
+    """Append the operator that a node calls, and bind its results.
 
     Raises FormatError where arguments or results do not fit, UnknownOperatorError for an
     operator that this process does not have.
@@ -107,7 +107,7 @@ def call_operator(body: Body, target: Target, node: schema.Node, values: Values)
 
 
 def call_function(body: Body, function: Function, node: schema.Node, values: Values) -> None:
-    """Append a call of a function that stands for an operator, and name its results."""
+    """Append a call of a function that implements an operator, and bind its results."""
     named = function.schema
     given = _all_arguments(body, named, *given_arguments(body, named, node.inputs, values))
     bind(body, node.outputs, body.call_function(function, list(given.values())), values)
@@ -116,9 +116,9 @@ def call_function(body: Body, function: Function, node: schema.Node, values: Val
 def call_with(
     body: Body, named: FunctionSchema, positional: list[Value], keywords: dict[str, Value]
 ) -> list[Value]:
-    """The results of an operator.
+    """Return the results of an operator.
 
-    Numbers are no bools in TorchScript code, but in programs they may be: `full([2], True)` is a
+    In TorchScript code numbers are not bools, but in programs they may be: `full([2], True)` is a
     tensor of bools there, and `full([2], 1)` is not.
     """
     form = _FORMS.get(named.full_name)
@@ -165,10 +165,10 @@ def _all_arguments(
 
 
 def _note_writes(body: Body, tensors: Value) -> None:
-    """Write each tensor of a list once more, with what it holds.
+    """Append a write of each tensor of a list to itself.
 
-    In TorchScript code an operator that writes to the tensors of a list counts as one that
-    writes to the list alone; it would be left out where nothing asks for the list again.
+    In TorchScript code an operator that writes to the tensors of a list counts as a write to the
+    list only, and would be eliminated where the list is not used again.
     """
     for tensor in body.unpacked(tensors, len(tensors.node.inputs)):
         body.call("aten::squeeze_", tensor, body.list_of(INT, ()), overload="dims")
@@ -177,9 +177,9 @@ def _note_writes(body: Body, tensors: Value) -> None:
 def _with_tensors(
     body: Body, named: FunctionSchema, given: list[Value], keywords: Mapping[str, Value]
 ) -> list[Value]:
-    """Numbers that only stand for tensors, such as the 5 of `5 // x`, as tensors.
+    """Convert numbers that stand for tensors, such as the 5 of `5 // x`, to wrapped numbers.
 
-    Such a number counts less for the type of the result than a tensor without dimensions does.
+    Such a number has less weight in type promotion than a tensor of rank 0.
     """
     pairs = list(zip(named.arguments, given, strict=False))
     numbers = [one.type == TENSOR and value.type in _NUMBER_DTYPES for one, value in pairs]
@@ -215,9 +215,9 @@ def given_arguments(
     values: Mapping[str, Value],
     made: Mapping[str, Value] = MappingProxyType({}),
 ) -> tuple[list[Value], dict[str, Value]]:
-    """The arguments that a node gives, in the order of the schema; defaults fill gaps.
+    """Return the arguments of a node in schema order; defaults fill gaps.
 
-    What is ``made`` for some arguments stands for them.
+    Arguments in ``made`` take the place of given ones.
     """
     given = _by_name(named, inputs)
     present = {**given, **made}
@@ -242,7 +242,7 @@ def given_arguments(
 def _by_name(
     named: FunctionSchema, inputs: Sequence[schema.NamedArgument]
 ) -> dict[str, schema.Argument]:
-    """Arguments without a name count from the first on."""
+    """Map arguments to their names; unnamed ones count from the first on."""
     known = [argument.name for argument in named.arguments]
     given: dict[str, schema.Argument] = {}
     for position, input_ in enumerate(inputs):

@@ -1,4 +1,4 @@
-"""Weights and constants of a model, in every layout: where each is stored, checked, not read.
+"""Weights and constants of a model in every layout: location and description, checked but not read.
 
 Numbers are checked as unbounded integers against the size of their record, before torch sees any.
 """
@@ -37,10 +37,11 @@ _WITH_STATE = "_rebuild_parameter_with_state"
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The bytes that tensors are views of. ``name`` is that of the record, behind the name of the
-    record that it lies in where that is a file of ``torch.save``; ``nbytes`` is its size.
+    """The bytes that tensors are views of.
 
-    Tensors that share a storage have equal ones.
+    ``name`` is that of the record, prefixed by the name of the record that contains it where that
+    is a file of ``torch.save``; ``nbytes`` is its size. Tensors that share a storage have equal
+    ones.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Storage:
     _record: str = field(repr=False, compare=False)
 
     def data(self) -> memoryview:
-        """The bytes, as ``Container.view`` gives them."""
+        """Return the bytes, as ``Container.view`` does."""
         return self._container.view(self._record)
 
 
@@ -57,7 +58,7 @@ class Storage:
 class StoredView:
     """A dense tensor; ``strides`` and ``offset`` count elements.
 
-    Unless ``has_data``, only its description is stored, as for fake tensors: torch gives zeros.
+    Unless ``has_data``, only its description is stored, as for fake tensors: torch loads zeros.
     Otherwise every element lies in the storage.
     """
 
@@ -74,12 +75,12 @@ class StoredView:
 
     @property
     def nbytes(self) -> int:
-        """Of the elements that the tensor shows, not of the storage."""
+        """The size in bytes of the tensor's elements, not of the storage."""
         return prod(self.shape) * DTYPES[self.dtype].itemsize
 
 
 class Kind(Enum):
-    """What is pickled."""
+    """The kind of a pickled payload."""
 
     TENSOR = "tensor"
     CUSTOM_OBJECT = "custom object"
@@ -88,10 +89,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PickledPayload:
-    """What only a pickle describes: a tensor of a subclass, or an object. It is not unpickled.
+    """A payload that only a pickle describes: a tensor of a subclass, or an object.
 
-    ``class_name`` is the class that the pickle names, None where the restricted reader cannot
-    tell. ``meta`` is what the configuration says of a tensor.
+    It is not unpickled. ``class_name`` is the class that the pickle names, None where the
+    restricted reader cannot tell. ``meta`` is the configuration's description of a tensor.
     """
 
     record: str
@@ -105,7 +106,7 @@ Payload: TypeAlias = StoredView | PickledPayload
 
 
 def tensors(records: Records, model: str) -> dict[str, StoredView]:
-    """The dense tensors among weights and constants, by fully qualified name.
+    """Return the dense tensors among weights and constants, by fully qualified name.
 
     Raises what ``weights`` and ``constants`` raise.
     """
@@ -114,24 +115,23 @@ def tensors(records: Records, model: str) -> dict[str, StoredView]:
 
 
 def objects(records: Records, model: str) -> dict[str, PickledPayload]:
-    """What is pickled among weights and constants, by fully qualified name."""
+    """Return the pickled payloads among weights and constants, by fully qualified name."""
     found = weights(records, model) | constants(records, model)
     return {name: item for name, item in found.items() if isinstance(item, PickledPayload)}
 
 
 def weights(records: Records, model: str) -> dict[str, Payload]:
-    """Parameters and persistent buffers.
+    """Return parameters and persistent buffers.
 
-    Raises MissingRecordError where a record is missing, FormatError where one is too small for
-    what it is said to hold or breaks another rule, PickleError for a pickle that the restricted
-    reader does not take.
+    Raises MissingRecordError where a record is missing, FormatError where one is smaller than its
+    description or breaks another rule, PickleError for a pickle that the restricted reader refuses.
     """
     config = f"{model}_weights_config.json"
     return _payloads(records, FLAT_WEIGHTS, WEIGHTS, model, config)
 
 
 def constants(records: Records, model: str) -> dict[str, Payload]:
-    """Tensor constants, buffers that are not persistent, and objects. Raises as ``weights``."""
+    """Return tensor constants, non-persistent buffers, and objects. Raises as ``weights``."""
     config = f"{model}_constants_config.json"
     return _payloads(records, FLAT_CONSTANTS, CONSTANTS, model, config)
 
@@ -155,7 +155,7 @@ def _configured(records: Records, folder: str, config: str) -> Iterator[tuple[st
 
 
 class Configured:
-    """Checks what the configuration ``record`` says of records in ``folder``, one at a time."""
+    """Checks descriptions in the configuration ``record`` of records in ``folder``, one by one."""
 
     def __init__(self, container: Container, folder: str, record: str) -> None:
         self.container = container
@@ -164,7 +164,7 @@ class Configured:
         self.dtypes: dict[str, ScalarType] = {}
 
     def payload(self, name: str, meta: PayloadMeta) -> Payload:
-        """Raises what ``weights`` raises."""
+        """Return a checked payload. Raises what ``weights`` raises."""
         path = f"{self.folder}{meta.path_name}"
         size = self.container.size(path)
         if size is None:
@@ -208,7 +208,7 @@ class Configured:
         )
 
     def _check_dtype(self, path: str, size: int, dtype: ScalarType) -> None:
-        """A record has elements of one type; those without bytes may stand for many tensors."""
+        """Check that a record has elements of one type; empty ones may serve many tensors."""
         if size and self.dtypes.setdefault(path, dtype) != dtype:
             raise FormatError(f"{path} holds elements of another type as well")
 
@@ -252,13 +252,13 @@ def check_bounds(
 ) -> None:
     """Raise FormatError unless every element is in a record of ``nbytes``.
 
-    A record without bytes stands for tensors of any size, which have no data.
+    A record without bytes serves tensors of any size, which have no data.
     """
     if len(shape) != len(strides):
         raise FormatError(f"it has the sizes {list(shape)} and the strides {list(strides)}")
     elements = prod(shape)
     last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    # torch multiplies sizes one by one, so that a zero comes too late.
+    # torch multiplies sizes one by one, and may overflow before it meets a zero.
     reach = max(prod(n or 1 for n in shape), offset, last)
     if reach * itemsize > MAX_BYTES:
         raise FormatError("it is beyond what memory can hold")
@@ -270,7 +270,7 @@ def check_bounds(
 
 
 def device_name(device: Device) -> str:
-    """``cpu`` or ``cuda:0``."""
+    """Return ``cpu`` or ``cuda:0``."""
     return device.type if device.index is None else f"{device.type}:{device.index}"
 
 
@@ -278,7 +278,7 @@ def device_name(device: Device) -> str:
 
 
 def _saved(saved: Saved) -> Iterator[tuple[str, Payload]]:
-    """The values of a dict that ``torch.save`` wrote."""
+    """Yield the values of a dict that ``torch.save`` wrote."""
     if not isinstance(saved.root, dict):
         raise FormatError("the record does not hold a dict", record=saved.record)
     for name, value in saved.root.items():
@@ -288,7 +288,7 @@ def _saved(saved: Saved) -> Iterator[tuple[str, Payload]]:
 
 
 def saved_payload(saved: Saved, value: Value) -> Payload:
-    """A value of such a dict. Raises TensorError and MissingRecordError."""
+    """Describe a value of such a dict. Raises TensorError and MissingRecordError."""
     view = _view_of(saved, value)
     if view is not None:
         return view
@@ -297,8 +297,10 @@ def saved_payload(saved: Saved, value: Value) -> Payload:
 
 
 def _readable(container: Container, path: str) -> tuple[Saved | None, Value]:
-    """A file of ``torch.save`` and its value; None for both where the restricted reader does not
-    take it, as for objects that need their class."""
+    """Return a file of ``torch.save`` and its value.
+
+    None for both where the restricted reader refuses it, as for objects that need their class.
+    """
     try:
         saved = Saved(container, path)
         return saved, saved.root
@@ -307,7 +309,7 @@ def _readable(container: Container, path: str) -> tuple[Saved | None, Value]:
 
 
 def _view_of(saved: Saved, value: Value) -> StoredView | None:
-    """A dense tensor; None for what is none. Raises TensorError for one that breaks a rule."""
+    """Return a dense tensor; None for other values. Raises TensorError for an invalid one."""
     value = _without_notes(value)
     if not _is_call(value, _PARAMETER, _DENSE):
         return None
@@ -321,7 +323,7 @@ def _view_of(saved: Saved, value: Value) -> StoredView | None:
 
 
 def _without_notes(value: Value) -> Value:
-    """A parameter without the attributes that Dynamo of torch 2.7 and before leaves on it."""
+    """Strip the attributes that Dynamo of torch 2.7 and before leaves on parameters."""
     if not _is_call(value, _WITH_STATE):
         return value
     match value.argument:
@@ -344,7 +346,7 @@ def _is_call(value: Value, *functions: str) -> TypeGuard[Reduce]:
 def _dense(
     saved: Saved, found: StoredTensor, *, is_parameter: bool, requires_grad: bool | None
 ) -> StoredView | None:
-    """``requires_grad`` is that of the parameter; None where the tensor's own counts."""
+    """Describe a tensor; ``requires_grad`` is the parameter's, None for the tensor's own."""
     if not isinstance(found, DenseTensor) or found.flags:
         return None
     view, grad = found.view, found.requires_grad if requires_grad is None else requires_grad
@@ -381,11 +383,11 @@ def _class_of_object(container: Container, path: str, kind: Kind) -> str | None:
     try:
         return _class_name(loads(container.read(path), record=path))
     except PickleError:
-        return None  # it is of a form that the restricted reader does not take
+        return None  # the restricted reader refuses its form
 
 
 def _class_name(value: Value) -> str | None:
-    """The class of a pickled value, as far as the pickle tells."""
+    """Return the class of a pickled value, if the pickle names it."""
     match value:
         case Object(cls):
             return cls.qualified_name

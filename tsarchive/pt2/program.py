@@ -1,4 +1,4 @@
-"""From the graph of a program, as JSON, to nodes of a program graph."""
+"""Translation of a program's JSON graph to a program graph."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["Translation"]
 
 _HIGHER_ORDER: Final = {**GRAPH_CALLS, **OPERATOR_CALLS}
 _PREFIX: Final = "torch.ops.higher_order."
-# Graphs inside graphs; torch itself writes a few.
+# Maximum nesting of graphs; torch itself writes a few levels.
 _DEEPEST: Final = 40
 
 
 class Translation:
     """Translates graphs of the program in ``record``.
 
-    operators: the overloads of an operator kind in the order of selection, none when unknown.
+    operators: the overloads of an operator kind in order of resolution, none when unknown.
     """
 
     def __init__(self, operators: Callable[[str], Sequence[FunctionSchema]], record: str) -> None:
@@ -46,7 +46,7 @@ class Translation:
         self._depth = 0
 
     def body(self, block: Block) -> Body:
-        """What appends to a block; constants of one block are shared."""
+        """Return a builder for a block; constants of one block are shared."""
         found = self._bodies.get(block)
         if found is None:
             found = self._bodies[block] = Body(block, self._operators)
@@ -55,16 +55,16 @@ class Translation:
     def nodes(self, graph: schema.Graph, block: Block, values: Values) -> None:
         """Append the nodes of a graph to a block.
 
-        ``values`` gives what names stand for; the results of nodes are added to it. Raises
-        FormatError for a node that breaks a rule, UnknownOperatorError for an operator that is
-        not registered, UnsupportedError for one that cannot be translated.
+        ``values`` binds names to values; the results of nodes are added to it. Raises FormatError
+        for a node that breaks a rule, UnknownOperatorError for an operator that is not registered,
+        UnsupportedError for one that cannot be translated.
         """
         self._nodes(graph, self.body(block), values)
 
     def argument(
         self, block: Block, argument: schema.Argument, values: Values, type_: Type | None
     ) -> Value:
-        """The value of an argument that should be of ``type_``, where that is known.
+        """Return the value of an argument that should be of ``type_``, None if that is unknown.
 
         Raises FormatError for names that are not defined, and values that cannot be of the type.
         """
@@ -75,7 +75,7 @@ class Translation:
             raise
 
     def inlined(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
-        """The results of a graph inside the program, whose nodes are appended to ``body``."""
+        """Append the nodes of a nested graph to ``body``; return its results."""
         values = _named_inputs(graph, given)
         self._depth += 1
         if self._depth > _DEEPEST:
@@ -87,7 +87,7 @@ class Translation:
         return [value for output in graph.outputs for value in operands(body, output, values)]
 
     def context_class(self, qualified_name: str) -> ClassType:
-        """A class of context managers, whose objects nodes make."""
+        """Return a class of context managers that nodes instantiate."""
         return self._library.class_of(qualified_name)
 
     def _nodes(self, graph: schema.Graph, body: Body, values: Values) -> None:
@@ -129,7 +129,7 @@ class Translation:
 
     @contextmanager
     def _located(self, node: schema.Node, place: NodePlace) -> Iterator[None]:
-        """Errors name the record and the node; those of graphs inside a node do already."""
+        """Add the record and the node to errors, unless a node of a nested graph has done so."""
         try:
             yield
         except ArchiveError as error:
@@ -152,7 +152,7 @@ def _named_inputs(graph: schema.Graph, given: Sequence[Value]) -> Values:
 
 
 def input_name(argument: schema.Argument) -> str | None:
-    """The name that an input of a graph gives to a value; None for a constant."""
+    """Return the name that a graph input binds; None for a constant."""
     value = argument.value
     if isinstance(value, schema.TensorArgument | schema.CustomObjArgument):
         return value.name

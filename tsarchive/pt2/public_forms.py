@@ -1,7 +1,7 @@
-"""Public operators for inner steps of theirs, for masked ones, and for those written in Python.
+"""Public operators in place of internal, masked and Python-implemented ones.
 
-Decomposing a program leaves steps that trust their caller to have checked arguments; policies
-refuse them. The public operators check, and then do the same.
+Decomposing a program leaves internal operators that trust their caller to have checked arguments;
+policies refuse them. The public operators check, and then do the same.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .schema import ScalarType
 __all__ = ["PUBLIC_FORMS"]
 
 Given = Mapping[str, Value]
-"""All arguments of the step by name."""
+"""All arguments of the internal operator by name."""
 
 
 class _Name(NamedTuple):
-    """An argument of the public operator that is one of the step."""
+    """An argument of the public operator that is one of the internal operator."""
 
     name: str
 
@@ -54,7 +54,7 @@ def _value(body: Body, argument: _Name | bool | None, given: Given) -> Value:
 
 
 def _same(kind: str, overload: str = "") -> Callable[[Body, Given], list[Value]]:
-    """An operator that takes the same arguments in the same order."""
+    """Replace by an operator that takes the same arguments in the same order."""
 
     def call(body: Body, given: Given) -> list[Value]:
         return body.call(kind, *given.values(), overload=overload)
@@ -63,14 +63,14 @@ def _same(kind: str, overload: str = "") -> Callable[[Body, Given], list[Value]]
 
 
 def _batch_norm_functional(body: Body, given: Given) -> list[Value]:
-    """Batch norm that updates copies of the statistics, and gives them back."""
+    """Return batch norm that updates copies of the statistics, and returns them."""
     copies = {name: body.value("aten::clone", given[name]) for (name,) in _STATISTICS}
     norm = _call("aten::native_batch_norm", "", *_FIRST, *_STATISTICS, _TRAINING, *_LAST)
     return [*norm(body, {**given, **copies}), *copies.values()]
 
 
 def _batch_norm_and_reserve(training: bool) -> Callable[[Body, Given], list[Value]]:
-    """Batch norm, and a tensor that libraries of GPUs keep for the derivative: empty elsewhere."""
+    """Return batch norm and its reserve tensor for cuDNN's backward pass, empty elsewhere."""
     norm = _call("aten::native_batch_norm", "", *_FIRST, *_STATISTICS, training, *_LAST)
 
     def call(body: Body, given: Given) -> list[Value]:
@@ -91,7 +91,7 @@ def _reserve(body: Body, given: Given) -> Value:
 
 
 def _attention(body: Body, given: Given) -> list[Value]:
-    """Attention without the logarithms of sums, which only its derivative takes."""
+    """Return attention without the log-sum-exp, which only its backward pass uses."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     result = body.value(
         "aten::scaled_dot_product_attention",
@@ -102,7 +102,7 @@ def _attention(body: Body, given: Given) -> list[Value]:
 
 
 def _embedding_bag(body: Body, given: Given) -> list[Value]:
-    """A negative index of padding means none to the step; the operator counts from the end."""
+    """Return the embedding bag; a negative padding index means none here, not in the public one."""
     padding = given["padding_idx"]
     if _literal(padding) < 0:
         padding = body.none()
@@ -123,7 +123,7 @@ def _complex_transform(body: Body, given: Given) -> list[Value]:
 
 
 def _transform_to_real(body: Body, given: Given) -> list[Value]:
-    """The inverse transform of half a spectrum: the size of the last dimension is given."""
+    """Return the inverse transform of a half spectrum, given the size of the last dimension."""
     *dims, _ = given["dim"].node.inputs or [given["last_dim_size"]]
     sizes = [body.value("aten::size", given["self"], dim) for dim in dims]
     shape = body.list_of(INT, [*sizes, given["last_dim_size"]])
@@ -141,9 +141,9 @@ def _transform(
 
 
 def _factors(kind: str, *names: str) -> Callable[[Body, Given], list[Value]]:
-    """A function of linear algebra without the factors, which only its derivative takes.
+    """Replace by a linear algebra function without the factors for its backward pass.
 
-    ``names`` are the results, those that are factors without a name.
+    ``names`` are the results; factors have no name.
     """
 
     def call(body: Body, given: Given) -> list[Value]:
@@ -172,7 +172,7 @@ def _eigenvalues(body: Body, given: Given) -> list[Value]:
 
 
 def _histogram(overload: str, result: int) -> Callable[[Body, Given], list[Value]]:
-    """The counts of a histogram of points, or the edges of its bins."""
+    """Return the counts of a histogram of points, or the edges of its bins."""
 
     def call(body: Body, given: Given) -> list[Value]:
         limits = given.get("range", body.none())
@@ -183,7 +183,7 @@ def _histogram(overload: str, result: int) -> Callable[[Body, Given], list[Value
 
 
 def _with_keywords(kind: str, *keywords: str) -> Callable[[Body, Given], list[Value]]:
-    """An operator that takes the same arguments, some of them by ``keywords``."""
+    """Replace by an operator that takes the same arguments, some of them by keyword."""
 
     def call(body: Body, given: Given) -> list[Value]:
         positional = [value for name, value in given.items() if name not in keywords]
@@ -194,7 +194,7 @@ def _with_keywords(kind: str, *keywords: str) -> Callable[[Body, Given], list[Va
 
 
 def _masked(kind: str) -> Callable[[Body, Given], list[Value]]:
-    """An operator that leaves out the results that ``output_mask`` does not ask for."""
+    """Replace by an operator that omits the results that ``output_mask`` does not request."""
 
     def call(body: Body, given: Given) -> list[Value]:
         results = body.call(kind, *given.values(), overload="")
@@ -206,13 +206,13 @@ def _masked(kind: str) -> Callable[[Body, Given], list[Value]]:
 
 
 def _literal(value: Value) -> Any:
-    """The content of an argument that programs give as a literal. Raises UnsupportedError."""
+    """Return the content of an argument that must be a literal. Raises UnsupportedError."""
     if not value.node.is_constant:
         raise UnsupportedError("an argument is no literal")
     return value.node.attributes["value"]
 
 
-# What the numbers 0, 1 and 2 mean: no factor, one over the root of the size, one over the size.
+# Normalizations by number: none, 1/sqrt(n), 1/n.
 _FORWARD_NORMS: Final = ("backward", "ortho", "forward")
 _INVERSE_NORMS: Final = ("forward", "ortho", "backward")
 
@@ -263,4 +263,4 @@ PUBLIC_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = Mappin
         **PYTHON_FORMS,
     }
 )
-"""What stands for a step, by its full name."""
+"""The replacement of each internal operator, by its full name."""

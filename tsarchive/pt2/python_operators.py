@@ -1,4 +1,4 @@
-"""Operators that torch implements in Python, as those that it has everywhere.
+"""Replacements for operators that torch implements in Python by ones that exist everywhere.
 
 The decompositions of torch's compiler leave these.
 """
@@ -25,7 +25,7 @@ def _converted(body: Body, given: Given) -> list[Value]:
 
 
 def _counted(body: Body, given: Given) -> list[Value]:
-    """``length`` numbers from ``start`` on."""
+    """Return ``length`` numbers from ``start`` on."""
     start, step = given["start"], given["step"]
     end = body.value("aten::add", start, body.value("aten::mul", given["length"], step))
     options = {"dtype": given["dtype"], "device": given["device"]}
@@ -49,4 +49,4 @@ PYTHON_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = Mappin
         "prims::scalar_tensor": _tensor,
     }
 )
-"""What stands for an operator, by its full name; it gets all arguments by name."""
+"""The replacement of each operator, by its full name; it gets all arguments by name."""

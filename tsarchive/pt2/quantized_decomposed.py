@@ -1,7 +1,7 @@
-"""The operators that quantization of torch.ao leaves in programs, as TorchScript code.
+"""The ``quantized_decomposed`` operators of torch.ao's quantization, as TorchScript code.
 
-torch defines them in Python, where torch.ao is imported; so a process that only loads a program,
-or libtorch, has none. The code does what torch's does, with the same checks.
+torch defines them in Python, on import of torch.ao; a process that only loads a program, or
+libtorch, lacks them. The code does what torch's does, with the same checks.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ __all__ = ["FILES", "FUNCTIONS"]
 _MODULE: Final = "__torch__.torch.ao.quantization.fx._decomposed"
 _RAISE: Final = "ops.prim.RaiseException"
 
-# Numbers of dtypes: 0 uint8, 1 int8, 2 int16, 3 int32, 4 int64, 5 float16, 6 float32, 7 float64,
-# 15 bfloat16, 23 float8_e5m2, 24 float8_e4m3fn, 27 uint16. Quantized values are of these:
+# Numbers of dtypes: 0 uint8, 1 int8, 2 int16, 3 int32, 4 int64, 5 float16, 6 float32, 7 float64, 15
+# bfloat16, 23 float8_e5m2, 24 float8_e4m3fn, 27 uint16. The bounds of quantized values:
 _BOUNDS: Final = {
     0: [0, 255],
     1: [-128, 127],
@@ -407,4 +407,4 @@ FUNCTIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         )
     }
 )
-"""The function for each operator, by its kind and the name of its overload."""
+"""The function for each operator, by its kind and overload name."""

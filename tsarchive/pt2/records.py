@@ -1,4 +1,4 @@
-"""Which records a PT2 archive has, in each layout that torch has written.
+"""The records of a PT2 archive, in each layout that torch has written.
 
 =============  ==============================================================================
 torch          layout
@@ -33,9 +33,9 @@ AOTINDUCTOR = "data/aotinductor/"
 EXECUTORCH = "data/executorch/"
 EXTRA = "extra/"
 FLAT_EXTRA = "extra_files/"
-# The name that torch.export.save gives to the one model of a file.
+# The name that torch.export.save gives to its single model.
 USUAL_NAME = "model"
-# Programs of before version 5 have other fields; torch read none of later major versions but 8.
+# Programs before version 5 have other fields; of later major versions torch reads only 8.
 OLDEST_SCHEMA, NEWEST_SCHEMA = 5, 8
 
 
@@ -46,7 +46,7 @@ class Layout(Enum):
 
 
 class Records:
-    """The parts of a PT2 archive, each read when it is asked for."""
+    """The parts of a PT2 archive, each read on demand."""
 
     def __init__(self, container: Container) -> None:
         self.container = container
@@ -61,7 +61,7 @@ class Records:
 
     @cached_property
     def models(self) -> tuple[str, ...]:
-        """The names of the exported programs, in the order of the file."""
+        """The names of the exported programs, in file order."""
         if self.has(FLAT_PROGRAM):
             return (USUAL_NAME,)
         return tuple(
@@ -81,7 +81,7 @@ class Records:
         return (name for name in self.container.records if name.startswith(folder))
 
     def extra_files(self) -> dict[str, str]:
-        """The record of each extra file, by the name that its user gave it."""
+        """The record of each extra file, by the user's name for it."""
         return {
             record.removeprefix(folder): record
             for folder in (FLAT_EXTRA, EXTRA)
@@ -92,14 +92,14 @@ class Records:
         return FLAT_PROGRAM if self.has(FLAT_PROGRAM) else f"{MODELS}{model}.json"
 
     def model_of(self, record: str) -> str:
-        """The model whose program a record is."""
+        """Return the model whose program a record is."""
         return next(name for name in self.models if self.program_record(name) == record)
 
     def inputs_record(self, model: str) -> str:
         return FLAT_INPUTS if self.has(FLAT_PROGRAM) else f"{SAMPLE_INPUTS}{model}.pt"
 
     def program(self, model: str) -> ExportedProgram:
-        """The program of a model.
+        """Return the program of a model.
 
         Raises MissingRecordError when there is none, FormatError where it breaks a rule,
         UnsupportedError for a schema of another major version.
@@ -117,7 +117,7 @@ class Records:
                 f"the archive has no model {model!r}", record=record, hint=f"It has: {names}"
             )
         values = parsed(self.container.read(record), record)
-        # torch 2.4 named one verifier, and called it a dialect.
+        # torch 2.4 wrote a single verifier, under the name dialect.
         if "verifiers" not in values and "dialect" in values:
             values["verifiers"] = [values["dialect"]]
         found = decoded(ExportedProgram, values, record)
@@ -131,15 +131,18 @@ class Records:
         return found
 
     def weights(self, model: str) -> PayloadConfig:
-        """Where parameters and persistent buffers are stored; of archives of layout ``RAW``."""
+        """Return the storage of parameters and persistent buffers; layout ``RAW`` only."""
         return self.payload_config(f"{WEIGHTS}{model}_weights_config.json")
 
     def constants(self, model: str) -> PayloadConfig:
-        """Where tensor constants, other buffers and objects are stored; of layout ``RAW``."""
+        """Return the storage of constants, other buffers and objects; layout ``RAW`` only."""
         return self.payload_config(f"{CONSTANTS}{model}_constants_config.json")
 
     def payload_config(self, record: str) -> PayloadConfig:
-        """The payloads that a record describes. Raises MissingRecordError and FormatError."""
+        """Return the payloads that a record describes.
+
+        Raises MissingRecordError and FormatError.
+        """
         return read_json(PayloadConfig, self.container.read(record), record)
 
 

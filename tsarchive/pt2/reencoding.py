@@ -1,4 +1,4 @@
-"""JSON records decoded and encoded again: what the schema here does not keep would be lost."""
+"""Decoding and reencoding of JSON records, which reveals what the schema here would lose."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["encoded_again", "json_records"]
 
 
 def json_records(container: Container) -> dict[str, bytes]:
-    """The programs of an archive, and the configurations of their payloads."""
+    """Return the programs of an archive, and the configurations of their payloads."""
     return {name: container.read(name) for name, _ in _schemas(container)}
 
 
 def encoded_again(container: Container, texts: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The same records decoded and encoded; raises FormatError where one breaks a rule."""
+    """Decode and encode the records. Raises FormatError where one breaks a rule."""
     found = _schemas(container)
     return {name: write_json(read_json(schema, texts[name], name)) for name, schema in found}
 

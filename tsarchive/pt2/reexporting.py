@@ -1,7 +1,7 @@
-"""A loaded program as torch.export has it, for tools that go on from there.
+"""Conversion of a loaded program to torch.export's ExportedProgram.
 
-torch's own loader unpickles what a file tells it to. It is given records that were read and
-checked here, of one model, with nothing pickled among them.
+torch's own loader unpickles what a file tells it to. It is given records that were read and checked
+here, of one model, with nothing pickled among them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _MOST_LETTERS = 300
 
 
 def exported_program(module: ArchiveModule) -> ExportedProgram:
-    """The program of a module that was loaded from a PT2 archive, with what the module holds now.
+    """Return the program of a module from a PT2 archive, with the module's present state.
 
-    It has no example inputs, and holds the weights a second time. Raises SaveError for a part of a
-    program and for weights that only a pickle describes; UnsupportedError for objects that are
-    pickled, and for what torch itself cannot read, such as operators that are not registered, or
-    the layout, which torch 2.9 was the first to read.
+    It has no example inputs, and holds a copy of the weights. Raises SaveError for a part of a
+    program and for weights that only a pickle describes; UnsupportedError for pickled objects, and
+    for what torch itself cannot read, such as unregistered operators, or the layout before torch
+    2.9.
     """
     load_pt2 = _loader()
     forward = forward_of(module)
@@ -62,7 +62,7 @@ def exported_program(module: ArchiveModule) -> ExportedProgram:
 
 
 def _loader() -> Callable[[io.BytesIO], Any]:
-    """torch's loader, where it reads weights from records of their own."""
+    """Return torch's loader of archives whose weights are records of their own."""
     try:
         constants = importlib.import_module("torch.export.pt2_archive.constants")
         package: Any = importlib.import_module("torch.export.pt2_archive._package")
@@ -78,7 +78,7 @@ def _loader() -> Callable[[io.BytesIO], Any]:
 
 
 def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecord]:
-    """The records of one model, under the name that torch asks for."""
+    """Yield the records of one model, under the name that torch expects."""
     for folder, kind in ((WEIGHTS, "weights"), (CONSTANTS, "constants")):
         name = f"{folder}{model}_{kind}_config.json"
         found = read_json(PayloadConfig, bytes(written[name].data), name)

@@ -1,6 +1,6 @@
-"""Saving a module that was loaded from a PT2 archive: new data, all else as it was read.
+"""Saving a module that was loaded from a PT2 archive: new data, everything else as read.
 
-Archives of the layouts before torch 2.9 are written in the layout of today.
+Archives of layouts before torch 2.9 are written in the current layout.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ State = dict[str, dict[str, Any]]
 def resaved_records(
     module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool, keeps_extras: bool = True
 ) -> list[NewRecord]:
-    """Every record but the serialization id. Extra files are kept, if so told, unless replaced.
+    """Return every record except the serialization id.
 
-    Other models of the archive are written as they are. Raises SaveError for a part of a
-    program, and for a tensor that is not what the program was exported with.
+    With ``keeps_extras``, extra files are kept unless replaced. Other models of the archive are
+    written as they are. Raises SaveError for a part of a program, and for a tensor that differs in
+    type or shape from the exported one.
     """
     forward = forward_of(module)
     records = Records(module.tsarchive_classes.container)
@@ -65,7 +66,7 @@ def resaved_records(
 
 
 def forward_of(module: ArchiveModule) -> Forward:
-    """The program of a module. Raises SaveError for a part of one."""
+    """Return the program of a module. Raises SaveError for a part of one."""
     forward: Forward | None = vars(type(module)).get("tsarchive_program")
     if forward is None:
         raise SaveError(
@@ -93,7 +94,7 @@ class _Saving:
         }
 
     def in_place(self, state: State, extras: list[NewRecord]) -> Iterator[NewRecord]:
-        """The records of the archive in their order, those of the model with what it holds now."""
+        """Yield the records of the archive in their order, with the model's present state."""
         new: dict[str, list[NewRecord]] = {}
         dropped = {_FINGERPRINT, *self.records.under(EXTRA)}
         for folder in (WEIGHTS, CONSTANTS):
@@ -116,7 +117,7 @@ class _Saving:
     def _folder(
         self, folder: str, values: dict[str, Any]
     ) -> tuple[NewRecord, list[NewRecord], set[str]]:
-        """The configuration and records of a folder, and the names of those they replace."""
+        """Return the configuration and records of a folder, and the names of those they replace."""
         configs = {name: self._config(folder, name) for name in self.records.models}
         own = {name: meta.path_name for name, meta in configs.pop(self.model).config.items()}
         others = {meta.path_name for found in configs.values() for meta in found.config.values()}
@@ -139,7 +140,7 @@ class _Saving:
         yield from as_read(self.container, [name])
 
     def converted(self, state: State, extras: list[NewRecord]) -> Iterator[NewRecord]:
-        """The archive in the layout of today."""
+        """Yield the archive in the current layout."""
         storings = {folder: Storing(folder) for folder in _PREFIXES}
         for model in self.records.models:
             values = state if model == self.model else self._read(model)
@@ -155,18 +156,18 @@ class _Saving:
         yield from end_records()
 
     def kept_extras(self, files: Mapping[str, bytes]) -> Iterator[NewRecord]:
-        """The extra files of the archive that ``files`` do not replace."""
+        """Yield the extra files of the archive that ``files`` do not replace."""
         for name, record in self.records.extra_files().items():
             if name not in files:
                 yield NewRecord(f"{EXTRA}{name}", self.container.read(record))
 
     def _read(self, model: str) -> State:
-        """What another model of the archive holds."""
+        """Read the state of another model of the archive."""
         stored = self.stored(model)
         return {folder: read_values(payloads) for folder, payloads in stored.items()}
 
     def _text(self, model: str) -> bytes:
-        """A program; as it was read unless it was moved, is of an old schema, or loses origins."""
+        """Return a program as read, or encoded anew if it was moved, is old, or loses origins."""
         read = self.records.program(model)
         program = self._forward.program if model == self.model else read
         is_old = program.schema_version.major < _NEWEST.major
@@ -187,7 +188,7 @@ def _without_origins(program: ExportedProgram) -> ExportedProgram:
 
 
 def read_values(payloads: Mapping[str, Payload]) -> dict[str, Any]:
-    """Stored tensors by name. Raises SaveError for what only a pickle describes."""
+    """Return stored tensors by name. Raises SaveError for what only a pickle describes."""
     views = {name: view for name, view in payloads.items() if isinstance(view, StoredView)}
     for name in payloads.keys() - views.keys():
         raise SaveError(
@@ -199,7 +200,7 @@ def read_values(payloads: Mapping[str, Payload]) -> dict[str, Any]:
 
 
 def _state(module: ArchiveModule, forward: Forward, saving: _Saving) -> State:
-    """What the module holds now, by folder and dotted name, in the order of the archive."""
+    """Return the present state of the module, by folder and dotted name, in archive order."""
     stored = saving.stored(saving.model)
     held: State = {WEIGHTS: {}, CONSTANTS: {}}
     for state in forward.signature.states:
@@ -211,7 +212,7 @@ def _state(module: ArchiveModule, forward: Forward, saving: _Saving) -> State:
 
 
 def _completed(held: Mapping[str, Any], stored: Mapping[str, Payload]) -> dict[str, Any]:
-    """With what the archive holds and its program does not use."""
+    """Add what the archive holds and its program does not use."""
     unused = {name: payload for name, payload in stored.items() if name not in held}
     found = {**held, **read_values(unused)}
     return {name: found[name] for name in (*stored, *(held.keys() - stored.keys()))}

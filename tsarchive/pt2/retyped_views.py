@@ -1,7 +1,7 @@
-"""Views of a tensor as elements of another type, in code for TorchScript, which has none.
+"""Replacement of views as another dtype, which TorchScript lacks, by copies.
 
-There ``view`` takes sizes alone: an int cannot be told from a dtype. Copies of the view do the
-same as long as nothing is written to it, or to the tensor that it is a view of.
+TorchScript's ``view`` takes only sizes: an int cannot be told from a dtype. Copies of the view are
+equivalent as long as neither the view nor its base is written to.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _COPY = "aten::view_copy"
 
 
 def copy_retyped_views(graph: Block) -> None:
-    """Let copies take the place of such views.
+    """Replace such views by copies.
 
-    Raises UnsupportedError where a view, or what it is of, may be written to after it is made.
+    Raises UnsupportedError where a view or its base may be written to after the view is made.
     """
     for index, top in enumerate(graph.nodes):
         for node in filter(_is_retyped, _nodes([top])):
             aliases = Aliases(graph)
             seen = aliases.places(node.output)
-            # Whatever stands beside a view in a loop comes after it as well.
+            # In a loop, everything beside a view also runs after it.
             if any(seen & aliases.written(later) for later in _nodes(graph.nodes[index:])):
                 raise UnsupportedError(
                     "the program has no form in TorchScript: it writes to a tensor of which it "

@@ -1,4 +1,4 @@
-"""The example inputs that a model was exported with, as values, without unpickling."""
+"""The example inputs of a model as values, without unpickling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def sample_values(records: Records, model: str) -> Call | None:
-    """Positional and keyword arguments; None where the archive has none, or has objects there.
+    """Return positional and keyword arguments; None without example inputs, or with objects.
 
     Raises PickleError for pickles that the restricted reader does not take, TensorError for
     tensors that break a rule, FormatError and MissingRecordError for a damaged record.
@@ -41,7 +41,7 @@ def sample_values(records: Records, model: str) -> Call | None:
 
 
 def _calls(value: Value, depth: int) -> Iterator[Reduce]:
-    """The tensors of a nested value."""
+    """Yield the tensors of a nested value."""
     if depth > MAX_DEPTH:
         raise PickleError("values are nested too deeply", limit=MAX_DEPTH)
     match value:

@@ -1,4 +1,4 @@
-"""The example inputs that a model was exported with, described without unpickling."""
+"""A description of the example inputs of a model, without unpickling."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MOST_LETTERS = 10_000
 
 
 def sample_inputs(records: Records, model: str) -> str | None:
-    """``(float32[2, 4], scale=float)``: the types of the arguments, without their values.
+    """Return the types of the arguments: ``(float32[2, 4], scale=float)``.
 
-    None where there are none. Raises PickleError for pickles that the restricted reader does not
-    take, and FormatError and MissingRecordError where the record is damaged.
+    None where there are none. Raises PickleError for pickles that the restricted reader refuses,
+    and FormatError and MissingRecordError where the record is damaged.
     """
     record = records.inputs_record(model)
     if not records.container.size(record):
@@ -34,7 +34,7 @@ def sample_inputs(records: Records, model: str) -> str | None:
 
 
 def _shown(saved: Saved, value: Value, depth: int) -> str:
-    """A value by its type: tensors with their shapes, containers with what is in them."""
+    """Return a value's type as text: shapes of tensors, items of containers."""
     if depth > MAX_DEPTH:
         raise PickleError("values are nested too deeply", record=saved.record, limit=MAX_DEPTH)
     match value:
@@ -52,7 +52,7 @@ def _shown(saved: Saved, value: Value, depth: int) -> str:
 
 
 def _call(saved: Saved, value: Reduce) -> str:
-    """A tensor by type and shape; another object by the function that makes it."""
+    """Return a tensor as type and shape; another object as the function that makes it."""
     try:
         found = saved.tensor(value)
     except PickleError:

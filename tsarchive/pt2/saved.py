@@ -1,4 +1,4 @@
-"""Records that are a file of ``torch.save`` themselves, read without unpickling."""
+"""Records that are ``torch.save`` files themselves, read without unpickling."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _HINT = "It is a file of torch.save, which 'tsarchive audit' looks into"
 
 
 class Saved:
-    """What ``torch.save`` wrote into one record. Errors name the record and what is inside."""
+    """A ``torch.save`` file in one record. Errors name the record and the record inside it."""
 
     def __init__(self, container: Container, record: str) -> None:
-        """Raises what ``Container.inside`` raises: the record may be missing, or no zip."""
+        """Open the record. Raises what ``Container.inside`` raises."""
         self.record = record
         self._pickle = f"{record}/{_PICKLE}"
         self._tensors = StoredTensors(self._pickle)
@@ -43,13 +43,13 @@ class Saved:
             raise
 
     def tensor(self, value: Reduce) -> StoredTensor:
-        """A tensor in ``root``, where its bounds fit its storage. Raises TensorError."""
+        """Return a tensor in ``root`` whose bounds fit its storage. Raises TensorError."""
         return self._tensors.tensor(value)
 
     def check_storage(self, storage: StoredStorage) -> str:
-        """The record inside that holds a storage.
+        """Return the inner record that holds a storage.
 
-        Raises MissingRecordError when there is none, TensorError when it is of another size.
+        Raises MissingRecordError when there is none, TensorError when its size differs.
         """
         name = f"data/{storage.key}"
         size = self.container.size(name)
@@ -63,6 +63,6 @@ class Saved:
 
 
 def _placed(error: ArchiveError, record: str) -> ArchiveError:
-    """An error of the container inside, whose records have names behind that of ``record``."""
+    """Prefix record names of an error from the inner container with ``record``."""
     error.record = record if error.record is None else f"{record}/{error.record}"
     return error

@@ -1,7 +1,7 @@
-"""Arithmetic with the numbers of a program: sizes, and what is computed from them.
+"""Scalar arithmetic of a program on sizes and values computed from them.
 
-Programs name functions of Python here, which mean what Python says. Operators of TorchScript
-code stand for them where they do the same.
+Programs name Python functions here, with Python semantics. They become operators of TorchScript
+code where these do the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUMBERS: Final = (INT, FLOAT, BOOL)
 
 
 def _operator(kind: str) -> Scalar:
-    """An operator whose overloads for numbers do what Python does."""
+    """Translate to an operator whose overloads for numbers behave like Python."""
 
     def call(body: Body, given: Sequence[Value], wanted: Type) -> Value:
         return body.value(kind, *given)
@@ -36,7 +36,7 @@ def _operator(kind: str) -> Scalar:
 
 
 def _division(kind: str) -> Scalar:
-    """TorchScript code gets inf or nan where floats are divided by zero; Python stops."""
+    """Divide with a check for zero: TorchScript gives inf or nan for floats, Python raises."""
 
     def call(body: Body, given: Sequence[Value], wanted: Type) -> Value:
         divisor = given[1]
@@ -69,7 +69,7 @@ def _power(body: Body, given: Sequence[Value], wanted: Type) -> Value:
     base, exponent = given
     if wanted != INT or FLOAT in (base.type, exponent.type):
         return body.value("aten::pow", base, exponent)
-    # An int to the power of an int is a float in TorchScript code, and not exact.
+    # In TorchScript an int to the power of an int is a float, and not exact.
     base, exponent = body.as_type(base, INT), body.as_type(exponent, INT)
     if exponent.node.is_constant:
         return _constant_power(body, base, exponent.node.attributes["value"])
@@ -95,7 +95,7 @@ def _constant_power(body: Body, base: Value, exponent: int) -> Value:
 
 
 def _multiplied(body: Body, base: Value, times: Value) -> Value:
-    """``base`` times itself, as often as ``times`` says."""
+    """Return ``base`` to the power of ``times`` by repeated multiplication."""
     always = body.constant(True, BOOL)
     loop = body.append("prim::Loop", [times, always, body.integer(1)], INT)
     block = loop.add_block()
@@ -103,7 +103,7 @@ def _multiplied(body: Body, base: Value, times: Value) -> Value:
     product = block.add_param(INT)
     inside = body.inside(block)
     block.add_return(inside.constant(True, BOOL))
-    # The condition comes first among what a turn returns, its node among what it does.
+    # The condition is the first result of the body, but its node must come first too.
     block.add_return(inside.value("aten::mul", product, base))
     return loop.output
 
@@ -167,13 +167,13 @@ SCALARS: Final[Mapping[str, tuple[int | None, Scalar]]] = MappingProxyType(
         "torch.sym_sum": (None, _sum),
     }
 )
-"""How many numbers each function takes, None for any number of them, and what stands for it."""
+"""The number of arguments of each function, None for any, and its translation."""
 
 
 def call_scalar(body: Body, node: schema.Node, values: Values) -> None:
-    """Append what stands for a function of Python, and name its result.
+    """Append the translation of a Python function, and bind its result.
 
-    Raises FormatError for arguments that are no numbers, or of another count.
+    Raises FormatError for arguments that are not numbers, or for a wrong number of them.
     """
     count, call = SCALARS[node.target]
     given = [value for one in node.inputs for value in operands(body, one.arg, values)]

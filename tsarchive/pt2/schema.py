@@ -1,4 +1,4 @@
-"""The JSON of an exported program, as data: classes and fields have the names of the format.
+"""The JSON schema of an exported program as classes; names are those of the format.
 
 The source of the rules is torch's ``torch/_export/serde/schema.py``, version 8.20; a field has a
 default here where versions since 5.3 (torch 2.4) lack it. Fields that are unknown are skipped.
@@ -63,7 +63,7 @@ class ArgumentKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """A union: one value, and the name of the member that it is. ``members`` are their types."""
+    """A union: a value and the name of its member. ``members`` are their types."""
 
     members: ClassVar[dict[str, Any]]
 
@@ -83,7 +83,10 @@ class SymExprHint(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class SymExpr:
-    """``expr_str`` is the text of a sympy expression, which nobody here evaluates."""
+    """A symbolic expression.
+
+    ``expr_str`` is the text of a sympy expression, never evaluated here.
+    """
 
     expr_str: str
     hint: SymExprHint | None = None
@@ -103,7 +106,7 @@ class SymBool(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class TensorMeta:
-    """``sizes``, ``strides`` and ``storage_offset`` count elements."""
+    """Description of a tensor. ``sizes``, ``strides`` and ``storage_offset`` count elements."""
 
     dtype: ScalarType
     sizes: list[SymInt]
@@ -159,7 +162,7 @@ class ComplexValue:
 
 
 class Argument(Tagged):
-    """What a node takes or gives: a literal, or the name of a value."""
+    """An input or output of a node: a literal, or the name of a value."""
 
     members: ClassVar[dict[str, Any]] = {
         "as_none": bool,
@@ -200,7 +203,7 @@ Argument.members["as_string_to_argument"] = dict[str, Argument]
 
 @dataclass(frozen=True, slots=True)
 class NamedArgument:
-    """``name`` is that of the operator's schema; empty for higher-order operators."""
+    """An argument by its name in the operator's schema; empty for higher-order operators."""
 
     name: str
     arg: Argument
@@ -350,7 +353,7 @@ class GraphSignature:
 
 @dataclass(frozen=True, slots=True)
 class RangeConstraint:
-    """Both ends are included; None where there is none."""
+    """A range with inclusive bounds, None for none."""
 
     min_val: int | None
     max_val: int | None
@@ -358,7 +361,9 @@ class RangeConstraint:
 
 @dataclass(frozen=True, slots=True)
 class ModuleCallSignature:
-    """``in_spec`` and ``out_spec`` are texts of tree specifications, in JSON."""
+    """The signature of a submodule; ``in_spec`` and ``out_spec`` are pytree specifications in
+    JSON.
+    """
 
     inputs: list[Argument]
     outputs: list[Argument]
@@ -406,7 +411,7 @@ class ExportedProgram:
 
 @dataclass(frozen=True, slots=True)
 class PayloadMeta:
-    """Where a tensor or object is stored: ``path_name`` is a file beside the configuration."""
+    """The location of a tensor or object: ``path_name`` is a file beside the configuration."""
 
     path_name: str
     is_param: bool

@@ -1,4 +1,4 @@
-"""A loaded program as the records of a TorchScript archive, or why it has no such form."""
+"""Conversion of a loaded program to the records of a TorchScript archive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .trees import Kind
 
 __all__ = ["scripted_records"]
 
-# torch implements these in Python; a process without it, such as one of libtorch, has none.
+# Implemented by torch in Python, so a process without it, such as one of libtorch, lacks them.
 _IN_PYTHON: Final[Mapping[str, str]] = MappingProxyType(
     {
         "prims": "Export it again without decompositions, or with those of torch's default",
@@ -33,13 +33,13 @@ _IN_PYTHON: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def scripted_records(module: ArchiveModule) -> list[NewRecord]:
-    """Every record but the serialization id, in the canonical form; extra files are kept.
+    """Return every record except the serialization id, in canonical form; extra files are kept.
 
-    Debug records name the lines of user source that the program tells of its nodes.
+    Debug records name the lines of user source from the program's metadata.
 
-    Raises UnsupportedError for arguments and results that TorchScript has no values for, or
-    values whose type torch.jit does not find out, and for operators written in Python; SaveError
-    for a part of a program.
+    Raises UnsupportedError for arguments and results that TorchScript has no values for, or whose
+    type torch.jit cannot infer, and for operators written in Python; SaveError for a part of a
+    program.
     """
     forward = forward_of(module)
     for parameter, typed in zip(forward.signature.parameters, forward.parameters, strict=True):
@@ -70,10 +70,10 @@ def _holds_any(type_: Type) -> bool:
 
 
 def _require_known_types(forward: Forward, typed: TypedTree, place: str, *, is_item: bool) -> None:
-    """Refuse lists and dicts of no one type among items of several types.
+    """Refuse heterogeneous lists and dicts among items of several types.
 
-    Such items are of the type Any; torch.jit finds out which type an item has, and gives up
-    where it is a container without items, or with items of several types.
+    Such items are of the type Any; torch.jit infers the type of an item, and fails for a container
+    that is empty or itself heterogeneous.
     """
     items = _type_of_items(typed.type)
     if is_item and items is not None and (items == ANY or not typed.children):

@@ -1,7 +1,7 @@
-"""Types and arguments of a program as text that reads like Python. It is for reading alone.
+"""Types and arguments of a program as Python-like text, for reading only.
 
 ``float32[s77, 4]`` is a tensor of that shape, ``int[s77 + 1]`` a number that depends on symbols.
-Names that are no identifiers are shown as strings, so that no name looks like something else.
+Names that are not identifiers are shown as strings, so that no name looks like something else.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ def is_name(text: str) -> bool:
 
 
 def name(text: str) -> str:
-    """An identifier, or the string literal of what is none."""
+    """Return an identifier as it is, other names as string literals."""
     return text if is_name(text) else ascii(text)
 
 
 def target(text: str) -> str:
-    """The dotted name of an operator, or the string literal of what is none."""
+    """Return a dotted operator name as it is, other names as string literals."""
     return text if all(map(is_name, text.split("."))) else ascii(text)
 
 
 def one_line(text: str) -> str:
-    """Text for a comment, with escapes for whatever would end the line or act on a terminal."""
+    """Escape text for a comment: whatever would end the line or act on a terminal."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def expression(text: str) -> str:
-    """An expression over symbols in infix form; as it is where it breaks the grammar."""
+    """Return an expression over symbols in infix form; as it is where it does not parse."""
     try:
         return str(parse(text))
     except FormatError:
@@ -63,12 +63,12 @@ def expression(text: str) -> str:
 
 
 def symbolic(value: Tagged) -> str:
-    """A size, number or truth value: a literal, or an expression."""
+    """Return a symbolic size, number or truth value: a literal, or an expression."""
     return expression(value.value.expr_str) if value.tag == "as_expr" else repr(value.value)
 
 
 def type_of_tensor(meta: TensorMeta) -> str:
-    """``float32[s77, 4]``, followed by the device and layout where they are not the usual ones."""
+    """Return ``float32[s77, 4]``, followed by an unusual device and layout."""
     dtype = DTYPES[meta.dtype].dtype if meta.dtype in DTYPES else UNKNOWN
     parts = [", ".join(map(symbolic, meta.sizes)) or "()"]
     if (device := device_name(meta.device)) != "cpu":
@@ -79,7 +79,7 @@ def type_of_tensor(meta: TensorMeta) -> str:
 
 
 def type_of(value: Argument, graph: Graph) -> str:
-    """The type of a value that a graph takes or gives."""
+    """Return the type of an input or output of a graph."""
     show = _TYPES.get(value.tag)
     return _PLAIN_TYPES.get(value.tag, UNKNOWN) if show is None else show(value.value, graph)
 
@@ -98,7 +98,7 @@ def _list_type(show: Callable[[Any, Graph], str]) -> Callable[[list[Any], Graph]
 
 
 def _symbol_type(kind: str, table: str) -> Callable[[Tagged, Graph], str]:
-    """The type of a number by its name in a table of the graph."""
+    """Return a function for the type of a number by its name in a table of the graph."""
 
     def show(value: Tagged, graph: Graph) -> str:
         if value.tag != "as_name":
@@ -137,20 +137,20 @@ _PLAIN_TYPES = {
 
 
 def argument(value: Argument) -> str:
-    """A literal, or the names of values."""
+    """Return a literal, or the names of values."""
     show = _ARGUMENTS.get(value.tag)
     return _literal(value.value) if show is None else show(value.value)
 
 
 def is_named(value: Argument) -> bool:
-    """Whether an argument is a value of the graph, which has a name, or a literal."""
+    """Return whether an argument is a named value of the graph rather than a literal."""
     if isinstance(value.value, Tagged):
         return value.value.tag in ("as_name", "as_tensor")
     return value.tag in ("as_tensor", "as_custom_obj")
 
 
 def parameter(value: Argument, graph: Graph) -> str:
-    """An input of a graph: ``x: float32[2]``, ``_: Literal[3]``."""
+    """Return an input of a graph as a parameter: ``x: float32[2]``, ``_: Literal[3]``."""
     if is_named(value):
         return f"{argument(value)}: {type_of(value, graph)}"
     return f"_: Literal[{argument(value)}]"
@@ -169,7 +169,7 @@ def _named(value: Any) -> str:
 
 
 def _tagged(value: Tagged) -> str:
-    """A name, a tensor's name, a literal or None."""
+    """Return a name, a tensor's name, a literal or None."""
     match value.tag:
         case "as_name":
             return name(value.value)

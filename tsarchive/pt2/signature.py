@@ -1,7 +1,7 @@
 """The calling convention of a program: its arguments, its state, its results.
 
-Inputs of the graph are arguments of the user in the order in which they are flattened, between
-parameters, buffers and constants; results stand between new values of what the program changes.
+Inputs of the graph are parameters, buffers and constants, and the user's arguments in flattened
+order; outputs are the user's results, and new values of mutated state.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class State:
 
     @property
     def in_weights(self) -> bool:
-        """Whether it is stored among the weights, and not among the constants."""
+        """Whether it is stored among the weights, not among the constants."""
         return self.kind is StateKind.PARAMETER or (
             self.kind is StateKind.BUFFER and self.is_persistent
         )
@@ -61,9 +61,9 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A leaf of the arguments: the value ``name`` of the graph, or a constant that it must be.
+    """A leaf of the arguments: the value ``name`` of the graph, or a constant that it must equal.
 
-    ``place`` leads to it, such as ``x['key'][0]``.
+    ``place`` is the path to it, such as ``x['key'][0]``.
     """
 
     place: str
@@ -83,7 +83,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """The value ``name`` is copied into what the input ``target`` of the graph stands for."""
+    """A mutation: the value ``name`` is copied into the input ``target`` of the graph."""
 
     name: str
     target: str
@@ -91,9 +91,9 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """``results`` are the leaves of ``out_tree``, by what they are in the graph.
+    """The signature of a program. ``results`` are the leaves of ``out_tree``.
 
-    A program that computes gradients gives a tuple of its result and them.
+    A program that computes gradients returns a tuple of its result and them.
     """
 
     parameters: tuple[Parameter, ...]
@@ -106,17 +106,17 @@ class Signature:
     out_tree: Tree
 
     def typed_parameters(self, named: NamedTuples) -> tuple[TypedTree, ...]:
-        """The trees of the arguments with their types."""
+        """Return the typed trees of the arguments."""
         types = iter([input_.type for input_ in self.inputs])
         return tuple([typed_tree(one.tree, types, named) for one in self.parameters])
 
     def typed_result(self, named: NamedTuples) -> TypedTree:
-        """The tree of the result with its types."""
+        """Return the typed tree of the result."""
         return typed_tree(self.out_tree, iter(self.result_types), named)
 
 
 def read_signature(module: GraphModule, record: str, class_of: ClassOf) -> Signature:
-    """The calling convention of a program. ``class_of`` gives a class bound from C++ by its name.
+    """Return the calling convention of a program; ``class_of`` finds a C++ class by its name.
 
     Raises FormatError where parts of it contradict each other, and what ``class_of`` raises.
     """
@@ -164,7 +164,7 @@ class _Reader:
         raise FormatError("the calling convention of the program is missing")
 
     def _tree(self, text: str) -> Tree:
-        if not text:  # torch 2.4 writes none for a result that is None
+        if not text:  # torch 2.4 writes none for a result of None
             return LEAF
         return read_tree(text, self._record, self._module.treespec_namedtuple_fields)
 
@@ -173,7 +173,7 @@ class _Reader:
         return [spec for spec in self._specs.input_specs if spec.tag in wanted]
 
     def _names(self, tree: Tree) -> list[str | None]:
-        """The names of the inputs of the graph that are arguments themselves."""
+        """Return the names of the inputs of the graph that are arguments themselves."""
         leaves = iter(self._user_inputs())
         names: list[str | None] = []
         for argument in _arguments(tree)[0]:
@@ -213,7 +213,7 @@ class _Reader:
     def _outputs(
         self,
     ) -> tuple[tuple[Argument, ...], tuple[Argument, ...], tuple[Mutation, ...]]:
-        """Results, gradients and mutations."""
+        """Return results, gradients and mutations."""
         names = {(s.kind, s.target): s.name for s in _states(self._specs.input_specs)}
         results: list[Argument] = []
         gradients: list[Argument] = []
@@ -255,7 +255,7 @@ def _mutation(spec: OutputSpec, target: str | None, name: str) -> Mutation:
 
 
 def _arguments(tree: Tree) -> tuple[tuple[Tree, ...], Tree]:
-    """The trees of positional arguments, and that of the keywords."""
+    """Return the trees of positional arguments, and that of the keywords."""
     match tree.children:
         case (positional, keywords) if (
             tree.kind is Kind.TUPLE
@@ -270,7 +270,7 @@ def _arguments(tree: Tree) -> tuple[tuple[Tree, ...], Tree]:
 def _parameters(
     tree: Tree, given: Sequence[str] | None, graph_names: Sequence[str | None]
 ) -> Iterator[Parameter]:
-    """The arguments by name; torch before 2.7 did not write those of positional ones."""
+    """Yield the arguments by name; torch before 2.7 did not write those of positional ones."""
     positional, keywords = _arguments(tree)
     count = len(positional) + len(keywords.children)
     if given and len(given) != count:

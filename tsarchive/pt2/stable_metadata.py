@@ -1,6 +1,6 @@
-"""The metadata of nodes, without what changes from one process or machine to the next.
+"""Removal of process- and machine-dependent parts from the metadata of nodes.
 
-torch writes addresses of Python objects, counters of the process, and absolute paths.
+torch writes addresses of Python objects, process-wide counters, and absolute paths.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from .schema import Graph
 
 __all__ = ["make_stable", "without_paths"]
 
-# What only says where code came from; loading and unflattening need none of it.
+# Metadata on the origin of code, not needed for loading and unflattening.
 _ORIGINS = ("stack_trace", "from_node", "source_fn_stack", "torch_fn")
 _FILE = re.compile(r'(?<=File ")[^"\n]*(?=")')
 _COUNTED = re.compile(r"(<eval_with_key>)\.[0-9]+")
 
 
 def make_stable(graph: Graph, *, origins: bool, paths: bool) -> None:
-    """Rewrite the metadata of all nodes of a graph that was just decoded.
+    """Rewrite the metadata of all nodes of a freshly decoded graph.
 
-    ``origins`` keeps where code came from; ``paths`` leaves paths of source files whole.
+    ``origins`` keeps the origin of code; ``paths`` keeps full paths of source files.
     """
     stable = _Stable(paths)
     for node in nodes_of(graph):
@@ -52,7 +52,7 @@ class _Stable:
         return _COUNTED.sub(r"\1", text)
 
     def sources(self, text: str) -> str:
-        """``from_node``: JSON in which graphs go by their addresses."""
+        """Rewrite ``from_node``, JSON in which graphs are identified by their addresses."""
         return json.dumps(self._renumbered(json.loads(text)))
 
     def _renumbered(self, value: Any) -> Any:
@@ -70,12 +70,12 @@ class _Stable:
 
 
 def without_paths(stack_trace: str) -> str:
-    """A stack trace whose files are named as Python finds their modules."""
+    """Shorten the file names of a stack trace to those that Python imports."""
     return _FILE.sub(lambda match: shortened(match[0]), stack_trace)
 
 
 def shortened(path: str) -> str:
-    """A path as seen from where Python finds modules; otherwise the name of the file."""
+    """Return a path relative to Python's import path; otherwise the name of the file."""
     if not os.path.isabs(path):
         return path
     roots = [root for root in sys.path if root and path.startswith(os.path.join(root, ""))]

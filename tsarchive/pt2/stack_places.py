@@ -1,4 +1,4 @@
-"""The place of a node in user source, from the stack that was recorded with it."""
+"""The location of a node in user source, from its recorded stack."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["NodePlace", "Places"]
 _FRAME: Final = re.compile(
     r'^ *File "([^"\n]*)", line (\d{1,9}), in [^\n]*\n?([^\n]*)', re.MULTILINE
 )
-# Frames of torch's own code, and of code that was made on the way.
+# Frames of torch's own code, and of generated code.
 _INNER: Final = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|^<")
 
 
 class NodePlace(NamedTuple):
-    """A node of a program. ``range`` is None where nothing tells where it came from."""
+    """The location of a node. ``range`` is None where its origin is unknown."""
 
     record: str
     name: str
@@ -31,7 +31,7 @@ class NodePlace(NamedTuple):
 
 
 class Places:
-    """The places of the nodes of one program. Nodes of one line have one range."""
+    """The locations of the nodes of one program. Nodes of one line share a range."""
 
     def __init__(self, record: str) -> None:
         self.record = record
@@ -45,7 +45,7 @@ class Places:
 
 
 def name_of(node: schema.Node) -> str:
-    """The name of a node; programs of before torch 2.11 name results alone."""
+    """Return the name of a node; programs before torch 2.11 only name results."""
     if node.name is not None:
         return node.name
     for output in node.outputs:
@@ -56,7 +56,7 @@ def name_of(node: schema.Node) -> str:
 
 
 def _user_line(stack: str) -> Range | None:
-    """The innermost line of the stack that is not torch's own; it is the last."""
+    """Return the innermost line of the stack that is not torch's own."""
     frames = _FRAME.findall(stack)
     mine = [frame for frame in frames if not _INNER.search(frame[0])]
     if not frames:
@@ -64,5 +64,5 @@ def _user_line(stack: str) -> Range | None:
     filename, line, text = (mine or frames)[-1]
     text = text.strip() if text[:1].isspace() else ""
     shown = text or filename
-    # Of a range that is all of its text, torch.jit tells neither file nor line.
+    # The range must not be its whole source, or torch.jit omits file and line.
     return Range(Source(f"{shown}\n", filename, int(line)), 0, byte_length(shown))

@@ -1,4 +1,4 @@
-"""Weights and constants as the records of a PT2 archive, grouped as torch groups them.
+"""Weights and constants as the records of a PT2 archive, grouped as torch does.
 
 A record holds a whole storage; tensors of one dtype that share it share the record.
 """
@@ -40,9 +40,9 @@ _LAYOUTS: dict[torch.layout, Layout] = {
 
 
 class Storing:
-    """Collects records of one folder; numbers go on from model to model.
+    """Collects records of one folder, numbered across models.
 
-    ``taken`` are names of records there that are not to be used.
+    ``taken`` are names of records there that must not be used.
     """
 
     def __init__(self, folder: str, taken: Container[str] = ()) -> None:
@@ -53,7 +53,7 @@ class Storing:
         self._used: set[str] = set()
 
     def take(self) -> list[NewRecord]:
-        """The records of one model, after which those of the next are collected."""
+        """Return the records of one model, and start collecting those of the next."""
         taken, self.records = self.records, []
         return taken
 
@@ -63,10 +63,11 @@ class Storing:
         prefix: str,
         known: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, PayloadMeta]:
-        """Where each value of one model is stored, in torch's order; ``prefix`` is for tensors.
+        """Store the values of one model; return their metadata in torch's order.
 
-        ``known`` are names of records that values were stored in before, and get again.
-        Raises SaveError for a value that is neither a tensor nor an object that torch stores.
+        ``prefix`` is for records of tensors. ``known`` are names of the records that values had
+        before, and keep. Raises SaveError for a value that is neither a tensor nor an object that
+        torch stores.
         """
         tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
         found: dict[str, PayloadMeta] = {}
@@ -101,7 +102,10 @@ class Storing:
 
 
 def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
-    """What the format says of a tensor. Raises SaveError for a dtype that it has no number for."""
+    """Return the metadata of a tensor.
+
+    Raises SaveError for a dtype without a number in the format.
+    """
     dtype = _SCALAR_TYPES.get(tensor.dtype)
     if dtype is None:
         raise SaveError(f"the format has no number for {tensor.dtype}")
@@ -122,7 +126,7 @@ def _numbers(sizes: Any) -> list[SymInt]:
 
 
 def _groups(tensors: Mapping[str, torch.Tensor]) -> list[list[str]]:
-    """Names of tensors that share a record; all fake ones of a dtype do."""
+    """Group names of tensors that share a record; all fake ones of a dtype do."""
     groups: dict[tuple[int | None, torch.dtype], list[str]] = {}
     for name, tensor in tensors.items():
         storage = None if _is_fake(tensor) else tensor.untyped_storage().data_ptr()
@@ -131,12 +135,12 @@ def _groups(tensors: Mapping[str, torch.Tensor]) -> list[list[str]]:
 
 
 def _whole_storage(group: list[torch.Tensor]) -> memoryview:
-    """The storage that a group shares; nothing for fake tensors, which have none."""
+    """Return the storage that a group shares; empty for fake tensors."""
     return memoryview(b"") if _is_fake(group[0]) else storage_bytes(group[0])
 
 
 def _object(name: str, value: Any) -> tuple[str, bytes]:
-    """The kind of record for an object, and its content."""
+    """Return the kind of record for an object, and its content."""
     if isinstance(value, torch.ScriptObject):
         return "custom_obj_", torch._C._pickle_save(value)
     from torch._library.opaque_object import is_opaque_value

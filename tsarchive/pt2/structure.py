@@ -1,8 +1,7 @@
 """Nested arguments and results as types and nodes of a program graph.
 
-Trees become the types that TorchScript has for them. A list or dict whose items are of several
-types holds ``Any``; a deque is a list, every mapping a dict, a registered object a tuple of what
-it is flattened to.
+Trees become TorchScript types. A list or dict whose items are of several types holds ``Any``; a
+deque is a list, every mapping a dict, a registered object a tuple of its flattened items.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class TypedTree:
 
 
 class NamedTuples:
-    """The types of named tuples of one program: one for each name and types of fields."""
+    """The named tuple types of one program: one for each name and types of fields."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, tuple[str, ...], tuple[Type, ...]], TupleType] = {}
@@ -65,11 +64,11 @@ class NamedTuples:
 
     @property
     def names(self) -> frozenset[str]:
-        """The qualified names that are taken."""
+        """The qualified names in use."""
         return frozenset(self._taken)
 
     def find(self, qualified_name: str) -> TupleType | None:
-        """The type of that name; None when there is none."""
+        """Return the type of that name; None when there is none."""
         for type_ in self._known.values():
             if type_.qualified_name == qualified_name:
                 return type_
@@ -77,7 +76,7 @@ class NamedTuples:
 
 
 def typed_tree(tree: Tree, leaves: Iterator[Type], named: NamedTuples) -> TypedTree:
-    """The tree with types; ``leaves`` are those of its leaves, in their order.
+    """Return the tree with types; ``leaves`` are the types of its leaves in order.
 
     Raises UnsupportedError for a dict that TorchScript has no type for.
     """
@@ -107,7 +106,7 @@ def _key_type(keys: Sequence[Key]) -> Type:
 
 
 def common_type(types: Iterable[Type]) -> Type:
-    """The type of the items of a list or dict."""
+    """Return the type of the items of a list or dict."""
     found = dict.fromkeys(types)
     has_none = NONE in found
     found.pop(NONE, None)
@@ -120,7 +119,7 @@ def common_type(types: Iterable[Type]) -> Type:
 
 
 def taken(body: Body, value: Value, typed: TypedTree) -> Iterator[Value]:
-    """The leaves of a value, in their order; nodes that take it apart are appended."""
+    """Append nodes that unpack a value; yield its leaves in order."""
     if value.type != typed.type and typed.type != NONE:
         value = body.append("prim::unchecked_cast", [value], typed.type).output
     if typed.tree.kind is Kind.LEAF:
@@ -146,7 +145,7 @@ def _item(body: Body, value: Value, key: Key, type_: DictType) -> Value:
 
 
 def built(body: Body, typed: TypedTree, leaves: Iterator[Value]) -> Value:
-    """A value with these leaves. Raises FormatError for one that is not of the type declared."""
+    """Build a value from these leaves. Raises FormatError if it is not of the declared type."""
     if typed.tree.kind is Kind.LEAF:
         return next(leaves)
     parts = [built(body, child, leaves) for child in typed.children]

@@ -1,4 +1,4 @@
-"""The value of an expression over symbols, in unbounded integers under caps."""
+"""Evaluation of symbolic expressions, in unbounded integers under caps."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .symbols import FLOAT_FUNCTIONS, Expression, Number, Symbol
 
 Scalar = bool | int | float | Fraction
 
-# Bits of an integer in between: sizes have 63, products of a few sizes some hundred.
+# Maximum bits of an intermediate integer: sizes have 63, products of a few sizes some hundred.
 MAX_BITS = 1 << 14
 
 
 def evaluate(expression: Expression, symbols: Mapping[str, int]) -> Scalar:
-    """The value where symbols have these values.
+    """Return the value of an expression for these values of its symbols.
 
-    Raises FormatError where there is none (a symbol without value, a division by zero),
-    LimitError where numbers grow beyond what sizes can be.
+    Raises FormatError where there is none (a symbol without value, a division by zero), LimitError
+    where numbers grow beyond any size.
     """
     if isinstance(expression, Number):
         return expression.value
@@ -40,7 +40,10 @@ def evaluate(expression: Expression, symbols: Mapping[str, int]) -> Scalar:
 
 
 def _simple(value: Any) -> Scalar:
-    """The value as an integer where it is one. Raises LimitError for one that is too large."""
+    """Normalize to an integer where the value is one.
+
+    Raises LimitError for one that is too large.
+    """
     if isinstance(value, complex):
         raise ValueError("it is complex")
     parts = (value.numerator, value.denominator) if isinstance(value, int | Fraction) else ()
@@ -52,7 +55,7 @@ def _simple(value: Any) -> Scalar:
 
 
 def _exact(value: Any) -> Any:
-    """A value whose division is exact: an integer as a fraction."""
+    """Make division exact by turning an integer into a fraction."""
     return Fraction(value) if isinstance(value, int) else value
 
 
@@ -94,7 +97,7 @@ def _round_decimal(value: Any, digits: int) -> float:
 
 
 def _is_dense(*sizes_and_strides: Any) -> int:
-    """1 for sizes, then strides, of a tensor whose elements fill its memory, each once."""
+    """Return 1 for sizes and strides of a non-overlapping and dense tensor, else 0."""
     half, odd = divmod(len(sizes_and_strides), 2)
     if odd:
         raise ValueError("sizes and strides are not of one number")

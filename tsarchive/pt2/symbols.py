@@ -1,8 +1,8 @@
-"""Expressions over the symbols of a program: how sizes depend on each other, without sympy.
+"""Parsing and printing of symbolic expressions over sizes, without sympy.
 
 Programs of schema 8 hold the text of ``sympy.srepr``, ``Add(Symbol('s77', integer=True),
-Integer(1))``; older ones, and keys of range constraints, hold infix text, ``s77 + 1``. Both are one
-grammar here; nothing of it is ever evaluated as Python.
+Integer(1))``; older ones, and keys of range constraints, hold infix text, ``s77 + 1``. One grammar
+covers both; nothing of it is ever evaluated as Python.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from tsarchive.errors import FormatError
 
-# Far above what torch writes; a text made to exhaust the stack or memory has more.
+# Far above what torch writes; only a text made to exhaust the stack or memory has more.
 MAX_TEXT, MAX_DEPTH, MAX_DIGITS = 100_000, 100, 320
 INFINITY = float("inf")
 
@@ -30,7 +30,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number or truth value. ``1`` and ``1.0`` and ``True`` are three."""
+    """A number or truth value. ``1``, ``1.0`` and ``True`` are distinct."""
 
     value: bool | int | float | Fraction
     kind: type = field(init=False, repr=False)
@@ -67,7 +67,7 @@ FLOAT_FUNCTIONS = (
     "sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp", "log",
     "asinh", "log2",
 )  # fmt: skip
-# How many arguments a function takes, at least and at most. The names are those of sympy and of
+# Minimum and maximum number of arguments. The names are those of sympy and of
 # torch/utils/_sympy/functions.py.
 ARITIES: dict[str, tuple[int, int]] = {
     "Add": (0, _ANY), "Mul": (0, _ANY), "Pow": (2, 2), "PowByNatural": (2, 2), "FloatPow": (2, 2),
@@ -95,7 +95,7 @@ _CONSTANTS = {
     "oo": Number(INFINITY), "int_oo": Number(INFINITY), "inf": Number(INFINITY),
 }  # fmt: skip
 
-# Binary operators with their strength, which is Python's.
+# Binary operators with their precedence, which is Python's.
 _INFIX = {
     "or": (1, "Or"), "and": (2, "And"), "==": (4, "Eq"), "!=": (4, "Ne"), "<": (4, "Lt"),
     "<=": (4, "Le"), ">": (4, "Gt"), ">=": (4, "Ge"), "|": (5, "Or"), "&": (6, "And"),
@@ -124,7 +124,7 @@ def depth_of(expression: Expression) -> int:
 
 
 def free_symbols(expression: Expression) -> frozenset[str]:
-    """The names of the symbols that an expression depends on."""
+    """Return the names of the symbols in an expression."""
     return frozenset(_symbols(expression))
 
 
@@ -137,9 +137,9 @@ def _symbols(expression: Expression) -> Iterator[str]:
 
 
 def parse(text: str, record: str | None = None) -> Expression:
-    """The expression that a text means, in either form.
+    """Parse the text of an expression in either form.
 
-    Raises FormatError for what is not of the grammar, or is too long, deep or large.
+    Raises FormatError for text that violates the grammar, or is too long, deep or large.
     """
     try:
         return _parsed(text)
@@ -193,7 +193,7 @@ class _Parser:
             raise self.error(f"has no {sign!r} where one is expected")
 
     def expression(self, strength: int, depth: int) -> Expression:
-        """What operators of at least this strength join."""
+        """Parse operators of at least this precedence."""
         if depth > MAX_DEPTH:
             raise FormatError("an expression is nested too deeply", limit=MAX_DEPTH)
         left = self._prefixed(depth)
@@ -286,7 +286,7 @@ class _Parser:
         self._expect(")")
 
     def _assumption(self) -> None:
-        """``integer=True``: what sympy is to assume of a symbol, which changes no value."""
+        """Parse ``integer=True``: an assumption of sympy about a symbol, which changes no value."""
         if self._kind != "name":
             raise self.error("has an argument without name where one is expected")
         self._next()
@@ -377,7 +377,9 @@ def _flattened(function: str, arguments: tuple[Expression, ...]) -> Iterator[Exp
 
 
 def canonical(expression: Expression) -> Expression:
-    """The same expression for texts that differ in the order of what commutes, or in numbers."""
+    """Return one form for expressions that differ only in commuting operands or constant
+    folding.
+    """
     if not isinstance(expression, Operation):
         return expression
     function = "FloorDiv" if expression.function == "CleanDiv" else expression.function
@@ -389,7 +391,7 @@ def canonical(expression: Expression) -> Expression:
         if len(arguments) == 1:
             return arguments[0]
     if function in _COMMUTATIVE:
-        # As people write: 2*s0 + 1.
+        # The conventional order: 2*s0 + 1.
         last = function == "Add"
         arguments = tuple(
             sorted(arguments, key=lambda one: (isinstance(one, Number) is last, str(one)))
@@ -398,7 +400,7 @@ def canonical(expression: Expression) -> Expression:
 
 
 def _folded(function: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """The arguments of a sum or product with its exact numbers as one."""
+    """Fold the exact numbers among the arguments of a sum or product."""
     start = Fraction(function == "Mul")
     total, others = start, []
     for argument in arguments:
@@ -445,7 +447,7 @@ def _product(arguments: tuple[Expression, ...]) -> str:
 
 
 def _inside(expression: Expression, strength: int) -> str:
-    """The text of an operand, in parentheses where operators around it are stronger."""
+    """Print an operand, in parentheses where operators around it bind more tightly."""
     text = str(expression)
     return f"({text})" if _strength(expression) < strength else text
 

@@ -17,8 +17,8 @@ from .schema import ScalarType
 
 __all__ = ["MAX_ZEROS", "Tensors"]
 
-# Tensors without data are zeros. Their bytes are not in the file, so that a small file could
-# ask for all memory there is.
+# Tensors without data are zeros. Their bytes are not in the file, so a small file could otherwise
+# ask for any amount of memory.
 MAX_ZEROS = 1 << 33
 _WARNED_OF = frozenset({ScalarType.COMPLEXHALF})
 _NOTHING = nullcontext()
@@ -27,8 +27,8 @@ _NOTHING = nullcontext()
 class Tensors:
     """Builds the tensors of one model; those of one storage share it.
 
-    ``views`` are all that may be built. ``device`` replaces the stored device of every tensor
-    that is not on the meta device. Raises LimitError when those without data are too large.
+    ``views`` are all that may be built. ``device`` replaces the stored device of every tensor that
+    is not on the meta device. Raises LimitError when those without data are too large.
     """
 
     def __init__(self, views: Iterable[StoredView], device: torch.device | None) -> None:
@@ -47,7 +47,7 @@ class Tensors:
             )
 
     def build(self, view: StoredView) -> torch.Tensor:
-        """The tensor. Raises UnsupportedError where its device is missing in this process."""
+        """Return the tensor. Raises UnsupportedError where this process lacks its device."""
         with without_warnings() if view.dtype in _WARNED_OF else _NOTHING:
             dtype = self._dtype(view)
             target = self._target(view)
@@ -92,7 +92,7 @@ class Tensors:
 
 
 def _reach(view: StoredView) -> int:
-    """The bytes that a storage must have for all elements."""
+    """Return the size in bytes that a storage must have to hold all elements."""
     if not prod(view.shape):
         return 0
     last = sum((n - 1) * step for n, step in zip(view.shape, view.strides, strict=True))

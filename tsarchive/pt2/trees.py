@@ -1,4 +1,4 @@
-"""How arguments and results of a program are nested: the tree specifications of torch's pytrees.
+"""Tree specifications of torch's pytrees: the nesting of a program's arguments and results.
 
 The text is ``[1, {"type": ..., "context": ..., "children_spec": [...]}]``. torch imports modules
 that such a text names; here names stay names.
@@ -17,13 +17,13 @@ from tsarchive.strict_json import parse_text
 
 from .schema import NamedTupleDef
 
-# Deeper nesting than arguments have; a text made to exhaust the stack has more.
+# Deeper than any real arguments; only a text made to exhaust the stack has more.
 MAX_DEPTH = 100
 PROTOCOL = 1
 
 
 class Kind(Enum):
-    """What a node of a tree is; the value is how an error calls it."""
+    """The kind of a tree node; the value is its name in errors."""
 
     LEAF = "a value"
     TUPLE = "a tuple"
@@ -42,11 +42,11 @@ Key = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """``children`` stand in the order in which they are flattened.
+    """A tree; ``children`` are in flattened order.
 
     ``keys`` are those of a mapping; ``fields`` the names of a named tuple; ``name`` is the name
     under which its class, or that of a registered object, was serialized; ``context`` is the text
-    of a registered object, the greatest length of a deque, or the name of a default factory.
+    of a registered object, the maximum length of a deque, or the name of a default factory.
     """
 
     kind: Kind
@@ -58,13 +58,13 @@ class Tree:
 
     @property
     def leaves(self) -> int:
-        """How many leaves there are."""
+        """The number of leaves."""
         if self.kind is Kind.LEAF:
             return 1
         return sum(child.leaves for child in self.children)
 
     def places(self) -> Iterator[tuple[str, Tree]]:
-        """Each child with what leads to it, such as ``['key']``, ``[0]`` or ``.field``."""
+        """Yield each child with its accessor, such as ``['key']``, ``[0]`` or ``.field``."""
         if self.kind in MAPPINGS:
             steps = [f"[{key!r}]" for key in self.keys]
         elif self.kind is Kind.NAMED_TUPLE and self.fields:
@@ -85,7 +85,7 @@ _KINDS = MappingProxyType(
         "collections.defaultdict": Kind.DEFAULT_DICT,
         "collections.namedtuple": Kind.NAMED_TUPLE,
         "collections.deque": Kind.DEQUE,
-        # torch takes these for what they are derived from.
+        # torch treats these like their base classes.
         "torch.Size": Kind.TUPLE,
         "torch.fx.immutable_collections.immutable_list": Kind.LIST,
         "torch.fx.immutable_collections.immutable_dict": Kind.DICT,
@@ -98,10 +98,10 @@ _FACTORIES = frozenset({"list", "dict", "tuple", "set", "int", "float", "bool", 
 def read_tree(
     text: str, record: str, named_tuples: Mapping[str, NamedTupleDef] = MappingProxyType({})
 ) -> Tree:
-    """The tree that a text specifies; ``named_tuples`` are the fields of those it names.
+    """Parse a tree specification; ``named_tuples`` are the fields of those it names.
 
-    Raises FormatError where the text breaks a rule, UnsupportedError for keys of dicts that are no
-    strings or numbers.
+    Raises FormatError where the text breaks a rule, UnsupportedError for keys of dicts other than
+    strings and numbers.
     """
     match parse_text(text, record, "a tree specification"):
         case [int(protocol), dict(node)] if protocol == PROTOCOL:
@@ -151,7 +151,7 @@ class _Reader:
         return Tree(kind, children, keys=self._keys(value, children), context=factory)
 
     def _value(self, context: Any) -> Any:
-        """A context, which is JSON as text, or a value of the JSON around it."""
+        """Return a context, which is JSON as text, or a value of the surrounding JSON."""
         if isinstance(context, str):
             return parse_text(context, self._record, "the context of a tree specification")
         return context
@@ -171,7 +171,7 @@ class _Reader:
         return tuple(value)
 
     def _default(self, value: Any) -> tuple[str | None, Any]:
-        """The default factory of a defaultdict, by name, and the keys."""
+        """Return the default factory of a defaultdict, by name, and the keys."""
         match value:
             case {
                 "default_factory_module": "builtins",
@@ -195,7 +195,7 @@ class _Reader:
         return Tree(Kind.DEQUE, children, context=value)
 
     def _named_tuple(self, context: Any, children: tuple[Tree, ...]) -> Tree:
-        """The class by its name; torch 2.1 wrote name and fields as JSON."""
+        """Return the class by its name; torch 2.1 wrote name and fields as JSON."""
         if isinstance(context, str) and context.startswith("{"):
             context = self._value(context)
         match context:

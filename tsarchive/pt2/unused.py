@@ -1,4 +1,4 @@
-"""Leaving out what is read for the translation of a program, and then not needed."""
+"""Elimination of shape reads that the translation of a program left unused."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tsarchive.ir.graph import Block, nested_blocks
 
 __all__ = ["drop_unused"]
 
-# These do nothing but give their results, and cannot fail where a program runs.
+# Pure operators that cannot fail where a program runs.
 _READING: Final = frozenset(
     {"aten::dim", "aten::new_zeros", "aten::size", "aten::storage_offset", "aten::stride"}
 )
 
 
 def drop_unused(block: Block) -> None:
-    """Remove the nodes that read the shape of a tensor, and whose results nothing takes."""
+    """Remove unused nodes that read the shape of a tensor."""
     for node in reversed(tuple(block.nodes)):
         for inner in nested_blocks(node):
             drop_unused(inner)
