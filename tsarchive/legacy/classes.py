@@ -19,8 +19,8 @@ from .model import MODEL, AttributeDef, ModuleDef, ParameterDef
 from .old_operators import FUNCTIONS
 from .operators import DTYPES, FLAGS, MASKS, RENAMED
 
-# The importers of these releases took no note of ``op_version_set``; operators mean what they
-# meant before the first change that archives keep count of.
+# The importers of these releases ignored ``op_version_set``; operators have their meaning before
+# the first change that archives count.
 OPERATOR_VERSION = 1
 LIBRARIES = "libs"
 DIALECT = Dialect(
@@ -34,14 +34,14 @@ DIALECT = Dialect(
 )
 CODE_FOLDERS = ("code/", f"{LIBRARIES}/")
 
-# What torch.nn.Module has, and models of these releases have only once it was changed.
+# Present in torch.nn.Module, but in models of these releases only once it was changed.
 _TRAINING = Attribute("training", BOOL)
 _NOT_OF_A_NAME = re.compile(r"\W", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module of the model with its class, and so for the modules inside."""
+    """A module of the model with its class and its submodules."""
 
     definition: ModuleDef
     class_: ClassType
@@ -49,10 +49,10 @@ class Module:
 
 
 def module_of(main: ModuleDef, code: CodeImporter, records: CodeRecords) -> Module:
-    """The main module with its classes, which ``code`` knows from then on.
+    """Return the main module with its classes, which are registered with ``code``.
 
-    Raises MissingRecordError for a module whose code is not there, SourceError for code that
-    is not one of methods, FormatError for a module that has two parts of one name.
+    Raises MissingRecordError for a module whose code is missing, SourceError for code other than
+    methods, FormatError for a module that has two parts of one name.
     """
     return _Classes(code, records).module(main, "__torch__")
 
@@ -80,13 +80,13 @@ class _Classes:
             self._add_attribute(class_, attribute)
         if definition.code is not None:
             self._add_methods(class_, definition.code)
-        if not class_.has_state_methods:  # whose __setstate__ sets all there is
+        if not class_.has_state_methods:  # otherwise __setstate__ sets everything
             class_.attributes.setdefault(_TRAINING.name, _TRAINING)
         self._code.add(class_)
         return Module(definition, class_, inner)
 
     def _new_name(self, qualifier: str, own: str) -> str:
-        """The name of a class after the path of its module, no two alike."""
+        """Return a unique class name derived from the path of its module."""
         atom = _NOT_OF_A_NAME.sub("_", own)
         if not atom or atom[0].isdigit():
             atom = f"_{atom}"
@@ -102,13 +102,13 @@ class _Classes:
     def _add_attribute(self, class_: ClassType, definition: AttributeDef) -> None:
         known = class_.attributes.get(definition.name)
         if known is not None and known.is_buffer:
-            return  # a buffer that is listed among the attributes once more
+            return  # a buffer that is listed again among the attributes
         try:
             type_ = self._code.parse_type(definition.type)
         except SourceError as error:
             error.record = error.record or MODEL
             raise
-        # Every tensor that is no parameter was a buffer.
+        # Every tensor other than a parameter was a buffer.
         attribute = Attribute(definition.name, type_, is_buffer=type_ == TENSOR)
         self._add(class_, attribute)
 
@@ -133,9 +133,9 @@ def _parameter(definition: ParameterDef) -> Attribute:
 
 
 def _methods(text: str, record: str) -> dict[str, Piece]:
-    """The methods in the record of a module.
+    """Return the methods in the record of a module.
 
-    They stand by themselves; in files from between two releases, in a class.
+    They are top-level functions; in files from between two releases, they are in a class.
     """
     pieces = split_record(text, record)
     classes = [piece for piece in pieces.values() if piece.is_class]

@@ -1,7 +1,7 @@
-"""Reading the fields of protobuf messages in their JSON form, each of its type.
+"""Typed access to the fields of protobuf messages in JSON form.
 
-The rules are protobuf's: names are in camelCase or as declared, integers may be strings, a null
-or absent field has its default, unknown fields are skipped.
+The rules are protobuf's: names are in camelCase or as declared, integers may be strings, a null or
+absent field has its default, unknown fields are skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHOWN = 60
 
 
 class Fields:
-    """The fields of one message. ``path`` says where it stands in ``record``."""
+    """The fields of one message; ``path`` is its path in ``record``."""
 
     def __init__(self, values: dict[str, Any], path: str, record: str) -> None:
         self._values = values
@@ -32,7 +32,7 @@ class Fields:
 
     @classmethod
     def parse(cls, text: bytes, record: str) -> Fields:
-        """The outermost message. Raises FormatError for what is not a JSON object."""
+        """Parse the outermost message. Raises FormatError for anything but a JSON object."""
         return cls(parse_object(text, record), "", record)
 
     def error(self, name: str, message: str) -> FormatError:
@@ -70,7 +70,7 @@ class Fields:
         return self._typed(name, bool, False, "true or false")
 
     def message(self, name: str) -> Fields:
-        """A message inside; without fields when it is absent."""
+        """Return a nested message; an empty one when it is absent."""
         values = self._typed(name, dict, {}, "an object")
         return Fields(values, f"{self.path}{name}.", self.record)
 
@@ -83,7 +83,7 @@ class Fields:
         return found
 
     def choice(self, name: str, choices: Callable[[Any], Read | None], what: str) -> Read:
-        """A field of an enumeration; ``choices`` gives what a name or number means."""
+        """Return a field of an enumeration; ``choices`` maps a name or number to its meaning."""
         value = self._get(name)
         found = choices(value) if isinstance(value, str | int) else None
         if found is None:

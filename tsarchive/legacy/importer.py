@@ -1,4 +1,4 @@
-"""From an archive of before torch 1.3 to a module that runs."""
+"""Loading of an archive from before torch 1.3 as a module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _Records(CodeRecords):
-    """Code records, with the functions that stand for old operators among them."""
+    """Code records, including the functions that implement old operators."""
 
     def __getitem__(self, name: str) -> str:
         return TEXT if name == RECORD else super().__getitem__(name)
@@ -63,12 +63,15 @@ class LegacyImporter:
         self._main = module_of(self.model.main, self.code, self.records)
 
     def load(self) -> ArchiveModule:
-        """The main module. Raises ArchiveError where a record breaks a rule of the format."""
+        """Return the main module.
+
+        Raises ArchiveError where a record breaks a rule of the format.
+        """
         module = self._module(self._main)
         return module  # type: ignore[no-any-return]  # modules are of no other class here
 
     def constant(self, index: int) -> tuple[Any, Type]:
-        """``CONSTANTS.cN``: tensor N of the table."""
+        """Return ``CONSTANTS.cN``: tensor N of the table."""
         return TableConstant(self._unpickling.value(self._values.tensor(index))), TENSOR
 
     def _module(self, module: Module) -> Any:

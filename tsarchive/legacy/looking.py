@@ -1,4 +1,4 @@
-"""What an archive of before torch 1.3 shows without torch."""
+"""Inspection of an archive from before torch 1.3, without torch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .values import Values
 
 
 class LegacyDoor:
-    """The parts of an open archive, each read when it is asked for."""
+    """The parts of an open archive, each read on demand."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
@@ -59,7 +59,7 @@ class LegacyDoor:
 
     @cached_property
     def _main(self) -> tuple[Module, CodeImporter]:
-        """The main module, and what knows its class."""
+        """Return the main module, and the importer that knows its class."""
         classes = CodeImporter(
             self.code,
             operators=lambda name: (),
@@ -82,15 +82,17 @@ class LegacyDoor:
         return Values(self._container, self.model)
 
     def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
-        """Every tensor by its dotted name: what the root holds, and what code names."""
+        """Yield every tensor by its dotted name: those of the root, and those that code names."""
         return named_tensors(self._roots(), class_of, self._container.records)
 
     def tree(self, class_of: ClassOf) -> ModuleInfo:
-        """The modules below the root."""
+        """Return the modules below the root."""
         return module_tree(Root(MODEL, "", self.root), class_of, self._container.records)
 
     def _roots(self) -> Iterator[Root]:
-        """The root, and the rest of the table of tensors, where code finds its constants."""
+        """Yield the root, and the rest of the table of tensors, which contains the code's
+        constants.
+        """
         yield Root(MODEL, "", self.root)
         held = {id(value) for value in reachable(self.root)}
         for root in constants_in(self._values.table(), MODEL):

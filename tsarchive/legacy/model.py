@@ -1,4 +1,4 @@
-"""What ``model.json`` says: the table of tensors and the modules with their parts."""
+"""The contents of ``model.json``: the table of tensors, and the modules with their parts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tsarchive.torchscript.storages import STORAGE_TYPES
 from .fields import Fields
 
 MODEL = "model.json"
-# 6 was never released: its modules stand in a data.pkl beside the table of tensors.
+# 6 was never released: its modules are in a data.pkl beside the table of tensors.
 NEWEST_READ = 5
-# From here on values of attributes stand in attributes.pkl.
+# From this version on, values of attributes are in attributes.pkl.
 FIRST_WITH_ATTRIBUTES = 2
-# Deeper nesting than any model has; a file made to exhaust the stack has more.
+# Deeper than any model; only a file made to exhaust the stack has more.
 MAX_DEPTH = 100
 MAX_MODULES = 100_000
 
-# Caffe2's names and numbers of element types, with torch's storages of them.
+# Caffe2's names and numbers of element types, with the corresponding storages of torch.
 _DATA_TYPES = {
     ("FLOAT", 1): "FloatStorage",
     ("INT32", 2): "IntStorage",
@@ -70,7 +70,7 @@ class TensorDef:
 
 @dataclass(frozen=True, slots=True)
 class ParameterDef:
-    """A parameter or buffer; ``tensor`` is its number in the table of tensors."""
+    """A parameter or buffer; ``tensor`` is its index in the table of tensors."""
 
     name: str
     tensor: int
@@ -79,8 +79,9 @@ class ParameterDef:
 
 @dataclass(frozen=True, slots=True)
 class AttributeDef:
-    """An attribute; ``value`` is the place of its value in attributes.pkl, None where
-    ``__setstate__`` sets it."""
+    """An attribute; ``value`` is the index of its value in attributes.pkl, None where
+    ``__setstate__`` sets it.
+    """
 
     name: str
     type: str
@@ -89,9 +90,11 @@ class AttributeDef:
 
 @dataclass(frozen=True, slots=True)
 class ModuleDef:
-    """A module. ``code`` is the record of its methods, ``debug`` that of the source they come
-    from, ``state`` the place of the argument of ``__setstate__`` in attributes.pkl; each is None
-    when there is none."""
+    """A module.
+
+    ``code`` is the record of its methods, ``debug`` that of their sources, ``state`` the index of
+    the argument of ``__setstate__`` in attributes.pkl; each is None when there is none.
+    """
 
     name: str
     submodules: tuple[ModuleDef, ...]
@@ -110,10 +113,10 @@ class Model:
 
 
 def read_model(data: bytes) -> Model:
-    """The content of ``model.json``.
+    """Parse ``model.json``.
 
-    Raises FormatError, naming the field, where it breaks a rule, and UnsupportedError for a
-    version that no release of torch wrote.
+    Raises FormatError, naming the field, where it breaks a rule, and UnsupportedError for a version
+    that no release of torch wrote.
     """
     fields = Fields.parse(data, MODEL)
     version = fields.integer("protoVersion")
@@ -162,7 +165,7 @@ def _check(fields: Fields, tensor: TensorDef) -> None:
 
 
 def debug_records(module: ModuleDef) -> Iterator[tuple[str, str]]:
-    """The records of the methods of modules, with where those come from."""
+    """Yield the code record of each module with its debug record."""
     if module.code is not None and module.debug is not None:
         yield module.code, module.debug
     for submodule in module.submodules:
@@ -170,7 +173,7 @@ def debug_records(module: ModuleDef) -> Iterator[tuple[str, str]]:
 
 
 class _Modules:
-    """Reads modules; a file made to explode is not a model."""
+    """Reads modules, bounding their number."""
 
     def __init__(self, tensors: int) -> None:
         self._tensors = tensors

@@ -1,7 +1,7 @@
-"""Functions that stand for old operators where the version of an archive does not count.
+"""Functions that implement old operators where the version of an archive is ignored.
 
-In a method the version says what an operator means. Functions and closures are read as code of
-today, so that text of theirs has to spell the old meaning out.
+In a method the version determines the meaning of an operator. Functions and closures are read as
+current code, so their text has to spell out the old meaning.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ TEXT: Final = "".join(
     )
 )
 
-# By torch's names of the old operators. The others mean what they meant.
+# By torch's names of the old operators. The others have not changed.
 FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         upgrader: f"{_QUALIFIER}.{name}"

@@ -1,6 +1,6 @@
-"""Operators that code of torch 1.0 to 1.2 calls otherwise than code of today.
+"""Operators whose calls in code of torch 1.0 to 1.2 differ from current ones.
 
-Source: the schemas that these releases registered, and what they do.
+Source: the schemas that these releases registered, and their behaviour.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-# Other names, with the same arguments in the same order. Most are inner steps of an operator that
+# Renamed operators, with the same arguments in the same order. Most are internal operators that
 # tracing recorded.
 RENAMED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -49,12 +49,12 @@ RENAMED: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 _FLOAT32: Final = 6
-# These filled with floats unless told otherwise, whatever their arguments were.
+# These returned floats by default, whatever the types of their arguments.
 DTYPES: Final[Mapping[str, int]] = MappingProxyType(
     dict.fromkeys(("aten::arange", "aten::randint", "aten::randperm"), _FLOAT32)
 )
 
-# Where the mask stands. Before torch 1.2 comparisons gave tensors of uint8.
+# The position of the mask. Before torch 1.2 comparisons gave tensors of uint8.
 MASKS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "aten::masked_fill": 1,
@@ -66,7 +66,7 @@ MASKS: Final[Mapping[str, int]] = MappingProxyType(
     }
 )
 
-# The arguments before ``align_corners``, which was not to be chosen before torch 1.3.
+# The number of arguments before ``align_corners``, which was added in torch 1.3.
 FLAGS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "aten::affine_grid_generator": 2,

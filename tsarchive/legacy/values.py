@@ -1,4 +1,4 @@
-"""Tensors and values of attributes, as today's pickles describe them."""
+"""Tensors and attribute values, in the form of current pickles."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .model import FIRST_WITH_ATTRIBUTES, MODEL, Model, TensorDef
 
 ATTRIBUTES = "attributes.pkl"
 _TENSORS = "tensors/"
-# Deeper nesting than any value has; a file made to exhaust the stack has more.
+# Deeper than any value; only a file made to exhaust the stack has more.
 MAX_DEPTH = 200
 _TENSOR_FROM_ID = Global("torch.jit._pickle", "build_tensor_from_id")
-# The first files with attributes name two types of Python's that never were.
+# The first files with attributes name two Python types that never existed.
 _OLD_TENSOR = Global("__main__", "TensorID")
 _OLD_INT_LIST = Global("__main__", "IntList")
 
@@ -24,7 +24,7 @@ _OLD_INT_LIST = Global("__main__", "IntList")
 class Values:
     """The table of tensors and the table of attribute values of one archive.
 
-    A value is described once, so that what the archive shares is one object.
+    Each value is described once, so that what the archive shares is one object.
     """
 
     def __init__(self, container: Container, model: Model) -> None:
@@ -38,7 +38,7 @@ class Values:
         return len(self._model.tensors)
 
     def tensor(self, number: int) -> Reduce:
-        """The tensor of this number. Raises FormatError when there is none."""
+        """Return the tensor of this number. Raises FormatError when there is none."""
         found = self._tensors.get(number)
         if found is None:
             if not 0 <= number < len(self):
@@ -49,11 +49,11 @@ class Values:
         return found
 
     def table(self) -> tuple[Reduce, ...]:
-        """All tensors by their numbers."""
+        """Return all tensors by their numbers."""
         return tuple(map(self.tensor, range(len(self))))
 
     def attribute(self, place: int) -> Value:
-        """The value at a place of attributes.pkl. Raises FormatError when there is none."""
+        """Return the value at an index of attributes.pkl. Raises FormatError when there is none."""
         if self._attributes is None:
             self._attributes = self._read()
         if not 0 <= place < len(self._attributes):
@@ -88,7 +88,7 @@ class Values:
 
     def _storage(self, tensor: TensorDef) -> PersistentId:
         if not tensor.record.startswith(_TENSORS):
-            # A tensor can be written to: code and tables must not lie under one.
+            # A tensor can be written to, so it must not share bytes with code or tables.
             raise FormatError(f"a tensor lies in {tensor.record[:100]!r}", record=MODEL)
         record = self._container.records.get(tensor.record)
         if record is None:
@@ -110,7 +110,7 @@ class Values:
 
 
 class _Translation:
-    """Puts tensors in the place of their numbers. Each value is translated once."""
+    """Replaces tensor numbers by tensors. Each value is translated once."""
 
     def __init__(self, values: Values) -> None:
         self._values = values

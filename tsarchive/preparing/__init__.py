@@ -1,1 +1,1 @@
-"""Programs of ExecuTorch made from programs of torch.export and TorchScript archives."""
+"""Conversion of torch.export programs and TorchScript archives to ExecuTorch programs."""

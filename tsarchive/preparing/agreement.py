@@ -1,4 +1,4 @@
-"""Whether a program that was made computes what it was made from, here and in the runtime."""
+"""Numerical agreement of a converted program with its source, here and in the runtime."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Agreement", "agreement_of"]
 
-# Kernels of the runtime add in another order than those of torch.
+# The runtime's kernels add in another order than torch's.
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The results of one method for its example inputs.
+    """The agreement of one method's results for its example inputs.
 
-    ``runtime_difference`` is the largest between our runner and the runtime of ExecuTorch,
-    ``source_difference`` between our runner and the program it was made from, of all elements;
-    None where there are none to compare. ``problem`` says what does not agree, or fails.
+    ``runtime_difference`` is the maximum difference of all elements between our runner and the
+    ExecuTorch runtime, ``source_difference`` that between our runner and the source program; None
+    where there are none to compare. ``problem`` says what disagrees, or fails.
     """
 
     method: str
@@ -52,7 +52,7 @@ def agreement_of(
     sources: Mapping[str, ExportedProgram],
     examples: Mapping[str, tuple[Sequence[Any], Mapping[str, Any]]],
 ) -> tuple[Agreement, ...]:
-    """Run each method that has example inputs three times: here, in the runtime, as it was."""
+    """Run each method that has example inputs three times: here, in the runtime, and its source."""
     return tuple(
         _of_method(name, program, data, sources[name], args, kwargs)
         for name, (args, kwargs) in examples.items()
@@ -89,7 +89,7 @@ def _of_method(
 def _of_source(
     source: ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[Any]:
-    """What the exported program gives; its buffers stay as they are."""
+    """Return the results of the exported program, whose buffers are left unchanged."""
     with quietly():
         module = copy.deepcopy(source.module())
     with torch.no_grad():
@@ -97,7 +97,7 @@ def _of_source(
 
 
 def _own(given: Any) -> Any:
-    """Arguments that a call may change."""
+    """Copy arguments that a call may change."""
     return copy.deepcopy(given)
 
 

@@ -1,4 +1,4 @@
-"""Operators that traces record and executorch has no place for, as those that it takes."""
+"""Replacement of recorded operators that executorch does not accept by core ATen operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Call = tuple[Any, tuple[Any, ...]]
 
 
 def with_core_operators(program: ExportedProgram) -> ExportedProgram:
-    """The same program without such operators; the program itself where it has none."""
+    """Return the program without such operators; the program itself where it has none."""
     if not any(_replacements(program.graph_module)):
         return program
     module = _copied(program.graph_module)
@@ -33,7 +33,7 @@ def with_core_operators(program: ExportedProgram) -> ExportedProgram:
 
 
 def _copied(module: GraphModule) -> GraphModule:
-    """Copies of nodes get other names where Python has a meaning for them; signatures do not."""
+    """Copy a graph; nodes whose names Python reserves are renamed by fx, but not in signatures."""
     copied = copy.deepcopy(module)
     for old, new in zip(_graphs(module), _graphs(copied), strict=True):
         for node, node_copy in zip(old.graph.nodes, new.graph.nodes, strict=True):
@@ -55,7 +55,7 @@ def _graphs(module: GraphModule) -> Iterator[GraphModule]:
 
 
 def _given(node: Node) -> dict[str, Any]:
-    """The arguments of a node by name, defaults included."""
+    """Return the arguments of a node by name, including defaults."""
     target: Any = node.target
     schema = target._schema.arguments
     defaults = {argument.name: argument.default_value for argument in schema}
@@ -64,7 +64,7 @@ def _given(node: Node) -> dict[str, Any]:
 
 
 def _convolution(_node: Node, given: Mapping[str, Any]) -> _Call:
-    """Without the switches of backends, which traces record with the call."""
+    """Drop the backend flags that traces record with a convolution."""
     return _ATEN.convolution.default, tuple(given.values())[:9]
 
 
@@ -77,9 +77,9 @@ def _nearest_2d(node: Node, given: Mapping[str, Any]) -> _Call | None:
 
 
 def _upsample(target: Any, node: Node, given: Mapping[str, Any], *names: str) -> _Call | None:
-    """The overload that takes sizes or scales; None where both are needed.
+    """Return the overload that takes sizes or scales; None where both are needed.
 
-    Scales decide where pixels are read, so those that are given count.
+    Scales determine the sampling positions, so given ones are kept.
     """
     image, scales = given["self"], [given[name] for name in names]
     if all(scale is None for scale in scales):

@@ -1,8 +1,8 @@
-"""Programs of ExecuTorch from programs of torch.export.
+"""Lowering of torch.export programs to ExecuTorch programs.
 
-The executorch package lowers them: edge dialect, out variants, memory plan, delegates. What is
-done here is to ask it for bytes that hold all of the model: initial values of the buffers that
-the program changes, which it leaves out by default, and a data file by the name it will have.
+The executorch package does the lowering: edge dialect, out variants, memory plan, delegates. It is
+asked here for bytes that hold the whole model: initial values of mutated buffers, which it omits by
+default, and a data file under its final name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["BACKENDS", "Prepared", "lower", "quietly", "require_package"]
 
 PACKAGE_HINT: Final = 'pip install "tsarchive[executorch]"'
 
-# Name of a backend -> where its partitioner is, which says what is delegated to it.
+# Name of a backend -> location of its partitioner, which selects the subgraphs to delegate.
 BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {"xnnpack": ("executorch.backends.xnnpack.partition.xnnpack_partitioner", "XnnpackPartitioner")}
 )
@@ -36,7 +36,7 @@ BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What the package made, written piece by piece."""
+    """The lowered program, which is written piecewise."""
 
     _manager: Any
     _data_name: str | None
@@ -51,11 +51,11 @@ class Prepared:
         return self._manager._tensor_data or {}
 
     def write(self, stream: BinaryIO) -> None:
-        """The program."""
+        """Write the program."""
         self._manager.write_to_file(stream)
 
     def write_data(self, stream: BinaryIO) -> None:
-        """The data file."""
+        """Write the data file."""
         self._tensor_data[str(self._data_name)].write_to_file(stream)
 
 
@@ -65,17 +65,16 @@ def lower(
     backends: Sequence[str] = (),
     data_name: str | None = None,
 ) -> Prepared:
-    """Lower programs to the methods of one program of ExecuTorch.
+    """Lower programs to the methods of one ExecuTorch program.
 
-    ``backends`` are delegated to, the first of them first: names of `BACKENDS`. Constants go to a
-    data file called ``data_name``, without ``.ptd``, where that is given.
-
-    Raises CallError for an unknown backend, UnsupportedError where the package is not installed
-    or cannot lower the programs.
+    ``backends`` are names of `BACKENDS` to delegate to, in order of precedence. Constants go to a
+    data file called ``data_name``, without ``.ptd``, if that is given. Raises CallError for an
+    unknown backend, UnsupportedError where the package is not installed or cannot lower the
+    programs.
     """
     require_package()
     partitioners = [_partitioner(name) for name in backends]
-    # With gradients, buffers that take what weights gave refuse it when they are traced again.
+    # With gradients enabled, retracing fails for buffers that are assigned results of weights.
     with quietly(), torch.no_grad():
         try:
             return Prepared(_lowered(methods, partitioners, data_name), data_name)
@@ -115,7 +114,7 @@ def _lowered(
 
     core = {name: with_core_operators(program) for name, program in methods.items()}
     edge = to_edge_transform_and_lower(core, partitioner=partitioners or None)
-    programs = map(edge.exported_program, methods)  # only here is it known what they write to
+    programs = map(edge.exported_program, methods)  # only here are their mutations known
     buffers = sorted({name for program in programs for name in _changed_buffers(program)})
     config = ExecutorchBackendConfig(
         passes=[InitializedMutableBufferPass(buffers)] if buffers else [],
@@ -126,7 +125,7 @@ def _lowered(
 
 
 def _changed_buffers(program: ExportedProgram) -> Iterator[str]:
-    """The placeholders of buffers that the program writes to, unless they start as zeros.
+    """Yield the placeholders of buffers that the program mutates, unless initially zero.
 
     Arenas are zeros when a method is loaded.
     """
@@ -144,7 +143,7 @@ def _has_content(program: ExportedProgram, buffer: str) -> bool:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """The package warns of its own plans, which concern nobody who calls this."""
+    """Suppress the package's warnings about its own deprecations, which callers cannot act on."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""What programs of ExecuTorch are made from: programs of torch.export, by the names of methods."""
+"""Sources of ExecuTorch programs: torch.export programs by method name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXPORTED: Final = "exported program"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The arguments of one call, and which sizes stay open where it is traced."""
+    """The arguments of one call, and the sizes that stay dynamic when it is traced."""
 
     args: Sequence[Any] | None = None
     kwargs: Mapping[str, Any] | None = None
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Programs by method, and of those that have them the arguments of an example call.
+    """Programs by method, with example arguments where they have any.
 
     ``name`` and ``kind`` tell where they came from: a path and the kind of its archive.
     """
@@ -53,7 +53,7 @@ class Source:
 
 
 def is_program(value: Any) -> bool:
-    """Whether it is a program of torch.export, or several by name."""
+    """Return whether the value is a program of torch.export, or several by name."""
     if isinstance(value, Mapping):
         return bool(value) and all(map(is_program, value.values()))
     return isinstance(value, torch.export.ExportedProgram)
@@ -62,10 +62,10 @@ def is_program(value: Any) -> bool:
 def source_of(
     src: Any, call: Call, *, model: str | None = None, policy: Policy | None = None
 ) -> Source:
-    """Programs as they are, those of a PT2 archive, or what torch.export traces of TorchScript.
+    """Return programs as they are, those of a PT2 archive, or torch.export's traces of TorchScript.
 
-    Several models of a PT2 archive are methods of their names, unless ``model`` is one of them.
-    Raises CallError for arguments that are missing or not taken, and what ``load`` raises.
+    Several models of a PT2 archive become methods of their names, unless ``model`` selects one.
+    Raises CallError for missing or surplus arguments, and what ``load`` raises.
     """
     if is_program(src):
         methods = dict(src) if isinstance(src, Mapping) else {FORWARD: src}
@@ -121,7 +121,7 @@ def _models(
 
 
 def _method_names(models: Sequence[str], model: str | None) -> dict[str, str]:
-    """What the method of each model is called; loading tells of a model that is not there."""
+    """Return the method name of each model; loading reports an unknown ``model``."""
     if model is not None:
         return {model: FORWARD}
     return {name: name if len(models) > 1 else FORWARD for name in models}
@@ -136,7 +136,7 @@ def _take_no_shapes(call: Call) -> None:
 
 
 def _examples(methods: Mapping[str, ExportedProgram], call: Call) -> dict[str, Example]:
-    """The arguments that are given, for a single method; else those that programs have."""
+    """Return the given arguments, for a single method; else those that programs have."""
     if call.is_given:
         if len(methods) > 1:
             raise CallError("there are several methods, and arguments of one call")

@@ -1,4 +1,4 @@
-"""A program of ExecuTorch as files: the program, and its data beside it where that is asked for."""
+"""Writing of an ExecuTorch program and, optionally, its data file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SUFFIX = ".ptd"
 
 
 def data_name(data: str | os.PathLike[str]) -> str:
-    """What the package calls a data file. Raises CallError where its name ends otherwise."""
+    """Return the package's name of a data file. Raises CallError where its suffix is wrong."""
     path = Path(os.fsdecode(data))
     if path.suffix != _SUFFIX or not path.stem:
         raise CallError(f"the name {path.name!r} of the data file does not end in {_SUFFIX}")
@@ -35,10 +35,10 @@ def write(
     backends: Sequence[str] = (),
     step: Callable[[str], None] = lambda description: None,
 ) -> bool:
-    """Lower programs and write them, with their constants in the file ``data`` where it is given.
+    """Lower programs and write them, with their constants in the file ``data`` if given.
 
-    Tells whether a data file was written: none is where backends took all constants. Both are
-    replaced, or none. Raises what ``lower`` raises, and OSError.
+    Returns whether a data file was written: none is where backends took all constants. Either both
+    files are replaced, or none. Raises what ``lower`` raises, and OSError.
     """
     name = None if data is None else data_name(data)
     step("lowering")
@@ -60,7 +60,7 @@ def _write(
 def check(
     source: Source, dst: str | os.PathLike[str], data: str | os.PathLike[str] | None
 ) -> tuple[Agreement, ...]:
-    """How what was written agrees with what it was made from, for methods with examples."""
+    """Compare the written program with its source, for methods with examples."""
     if not source.examples:
         return ()
     content = None if data is None else Path(data).read_bytes()

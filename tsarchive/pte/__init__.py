@@ -1,1 +1,1 @@
-"""Programs of ExecuTorch as modules: their methods as graphs, their memory plan, their data."""
+"""ExecuTorch programs as modules: methods as graphs, the memory plan, data files."""

@@ -1,4 +1,4 @@
-"""The instructions of a method as basic blocks: each runs from its first to its last."""
+"""Basic blocks of a method's instructions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BasicBlock", "Numbered", "basic_blocks"]
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """An instruction with its number in its chain."""
+    """An instruction with its index in its chain."""
 
     chain: int
     index: int
@@ -23,7 +23,7 @@ class Numbered:
 
     @property
     def place(self) -> str:
-        """How errors call it, where a method has one chain, as it always does."""
+        """The instruction's name in errors, for methods with a single chain, as all have."""
         return f"instruction {self.index}" + (f" of chain {self.chain}" if self.chain else "")
 
 
@@ -32,7 +32,7 @@ class BasicBlock:
     """Instructions without jumps between them.
 
     The block ``following`` runs next, or the block ``otherwise`` where the value ``condition`` is
-    false; as many as there are blocks stands for the end of the method.
+    false; the number of blocks stands for the end of the method.
     """
 
     instructions: tuple[Numbered, ...]
@@ -42,10 +42,9 @@ class BasicBlock:
 
 
 def basic_blocks(method: Method) -> tuple[BasicBlock, ...]:
-    """The blocks of all chains, which run one after the other.
+    """Return the blocks of all chains, which run one after the other.
 
-    Raises FormatError for a method without a chain, and for a jump that leads behind the end of its
-    chain.
+    Raises FormatError for a method without a chain, and for a jump beyond the end of its chain.
     """
     if not method.chains:
         raise FormatError(f"method {method.name!r}: it has no chain of instructions")
@@ -80,7 +79,7 @@ def _numbered(method: Method) -> Iterator[Numbered]:
 
 
 def _targets(method: Method) -> Iterator[tuple[int, int]]:
-    """Where each jump leads, both counted from the first instruction of the first chain."""
+    """Yield (jump, target), both counted from the first instruction of the first chain."""
     start = 0
     for chain in method.chains:
         for index, instruction in enumerate(chain.instructions):

@@ -1,4 +1,4 @@
-"""The calls that a bundled program brings, made, and their results compared with those expected."""
+"""Running the test calls of a bundled program and comparing their results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ __all__ = ["ABSOLUTE", "RELATIVE", "CaseResult", "check_cases"]
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One call. ``max_difference`` is that of all elements, None where there is nothing to compare.
+    """The result of one call.
 
-    ``problem`` says why it is not as expected, None where it is.
+    ``max_difference`` is the maximum over all elements, None where there is nothing to compare.
+    ``problem`` says why the result is not as expected, None where it is.
     """
 
     method: str
@@ -39,10 +40,10 @@ class CaseResult:
 def check_cases(
     module: Any, *, rtol: float = RELATIVE, atol: float = ABSOLUTE
 ) -> Iterator[CaseResult]:
-    """Make each call of a module that was loaded from a bundle, in the order of the file.
+    """Run each call of a module that was loaded from a bundle, in file order.
 
     An element is as expected where it is within ``atol + rtol * |expected|``, or both are nan.
-    Raises CallError for a module that has no bundle, FormatError where that breaks a rule.
+    Raises CallError for a module without a bundle, FormatError for a malformed bundle.
     """
     regions = type(module).tsarchive_classes.container
     bundle = regions.content if isinstance(regions, Regions) else None

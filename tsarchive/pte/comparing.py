@@ -1,4 +1,4 @@
-"""Results of the same call, compared: how far apart they are, and whether that is rounding."""
+"""Numeric comparison of the results of two runs of the same call."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import torch
 
 __all__ = ["ABSOLUTE", "RELATIVE", "Comparison", "compared", "flattened"]
 
-# The tolerances of the runtime, for which results are equal where they are 0 apart.
+# The tolerances of ExecuTorch's runtime.
 RELATIVE: Final = 1e-5
 ABSOLUTE: Final = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``max_difference`` is that of all elements, None where there are none to compare.
+    """The comparison of all outputs.
 
+    ``max_difference`` is the maximum over all elements, None where there are none to compare.
     ``problem`` says why the results are not equal, None where they are.
     """
 
@@ -44,7 +45,7 @@ def compared(
 
 
 def flattened(value: Any) -> list[Any]:
-    """The outputs one by one, of however they are nested."""
+    """Return the outputs as a flat list, however they are nested."""
     if isinstance(value, (tuple, list)):
         return [leaf for item in value for leaf in flattened(item)]
     if isinstance(value, dict):

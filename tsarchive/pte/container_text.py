@@ -1,4 +1,4 @@
-"""How arguments and results are nested, as a program tells: JSON of torch, or an older notation.
+"""Parsing of specifications of nested arguments: torch's JSON, or an older notation.
 
 The older one is ``T2#2#0(T2#1#1($,$),D0())``: a letter for the kind, the number of children, the
 number of leaves of each, and the children in parentheses; ``$`` is a leaf, ``'a':$`` an item of a
@@ -22,9 +22,9 @@ _KEY: Final = re.compile(r"(?:'([^']*)'|(-?[0-9]{1,18})):")
 
 
 def nesting_of(text: str) -> Tree | None:
-    """The tree that a text specifies; None where it tells nothing that is known here.
+    """Parse a tree specification; None for an unknown form.
 
-    Arguments can be given flat in any case, so that nothing depends on such a text.
+    Arguments can always be given flat, so nothing depends on such a text.
     """
     try:
         if text.startswith("["):

@@ -1,7 +1,7 @@
-"""Calls of a method from Python: arguments nested as the file describes them, or one by one.
+"""Calls of a method from Python: arguments nested as the file describes them, or flat.
 
-What a call gives is checked as the runtime checks it: element types, sizes that are fixed, how
-many elements there is room for, and numbers that were fixed when the program was exported.
+Arguments are checked as the runtime does: element types, static sizes, upper bounds of dynamic
+ones, and numbers that were fixed when the program was exported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MEMORY: Final = "tsarchive_memory"
 
 
 class Arguments:
-    """Takes the arguments of a method apart and checks them."""
+    """Flattens the arguments of a method and checks them."""
 
     def __init__(self, method: Method) -> None:
         self._method = method
@@ -43,7 +43,7 @@ class Arguments:
         self.trees = arguments_of(tree) if fits else None
 
     def flat(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
-        """The arguments one by one. Raises CallError for others than the method takes."""
+        """Return the flat arguments. Raises CallError for others than the method takes."""
         leaves = self._leaves(given, keywords)
         for number, (value, leaf) in enumerate(zip(self._values, leaves, strict=True)):
             problem = _problem(value, leaf)
@@ -52,7 +52,7 @@ class Arguments:
         return leaves
 
     def tensors(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
-        """Those that are tensors."""
+        """Return the tensors among the arguments."""
         pairs = zip(self._values, leaves, strict=True)
         return [leaf for value, leaf in pairs if isinstance(value, Tensor)]
 
@@ -98,11 +98,11 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _problem(value: Value, given: Any) -> str | None:
-    """Why an argument does not fit to an input; None for one that does."""
+    """Return why an argument does not fit an input; None for one that does."""
     if isinstance(value, Tensor):
         return _tensor_problem(value, given)
     if value is None:
-        # The text that a program is exported with leaves no trace in it.
+        # A string that a program is exported with leaves no trace in it.
         return None if given is None or isinstance(given, str) else "should be None"
     if isinstance(value, bool):
         fits = given is value
@@ -139,7 +139,7 @@ def _shown(given: Any) -> str:
 
 
 def result_of(method: Method) -> Callable[[Any], Any]:
-    """What nests results as the file describes it; a tuple, or one value, where it does not."""
+    """Return a function that nests results as the file describes; else a tuple, or one value."""
     tree = None if method.container is None else nesting_of(method.container.outputs)
     count = len(method.outputs)
     if tree is None or tree.leaves != count:
@@ -168,9 +168,9 @@ class ProgramMethod(PublicMethod):
 
 
 def locked(call: Callable[..., Any], check: Callable[..., None] | None = None) -> Any:
-    """``call``, a method of a program, while no other uses the memory of its module.
+    """Wrap a method of a program in the lock that guards its module's memory.
 
-    ``check`` looks at memory and buffers before.
+    ``check`` inspects memory and buffers before each call.
     """
 
     @functools.wraps(call)
@@ -190,7 +190,10 @@ class _Convention(CallSignature):
         self._taken = Arguments(method)
 
     def bind(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
-        """The tensors among the arguments. Raises CallError for others than the method takes."""
+        """Return the tensors among the arguments.
+
+        Raises CallError for others than the method takes.
+        """
         return list(self._taken.tensors(self._taken.flat(given, keywords)))
 
     def shown(self) -> inspect.Signature:
@@ -198,7 +201,7 @@ class _Convention(CallSignature):
 
 
 def signature_of(taken: Arguments) -> inspect.Signature:
-    """How ``help`` shows it: arguments as they are nested, where the file tells."""
+    """Return the signature for ``help``, with arguments as nested by the caller if known."""
     positional, named = ((), {}) if taken.trees is None else taken.trees
     kinds = inspect.Parameter
     parameters = [kinds("self", kinds.POSITIONAL_ONLY)]

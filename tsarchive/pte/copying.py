@@ -1,6 +1,6 @@
-"""Copies and pickles of programs, each with memory of its own.
+"""Copying and pickling of programs, each copy with memory of its own.
 
-A pickle holds the bytes of the arenas and the constants; the planned tensors are made again.
+A pickle holds the bytes of the arenas and the constants; the planned tensors are created again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["copied", "reduced"]
 
 
 def copied(module: Any, memo: dict[int, Any]) -> Any:
-    """``__deepcopy__`` of a program."""
+    """Implement ``__deepcopy__`` of a program."""
     memory: Memory = module.__dict__[MEMORY]
     with memory.lock:
         memo[id(memory)] = memory.copied(memo)
@@ -24,7 +24,7 @@ def copied(module: Any, memo: dict[int, Any]) -> Any:
 
 
 def reduced(module: Any, _protocol: int) -> Any:
-    """``__reduce_ex__`` of a program."""
+    """Implement ``__reduce_ex__`` of a program."""
     memory: Memory = module.__dict__[MEMORY]
     with memory.lock:
         planned = {id(tensor) for tensor in memory.tensors}

@@ -1,4 +1,4 @@
-"""Tensors that stand in data files beside a program, found by name."""
+"""Tensors in data files beside a program, found by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DataSource: TypeAlias = str | os.PathLike[str] | BinaryIO
 
 
 class Data:
-    """The data files of a program, looked through in order."""
+    """The data files of a program, searched in order."""
 
     def __init__(self, files: Iterable[DataFile] = ()) -> None:
         self._files = tuple(files)
@@ -31,10 +31,9 @@ class Data:
         return tuple(file.data for file in self._files)
 
     def bytes_of(self, tensor: Tensor) -> memoryview:
-        """The bytes of a tensor, not copied.
+        """Return the bytes of a tensor, not copied.
 
-        Raises MissingRecordError when no file has its name, FormatError for one of another
-        layout.
+        Raises MissingRecordError when no file has its name, FormatError for one of another layout.
         """
         key = tensor.name or ""
         for file in self._files:
@@ -53,7 +52,7 @@ class Data:
         raise self._missing(key)
 
     def bytes_by_name(self, key: str) -> memoryview:
-        """The bytes of a name, whatever they are. Raises MissingRecordError if there are none."""
+        """Return the bytes under a key. Raises MissingRecordError if there are none."""
         for file in self._files:
             if key in file.by_key:
                 return file.read(key)
@@ -70,9 +69,10 @@ class Data:
 
 
 def opened_data(data: DataSource | Sequence[DataSource] | None) -> Data:
-    """One or several data files.
+    """Open one or several data files.
 
-    Raises CallError for what is none, UnsupportedError for a later version, what opening raises.
+    Raises CallError for anything else, UnsupportedError for a later version, and what opening
+    raises.
     """
     if data is None:
         return Data()

@@ -1,6 +1,6 @@
-"""Modules of programs that run as a whole in the runtime of ExecuTorch.
+"""Modules of programs that run as a whole in the ExecuTorch runtime.
 
-They have methods as other programs have, and no buffers: weights are bytes of backends.
+They have methods like other programs, and no buffers: weights are data of backends.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _NO_GRAPH = "it runs in the runtime of ExecuTorch, and has no graph here"
 class DelegatedImporter:
     """Loads the program of a ``.pte`` or ``.bpte`` whose methods call backends.
 
-    Raises FormatError for a file that is not sound, MissingRecordError for a constant that is in
-    no data file, UnsupportedError for limits, which do not reach native code.
+    Raises FormatError for an invalid file, MissingRecordError for a constant that is in no data
+    file, UnsupportedError for limits, which cannot be enforced in native code.
     """
 
     def __init__(self, regions: Regions, guard: Guard, data: Data | None) -> None:
@@ -51,7 +51,7 @@ class DelegatedImporter:
         self.type = self._class()
 
     def find(self, qualified_name: str) -> ClassType | None:
-        """The one class that there is."""
+        """Return the only class."""
         return self.type if qualified_name == CLASS else None
 
     def _class(self) -> ClassType:
@@ -68,7 +68,7 @@ class DelegatedImporter:
         return made
 
     def load(self) -> ArchiveModule:
-        """The module; the runtime loads the program when a method is first called."""
+        """Return the module; the runtime loads the program when a method is first called."""
         content = bytes(self.program.data)
         for checked in (content, *self._files):
             check_sound(checked)
@@ -92,7 +92,7 @@ class _Method(PublicMethod):
 
         def call(module: Any, *given: Any, **keywords: Any) -> Any:
             leaves = taken.flat(given, keywords)
-            # A text leaves no trace in a program.
+            # A string leaves no trace in a program.
             plain = [None if isinstance(leaf, str) else leaf for leaf in leaves]
             outputs = module.__dict__[MEMORY].run(method.name, plain)
             return finish(outputs[0] if len(outputs) == 1 else tuple(outputs))

@@ -1,7 +1,7 @@
-"""Programs with parts that backends run, as a whole in the runtime of ExecuTorch.
+"""Execution of programs with delegated subgraphs in the ExecuTorch runtime.
 
-The runtime and its backends are native code, and read the bytes of the file with no check of ours
-between: the file is verified before, and a policy can forbid backends by name.
+The runtime and its backends are native code, and read the bytes of the file without checks of ours:
+the file is verified before, and a policy can forbid backends by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _QUANTIZED: Final = "executorch.kernels.quantized"
 
 
 def backends_of(program: Program) -> list[str]:
-    """The backends that the methods of a program call, each once."""
+    """Return the backends that the methods of a program call, without duplicates."""
     found = (
         delegate.backend
         for index in program.indices.values()
@@ -40,17 +40,17 @@ def backends_of(program: Program) -> list[str]:
 
 
 def can_run() -> bool:
-    """Whether the runtime is installed."""
+    """Return whether the runtime is installed."""
     return find_spec(_RUNTIME) is not None and find_spec(f"{_RUNTIME}.runtime") is not None
 
 
 def are_allowed(program: Program, policy: Policy) -> bool:
-    """Whether the policy allows each backend that a program calls."""
+    """Return whether the policy allows each backend that a program calls."""
     return not any(policy.refusal(f"delegate::{name}") for name in backends_of(program))
 
 
 def check_sound(content: bytes) -> None:
-    """Raise FormatError where verifying a file finds an error: the runtime looks at less."""
+    """Raise FormatError where verify finds an error: the runtime checks less."""
     for finding in verify(io.BytesIO(content)).findings:
         if finding.severity is Severity.ERROR:
             raise FormatError(
@@ -60,9 +60,9 @@ def check_sound(content: bytes) -> None:
 
 
 class Backends:
-    """A program in the runtime, which keeps its memory; loaded when it is first called.
+    """A program in the runtime, which owns its memory; loaded on the first call.
 
-    ``data`` are the bytes of data files, of which the runtime takes one.
+    ``data`` are the bytes of data files, of which the runtime accepts one.
     """
 
     def __init__(self, program: bytes, data: Sequence[bytes]) -> None:
@@ -76,11 +76,11 @@ class Backends:
         return Backends, (self._program, self._data)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Backends:
-        """The same program anew: what calls left in its memory is not copied."""
+        """Copy the program, but not the state that calls left in its memory."""
         return Backends(self._program, self._data)
 
     def run(self, method: str, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of a method. Raises ScriptError where the runtime fails."""
+        """Return the outputs of a method. Raises ScriptError where the runtime fails."""
         try:
             outputs = self._method(method).execute(list(inputs))
         except (RuntimeError, ValueError) as error:
@@ -108,16 +108,16 @@ class Backends:
 
 def _runtime() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # importing it warns that it is experimental
+        warnings.simplefilter("ignore")  # the import warns that it is experimental
         from executorch.runtime import Runtime
 
         if find_spec(_QUANTIZED) is not None:
-            import_module(_QUANTIZED)  # enters operators that the runtime has not by itself
+            import_module(_QUANTIZED)  # registers operators that the runtime lacks by default
         return Runtime.get()
 
 
 def _from_files(runtime: Any, program: bytes, data: bytes) -> Any:
-    """The runtime opens data by path alone, and maps it: the file may go after that."""
+    """Load from files: the runtime opens data only by path. The mapped file may then be deleted."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [f"{folder}/program.pte", f"{folder}/program.ptd"]
         for path, content in zip(paths, (program, data), strict=True):

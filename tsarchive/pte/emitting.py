@@ -1,8 +1,8 @@
-"""Kernel calls as nodes of a graph: arguments from slots, results into them.
+"""Emission of kernel calls as nodes of a graph: arguments from slots, results into them.
 
-An operator writes into the memory of its results as the plan has it, through a tensor that keeps
-its sizes or one that takes those of the result. What it reads and might overwrite is copied
-before; results that might lie in each other are computed apart.
+An operator writes to its planned result memory, through a tensor that keeps its sizes or one that
+takes those of the result. Inputs that it might overwrite are copied first; results that might alias
+each other are computed apart.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ __all__ = ["Frame", "append", "argument_of", "emit"]
 
 
 class Frame(Protocol):
-    """Where instructions run: what appends nodes, and what values are there."""
+    """The context of instructions: the builder of nodes, and the current values."""
 
     body: Body
     slots: Slots
 
     def read(self, index: int) -> Value:
-        """What a single value holds now."""
+        """Return the current content of a single value."""
 
     def write(self, index: int, value: Value) -> None:
-        """Let a value become another."""
+        """Rebind a value."""
 
 
 def _schema(text: str) -> FunctionSchema:
@@ -80,7 +80,7 @@ _ELEMENTS: Final[Mapping[type, Type]] = {
 
 
 def append(body: Body, schema: FunctionSchema, *inputs: Value, type_: Type | None = None) -> Value:
-    """The result of an operator, None where it has none."""
+    """Append an operator; return its result, None where it has none."""
     outputs = [result.type for result in schema.returns]
     if type_ is not None:
         outputs = [type_]
@@ -90,7 +90,7 @@ def append(body: Body, schema: FunctionSchema, *inputs: Value, type_: Type | Non
 
 
 def emit(frame: Frame, call: Call) -> None:
-    """Append a kernel call. Raises FormatError for arguments of other types than it takes."""
+    """Append a kernel call. Raises FormatError for arguments of the wrong type."""
     if call.result is not None:
         _number(frame, call, call.result)
     elif call.public_form is not None:
@@ -131,7 +131,7 @@ class _Emission:
         )
 
     def writing(self) -> None:
-        """The operator itself, into the memory of its results."""
+        """Call the operator itself, with its results in their planned memory."""
         schema = self._call.schema
         pairs = zip(self._call.args, schema.arguments, strict=True)
         values = [self._given(index, argument) for index, argument in pairs]
@@ -145,7 +145,7 @@ class _Emission:
             follow()
 
     def public_form(self, step: str) -> None:
-        """The public operator that stands for an inner step, and its results into their memory."""
+        """Call the public operator of an internal one, and copy its results into their memory."""
         pairs = zip(self._call.args, self._call.schema.arguments, strict=True)
         given = {a.name: self._given(i, a) for i, a in pairs if not a.is_out}
         results = PUBLIC_FORMS[step](self._body, given)
@@ -158,7 +158,7 @@ class _Emission:
             follow()
 
     def making(self, schema: FunctionSchema) -> None:
-        """The overload that makes its results, which then go into their memory."""
+        """Call the functional overload, and copy its results into their memory."""
         pairs = list(zip(self._call.args, self._call.schema.arguments, strict=True))
         values = [argument_of(self._frame, i, a) for i, a in pairs if not a.is_out]
         made = append(self._body, schema, *values)
@@ -175,7 +175,7 @@ class _Emission:
         return self._target(index, argument)
 
     def _copied(self, index: int, value: Value) -> Value:
-        """What is read, apart from what is written."""
+        """Copy an argument if the operator might overwrite it."""
         slots = self._frame.slots
         if not any(index == out or slots.overlap(index, out) for out in self._written):
             return value
@@ -189,7 +189,7 @@ class _Emission:
         return self._frame.read(index)
 
     def _place(self, index: int) -> Value:
-        """What a result is copied to, which changes its sizes only where the slot may."""
+        """Return the tensor to copy a result to, which resizes only if its slot may."""
         slot = self._slot(index)
         return append(self._body, _FIXED, slot) if self._is_fixed(index) else slot
 
@@ -198,7 +198,7 @@ class _Emission:
         return isinstance(value, Tensor) and value.dynamism == Shape.STATIC
 
     def _target(self, index: int, argument: Argument) -> Value:
-        """The tensor that the operator is given to write to."""
+        """Return the tensor that the operator writes to."""
         slot, body = self._slot(index), self._body
         is_own = self._call.is_own
         if self._is_apart and not is_own:
@@ -226,7 +226,7 @@ def _as_it_is(_index: int, value: Value) -> Value:
 
 
 def argument_of(frame: Frame, index: int, argument: Argument, copied: Copy = _as_it_is) -> Value:
-    """The value of an argument; ``copied`` may give another for a tensor.
+    """Return the value of an argument; ``copied`` may substitute a tensor.
 
     Raises FormatError for one of another type.
     """

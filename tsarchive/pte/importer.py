@@ -1,4 +1,4 @@
-"""From a program of ExecuTorch to a module that runs."""
+"""Loading of an ExecuTorch program as a module."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PteImporter:
         self.type = self._class()
 
     def find(self, qualified_name: str) -> ClassType | None:
-        """The one class that there is."""
+        """Return the only class."""
         return self.type if qualified_name == CLASS else None
 
     def _class(self) -> ClassType:
@@ -97,7 +97,7 @@ class PteImporter:
         made.methods[method.name] = graph.function()
 
     def _with_methods(self, made: ClassType) -> ClassType:
-        """The Python class, with methods that take arguments as programs do."""
+        """Return the Python class with methods that take arguments as programs do."""
         class_ = self.classes.python_class(made)
         check = checker_of(self.layout)
         for index in self.program.indices.values():
@@ -114,10 +114,10 @@ class PteImporter:
         return made
 
     def load(self) -> ArchiveModule:
-        """The module, its memory set to what the file says.
+        """Return the module, its memory initialized from the file.
 
         Raises MissingRecordError for a tensor that is in no data file, LimitError for a plan that
-        takes more memory than there is.
+        exceeds the available memory.
         """
         metering = self.classes.enforcement.metering
         if metering is not None:
@@ -133,7 +133,7 @@ class PteImporter:
         return self.built(memory, buffers)  # type: ignore[no-any-return]
 
     def kept(self, module: Any) -> dict[str, Any]:
-        """The numbers that calls left in a module for later ones."""
+        """Return the numbers that calls left in a module for later ones."""
         slots = [found for graph in self._graphs.values() for found in graph.attributes()]
         values = {slot.name: get_slot(module, slot) for slot in slots if slot.type in NUMBERS}
         return values
@@ -141,7 +141,7 @@ class PteImporter:
     def built(
         self, memory: Memory, buffers: Mapping[str, Any], kept: Mapping[str, Any] = _NOTHING
     ) -> Any:
-        """A module of this memory; ``kept`` are numbers that calls left in another one."""
+        """Build a module with this memory; ``kept`` are numbers that calls left in another one."""
         made = new_object(self.classes.python_class(self.type))
         made.__dict__[MEMORY] = memory
         slots = self.type.attributes
@@ -177,12 +177,12 @@ class PteImporter:
             planned.copy_(self._constant(tensor))
 
     def is_written_to(self, name: str) -> bool:
-        """Whether a constant changed in the map of its file, which is no more as it was read."""
+        """Return whether a constant was modified in the map of its file."""
         found = self._constants.get(name)
         return found is not None and found._version > 0
 
     def bytes_of(self, tensor: Tensor) -> memoryview:
-        """What a tensor begins with, in the file or in a data file."""
+        """Return the initial bytes of a tensor, from the file or a data file."""
         if tensor.is_external:
             return self._data.bytes_of(tensor)
         found = self.program.initial_data(tensor)
@@ -201,7 +201,7 @@ def _names(layout: Layout, method: Method) -> Names:
 
 
 def failing(owner: ClassType, method: Method, error: ArchiveError) -> Function:
-    """A method that cannot run: calls raise why."""
+    """Return a method that raises ``error`` when called."""
 
     def define() -> Block:
         raise error.with_traceback(None)

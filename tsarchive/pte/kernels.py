@@ -1,7 +1,7 @@
-"""What each kernel call means: the schema that its arguments belong to, and what it writes.
+"""Resolution of kernel calls to schemas, and to the values that they write.
 
-Arguments stand in the order of the schema, those that are written to among them. Behind them
-stands the value that the result goes to, which is one of them but for operators that give numbers.
+Arguments are in the order of the schema, including those that are written to. They are followed by
+the value that receives the result: one of them, except for operators that return numbers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FindOverloads = Callable[[str], Sequence[FunctionSchema]]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel call. ``args`` are numbers of values, one for each argument of the schema.
+    """A kernel call. ``args`` are indices of values, one for each argument of the schema.
 
-    ``result`` is the value that becomes the number that the operator gives. ``public_form`` names
-    the step of an operator that a public one stands for. ``making`` is the overload that makes
-    its results, for an operator that gives a list: many of these do not resize what they are given.
+    ``result`` is the value that receives a returned number. ``public_form`` names the internal
+    operator that a public one replaces. ``making`` is the functional overload, for an operator that
+    returns a list: many of these do not resize the tensors they are given.
     """
 
     name: str
@@ -42,27 +42,27 @@ class Call:
 
     @property
     def is_own(self) -> bool:
-        """Whether the operator is one that this library has for ExecuTorch alone."""
+        """Whether the operator is implemented here for ExecuTorch alone."""
         return self.name in OWN_SCHEMAS
 
     def written(self) -> list[int]:
-        """The values that are written to, lists among them."""
+        """The values that are written to, including lists."""
         pairs = zip(self.args, self.schema.arguments, strict=True)
         return [index for index, argument in pairs if argument.is_write]
 
     def taken(self) -> list[int]:
-        """The values that are more than places for results."""
+        """The values that are inputs, rather than only ``out`` arguments."""
         pairs = zip(self.args, self.schema.arguments, strict=True)
         return [index for index, argument in pairs if not argument.is_out]
 
     def outs(self) -> list[int]:
-        """The places for results."""
+        """The ``out`` arguments."""
         pairs = zip(self.args, self.schema.arguments, strict=True)
         return [index for index, argument in pairs if argument.is_out]
 
 
 class Calls:
-    """Looks up the operators of one method. ``find`` gives the overloads of a name."""
+    """Resolves the operators of one method. ``find`` gives the overloads of a name."""
 
     def __init__(self, method: Method, find: FindOverloads) -> None:
         self._method = method
@@ -70,8 +70,11 @@ class Calls:
         self._known: dict[int, FunctionSchema] = {}
 
     def call(self, kernel: KernelCall) -> Call:
-        """Raises UnknownOperatorError for an operator that this process has not, FormatError for
-        arguments that are not as many as it takes."""
+        """Resolve a kernel call.
+
+        Raises UnknownOperatorError for an operator that is not registered in this process,
+        FormatError for a wrong number of arguments.
+        """
         operators = self._method.operators
         if not 0 <= kernel.operator < len(operators):
             raise FormatError(f"it calls operator {kernel.operator}, which is not there")
@@ -98,14 +101,14 @@ class Calls:
         return found if is_list else None
 
     def _public_form(self, schema: FunctionSchema) -> str | None:
-        """The step that an operator computes, without the memory for its results."""
+        """Return the internal operator behind an ``out`` overload that has a public replacement."""
         if schema.name not in _STEPS:
             return None
         found = self._without_outs(schema)
         return None if found is None or found.full_name not in PUBLIC_FORMS else found.full_name
 
     def _without_outs(self, schema: FunctionSchema) -> FunctionSchema | None:
-        """The overload that takes the same, and makes its results itself."""
+        """Return the overload with the same inputs that allocates its results."""
         taken = [(a.name, a.type) for a in schema.arguments if not a.is_out]
         for found in self._find(schema.name):
             if [(a.name, a.type) for a in found.arguments] == taken and found is not schema:
@@ -228,20 +231,20 @@ OWN_SCHEMAS: Final[Mapping[str, FunctionSchema]] = MappingProxyType(
         ),
     }
 )
-"""Operators of the runtime that torch does not have, or that go by another name there."""
+"""Operators of the runtime that torch does not have, or has under another name."""
 
 
 def result_type(call: Call, operands: Sequence[Type], declared: Type) -> Type:
-    """The type of the number that a call gives; ``declared`` is that of the value it goes to."""
+    """Return the type of the number that a call returns; ``declared`` is that of its value."""
     type_ = call.schema.returns[0].type
     if type_ != NUMBER:
         return type_
     given = [kind for kind in operands if kind in (INT, FLOAT)]
     if not given:
-        return declared  # the number that a tensor holds
+        return declared  # the number in a tensor
     return FLOAT if FLOAT in given else INT
 
 
 def argument_fits(given: Type, argument: Argument) -> bool:
-    """Whether a number may stand for one of another kind: torch converts these itself."""
+    """Return whether torch converts a number of this type implicitly."""
     return given in (INT, BOOL) and argument.type in _NUMBERS - {BOOL}

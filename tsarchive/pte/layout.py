@@ -1,8 +1,8 @@
-"""Where the tensors of a program are: places in arenas that its methods share, and buffers.
+"""The layout of a program's tensors: arenas shared by its methods, and buffers.
 
-Arenas are as large as the largest that a method asks for. A tensor without a place that is no
+Arenas are as large as the largest that a method asks for. A tensor without a place that is not a
 constant has an arena of its own. Constants and initial values are buffers of the module, by their
-names, or by method and number of value.
+names, or by method and value number.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class Place:
 
 @dataclass(slots=True)
 class Layout:
-    """``arenas`` are bytes. ``places`` are the planned tensors, each once.
+    """The layout of all tensors.
+    each once.
 
-    ``planned`` has, for each method, the place of each of its values that has one; ``constants``
-    the name of the buffer of each that is one. ``buffers`` are tensors by name, or numbers of
-    places of those that methods change.
+    ``planned`` maps, for each method, planned values to their places; ``constants`` maps values to
+    names of buffers. ``buffers`` are tensors by name, or indices of places of those that methods
+    change.
     """
 
     arenas: list[int] = field(default_factory=list)
@@ -48,10 +49,10 @@ class Layout:
 
 
 def layout_of(program: Program) -> Layout:
-    """The layout of the first method of each name.
+    """Compute the layout of the first method of each name.
 
-    Raises FormatError for a tensor that does not fit into its arena, UnsupportedError for one
-    that no tensor of torch is like.
+    Raises FormatError for a tensor that does not fit into its arena, UnsupportedError for one that
+    torch cannot represent.
     """
     made = _Made(_shared_arenas(program))
     for index in program.indices.values():
@@ -60,7 +61,7 @@ def layout_of(program: Program) -> Layout:
 
 
 def _shared_arenas(program: Program) -> list[int]:
-    """The bytes of each arena; the first is a placeholder, as in the file."""
+    """Return the size of each arena in bytes; the first is a placeholder, as in the file."""
     found: list[int] = [0]
     for index in program.indices.values():
         for number, size in enumerate(program.methods[index].arenas):
@@ -115,7 +116,7 @@ class _Made:
             self._buffer(method, index, tensor, number)
 
     def _constant(self, method: Method, index: int, tensor: Tensor) -> str:
-        """The name of a constant, which methods share where they have the same bytes of it."""
+        """Return the name of a constant, shared by methods where its bytes are the same."""
         key = _key(tensor)
         found = self._known_constants.get(key)
         if found is None:
@@ -154,7 +155,7 @@ def _free(name: str, taken: Container[str]) -> str:
 
 
 def _key(tensor: Tensor) -> _Key:
-    # Each method has bytes of its own for a buffer that all share by its name and place.
+    # Each method has its own initial bytes for a buffer that all share by name and place.
     is_shared = tensor.is_external or (tensor.name and tensor.allocation is not None)
     index = 0 if is_shared else tensor.data_index
     return (

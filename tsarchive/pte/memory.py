@@ -24,9 +24,9 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Arenas of zeros, taken from the system as they are written to. Sizes are in bytes.
+    """Arenas of zeros, committed as they are written to. Sizes are in bytes.
 
-    Raises LimitError where the system has not as much.
+    Raises LimitError where the system lacks memory.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -34,11 +34,11 @@ class Memory:
         self._layout = layout
         self._arenas = [_arena(size) for size in layout.arenas]
         self.tensors = [_tensor(self._arenas[place.arena], place) for place in layout.places]
-        # Buffers of the module that were found to be those that methods use.
+        # Buffers of the module that were found to be the ones that methods use.
         self.checked: list[Any] = []
 
     def contents(self) -> list[bytes]:
-        """A copy of the bytes of each arena."""
+        """Return a copy of the bytes of each arena."""
         return [b"" if arena is None else bytes(arena) for arena in self._arenas]
 
     def fill(self, contents: Iterable[bytes]) -> None:
@@ -48,7 +48,7 @@ class Memory:
                 arena[:] = content
 
     def copied(self, memo: dict[int, Any]) -> Memory:
-        """The same in memory of its own. ``memo`` learns which tensor stands for which."""
+        """Copy into new memory. ``memo`` maps each tensor to its copy."""
         made = Memory(self._layout)
         for mine, other in zip(self._arenas, made._arenas, strict=True):
             if mine is not None and other is not None:
@@ -72,8 +72,9 @@ def _arena(size: int) -> mmap.mmap | None:
 
 @cache
 def _dtype(name: str) -> torch.dtype:
-    """A dtype of which torch has warned, as it does once of some when memory is first taken:
-    what a file holds is not for the caller to mend."""
+    """Return a dtype for which torch has already warned, if it warns once on first allocation: the
+    caller cannot change what a file holds.
+    """
     found: torch.dtype = getattr(torch, name)
     with without_warnings():
         torch.empty(0, dtype=found, device="cpu")
@@ -81,13 +82,13 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def _tensor(arena: mmap.mmap | None, place: Place) -> Tensor:
-    """A tensor whose storage is its place, and no more."""
+    """Return a tensor whose storage is exactly its place."""
     tensor = place.tensor
     dtype = _dtype(tensor.dtype)
     strides = derived_strides(tensor.sizes, tensor.dim_order)
     count = tensor.nbytes // dtype.itemsize
     if arena is None or not count:
-        # Behind the only element of its storage, so that it has no memory, and gets none.
+        # A view beyond the only element of its storage has no memory, and gets none.
         alone = torch.frombuffer(bytearray(dtype.itemsize), dtype=dtype)
         return alone.as_strided(tensor.sizes, strides, 1)
     made = torch.frombuffer(arena, dtype=dtype, count=count, offset=place.offset)
@@ -97,7 +98,7 @@ def _tensor(arena: mmap.mmap | None, place: Place) -> Tensor:
 def tensor_over(
     data: memoryview, sizes: Sequence[int], strides: Sequence[int], name: str
 ) -> Tensor:
-    """A tensor over bytes of a file; over a copy of them where they are not aligned."""
+    """Return a tensor over bytes of a file, or over a copy of them if they are misaligned."""
     dtype = _dtype(name)
     if not len(data):
         return torch.empty_strided(tuple(sizes), tuple(strides), dtype=dtype)

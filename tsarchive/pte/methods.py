@@ -1,7 +1,7 @@
-"""Methods as graphs: instructions in a row, or basic blocks that a loop goes through by number.
+"""Methods as graphs: straight-line code, or a loop that dispatches to basic blocks.
 
-A tensor of the plan is one object for all calls, which instructions write to. Values that become
-others are attributes of the module where a call may read what an earlier one left there.
+A tensor of the plan is one object for all calls, which instructions write to. Values that are
+rebound are attributes of the module where a call may read what an earlier one left there.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _LESS: Final = parse_schema("aten::lt.int(int a, int b) -> bool")
 class Names:
     """Attributes of the module that a method uses.
 
-    ``planned`` has the values that lie in the plan, in the order of the list that holds their
-    tensors; ``constants`` the buffers that values are.
+    ``planned`` has the planned values, in the order of the list that holds their tensors;
+    ``constants`` the names of constant buffers by value.
     """
 
     method: str
@@ -55,12 +55,12 @@ class Names:
         return f"tensors of {self.method}"
 
     def kept(self, index: int) -> str:
-        """What keeps a value that becomes others."""
+        """Return the name of the attribute that keeps a rebound value."""
         return f"{self.method} %{index}"
 
 
 def tensor_inputs(method: Method) -> list[int]:
-    """The inputs that are tensors; the others are fixed when a program is exported."""
+    """Return the inputs that are tensors; the others are fixed when a program is exported."""
     return [index for index in method.inputs if isinstance(_at(method, index), Tensor)]
 
 
@@ -72,11 +72,11 @@ def _at(method: Method, index: int) -> object:
 
 
 class MethodGraph:
-    """The graph of a method, made when it is first asked for.
+    """The graph of a method, built on first use.
 
-    ``find`` gives the overloads of an operator. Making it raises FormatError where an instruction
-    breaks a rule, UnknownOperatorError for an operator that is not registered, UnsupportedError
-    for a part that only a backend can run, PolicyError for one that none may.
+    ``find`` gives the overloads of an operator. Building raises FormatError where an instruction
+    breaks a rule, UnknownOperatorError for an operator that is not registered, UnsupportedError for
+    a part that only a backend can run, PolicyError for a forbidden backend.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class MethodGraph:
             self._results = [self.slots.type_of(index) for index in method.outputs]
 
     def attributes(self) -> Iterator[Attribute]:
-        """Those that the method needs besides buffers."""
+        """Yield the attributes that the method needs besides buffers."""
         yield Attribute(self._names.tensors, ListType(TENSOR))
         for index in sorted(self.slots.kept):
             yield Attribute(self._names.kept(index), self.slots.type_of(index))
@@ -147,7 +147,7 @@ class MethodGraph:
         with _told(self.method.name):
             return _Writing(self._owner, self._names, self).graph()
 
-    # What writing needs
+    # Interface used by emission
 
     def steps(self, number: int) -> Sequence[Step]:
         return self._steps[number]
@@ -160,14 +160,14 @@ class MethodGraph:
 
 
 def _joined(types: Sequence[Type]) -> Type:
-    """The type of a result of several values."""
+    """Return the type of a result of several values."""
     if len(types) == 1:
         return types[0]
     return TupleType(tuple(types)) if types else NONE
 
 
 class _Writing:
-    """Writes one graph. ``body`` appends to the block that is written now."""
+    """Emits one graph. ``body`` appends to the current block."""
 
     def __init__(self, owner: ClassType, names: Names, source: MethodGraph) -> None:
         self._source = source
@@ -195,7 +195,7 @@ class _Writing:
         return self._block
 
     def read(self, index: int) -> Value:
-        """What a single value holds at this point."""
+        """Return the content of a single value at this point."""
         type_ = self.slots.type_of(index)
         if index in self.slots.rebound:
             found = self._now.get(index)
@@ -208,7 +208,7 @@ class _Writing:
         return self.body.constant(self.slots.value(index), type_)
 
     def write(self, index: int, value: Value) -> None:
-        """Let a value become another, for later calls, too, where they may read it."""
+        """Rebind a value, also for later calls if they may read it."""
         self._now[index] = value
         if index in self.slots.kept:
             name = self._names.kept(index)
@@ -262,12 +262,12 @@ class _Writing:
         elif isinstance(step, Move):
             self.write(step.target, self.read(step.source))
         else:
-            assert isinstance(step, Free)  # its memory is that of the plan, which stays
+            assert isinstance(step, Free)  # planned memory is never freed
 
     # Jumps
 
     def _loop(self) -> None:
-        """Go through the blocks from the first on, until the next is the end."""
+        """Emit a loop that runs blocks from the first on, until the end is next."""
         body, zero = self.body, self.body.integer(0)
         count, proceed = body.integer(MAX_TRIP_COUNT), body.constant(True, BOOL)
         loop = body.append("prim::Loop", [count, proceed, zero, zero], INT, INT)
@@ -283,7 +283,7 @@ class _Writing:
         self._now = {}
 
     def _dispatched(self, current: Value, done: Value, low: int, high: int) -> tuple[Value, Value]:
-        """Run the block of that number, which is one of a range; give the next, and the count."""
+        """Dispatch by binary search to a block in a range; return the next block, and the count."""
         if high - low == 1:
             return self._run(done, low)
         middle = (low + high) // 2
@@ -322,7 +322,7 @@ class _Writing:
 
     @contextmanager
     def _inside(self, block: Block) -> Iterator[None]:
-        """Append to a block inside; what values hold there is not known outside of it."""
+        """Append to a nested block; values that are set there are unknown outside it."""
         body, now = self.body, self._now
         self.body, self._now = body.inside(block), {}
         yield
@@ -331,7 +331,7 @@ class _Writing:
 
 @contextmanager
 def _told(method: str, numbered: Numbered | None = None) -> Iterator[None]:
-    """Errors name the method and the instruction."""
+    """Add the method and the instruction to errors."""
     try:
         yield
     except ArchiveError as error:

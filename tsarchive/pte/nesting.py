@@ -1,4 +1,4 @@
-"""Nested arguments taken apart, and nested results built, as the file describes them."""
+"""Flattening of arguments and nesting of results, as the file describes them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _CALL_PARTS: Final = 2
 
 
 class Mismatch(Exception):
-    """A value has not the structure that is asked for; the message says where."""
+    """A value with another structure than the tree; the message says where."""
 
 
 def arguments_of(tree: Tree | None) -> tuple[tuple[Tree, ...], Mapping[str, Tree]] | None:
-    """The trees of positional arguments and of those by name; None where it is no call."""
+    """Return the trees of positional and of keyword arguments; None where it is no call."""
     if tree is None or tree.kind is not Kind.TUPLE or len(tree.children) != _CALL_PARTS:
         return None
     positional, named = tree.children
     if positional.kind is not Kind.TUPLE or named.kind not in MAPPINGS:
         return None
-    if not all(isinstance(key, str) for key in named.keys):  # no mapping itself
+    if not all(isinstance(key, str) for key in named.keys):  # is itself not a mapping
         return None
     return positional.children, dict(zip(map(str, named.keys), named.children, strict=True))
 
 
 def leaves_of(tree: Tree, value: Any, place: str) -> Iterator[Any]:
-    """The leaves of a value. Raises Mismatch where it is not nested like the tree."""
+    """Yield the leaves of a value. Raises Mismatch where it is not nested like the tree."""
     if tree.kind is Kind.LEAF:
         yield value
         return
@@ -58,7 +58,7 @@ def _items(tree: Tree, value: Any, place: str) -> Sequence[Any]:
 
 
 def built(tree: Tree, leaves: Iterator[Any]) -> Any:
-    """The value whose leaves these are. Named tuples and objects of classes become tuples."""
+    """Build the value with these leaves. Named tuples and objects of classes become tuples."""
     if tree.kind is Kind.LEAF:
         return next(leaves)
     items = [built(child, leaves) for child in tree.children]

@@ -1,4 +1,4 @@
-"""What loads a program: our runner, or the runtime of ExecuTorch for one with backends."""
+"""The choice between our runner and the ExecuTorch runtime, which runs backends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = ["importer_of_program"]
 def importer_of_program(
     regions: Regions, device: torch.device | None, guard: Guard, data: Data | None
 ) -> PteImporter | DelegatedImporter:
-    """Raises UnsupportedError for data files, later versions and devices other than the CPU."""
+    """Return an importer for the program.
+
+    Raises UnsupportedError for data files, later versions and devices other than the CPU.
+    """
     if device is not None and device.type != "cpu":
         raise UnsupportedError(
             f"a program of ExecuTorch runs on the CPU, not on {device}",

@@ -1,4 +1,4 @@
-"""Where an instruction stands in its method, and in user source where the file tells."""
+"""The location of an instruction in its method, and in user source where recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["InstructionPlace", "Places"]
 
 
 class InstructionPlace(NamedTuple):
-    """``range`` is None where the file does not tell where the instruction came from."""
+    """The location of an instruction. ``range`` is None where its source is not recorded."""
 
     method: str
     name: str
@@ -26,7 +26,7 @@ class InstructionPlace(NamedTuple):
 
 
 class Places:
-    """The places of the instructions of one method."""
+    """The locations of the instructions of one method."""
 
     def __init__(self, method: Method) -> None:
         self._method = method

@@ -1,4 +1,4 @@
-"""Writing a loaded program of ExecuTorch: its file, with what its buffers hold now."""
+"""Saving of a loaded ExecuTorch program: its file, with the present state of its buffers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def save_program(
 ) -> None:
     """Write the file that ``module`` was loaded from; byte for byte where nothing changed.
 
-    Constants and initial values are those that the module holds. Memory that the file has no
-    initial values for is not in it. Raises SaveError for extra files, which the format has no
-    place for, for a program that is broken, for a buffer of another shape or dtype, and for one
-    that changed and is in a data file, which is not written.
+    Constants and initial values are the module's present ones. Memory without initial values in the
+    file is not saved. Raises SaveError for extra files, which the format cannot hold, for a broken
+    program, for a buffer of another shape or dtype, and for a changed buffer that is in a data
+    file, which is not written.
     """
     if extra_files:
         raise SaveError("files of ExecuTorch have no place for extra files")
@@ -36,7 +36,7 @@ def save_program(
     require_whole(content_findings(regions.content))
     draft = Draft.of(regions)
     importer = getattr(type(module), "tsarchive_importer", None)
-    if importer is not None:  # what backends run has no buffers
+    if importer is not None:  # programs with backends have no buffers
         with module.__dict__[MEMORY].lock:
             _update(draft, importer, module)
     draft.write(f)
@@ -49,13 +49,13 @@ def _update(draft: Draft, importer: PteImporter, module: Any) -> None:
         if content == importer.bytes_of(tensor) and not is_lost:
             continue
         _require_inside(buffer, tensor)
-        # Methods may each have bytes of their own for a name; drafts call the others by place.
+        # Methods may each have their own bytes under one name; drafts name the others by place.
         name = place if place in draft.tensors else tensor.name
         draft.replace(str(name), content)
 
 
 def _stored(importer: PteImporter) -> Iterator[tuple[str, Tensor, str]]:
-    """Each value that begins with bytes, its place, and the buffer that holds it."""
+    """Yield each value with initial bytes, its place, and the buffer that holds it."""
     layout = importer.layout
     planned = {found: name for name, found in layout.buffers.items() if isinstance(found, int)}
     for index in importer.program.indices.values():
@@ -70,7 +70,7 @@ def _stored(importer: PteImporter) -> Iterator[tuple[str, Tensor, str]]:
 
 
 def _content(name: str, described: Tensor, found: Any) -> bytes:
-    """The bytes of a buffer in the order in which the file has them."""
+    """Return the bytes of a buffer in the file's element order."""
     dtype = getattr(torch, described.dtype)
     if not isinstance(found, torch.Tensor):
         raise SaveError(f"the buffer {name!r} is {type(found).__name__}, not a tensor")

@@ -1,8 +1,8 @@
-"""The values of a method while it runs: what each holds, which change, and which may share memory.
+"""Analysis of a method's values: types, which are rebound, and which may alias.
 
-A tensor is one object that instructions write to, and a move makes two values the same one. Those
-that become others, by moves and by operators that give numbers, keep what they became for the
-next call, as in the runtime: loops count in them.
+A tensor is one object that instructions write to, and a move makes two values the same one. Values
+rebound by moves and by operators that return numbers keep their content for the next call, as in
+the runtime: loops count in them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .kernels import Call, result_type
 __all__ = ["NUMBERS", "Slots", "Step"]
 
 Step = Call | Instruction
-"""An instruction, with its operator looked up where it calls one."""
+"""An instruction, resolved to a Call where it calls an operator."""
 
 _TYPES: Final[Mapping[type, Type]] = {
     bool: BOOL, int: INT, float: FLOAT, str: STRING, type(None): NONE, Tensor: TENSOR,
@@ -41,7 +41,7 @@ NUMBERS: Final = frozenset({BOOL, INT, FLOAT})
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in an arena, or among the constants, where all are taken for one place."""
+    """A byte range of an arena, or the constants, which count as a single range."""
 
     arena: int
     start: int
@@ -52,16 +52,16 @@ class Span:
 
 
 _CONSTANT: Final = Span(-1, 0, 1)
-# Of so many values that moves bring together, none is looked at any more.
+# Groups of more values joined by moves are not compared pairwise.
 _MOST_COMPARED: Final = 100
 
 
 class Slots:
-    """What is known of the values before anything runs.
+    """The facts about values that are known statically.
 
-    ``types`` are those of single values. ``rebound`` are the values that become others, and
-    ``kept`` those of them that a call may read before it sets them. Raises FormatError where an
-    instruction gives a value what it cannot hold.
+    ``types`` are those of single values. ``rebound`` are the values that are rebound, and ``kept``
+    those of them that a call may read before it sets them. Raises FormatError where an instruction
+    sets a value to something it cannot hold.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class Slots:
         self._taken = frozenset(self._taken_by(every)).union(method.outputs)
 
     def value(self, index: int) -> Value:
-        """Raises FormatError when there is none of this number."""
+        """Return a value. Raises FormatError when there is none of this number."""
         if not 0 <= index < len(self.values):
             raise FormatError(f"it uses value {index}, which is not there")
         return self.values[index]
 
     def type_of(self, index: int) -> Type:
-        """The type of a single value. Raises FormatError for lists."""
+        """Return the type of a single value. Raises FormatError for lists."""
         self.value(index)
         found = self.types.get(index)
         if found is None:
@@ -98,16 +98,16 @@ class Slots:
         return found
 
     def initial(self, index: int) -> Value:
-        """What a value holds before the first call; None where that is of no use to what reads."""
+        """Return a value's content before the first call; None where its readers cannot use it."""
         value = self.value(index)
         return value if _TYPES.get(type(value)) == self.types.get(index) else None
 
     def is_read(self, index: int) -> bool:
-        """Whether an instruction takes a value, or the method gives it."""
+        """Return whether an instruction reads a value, or the method returns it."""
         return index in self._taken
 
     def items(self, index: int) -> Iterator[int]:
-        """A value, or the tensors of a list."""
+        """Yield a value, or the tensors of a list."""
         value = self.value(index)
         if isinstance(value, TensorList | OptionalTensorList):
             yield from (item for item in value.items if item != NO_TENSOR)
@@ -115,7 +115,7 @@ class Slots:
             yield index
 
     def overlap(self, one: int, other: int) -> bool:
-        """Whether two tensors may lie in the same memory."""
+        """Return whether two tensors may share memory."""
         first, second = (self._groups.get(index, (index,)) for index in (one, other))
         if first is second or len(first) + len(second) > _MOST_COMPARED:
             return True
@@ -137,7 +137,7 @@ class Slots:
             self._set_type(step.result, result_type(step, operands, declared))
 
     def _element_type(self, call: Call) -> Type | None:
-        """The type of the number that a tensor holds, for a call that takes it out."""
+        """Return the type of the number in a tensor, for a call that extracts it."""
         if call.name != "aten::_local_scalar_dense":
             return None
         tensor = self.value(call.args[0])
@@ -148,9 +148,10 @@ class Slots:
         return FLOAT if "float" in tensor.dtype else INT
 
     def _set_type(self, index: int, type_: Type) -> None:
-        """A number or None takes the type of what it is first given.
+        """Set the type of a number or None by its first assignment.
 
-        Writers put the integer 0 where a size will be compared, or a tensor asked for its number.
+        Writers put the integer 0 where a comparison of sizes, or the item of a tensor, will be
+        stored.
         """
         before = self.type_of(index)
         is_first = before in NUMBERS and type_ in NUMBERS and index not in self._given
@@ -162,7 +163,7 @@ class Slots:
         self._given.add(index)
 
     def _read_early(self, method: Method, steps: Iterable[Step]) -> Iterator[int]:
-        """Values that a method without jumps reads before it sets them, or never sets."""
+        """Yield values that a method without jumps reads before it sets them, or never sets."""
         is_set: set[int] = set()
         for step in steps:
             for index in self._reads(step):
@@ -205,7 +206,7 @@ _VIEW: Final = "executorch_prim::et_view.default"
 
 
 def _groups(steps: Iterable[Step]) -> Mapping[int, frozenset[int]]:
-    """Values that may come to be over the same memory, each with all others that may."""
+    """Map each value that may come to share memory to all others in its group."""
     found: dict[int, set[int]] = {}
     for step in steps:
         for one, other in _shared(step):
@@ -232,4 +233,4 @@ def _span(index: int, tensor: Tensor) -> Span:
         return Span(tensor.allocation.arena, start, start + tensor.nbytes)
     if tensor.data_index or tensor.is_external:
         return _CONSTANT
-    return Span(-2 - index, 0, 1)  # has memory of its own
+    return Span(-2 - index, 0, 1)  # memory of its own

@@ -1,7 +1,7 @@
-"""What a module of a program holds: its buffers, whoever set them.
+"""Integrity of the buffers of a program's module.
 
-Methods know a buffer that they change by its memory, and others by name and type. Values can be
-copied into them; another tensor in the place of one is told of, and never passed over.
+Methods identify a buffer that they change by its memory, and others by name and type. Values can be
+copied into them; replacing a buffer by another tensor raises an error instead of being ignored.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["checker_of", "load_from_state_dict"]
 
 
 def checker_of(layout: Layout) -> Callable[[Memory, Mapping[str, Any]], None]:
-    """What checks the buffers of a module before a call, at length only where they changed.
+    """Return a check of a module's buffers before a call, which is cheap while nothing changed.
 
-    It raises CallError for a buffer that the program was not made for.
+    The check raises CallError for a buffer that the program was not made for.
     """
 
     def check(memory: Memory, buffers: Mapping[str, Any]) -> None:
@@ -71,9 +71,10 @@ def load_from_state_dict(
     unexpected_keys: list[str],
     error_msgs: list[str],
 ) -> None:
-    """``_load_from_state_dict`` of a program: values are copied, ``assign=True`` or not.
+    """Implement ``_load_from_state_dict`` of a program; values are copied even with
+    ``assign=True``.
 
-    torch takes a name with dots for that of a submodule; here it is one of a buffer.
+    torch takes a name with dots for that of a submodule; here it names a buffer.
     """
     metadata = {**local_metadata, "assign_to_params_buffers": False}
     own: list[str] = []

@@ -1,6 +1,6 @@
-"""Constants that parts for XNNPACK name, and that must be there before its code looks for them.
+"""Checks of the constants that XNNPACK subgraphs refer to.
 
-The backend does not look whether it was given any: without them it ends the process.
+The backend does not check whether it was given any: without them it crashes the process.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ __all__ = ["XNN_GRAPH", "check_constants"]
 _BACKEND: Final = "XnnpackBackend"
 _MAGIC: Final = b"XH00"
 _MAGIC_AT: Final = slice(4, 8)
-# Where the tables are in the part, and how many bytes; it has a head of its own.
+# The offset and size of the tables in the subgraph, from its own header.
 _TABLES: Final = struct.Struct("<10xII")
 
-# What is read of ``schema.fbs`` of the backend: what nodes and values are is for it to know.
+# The part of the backend's ``schema.fbs`` that is read: nodes and values are the backend's
+# business.
 XNN_GRAPH: Final = Schema(
     identifier=b"XN01",
     root="XNNGraph",
@@ -63,7 +64,7 @@ def check_constants(program: Program, data: Data) -> None:
 
 
 def _wanted(program: Program) -> Mapping[str, int]:
-    """The bytes of each constant that a part names."""
+    """Return the size in bytes of each constant that a subgraph refers to."""
     return {
         key: size
         for index in program.indices.values()
@@ -74,7 +75,7 @@ def _wanted(program: Program) -> Mapping[str, int]:
 
 
 def _named(part: memoryview) -> Iterator[tuple[str, int]]:
-    """Nothing for parts of earlier layouts, which hold all of their constants."""
+    """Yield names and sizes; none for earlier layouts, which contain all of their constants."""
     if bytes(part[_MAGIC_AT]) != _MAGIC or len(part) < _TABLES.size:
         return
     start, size = _TABLES.unpack_from(part)

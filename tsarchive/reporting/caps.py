@@ -1,4 +1,4 @@
-"""How much of a file one page shows."""
+"""Limits on how much of a file one page shows."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Final
 __all__ = ["LINES_PER_ROW", "MAX_FACT", "MAX_LINE", "MAX_TEXT", "ROWS"]
 
 ROWS: Final = 2_000
-"""Modules, tensors, operators, records, findings and planned values, of each this many, unless
-the caller says otherwise."""
+"""The default number of modules, of tensors, of operators, of records, of findings and of planned
+values.
+"""
 
 LINES_PER_ROW: Final = 5
-"""Lines of code, and of user source, for each of these."""
+"""Lines of code, and of user source, per row."""
 
 MAX_TEXT: Final = 400
-"""Letters of one name."""
+"""Characters of one name."""
 
 MAX_FACT: Final = 4_000
-"""Letters of one fact or message, which may list many names."""
+"""Characters of one fact or message, which may list many names."""
 
 MAX_LINE: Final = 1_000
-"""Letters of one line of code."""
+"""Characters of one line of code."""

@@ -1,4 +1,4 @@
-"""The code of a file in colours, each piece below the lines of user source that it came from."""
+"""Highlighted code of a file, each piece below the lines of user source that it came from."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ __all__ = ["LineAnchors", "code", "line_anchors"]
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line with its 1-based number, or a line of user source, which has none; ``anchor`` is where
-    that stands in full."""
+    """A line with its 1-based number, or a line of user source without one, whose ``anchor`` links
+    to the full source.
+    """
 
     text: str
     number: int | None = None
@@ -52,7 +53,7 @@ class _Budget:
 
 
 def code(subject: Subject) -> Section | None:
-    """None for files without code."""
+    """Make the section; None for files without code."""
     archive = subject.archive
     if archive is None or not (subject.has_program or _has_records(archive)):
         return None
@@ -74,14 +75,14 @@ def code(subject: Subject) -> Section | None:
 
 
 def _has_records(archive: Archive) -> bool:
-    """Whether its code is that of records, as text."""
+    """Return whether the archive's code is the text of records."""
     return archive.kind not in (*EXECUTORCH, PT2)
 
 
 def _texts(archive: Archive) -> Iterator[tuple[str, str | ArchiveError]]:
-    """The code by its names, or why it cannot be read."""
+    """Yield the code by name, or the error that prevents reading it."""
     code = archive.code
-    if archive.kind == TORCH_PACKAGE:  # which brings Python source
+    if archive.kind == TORCH_PACKAGE:  # such archives contain Python source
         code = CodeRecords(archive.container, ("",))
     for name in code:
         try:
@@ -95,7 +96,7 @@ def _anchor(number: int) -> str:
 
 
 def line_anchors(subject: Subject) -> LineAnchors:
-    """Where lines of code records stand in the page."""
+    """Return the locations of lines of code records in the page."""
     if subject.archive is None or not _has_records(subject.archive):
         return LineAnchors({}, {})
     left = subject.rows * LINES_PER_ROW
@@ -115,7 +116,7 @@ class LineAnchors:
     shown: Mapping[str, int]
 
     def of(self, record: str | None, line: int) -> str | None:
-        """None for a line that is not shown."""
+        """Return the anchor of a line, None if it is not shown."""
         if record is None or not 1 <= line <= self.shown.get(record, 0):
             return None
         return _line_anchor(self.blocks[record], line)
@@ -134,7 +135,7 @@ def _lines(archive: Archive, name: str, text: str, origins: Origins) -> Iterator
 
 
 def _listed(plain: str, sourced: str) -> Iterator[_Line]:
-    """A listing, whose lines of user source are those that it has more than the plain one."""
+    """Yield a listing; lines that are missing from the plain one are user source."""
     expected = iter(_split(plain))
     wanted, number = next(expected, None), 1
     for line in _split(sourced):
@@ -146,7 +147,7 @@ def _listed(plain: str, sourced: str) -> Iterator[_Line]:
 
 
 def _stored(name: str, text: str, origins: Origins) -> Iterator[_Line]:
-    """A code record, whose debug record tells the places in user source."""
+    """Yield a code record with the locations in user source from its debug record."""
     of_record = origins.of_record(name, text)
     before = None
     for number, line in enumerate(_split(text), 1):
@@ -162,7 +163,7 @@ def _split(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
-# How they are shown
+# Rendering
 
 
 def _tools() -> Html:
@@ -194,7 +195,7 @@ def _drawn(line: _Line, block: str) -> Html:
 
 
 def _sources(sources: list[UserSource]) -> Iterator[Html]:
-    """Pieces of user source in full, as debug records hold them."""
+    """Yield pieces of user source in full, as debug records hold them."""
     if sources:
         yield tag("h3", "User source")
     for source in sources:

@@ -1,4 +1,4 @@
-"""Colours of source: Python as archives hold it, and listings that read like it."""
+"""Syntax highlighting of Python as archives hold it, and of similar listings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .html import Html, clipped, joined, tag, text
 
 __all__ = ["coloured"]
 
-# Each alternative takes at least one letter and never looks back: time grows with the line.
+# Each alternative takes at least one letter and never backtracks: time is linear in the line.
 _TOKENS: Final = re.compile(
     r"""
       (?P<comment> \#.* )
@@ -31,7 +31,7 @@ _DEFINING: Final = frozenset({"class", "def"})
 
 
 def coloured(line: str, most: int) -> Html:
-    """A line of source, of which at most so many letters are shown."""
+    """Highlight a line of source, of which at most ``most`` characters are shown."""
     line = clipped(line, most)
     parts: list[Html] = []
     end, before = 0, ""

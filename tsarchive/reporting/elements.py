@@ -1,4 +1,4 @@
-"""The stored elements of a tensor as numbers, without torch: arrays that lie in the file."""
+"""The stored elements of a tensor as NumPy arrays over the file, without torch."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Elements", "Stored"]
 
 Numbers = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.generic]]
 
-# Elements that are turned into numbers at a time.
+# How many elements are converted at a time.
 _PIECE: Final = 1 << 20
-# Every NumPy takes so many dimensions.
+# Every NumPy supports this many dimensions.
 _MAX_RANK: Final = 32
 _BFLOAT16: Final = "bfloat16"
-# How elements lie in memory, but for the order of bytes. Quantized ones as the integers they are.
+# The memory format of elements, except for the byte order. Quantized ones as their integers.
 _CODES: Final = {
     "float16": "f2", "float32": "f4", "float64": "f8", _BFLOAT16: "u2", "int8": "i1", "int16": "i2",
     "int32": "i4", "int64": "i8", "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8",
@@ -34,15 +34,14 @@ _CODES: Final = {
 
 
 class Stored(NamedTuple):
-    """A tensor in the file: ``array`` has its elements as they are stored, each so often as
-    ``times`` says."""
+    """A tensor in the file: ``array`` holds its stored elements, each repeated ``times`` times."""
 
     dtype: str
     array: Numbers
     times: int
 
     def pieces(self) -> Iterator[Numbers]:
-        """The elements as numbers, in an order that is quick to read."""
+        """Yield the elements as numbers, in an order that is fast to read."""
         if not self.array.size:
             return
         walk = numpy.nditer(
@@ -59,9 +58,9 @@ class Elements:
         self._archive = archive
 
     def of(self, name: str) -> Stored:
-        """The elements of one of ``Archive.tensors``.
+        """Return the elements of one of ``Archive.tensors``.
 
-        Raises UnsupportedError for types that are no plain numbers, and for tensors whose bytes
+        Raises UnsupportedError for types that are not plain numbers, and for tensors whose bytes
         are not in the file; what reading a record raises.
         """
         info = self._archive.tensors[name]
@@ -72,7 +71,7 @@ class Elements:
         return _viewed(self._bytes(name, info), info, dtype)
 
     def _bytes(self, name: str, info: TensorInfo) -> memoryview:
-        """The storage of a tensor from its first element on."""
+        """Return the storage of a tensor from its first element on."""
         if info.storage is not None and info.storage.startswith(EXTERNAL):
             raise UnsupportedError("its elements are in a data file")
         if info.storage is None or info.offset is None:
@@ -98,13 +97,13 @@ class Elements:
 
     @cached_property
     def _order(self) -> Literal["<", ">"]:
-        """The byte order that the archive tells; files without one are little-endian."""
+        """Return the byte order recorded in the archive; little-endian by default."""
         is_told = "byteorder" in self._archive.records
         return ">" if is_told and self._archive.read("byteorder").strip() == b"big" else "<"
 
 
 def _viewed(data: memoryview, info: TensorInfo, dtype: numpy.dtype[numpy.generic]) -> Stored:
-    """A view of the storage. Dimensions that repeat elements are counted, not walked."""
+    """View the storage. Dimensions that repeat elements are counted, not walked."""
     if len(info.strides) != len(info.shape) or min(info.shape, default=0) < 0:
         raise FormatError("its strides do not fit its sizes", record=info.storage)
     pairs = [pair for pair in zip(info.shape, info.strides, strict=True) if pair[0] != 1]
@@ -127,7 +126,7 @@ def _check_reach(walked: list[tuple[int, int]], most: int, info: TensorInfo) -> 
 
 
 def _decoded(dtype: str, piece: Numbers) -> Numbers:
-    """Types that NumPy lacks are the upper halves of those that it has."""
+    """Convert types that NumPy lacks, which are the upper halves of those that it has."""
     if dtype == _BFLOAT16:
         return (piece.astype(numpy.uint32) << 16).view(numpy.float32)
     if dtype == "float8_e5m2":

@@ -1,4 +1,4 @@
-"""What verifying and auditing a file found, and what its pickles name."""
+"""Findings of verify and audit, and the names in a file's pickles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOTHING: Final = "Nothing was found that it can do beyond computing."
 
 
 def findings(subject: Subject) -> Section | None:
-    """None where nobody looked."""
+    """Make the section; None where the file was not checked."""
     if subject.verified is None or subject.audited is None:
         return None
     found = subject.findings
@@ -49,7 +49,7 @@ def findings(subject: Subject) -> Section | None:
 
 
 def verdict(verified: VerifyReport) -> Html:
-    """What verifying says in a word and a sentence."""
+    """Return the result of verifying as a word and a sentence."""
     style = "good" if verified.ok else "bad"
     word = tag("b", verified.verdict, class_=f"badge {style}")
     return joined((word, " ", _MEANINGS[verified.verdict]))
@@ -90,7 +90,7 @@ def _where(finding: Finding, anchors: LineAnchors) -> Iterator[str]:
 
 
 def pickled_names(subject: Subject) -> Section | None:
-    """None where no pickle names anything."""
+    """Make the section; None where no pickle names anything."""
     names = () if subject.audited is None else subject.audited.pickled_names
     if not names:
         return None

@@ -1,4 +1,4 @@
-"""How the values of a tensor are spread: counts between equal steps, and what stands out."""
+"""The distribution of a tensor's values: a histogram of equal bins, and statistics."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from .elements import Numbers, Stored
 
 __all__ = ["Histogram", "histogram"]
 
-# A power of two: the edges between steps are then exact for all but extreme values.
+# A power of two: bin edges are then exact for all but extreme values.
 _BINS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """``counts`` of finite values in equal steps from ``low`` to ``high``, the last step with its
-    upper edge; empty where there are none, or their distance is beyond what a float holds.
+    """A histogram of a tensor's values.
 
-    ``elements`` counts all, ``nans`` and ``infinities`` those that are not finite. Bounds, mean
-    and standard deviation (of the population) are those of finite values.
+    ``counts`` are those of finite values in equal bins from ``low`` to ``high``, the last bin
+    including its upper edge; empty where there are none, or their range exceeds a float.
+    ``elements`` counts all, ``nans`` and ``infinities`` those that are not finite. Bounds, mean and
+    standard deviation (of the population) are those of finite values.
     """
 
     counts: tuple[int, ...]
@@ -36,7 +37,7 @@ class Histogram:
     infinities: int
 
     def document(self) -> dict[str, Any]:
-        """For the script of the page: numbers that are only shown are text."""
+        """Return JSON for the script of the page; numbers that are only shown are text."""
         facts = {
             "elements": f"{self.elements:,}",
             "minimum": _shown(self.low),
@@ -56,7 +57,7 @@ def _shown(number: float) -> str:
 
 @dataclass(slots=True)
 class _Totals:
-    """What one pass over the elements adds up."""
+    """The sums of one pass over the elements."""
 
     finite: int = 0
     nans: int = 0
@@ -80,7 +81,7 @@ class _Totals:
 
 
 def histogram(stored: Stored) -> Histogram:
-    """Goes through the elements twice, a piece at a time: for their bounds, and to count them."""
+    """Make two passes over the elements, piecewise: one for their bounds, one to count them."""
     with numpy.errstate(all="ignore"):
         totals = _Totals()
         for piece in stored.pieces():
@@ -116,12 +117,12 @@ def _is_float(dtype: str) -> bool:
 
 
 def _bins(low: float, high: float, *, is_float: bool) -> int:
-    """Steps; of whole numbers in a short range, one for each."""
+    """Return the number of bins; for integers in a short range, one for each."""
     if low == high or not math.isfinite(high - low):
         return int(low == high)
     return _BINS if is_float else int(min(high - low + 1, _BINS))
 
 
 def _range(low: float, high: float) -> tuple[float, float]:
-    """The bounds of the steps; a single value is a step of its own."""
+    """Return the bounds of the bins, widened if there is only a single value."""
     return (low, high) if low < high else (low - 0.5, high + 0.5)

@@ -1,4 +1,4 @@
-"""HTML as a type of its own: text of the file becomes part of a page only through escapes."""
+"""A separate type for HTML, so that text of the file enters a page only escaped."""
 
 from __future__ import annotations
 
@@ -17,34 +17,37 @@ _WITHOUT_END: Final = frozenset({"br", "input", "meta"})
 
 
 class Html(str):
-    """A piece of a page. A plain string is none: where one is given, it is escaped."""
+    """A piece of a page. A plain string is none, and is escaped wherever it is passed."""
 
     __slots__ = ()
 
 
 def text(value: str, most: int = MAX_TEXT) -> Html:
-    """Text of the file: with escapes in place of what HTML, or a browser, would act on.
+    """Escape text of the file, including whatever a browser would act on.
 
-    Controls, marks that change the direction of text and what else has no glyph are written as
-    Python writes them.
+    Control characters, marks that change the direction of text, and anything else without a glyph
+    are written as Python escapes.
     """
     return Html(html.escape(visible(clipped(value, most), keep=""), quote=True))
 
 
 def clipped(value: str, most: int = MAX_TEXT) -> str:
-    """The first ``most`` letters, and how many more there are."""
+    """Return the first ``most`` characters, and how many more there are."""
     left = len(value) - most
     return value if left <= 0 else f"{value[:most]}… {left:,} more letters"
 
 
 def joined(parts: Iterable[str | None], between: str = "") -> Html:
-    """Pieces one after the other; plain strings are escaped."""
+    """Concatenate pieces; plain strings are escaped."""
     return Html(between.join(_piece(part) for part in parts if part is not None))
 
 
 def tag(name: str, /, *content: str | None, **attributes: str | int | float | bool | None) -> Html:
-    """An element. ``class_`` is the attribute ``class``, ``data_of`` is ``data-of``; None and False
-    leave an attribute out, True writes its name alone."""
+    """Make an element.
+
+    ``class_`` is the attribute ``class``, ``data_of`` is ``data-of``; None and False omit an
+    attribute, True writes its name alone.
+    """
     opened = f"<{name}{''.join(_attribute(*pair) for pair in attributes.items())}"
     if name in _WITHOUT_END:
         return Html(f"{opened}>")
@@ -54,7 +57,7 @@ def tag(name: str, /, *content: str | None, **attributes: str | int | float | bo
 
 
 def more(shown: int, total: int, noun: str, behind: str = "") -> Html | None:
-    """``and 9,500 more modules``; None where all are shown. ``behind`` follows that."""
+    """Return ``and 9,500 more modules``, None where all are shown; ``behind`` is appended."""
     left = total - shown
     told = f"and {left:,} more {noun}{'' if left == 1 else 's'}{behind}"
     return tag("p", told, class_="more") if left > 0 else None

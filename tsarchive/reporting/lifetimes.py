@@ -1,8 +1,8 @@
-"""When the planned values of a method are in use, told from its instructions.
+"""Lifetimes of the planned values of a method, computed from its instructions.
 
-A value is in use from the first instruction that names it to the last. Inputs are so from the
+A value is live from the first instruction that names it to the last. Inputs are live from the
 beginning, results to the end, and what is named inside a loop during the whole loop. Instructions
-of several chains are counted through.
+of several chains are numbered consecutively.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_NAMES: Final = 5_000_000
 
 @dataclass(slots=True)
 class Span:
-    """The first and the last instruction that a value is in use at."""
+    """The first and the last instruction at which a value is live."""
 
     first: int
     last: int
@@ -46,11 +46,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What the instructions of a method, ``count`` in number, do with its values.
+    """The uses of values by the ``count`` instructions of a method.
 
-    ``writes`` has the places of those that give a value its bytes, in order; ``views`` the values
-    that a value shows the bytes of. ``read_first`` has the place of the first instruction that
-    takes a value where none before gives it: ``count`` for results that no instruction names.
+    ``writes`` has, in order, the instructions that write each value; ``views`` the values whose
+    bytes a value aliases. ``read_first`` has the first instruction that reads a value before any
+    has written it: ``count`` for results that no instruction names.
     """
 
     count: int
@@ -61,7 +61,7 @@ class Uses:
 
 
 def uses_of(method: Method) -> Uses:
-    """Goes through the instructions once; what they name that is not there is left out."""
+    """Collect uses in one pass over the instructions, ignoring invalid indices."""
     walk = _Walk(method)
     count = 0
     for chain in method.chains:
@@ -104,7 +104,10 @@ class _Walk:
                 self._read(self._expanded([value]), place)
 
     def _call(self, operator: int, args: tuple[int, ...], place: int) -> None:
-        """The last argument is the result: what it names among the others is written."""
+        """Record a call.
+
+        The last argument is the result: what it names among the others is written.
+        """
         if not args:
             return
         written = dict.fromkeys(self._expanded(args[-1:]))
@@ -116,7 +119,7 @@ class _Walk:
             self._show(args[-1], args[0])
 
     def _show(self, value: int, base: int) -> None:
-        """Note that a value shows the bytes of another, where both are there."""
+        """Record that a value aliases the bytes of another, where both exist."""
         if value in self.spans and base in self.spans:
             self.views[value].append(base)
 
@@ -135,7 +138,7 @@ class _Walk:
         self.spans.setdefault(value, Span(place, place)).take(place)
 
     def _expanded(self, values: Iterable[int]) -> Iterator[int]:
-        """Values with those that lists name."""
+        """Yield values with the items of those that are lists."""
         known = self.method.values
         for value in values:
             if 0 <= value < len(known):
@@ -152,14 +155,14 @@ class _Walk:
             raise LimitError(message, record=RECORD, limit=_MAX_NAMES)
 
     def stretch_over_loops(self) -> None:
-        """What is named inside a loop, or one of several that overlap, is in use all through."""
+        """Extend values named inside a loop, or overlapping loops, to its whole range."""
         starts, ends = _regions(self.loops)
         for span in self.spans.values():
             span.first = starts.get(span.first, span.first)
             span.last = ends.get(span.last, span.last)
 
     def stretch_ends(self, method: Method, count: int) -> None:
-        """Inputs, results, and what later values show the bytes of."""
+        """Extend the lifetimes of inputs, results, and values that later ones alias."""
         last = max(count - 1, 0)
         for value in self._expanded(method.inputs):
             self.spans.setdefault(value, Span(0, 0)).take(0)
@@ -170,7 +173,7 @@ class _Walk:
         self._keep_bases()
 
     def _keep_bases(self) -> None:
-        """Bytes are in use as long as any value that shows them, directly or through others."""
+        """Keep bytes live as long as any value that aliases them, directly or indirectly."""
         done: set[int] = set()
         for value in sorted(self.views, key=self._negated_last):
             last, pending = self.spans[value].last, [value]
@@ -186,7 +189,7 @@ class _Walk:
 
 
 def _regions(loops: Iterable[tuple[int, int]]) -> tuple[dict[int, int], dict[int, int]]:
-    """The begin and the end of the loop around each instruction that is in any."""
+    """Map each instruction inside a loop to the begin and the end of that loop."""
     starts: dict[int, int] = {}
     ends: dict[int, int] = {}
     for first, last in _merged(loops):
@@ -196,7 +199,7 @@ def _regions(loops: Iterable[tuple[int, int]]) -> tuple[dict[int, int], dict[int
 
 
 def _merged(loops: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Loops that share instructions as one."""
+    """Merge loops that share instructions."""
     merged: list[list[int]] = []
     for first, last in sorted(loops):
         if merged and first <= merged[-1][1]:

@@ -1,4 +1,4 @@
-"""The memory plan of a program over time: pictures, and the same as tables."""
+"""Diagrams of a program's memory plan over time, and the same as tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEIGHT: Final = 360
 _LEFT: Final = 84
 _BOTTOM: Final = 34
 _TOP: Final = 8
-# Estimates for labels inside of boxes.
+# Estimates for labels inside boxes.
 _LETTER: Final = 6.4
 _LINE: Final = 13
 _LONGEST_INSTRUCTION: Final = 120
@@ -47,7 +47,7 @@ _HEADINGS: Final = ("value", "type", "arena", "offset", "bytes", "from", "to", "
 
 
 def memory_plan(subject: Subject) -> Section | None:
-    """None for files that are no programs of ExecuTorch, and for programs without a plan."""
+    """Make the section; None for files other than ExecuTorch programs, and without a plan."""
     program = subject.executorch_program
     if program is None:
         return None
@@ -74,7 +74,7 @@ def _legend() -> Html:
 
 
 def _method(number: int, method: Method, plan: Plan, most: int) -> Html:
-    """Pictures of all arenas of a method, of so many values."""
+    """Draw all arenas of a method, with at most ``most`` values."""
     values = sorted(plan.values, key=lambda value: -value.nbytes)[:most]
     names, arenas = _Names(method), defaultdict[int, list[Planned]](list)
     for value in values:
@@ -88,21 +88,21 @@ def _method(number: int, method: Method, plan: Plan, most: int) -> Html:
 
 
 class _Names:
-    """What instructions and values are called."""
+    """Names of instructions and values."""
 
     def __init__(self, method: Method) -> None:
         self._method = method
         self._instructions = [one for chain in method.chains for one in chain.instructions]
 
     def instruction(self, number: int) -> str:
-        """``3: aten::add.out(%0, %1, %2, %3, %3)``"""
+        """Return an instruction: ``3: aten::add.out(%0, %1, %2, %3, %3)``."""
         if not 0 <= number < len(self._instructions):
             return "none"
         text = instruction_text(self._method, self._instructions[number])
         return f"{number}: {clipped(text, _LONGEST_INSTRUCTION)}"
 
     def value(self, value: Planned) -> str:
-        """``%3 net.weight float32[2, 3]``"""
+        """Return a value: ``%3 net.weight float32[2, 3]``."""
         name = "" if value.name is None else f" {clipped(value.name, _LONGEST_NAME)}"
         return f"%{value.index}{name} {value.type}"
 
@@ -131,7 +131,7 @@ def _arena(plan: Plan, arena: int, values: Sequence[Planned], names: _Names) -> 
 
 
 def _depth(value: Planned) -> tuple[bool, int]:
-    """Views are drawn over what they show, small boxes over large ones."""
+    """Sort key for drawing: views over their bases, small boxes over large ones."""
     return value.role == "view", -value.nbytes
 
 
@@ -149,7 +149,7 @@ def _box(value: Planned, plan: Plan, limit: int, names: _Names) -> Html:
 
 
 def _label(value: Planned, x: float, y: float, width: float, height: float) -> Iterator[Html]:
-    """As much of the name of a value as there is room for inside of its box."""
+    """Yield as much of a value's name as fits into its box."""
     letters = int((width - 8) / _LETTER)
     texts = f"%{value.index} {value.name or ''} {value.type}", f"%{value.index}"
     shown = next((text for text in map(_one_spaced, texts) if len(text) <= letters), None)
@@ -174,7 +174,7 @@ def _told(value: Planned, names: _Names) -> Html:
 
 
 def _axes(plan: Plan, limit: int) -> Iterable[Html]:
-    """Lines and numbers: bytes at the left, instructions below."""
+    """Draw grid lines and numbers: bytes at the left, instructions below."""
     right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
     for offset in byte_ticks(limit, 5):
         y = round(bottom - _HEIGHT * offset / limit, 2)

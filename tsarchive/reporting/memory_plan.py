@@ -1,4 +1,4 @@
-"""The memory plan of a method: which value has which bytes of an arena, and when."""
+"""The memory plan of a method: which value occupies which bytes of an arena, and when."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ UNUSED: Final = "unused"
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A value with bytes ``offset`` to ``offset + nbytes`` of an arena, in use from instruction
+    """A value with bytes ``offset`` to ``offset + nbytes`` of an arena, live from instruction
     ``first`` to ``last``.
 
     ``role``: ``input`` and ``output`` of the method; ``state``, which keeps its bytes between calls
-    or is read before anything is written; ``view``, which shows the bytes of the values ``bases``;
-    ``unused``, which no instruction names, with -1 for both ends; ``value``, any other.
+    or is read before anything is written; ``view``, which aliases the bytes of the values
+    ``bases``; ``unused``, which no instruction names, with -1 for both ends; ``value``, any other.
     """
 
     index: int
@@ -47,13 +47,15 @@ class Planned:
 
     @property
     def end(self) -> int:
-        """The byte after its last."""
+        """The offset after its last byte."""
         return self.offset + self.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The planned values of a method with ``instructions``; ``arenas`` has bytes by number."""
+    """The planned values of a method with ``instructions``; ``arenas`` are sizes in bytes by
+    number.
+    """
 
     method: str
     instructions: int
@@ -62,7 +64,7 @@ class Plan:
 
 
 def plan_of(method: Method) -> Plan:
-    """Raises LimitError where instructions name too many values."""
+    """Compute the plan. Raises LimitError where instructions name too many values."""
     uses = uses_of(method)
     values = tuple(_planned(method, uses))
     sizes = dict(enumerate(method.arenas[1:], 1))
@@ -111,7 +113,7 @@ def _role(
 
 
 def _is_kept(tensor: Tensor) -> bool:
-    """Whether it has its bytes before the method is called."""
+    """Return whether the value has its bytes before the method is called."""
     return bool(tensor.data_index) or tensor.is_external or tensor.name is not None
 
 
@@ -126,17 +128,17 @@ def _span(index: int, role: str, uses: Uses, writers: _Writers) -> Span:
 
 
 class _Write(NamedTuple):
-    """An instruction that writes a value; -1 for one that has its bytes from the beginning."""
+    """An instruction that writes a value; -1 for one that is initialized."""
 
     place: int
     value: int
 
 
 class _Writers:
-    """Who wrote the bytes that a value shows without being written itself.
+    """Finds the writers of values that are read without being written themselves.
 
-    Views that change nothing but the shape are not in the program: their value has the place of
-    another, and is read as it is.
+    Views that only change the shape are not in the program: their value has the place of another,
+    and is read without a write.
     """
 
     def __init__(self, method: Method, uses: Uses) -> None:
@@ -155,8 +157,10 @@ class _Writers:
         yield from (_Write(place, index) for place in self._uses.writes.get(index, ()))
 
     def before(self, index: int) -> _Write | None:
-        """The last write of the same place before a value is first read; None for a value that
-        an instruction writes before."""
+        """Return the last write of the same place before a value is first read.
+
+        None for a value that an instruction writes before.
+        """
         first_read = self._uses.read_first.get(index)
         if first_read is None or index in self._inputs:
             return None

@@ -1,4 +1,4 @@
-"""The operators that a file calls, how often, and what each can do."""
+"""The operators that a file calls, with their number of calls and their abilities."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN: Final = "compute"
 
 
 def operators(subject: Subject) -> Section | None:
-    """None for files without any."""
+    """Make the section; None for files without operators."""
     uses = {use.operator: use for use in subject.audited.operators} if subject.audited else {}
     counts = _counts(subject.archive) if subject.archive and subject.has_program else None
     if counts is None:
@@ -39,7 +39,7 @@ def operators(subject: Subject) -> Section | None:
 
 
 def _counts(archive: Archive) -> Mapping[str, int]:
-    """Places in code, nodes of graphs, or instructions that call each."""
+    """Return the number of calls of each operator in code, nodes or instructions."""
     if archive.kind in EXECUTORCH:
         program = archive.executorch.program
         methods = () if program is None else program.methods

@@ -1,4 +1,4 @@
-"""Lines of user source behind lines of code records, as debug records tell them."""
+"""Lines of user source for lines of code records, from debug records."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from tsarchive.ir.source_ranges import Range, Source, byte_length
 
 __all__ = ["Origin", "Origins", "UserSource"]
 
-# Of one piece of source. Those of functions have hundreds; a file made to take memory has more.
+# Limit per piece of source. Functions have hundreds of lines; a file made to exhaust memory has
+# more.
 _MAX_LINES: Final = 100_000
 
 
 class Origin(NamedTuple):
-    """``net.py:12: y = self.body(x)``, and where that line stands in the page; None for code that
-    was traced, of which the place alone was kept."""
+    """A line of user source, ``net.py:12: y = self.body(x)``, and its anchor in the page; without a
+    line for traced code, of which only the place was kept.
+    """
 
     text: str
     anchor: str | None
 
 
 class UserSource(NamedTuple):
-    """A piece of user source that lines of code came from."""
+    """A piece of user source from which lines of code were compiled."""
 
     title: str
     text: str
@@ -35,22 +37,22 @@ class UserSource(NamedTuple):
 
 
 class Origins:
-    """The places of all records, and the sources that were met on the way.
+    """The source locations of all records, and the sources encountered.
 
-    Pieces of source with one place and text are one, whichever record they come from. Of all of
-    them together, so many lines are shown in the page; what is beyond that has no anchors.
+    Pieces of source with the same place and text are merged, whichever record they come from. The
+    number of lines shown is limited in total; lines beyond it have no anchors.
     """
 
     def __init__(self, archive: Archive, lines: int) -> None:
         self._debug = archive.debug
         self._lines_left = lines
         self._sources: dict[tuple[str | None, int, str], _Lines] = {}
-        # A source is found by its identity, too, which is quicker.
+        # Sources are also found by identity, which is faster.
         self._known: dict[Source, _Lines] = {}
 
     @property
     def sources(self) -> list[UserSource]:
-        """Those that are shown, in the order in which they were met."""
+        """Return the shown sources in the order in which they were encountered."""
         return [lines.source for lines in self._sources.values() if lines.is_shown]
 
     def of_record(self, record: str, text: str) -> RecordOrigins:
@@ -66,21 +68,21 @@ class Origins:
         return self._known[source].at(found.begin)
 
     def reserve(self, lines: int) -> bool:
-        """Whether so many more lines can be shown."""
+        """Return whether this many more lines can be shown, and count them."""
         fits = lines <= self._lines_left
         self._lines_left -= lines if fits else 0
         return fits
 
 
 class RecordOrigins:
-    """The places of one record."""
+    """The source locations of one record."""
 
     def __init__(self, places: RecordPlaces, origins: Origins) -> None:
         self._places = places
         self._origins = origins
 
     def line(self, number: int) -> Origin | None:
-        """Where the first piece of a 1-based line came from; None where nothing tells."""
+        """Return the origin of the first piece of a 1-based line; None where it is unknown."""
         line = self._places.lines[number - 1]
         if not line.strip():
             return None
@@ -89,7 +91,7 @@ class RecordOrigins:
 
 
 class _Lines:
-    """The lines of one source, and where each begins in bytes."""
+    """The lines of one source, with their byte offsets."""
 
     def __init__(self, source: Source, anchor: str, reserve: Callable[[int], bool]) -> None:
         is_readable = source.text.count("\n") < _MAX_LINES
@@ -109,7 +111,7 @@ class _Lines:
         return UserSource(title, "\n".join(self._texts), self._first_line, self._anchor)
 
     def at(self, offset: int) -> Origin | None:
-        """The line that has the byte at ``offset``."""
+        """Return the line that contains the byte at ``offset``."""
         if not self._texts:
             return None
         index = min(bisect_right(self._starts, offset), len(self._texts)) - 1

@@ -1,4 +1,4 @@
-"""The headline facts of a file, as ``tsarchive info`` tells them, and what its bytes are for."""
+"""The headline facts of a file, as in ``tsarchive info``, and a breakdown of its bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["overview"]
 
 
 def overview(subject: Subject) -> Section | None:
-    """None for a file that cannot be opened."""
+    """Make the section; None for a file that cannot be opened."""
     if subject.archive is None:
         return None
     facts = facts_of(subject.archive, subject.name, subject.nbytes)
@@ -26,7 +26,7 @@ def overview(subject: Subject) -> Section | None:
 
 
 def _facts(lines: list[tuple[str, str]]) -> Html:
-    """Labels and values; a value without a label belongs to the one before."""
+    """List labels and values; a value without a label continues the one before."""
     rows: list[Html] = []
     for label, value in lines:
         if label:
@@ -36,7 +36,7 @@ def _facts(lines: list[tuple[str, str]]) -> Html:
 
 
 def _bytes(groups: Mapping[str, GroupFacts]) -> Html:
-    """A bar of what records are for, and the same as a table."""
+    """Draw the shares of record groups as a bar and as a table."""
     groups = dict(sorted(groups.items(), key=lambda item: -item[1].stored_bytes))
     total = sum(group.stored_bytes for group in groups.values()) or 1
     parts: list[Html] = []

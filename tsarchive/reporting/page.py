@@ -1,4 +1,4 @@
-"""A page as one file that loads nothing: sections between a head and a script, both in it."""
+"""The HTML document: a single file that loads nothing, with its style and script inline."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ _KINDS: Final = {
 
 
 def page(subject: Subject, sections: Sequence[Section]) -> Html:
-    """The whole document. Its policy lets a browser use the style and the script that are in it,
-    known by their hashes, and nothing else: no address is ever asked."""
+    """Return the whole document.
+
+    Its policy lets a browser use only the style and the script in it, identified by their hashes,
+    and never contact any address.
+    """
     style, script = _resource("style.css"), _resource("page.js")
     head = (
         tag("meta", charset="utf-8"),
@@ -59,7 +62,7 @@ def _header(subject: Subject) -> Html:
 
 
 def _badges(subject: Subject) -> Iterator[Html]:
-    """What verifying says in one word, and how many findings there are."""
+    """Yield badges: the result of verifying in one word, and the number of findings."""
     if subject.verified is not None:
         style = "good" if subject.verified.ok else "bad"
         yield tag("b", subject.verified.verdict, class_=f"badge {style}")
@@ -91,7 +94,7 @@ def _section(section: Section) -> Html:
 
 
 def _data(sections: Sequence[Section]) -> Html:
-    """JSON in which nothing can end the element that it stands in."""
+    """Return JSON in which nothing can end its enclosing element."""
     found = {section.name: section.data for section in sections if section.data is not None}
     written = json.dumps(found, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for letter in "<>&":
@@ -100,7 +103,7 @@ def _data(sections: Sequence[Section]) -> Html:
 
 
 def _policy(style: str, script: str) -> str:
-    """No inline handlers, no styles of elements, no markup made of text by the script."""
+    """Return a policy without inline handlers, style attributes, and markup made by the script."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -121,5 +124,5 @@ def _hash(text: str) -> str:
 
 @cache
 def _resource(name: str) -> str:
-    """A file that comes with this package."""
+    """Read a file of this package."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The records of a file: what it is made of, and where each lies."""
+"""The records of a file and their locations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_EXECUTORCH: Final = ("part", "bytes", "offset")
 
 
 def records(subject: Subject) -> Section | None:
-    """None for a file that cannot be opened."""
+    """Make the section; None for a file that cannot be opened."""
     if subject.archive is None:
         return None
     found = list(subject.archive.records.values())
@@ -52,7 +52,7 @@ def _part_row(part: Record) -> list[Cell]:
 
 
 def _offset(record: Record) -> Cell:
-    """Where its bytes begin in the file, which its own header tells."""
+    """Return the offset of a record's data in the file, according to its local header."""
     try:
         return Cell(f"{record.offset:,}", value=record.offset)
     except ArchiveError:

@@ -9,7 +9,9 @@ __all__ = ["byte_ticks", "ticks"]
 
 
 def ticks(limit: int, most: int) -> Iterable[int]:
-    """From 0 to ``limit`` about so many numbers, each 1, 2 or 5 times a power of ten apart."""
+    """Return about ``most`` numbers from 0 to ``limit``, spaced by 1, 2 or 5 times a power of
+    ten.
+    """
     wanted = max(limit / most, 1)
     power = 10 ** math.floor(math.log10(wanted))
     step = next(int(factor * power) for factor in (1, 2, 5, 10) if factor * power >= wanted)
@@ -17,5 +19,5 @@ def ticks(limit: int, most: int) -> Iterable[int]:
 
 
 def byte_ticks(limit: int, most: int) -> Iterable[int]:
-    """The same for bytes, a power of two apart."""
+    """Return ticks for bytes, spaced by a power of two."""
     return range(0, limit + 1, 1 << max((limit - 1) // most, 0).bit_length())

@@ -1,4 +1,4 @@
-"""The parts of a page, and what they are made of."""
+"""Sections of a page, and the subject that they describe."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Section", "Subject"]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page. Of ``total`` things, ``shown`` are there.
+    """A section of a page that shows ``shown`` of ``total`` things.
 
-    ``data`` is for the script of the page: what JSON can hold.
+    ``data`` is for the script of the page: JSON values.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A file that a page is made of.
+    """The file that a page is about.
 
-    ``archive`` is None where it cannot be opened; ``verified`` and ``audited`` where it was not
-    asked for. ``rows`` is how much of each kind is shown, ``histograms`` the pattern of the names
-    of tensors whose values are.
+    ``archive`` is None where it cannot be opened; ``verified`` and ``audited`` where this was not
+    requested. ``rows`` limits how much of each kind is shown, ``histograms`` is a pattern for the
+    names of tensors whose values are counted.
     """
 
     name: str
@@ -50,7 +50,9 @@ class Subject:
 
     @property
     def kind(self) -> str | None:
-        """As :attr:`tsarchive.Archive.kind`; of what cannot be opened, what the audit says."""
+        """The kind as in :attr:`tsarchive.Archive.kind`, or that of the audit for an unreadable
+        file.
+        """
         if self.archive is not None:
             return self.archive.kind
         return None if self.audited is None else self.audited.kind
@@ -73,14 +75,14 @@ class Subject:
 
     @property
     def executorch_program(self) -> Program | None:
-        """That of a file of ExecuTorch, also in a bundle."""
+        """The program of a file of ExecuTorch, also in a bundle."""
         if self.archive is None or self.archive.kind not in EXECUTORCH:
             return None
         return self.archive.executorch.program
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Those of both, each once, worst first."""
+        """The findings of verify and audit without duplicates, worst first."""
         found: dict[Finding, None] = {}
         for report in (self.verified, self.audited):
             found.update(dict.fromkeys(() if report is None else report.findings))

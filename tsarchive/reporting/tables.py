@@ -1,4 +1,4 @@
-"""Tables that the script of the page sorts and filters, and that read well without it."""
+"""Tables that the script of the page sorts and filters, and that are readable without it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .html import Html, joined, tag
 
 __all__ = ["Cell", "table"]
 
-# Shorter tables are seen at a glance.
+# Shorter tables need no filter.
 _FILTERED_FROM: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``value`` is what a column of numbers is sorted by, or text in the place of what is shown."""
+    """A table cell. ``value`` is its sort key: a number, or text in place of what is shown."""
 
     content: str
     value: int | str | None = None
@@ -31,7 +31,7 @@ def table(
     *,
     keys: Sequence[str | None] = (),
 ) -> Html:
-    """A table of this name, which is unique in a page. ``keys`` name what a row opens."""
+    """Make a table; ``name`` is unique in a page. ``keys`` name what each row opens."""
     columns = enumerate(zip_longest(headings, rows[0] if rows else ()))
     head = tag("tr", *(_heading(text, index, cell) for index, (text, cell) in columns))
     body = [_row(row, key) for row, key in zip_longest(rows, keys)]
@@ -42,7 +42,7 @@ def table(
 
 
 def _heading(text: str, column: int, first: Cell | None) -> Html:
-    """A heading is aligned as the cells below it."""
+    """Make a heading, aligned like the cells below it."""
     button = tag("button", text, type="button", data_column=column)
     class_ = "number" if first is not None and _is_number(first) else None
     return tag("th", button, scope="col", aria_sort="none", class_=class_)

@@ -1,4 +1,4 @@
-"""The tensors of a file as a table, with histograms of those that were asked for."""
+"""A table of the tensors of a file, with histograms of the requested ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPEN: Final = "Open a tensor by its name to see how its values are spread."
 
 
 def tensors(subject: Subject) -> Section | None:
-    """None for files without tensors."""
+    """Make the section; None for files without tensors."""
     if subject.archive is None or not subject.has_tensors:
         return None
     found = list(subject.archive.tensors.items())
@@ -47,7 +47,7 @@ def tensors(subject: Subject) -> Section | None:
 
 
 def _largest(found: list[tuple[str, TensorInfo]], most: int) -> list[tuple[str, TensorInfo]]:
-    """The largest, in the order of the file."""
+    """Return the largest tensors in file order."""
     if len(found) <= most:
         return found
     sizes = sorted(range(len(found)), key=lambda index: -found[index][1].nbytes)
@@ -74,7 +74,7 @@ def _row(name: str, info: TensorInfo) -> list[Cell]:
 def _histograms(
     subject: Subject, shown: list[tuple[str, TensorInfo]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What the script draws for a row, by the number of the row."""
+    """Yield the script's histogram data by row number."""
     pattern, archive = subject.histograms, subject.archive
     wanted = [
         (index, name)

@@ -1,4 +1,4 @@
-"""The modules of a file as a tree that folds, with their sizes."""
+"""The modules of a file as a collapsible tree, with their sizes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .section import Section, Subject
 
 __all__ = ["tree"]
 
-# Levels that are unfolded when the page opens, and how many modules may be seen then.
+# Levels that are unfolded initially, and the maximum number of modules visible then.
 _OPEN_LEVELS = 3
 _OPEN_MODULES = 40
 
 
 class _Total(NamedTuple):
-    """A module with all below it."""
+    """A module's totals, including its descendants."""
 
     modules: int
     parameters: int
@@ -29,7 +29,7 @@ class _Total(NamedTuple):
 
 
 def tree(subject: Subject) -> Section | None:
-    """None for files without modules."""
+    """Make the section; None for files without modules."""
     archive = subject.archive
     if archive is None or not subject.has_program:
         return None
@@ -48,7 +48,7 @@ def tree(subject: Subject) -> Section | None:
 
 
 class _Drawing:
-    """Draws the modules nearest to the root, as many as are to be shown."""
+    """Draws the modules nearest to the root, up to the limit."""
 
     def __init__(self, root: ModuleInfo, most: int) -> None:
         self.totals: dict[int, _Total] = {}
@@ -73,7 +73,7 @@ class _Drawing:
         return found
 
     def module(self, module: ModuleInfo, level: int) -> Html:
-        """A module as an item of a list, with those below it."""
+        """Draw a module as a list item, with its children."""
         label = self._label(module)
         children = [child for child in module.children if id(child) in self.chosen]
         if not module.children:
@@ -99,7 +99,7 @@ class _Drawing:
 
 
 def _methods(module: ModuleInfo) -> Html:
-    """In one line, as far as there is room."""
+    """List methods in one line, as far as they fit."""
     listed = ", ".join(module.methods)
     return tag("span", listed, class_="methods", title=listed)
 
@@ -110,7 +110,7 @@ def _figures(total: _Total) -> Html:
 
 
 def _nearest(root: ModuleInfo, most: int) -> dict[int, int]:
-    """The modules nearest to the root by identity, with their levels below it."""
+    """Return the modules nearest to the root by identity, with their depth."""
     levels = {id(root): 0}
     pending = deque([root])
     while pending:

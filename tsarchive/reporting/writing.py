@@ -1,4 +1,4 @@
-"""The verb: a page about a file of any kind."""
+"""The verb ``report``: a page about a file of any kind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["STEPS", "Page", "SectionSize", "report"]
 
 _Maker = Callable[[Subject], Section | None]
 
-# In the order of the page.
+# In page order.
 _SECTIONS: Final[tuple[tuple[str, str, _Maker], ...]] = (
     ("overview", "Overview", overview),
     ("findings", "Findings", findings),
@@ -49,14 +49,14 @@ _SECTIONS: Final[tuple[tuple[str, str, _Maker], ...]] = (
     ("records", "Records", records),
 )
 STEPS: Final = ("verifying", "auditing", *(name for name, _, _ in _SECTIONS), "writing")
-"""What ``step`` of :func:`report` is called with, in this order."""
+"""The arguments with which :func:`report` calls ``step``, in order."""
 _NAMELESS: Final = "archive"
 _TOO_DEEP: Final = "it is nested too deeply to be shown"
 
 
 @dataclass(frozen=True, slots=True)
 class SectionSize:
-    """A section of a page: of ``total`` things it shows so many, in so many bytes."""
+    """A section of a page: it shows ``shown`` of ``total`` things, in so many bytes."""
 
     name: str
     shown: int
@@ -66,10 +66,11 @@ class SectionSize:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page about a file. ``html`` is all of it, ``path`` where it was written, or None.
+    """A page about a file.
 
-    ``kind`` is as in AuditReport or, where nothing was checked, :attr:`tsarchive.Archive.kind`;
-    ``ok`` tells whether no finding is above ``Severity.INFO``, None where nobody looked.
+    ``html`` is the whole page, ``path`` where it was written, or None. ``kind`` is as in
+    AuditReport or, where nothing was checked, :attr:`tsarchive.Archive.kind`; ``ok`` tells whether
+    no finding is above ``Severity.INFO``, None where nothing was checked.
     """
 
     file: str
@@ -81,12 +82,12 @@ class Page:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the page."""
+        """The size of the page in bytes."""
         return len(self.html.encode())
 
 
 def _nothing(step: str) -> None:
-    """For who does not want to be told."""
+    """Default no-op callback."""
 
 
 def report(
@@ -98,24 +99,24 @@ def report(
     rows: int = ROWS,
     step: Callable[[str], None] = _nothing,
 ) -> Page:
-    """Make one HTML page of what can be seen of a file, and write it to ``out`` if that is given.
+    """Make one HTML page about a file, and write it to ``out`` if given.
 
-    The page is a single file: it loads nothing, runs where no network is, and prints. It has the
-    facts of the file, what verifying and auditing find, modules, operators, code with the lines of
-    user source that it came from, tensors, records, and the memory plan of programs of ExecuTorch.
-    Nothing of the file is run, and torch is not imported. Whatever the file holds stands in the
+    The page is a single file: it loads nothing, works offline, and prints. It shows the facts of
+    the file, the findings of verify and audit, modules, operators, code with the lines of user
+    source that it came from, tensors, records, and the memory plan of programs of ExecuTorch.
+    Nothing of the file is run, and torch is not imported. All content of the file appears in the
     page as text.
 
     ``f`` is a path, or a binary file object that gives a file from its position on. ``histograms``
-    is a pattern of the names of tensors (``"*.weight"``) whose values are read and counted; by
-    default no elements are. Without ``findings`` nothing is verified and audited, which reads the
-    whole file. ``rows`` bounds how many modules, tensors, operators and records are shown, and five
-    times as many lines of code; what is left out is counted. ``step`` is called with what is being
-    done, one of ``STEPS``. ``out`` is replaced only when the page is complete.
+    is a pattern for the names of tensors (``"*.weight"``) whose values are read and counted; by
+    default no elements are read. Without ``findings``, verify and audit, which read the whole file,
+    are skipped. ``rows`` limits how many modules, tensors, operators and records are shown, and
+    five times as many lines of code; omissions are counted. ``step`` is called with each step, one
+    of ``STEPS``. ``out`` is replaced only when the page is complete.
 
     A file that cannot be opened gives a page with its findings. Raises OSError when ``f`` cannot be
-    read or ``out`` not be written; CallError when ``f`` is no file, when ``out`` is ``f``, and for
-    ``rows`` below 1; without ``findings``, what :func:`tsarchive.open` raises.
+    read or ``out`` cannot be written; CallError when ``f`` is not a file, when ``out`` is ``f``,
+    and for ``rows`` below 1; without ``findings``, what :func:`tsarchive.open` raises.
     """
     if rows < 1:
         raise CallError(f"a page has no {rows} rows", hint="Give a number of 1 or more")
@@ -140,7 +141,7 @@ def report(
 
 
 class _Given:
-    """What the caller gave, to be read several times from its beginning."""
+    """The caller's file, which can be read several times from its beginning."""
 
     def __init__(self, f: str | os.PathLike[str] | BinaryIO) -> None:
         self._data: bytes | None = None
@@ -159,7 +160,7 @@ class _Given:
         self.nbytes = os.path.getsize(self._path) if self._data is None else len(self._data)
 
     def fresh(self) -> str | BinaryIO:
-        """A path, or a file object at its beginning."""
+        """Return a path, or a file object at its beginning."""
         return self._path if self._data is None else io.BytesIO(self._data)
 
 
@@ -178,7 +179,7 @@ def _subject(
 
 
 def _opened(given: _Given, stack: ExitStack, *, is_needed: bool) -> Archive | None:
-    """The archive; None for one that cannot be opened, of which the findings tell."""
+    """Open the archive; None if that fails, which findings explain."""
     try:
         return stack.enter_context(opened(given.fresh()))
     except ArchiveError:
@@ -190,7 +191,7 @@ def _opened(given: _Given, stack: ExitStack, *, is_needed: bool) -> Archive | No
 def _made(
     row: tuple[str, str, _Maker], subject: Subject, step: Callable[[str], None]
 ) -> Section | None:
-    """A section, or why it cannot be made."""
+    """Make a section, or one that tells why it cannot be made."""
     name, title, make = row
     step(name)
     try:
@@ -204,7 +205,7 @@ def _made(
 def _check_other_file(
     f: str | os.PathLike[str] | BinaryIO, out: str | os.PathLike[str] | None
 ) -> None:
-    """Raise CallError where the page would take the place of the file that it is about."""
+    """Raise CallError where the page would overwrite the file that it describes."""
     if out is None or not isinstance(f, str | os.PathLike) or not os.path.exists(out):
         return
     if os.path.exists(f) and os.path.samefile(f, out):

@@ -1,7 +1,8 @@
-"""For the test suites of projects that use TorchScript: no jitter, random programs, hostile files.
+"""Helpers for the test suites of projects that use TorchScript.
 
-Importing this package imports neither torch nor hypothesis; what needs them does. The fixture
-``assert_no_jitter`` is there in pytest as soon as tsarchive is installed.
+An assertion against jitter, and strategies for random programs and hostile files. Importing this
+package imports neither torch nor hypothesis; its members do so on use. The pytest fixture
+``assert_no_jitter`` is available as soon as tsarchive is installed.
 """
 
 from __future__ import annotations

@@ -22,23 +22,22 @@ def assert_no_jitter(
     canonical: bool = False,
     digest: str | None = None,
 ) -> None:
-    """Fails unless ``module`` has one archive.
+    """Assert that every save of ``module`` gives the same archive.
 
     It is saved twice; saved, loaded and saved again; and its code and debug records are printed
-    anew from the graphs that were read. ``module`` is scripted, traced, or one that
-    ``tsarchive.load`` gave; ``map_location`` is where its archive is loaded to, as for ``load``.
-    ``graph=False`` leaves the graphs out: for code of the few forms that torch, too, writes
-    otherwise once it has read them. ``canonical=True`` also saves the canonical form in two fresh
-    processes of other hash seeds, which takes some seconds.
+    anew from the graphs that were read. ``module`` is scripted, traced, or from ``tsarchive.load``;
+    ``map_location`` is where its archive is loaded to, as for ``load``. ``graph=False`` skips the
+    graphs: for code of the few forms that torch, too, writes differently once it has read them.
+    ``canonical=True`` also saves the canonical form in two fresh processes with other hash seeds,
+    which takes some seconds.
 
-    ``digest`` is the SHA-256 of the canonical form in hexadecimal digits, for a test that holds
-    the bytes of today from then on, in every process and on every machine with the same version
-    of torch. It depends on the weights: seed the generator before they are drawn. Run the test
-    once with ``digest=""``: the failure tells the digest.
+    ``digest`` is the SHA-256 of the canonical form in hexadecimal digits, for a test that pins
+    today's bytes, in every process and on every machine with the same version of torch. It depends
+    on the weights: seed the generator before they are drawn. Run the test once with ``digest=""``:
+    the failure tells the digest.
 
     Raises AssertionError that names the first record that differs and shows both sides of it, or
-    the digest that was found; ValueError for a digest that is none; what ``save`` and ``load``
-    raise where they cannot do their part.
+    the actual digest; ValueError for a malformed digest; and what ``save`` and ``load`` raise.
     """
     __tracebackhide__ = True
     if digest and not re.fullmatch("[0-9a-fA-F]{64}", digest):
@@ -59,7 +58,7 @@ def assert_no_jitter(
 
 def _compare_digest(module: torch.nn.Module, expected: str) -> None:
     __tracebackhide__ = True
-    from tsarchive.saving import save  # it needs torch, which the pytest plugin does not import
+    from tsarchive.saving import save  # imports torch, which the pytest plugin must not
 
     data = io.BytesIO()
     save(module, data, canonical=True)

@@ -1,4 +1,4 @@
-"""Draws what stands beside the model: named tuples, enums, classes and helper functions."""
+"""Drawing of named tuples, enums, classes and helper functions beside the model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Definitions(Functions):
         return [f"class {name}(NamedTuple):", *defined]
 
     def _field_types(self) -> list[str]:
-        """torch cannot compare two tuple constants with complex numbers, and stops."""
+        """Draw field types. torch fails to compare two tuple constants with complex numbers."""
         return [type_ for type_ in self.vocabulary.types if type_ != "complex"]
 
     def _enum(self) -> list[str]:
@@ -75,7 +75,7 @@ class Definitions(Functions):
         return [f"class {name}(Enum):", *(f"    {m} = {value}" for m, value in members.items())]
 
     def _class(self) -> list[str]:
-        """A script class: fields that ``__init__`` sets, and methods."""
+        """Draw a script class: fields that ``__init__`` sets, and methods."""
         name = self.definition_name(_CLASSES)
         fields = self.fields([*PLAIN_TYPES, "List[int]", "Optional[int]", "Dict[str, int]"])
         methods = type(self)(self.draw, self.vocabulary.copy())
@@ -98,7 +98,7 @@ class Definitions(Functions):
         return [f"class {name}:", *(f"    {line}" for line in (*init, *lines))]
 
     def add_fields(self, owner: str, fields: dict[str, str]) -> None:
-        """Fields of ``owner`` are read and written."""
+        """Add forms that read and write the fields of ``owner``."""
         for field, type_ in fields.items():
             self.vocabulary.add(type_, f"{owner}.{field}")
             self.vocabulary.statements.append(f"{owner}.{field} = <{type_}>")

@@ -1,4 +1,4 @@
-"""Draws expressions of a wanted type."""
+"""Drawing of expressions of a wanted type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .vocabulary import Vocabulary
 T = TypeVar("T")
 
 _LITERAL = ""
-# Names that mean something in serialized code, and names that look like generated ones.
+# Names with a meaning in serialized code, and names that look generated.
 _NAMES = (
     "a", "b", "x", "y", "out", "n", "x1", "x10", "_0", "_1", "_x", "value", "result", "attribute",
     "aten", "ops", "fork", "inf", "nan", "getattr", "uninitialized", "CONSTANTS", "self_",
@@ -27,7 +27,7 @@ _NAMES = (
 
 @dataclass(slots=True)
 class _Filling:
-    """What the holes of one form share: labelled variables, and variables it will define."""
+    """State shared by the holes of one form: labelled variables, and those it will define."""
 
     labelled: dict[str, str] = field(default_factory=dict)
     defined: dict[str, str] = field(default_factory=dict)
@@ -42,11 +42,11 @@ class Expressions:
         return self.draw(st.sampled_from(options))
 
     def chance(self, out_of: int) -> bool:
-        """True once in ``out_of`` draws; False is the simpler answer."""
+        """Return True once in ``out_of`` draws; False is the simpler answer."""
         return self.draw(st.integers(1, out_of)) == out_of
 
     def expression(self, type_: str, scope: Scope, depth: int) -> str:
-        """An expression of ``type_``, of forms nested up to ``depth`` deep."""
+        """Draw an expression of ``type_``, of forms nested up to ``depth`` deep."""
         options = scope.named(type_)
         options += [_LITERAL] if type_ in literals.BY_TYPE else self.vocabulary.leaves_of(type_)
         if depth:
@@ -57,11 +57,11 @@ class Expressions:
         return self.fill(chosen, scope, max(depth - 1, 0))[0]
 
     def usable(self, forms: Sequence[str], scope: Scope) -> list[str]:
-        """The forms for whose holes there are variables."""
+        """Return the forms whose holes can be filled from the scope."""
         return [form for form in forms if all(_has_variable(hole, scope) for hole in holes(form))]
 
     def fill(self, form: str, scope: Scope, depth: int) -> tuple[str, dict[str, str]]:
-        """The text of a form, and the variables that it defines."""
+        """Return the text of a form, and the variables that it defines."""
         filling = _Filling()
         text = "".join(
             part if isinstance(part, str) else self._fill_hole(part, filling, scope, depth)

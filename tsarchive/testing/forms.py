@@ -1,12 +1,12 @@
-"""What TorchScript expressions look like, by the type they give; see ``holes`` for the notation.
+"""Forms of TorchScript expressions by result type; see ``holes`` for the notation.
 
-Values stay small: sequences and strings are cut where an operator lengthens them, so that a loop
-around a form cannot make them grow without end.
+Values stay small: sequences and strings are truncated where an operator lengthens them, so that
+they cannot grow without bound in a loop.
 """
 
 from __future__ import annotations
 
-# Expressions that need nothing else: variables and literals apart, where a tree of forms ends.
+# Leaves: variables aside, literals and other expressions without holes.
 LEAVES: dict[str, tuple[str, ...]] = {
     "Tensor": (
         "torch.ones(3)", "torch.zeros(2, 3)", "torch.tensor([1., 2., 3.])", "torch.arange(3)",
@@ -104,7 +104,7 @@ CONCRETE: dict[str, tuple[str, ...]] = {
         "<Tensor>.to(dtype=torch.float32, copy=True)", "torch.zeros(2, 3, device=<Tensor>.device)",
         "torch.add(<Tensor>, <Tensor>, alpha=<int>)", "<Tensor>.norm(p=2)",
         "torch.linalg.norm(<Tensor>.float())", "torch.special.expit(<Tensor>)",
-        # Tracing a fork may end the process.
+        # Tracing a fork may crash the process.
         "(torch.jit.wait(torch.jit.fork(F.relu, <Tensor>)) if torch.jit.is_scripting()"
         " else <Tensor>)",
     ),

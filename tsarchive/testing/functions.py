@@ -1,4 +1,4 @@
-"""Draws functions and methods, and the forms that call them."""
+"""Drawing of functions and methods, and of forms that call them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """``owner`` is "self" for methods and empty for functions."""
+    """The signature of a function. ``owner`` is "self" for methods and empty for functions."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -44,7 +44,7 @@ class Signature:
         return f"def {self.name}({', '.join(shown)}) -> {self.result}:"
 
     def commented_header(self) -> list[str]:
-        """The same in the old style, with a type comment."""
+        """Return a header in the old style, with a type comment."""
         shown = [self.owner] * bool(self.owner)
         shown += [p.name + (f"={p.default}" if p.default else "") for p in self.parameters]
         types = ", ".join(parameter.type for parameter in self.parameters)
@@ -54,7 +54,7 @@ class Signature:
         ]
 
     def calls(self, callee: str) -> list[str]:
-        """Forms of calls: all arguments, only the necessary ones, and all of them by name."""
+        """Return calls with all arguments, only the required ones, and all of them by name."""
         positional = [p for p in self.parameters if not p.keyword_only]
         named = [f"{p.name}=<{p.type}>" for p in self.parameters if p.keyword_only]
         needed = [f"<{p.type}>" for p in positional if not p.default]
@@ -76,7 +76,7 @@ class Functions(Statements):
     def parameters(
         self, types: Sequence[str], *, by_name: bool = True, least: int = 0
     ) -> tuple[Parameter, ...]:
-        """Up to three; ``by_name`` allows some that are given by keyword only."""
+        """Draw up to three parameters; ``by_name`` allows keyword-only ones."""
         # TorchScript does not read back a keyword-only parameter behind one with a default.
         by_name = by_name and self.chance(4)
         scope = Scope()
@@ -93,7 +93,7 @@ class Functions(Statements):
         return "None" if type_.startswith("Optional") else self.draw(literals.BY_TYPE[type_])
 
     def function(self, signature: Signature, depth: int = _DEPTH) -> list[str]:
-        """The lines of the definition."""
+        """Return the lines of the definition."""
         scope = Scope()
         for parameter in signature.parameters:
             scope.declare(parameter.name, parameter.type)
@@ -104,7 +104,7 @@ class Functions(Statements):
         return [*header, *("    " + line for line in body)]
 
     def add_forms(self, result: str, calls: list[str]) -> None:
-        """Calls are expressions, or statements where they give nothing."""
+        """Add calls as expressions, or as statements where they return nothing."""
         if result == "None":
             self.vocabulary.statements += calls
         else:

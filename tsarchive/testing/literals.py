@@ -1,4 +1,4 @@
-"""Literals of the plain types, as source."""
+"""Literals of plain types, as source."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _FLOATS = st.one_of(
     st.floats(-4, 4),
     st.floats(allow_nan=False).filter(_is_kept),
 )
-# Carriage returns do not read back. Other text than ASCII stands in forms that do not cut it, as
-# TorchScript counts bytes.
+# Carriage returns do not read back. TorchScript counts bytes, so non-ASCII text appears only in
+# forms that do not slice it.
 _TEXT = st.one_of(
     st.text("abc ", max_size=4),
     st.text("a'\"\\\n\t\x01\x7f{}%", max_size=4),

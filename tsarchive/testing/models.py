@@ -1,4 +1,4 @@
-"""Draws the model: attributes, submodules, methods and ``forward``."""
+"""Drawing of the model: attributes, submodules, methods and ``forward``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Models(Definitions):
         return [f"class {name}(nn.Module):", *(f"    {line}" for line in body), ""]
 
     def add_part(self) -> list[str]:
-        """A class of its own, of which the model holds an instance."""
+        """Add a class of which the model holds an instance."""
         part = Models(self.draw, self.vocabulary.copy())
         forward = part.signature("forward", "self")
         self.init.append("self.part = Part()")

@@ -1,4 +1,4 @@
-"""Changes to a whole archive: its container, its records by their kind, or any of its bytes."""
+"""Mutation of a whole archive: of its container, its records by kind, or any of its bytes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ _CHANCE_OF_BLIND_CHANGE = 0.1
 
 
 def mutate_archive(data: bytes, random: Random, *, donors: Sequence[bytes] = ()) -> bytes:
-    """The sound archive ``data`` after a few changes at any layer; see :func:`mutate_zip`."""
+    """Return the sound archive ``data`` after a few changes at any layer; see
+    :func:`mutate_zip`.
+    """
     if random.random() < _CHANCE_OF_BLIND_CHANGE:
         return mutate_bytes(data, random)
     return mutate_zip(data, random, donors=donors, inside=mutate_record)
 
 
 def mutate_record(name: str, content: bytes, random: Random) -> bytes:
-    """The content of a record after changes that fit its kind, which its name tells."""
+    """Mutate the content of a record according to its kind, which its name tells."""
     if name.endswith((".pkl", ".debug_pkl")):
         return mutate_pickle(content, random)
     if name.endswith(".py"):
-        # Text that mutation makes may hold lone surrogates, which no file can.
+        # Mutated text may hold lone surrogates, which no file can.
         return mutate_code(content.decode(), random).encode("utf-8", "replace")
     if name.endswith(".json"):
         return mutate_json(content, random)

@@ -1,4 +1,4 @@
-"""Changes to bytes that know nothing of what the bytes mean."""
+"""Mutation of bytes regardless of their meaning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 __all__ = ["BOUNDARIES", "boundary", "mutate_bytes"]
 
-# Values on both sides of what fits in 8, 16, 31, 32, 63 and 64 bits, and some sizes in between.
+# Values on both sides of the limits of 8, 16, 31, 32, 63 and 64 bits, and some in between.
 BOUNDARIES: Final = (
     0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, 1000, 4095, 4096, 4097,
     0x7FFF, 0x8000, 0xFFFE, 0xFFFF, 0x10000, 0xFFFFFF, 0x7FFFFFFE, 0x7FFFFFFF, 0x80000000,
@@ -20,7 +20,7 @@ _LONGEST_INSERTION = 64
 
 
 def boundary(random: Random, near: int, bits: int) -> int:
-    """A number of at most ``bits`` bits: a boundary, or one close to ``near``."""
+    """Return a number of at most ``bits`` bits: a boundary, or one close to ``near``."""
     chosen = random.choice(BOUNDARIES)
     if random.random() < 0.3:
         chosen = near + random.randint(-2, 2)
@@ -28,7 +28,7 @@ def boundary(random: Random, near: int, bits: int) -> int:
 
 
 def mutate_bytes(data: bytes, random: Random) -> bytes:
-    """``data`` after one to four changes: bits, numbers, cuts, insertions, repetitions."""
+    """Return ``data`` after one to four changes: bits, numbers, cuts, insertions, repetitions."""
     changed = bytearray(data)
     for _ in range(random.randint(1, 4)):
         random.choice(_CHANGES)(changed, random)

@@ -1,4 +1,4 @@
-"""Changes to FlatBuffers where they hurt: aligned numbers are offsets, counts and vtables."""
+"""Mutation of FlatBuffers: of aligned numbers, which are offsets, counts and vtables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PIECES: Final = (4, 8, 32)
 
 
 def mutate_flatbuffer(data: bytes, random: Random) -> bytes:
-    """``data``, a file of ExecuTorch or any other buffer, after one to four changes."""
+    """Return ``data``, a file of ExecuTorch or any other buffer, after one to four changes."""
     if len(data) < _SHORTEST or random.random() < _CHANCE_OF_BLIND_CHANGE:
         return mutate_bytes(data, random)
     changed = bytearray(data)
@@ -30,7 +30,7 @@ _Change: TypeAlias = Callable[[bytearray, Random], None]
 
 def _number(width: int) -> _Change:
     def change(data: bytearray, random: Random) -> None:
-        """A boundary, or a number that leads to somewhere in the buffer."""
+        """Overwrite a number by a boundary, or by an offset into the buffer."""
         place = random.randrange(len(data) // width) * width
         bits = 8 * width
         inside = random.randrange(len(data)) & ((1 << bits) - 1)
@@ -41,7 +41,7 @@ def _number(width: int) -> _Change:
 
 
 def _copy(data: bytearray, random: Random) -> None:
-    """Aligned bytes stand in the place of others: tables and vectors point elsewhere."""
+    """Overwrite aligned bytes by others, so that tables and vectors point elsewhere."""
     size = random.choice(_PIECES)
     source, target = (random.randrange(len(data) // 4) * 4 for _ in range(2))
     piece = data[source : source + size]

@@ -1,4 +1,4 @@
-"""Changes to JSON records that know its structure, and what programs of torch.export hold."""
+"""Structure-aware mutation of JSON records, in particular of torch.export programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["mutate_json"]
 
 _CHANCE_OF_BLIND_CHANGE: Final = 0.05
 _MOST_DEEP: Final = 300
-# Text in places where a program, an expression, a guard, a path or a tree has its own.
+# Texts that replace a program, an expression, a guard, a path or a tree.
 _TEXTS: Final = (
     "", "x", "weight", "s0", "s0 + 1", "Symbol('s0', integer=True)",
     "Mul(Symbol('s0'), Integer(2))",
@@ -38,7 +38,7 @@ _TAGS: Final = (
 
 
 class _Spot(NamedTuple):
-    """A value, and where it stands: the list or dict around it, and its key there."""
+    """A value and its location: the list or dict around it, and its key there."""
 
     around: Any
     key: Any
@@ -52,7 +52,7 @@ class _Spot(NamedTuple):
 
 
 def mutate_json(data: bytes, random: Random) -> bytes:
-    """``data`` after one to four changes to its JSON; to its bytes where it is none."""
+    """Return ``data`` after one to four changes to its JSON; to its bytes where it is not JSON."""
     try:
         root = {"": json.loads(data)}
     except ValueError:
@@ -82,7 +82,7 @@ _Change: TypeAlias = Callable[[_Spot, list[_Spot], Random], None]
 
 
 def _set_scalar(spot: _Spot, spots: list[_Spot], random: Random) -> None:
-    """A value of the same type, or of another one where it has parts."""
+    """Set a value of the same type, or of another one if it has parts."""
     value = spot.value
     if isinstance(value, bool):
         spot.put(not value)
@@ -99,7 +99,7 @@ def _set_any(spot: _Spot, spots: list[_Spot], random: Random) -> None:
 
 
 def _copy_other(spot: _Spot, spots: list[_Spot], random: Random) -> None:
-    """Another value of the record; preferably one under the same key."""
+    """Copy another value of the record, preferably one under the same key."""
     same = [other for other in spots if other.key == spot.key]
     spot.put(copy.deepcopy(random.choice(same if random.random() < 0.7 else spots).value))
 
@@ -126,7 +126,7 @@ def _shuffle(spot: _Spot, spots: list[_Spot], random: Random) -> None:
 
 
 def _retag(spot: _Spot, spots: list[_Spot], random: Random) -> None:
-    """The member of a union, with the content of the old one."""
+    """Change the member of a union, keeping its content."""
     value = spot.value
     if isinstance(value, dict) and len(value) == 1:
         spot.put({random.choice(_TAGS): next(iter(value.values()))})
@@ -140,7 +140,7 @@ def _deepen(spot: _Spot, spots: list[_Spot], random: Random) -> None:
 
 
 def _twice(text: str, random: Random) -> str:
-    """Some object with a field twice."""
+    """Duplicate a field of some object."""
     before, brace, after = text.partition(random.choice(('{"', '{"as_', '{"name')))
     return f'{before}{{"x": 0, "x": 1, {brace[1:]}{after}' if brace else text
 

@@ -1,4 +1,4 @@
-"""Changes to a pickle that know its opcodes: arguments, names, memos, lengths, nesting."""
+"""Opcode-aware mutation of pickles: arguments, names, memos, lengths, nesting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .mutated_bytes import BOUNDARIES, boundary, mutate_bytes
 
 __all__ = ["mutate_pickle", "split_opcodes"]
 
-# Names that a pickle must not reach, names of the format in wrong places, and names of no form.
+# Names that a pickle must not reach, names of the format in wrong places, malformed names.
 GLOBALS: Final = (
     "os system", "posix system", "builtins eval", "builtins exec", "builtins getattr",
     "builtins __import__", "subprocess Popen", "nt system", "sys modules", "io open",
@@ -38,14 +38,14 @@ TEXTS: Final = (
 )  # fmt: skip
 _LONGS: Final = (0, 1, -1, 2**31, 2**32, 2**62, 2**63 - 1, -(2**63))
 _FLOATS: Final = (0.0, -0.0, float("inf"), float("nan"), 5e-324, 1.7976931348623157e308)
-# Deeper than Python's stack goes, and less deep.
+# Deeper than Python's stack, and less deep.
 _DEPTHS: Final = (3, 100, 201, 1000, 5000)
 
 
 def mutate_pickle(data: bytes, random: Random, *, donors: Sequence[bytes] = ()) -> bytes:
-    """The pickle ``data``, of protocol 2 as torch writes it, after one to four changes.
+    """Return the pickle ``data``, of protocol 2 as torch writes it, after one to four changes.
 
-    Runs of opcodes may come from ``donors``, sound pickles as well.
+    Runs of opcodes may come from ``donors``, also sound pickles.
     """
     opcodes = list(split_opcodes(data))
     for _ in range(random.randint(1, 4)):
@@ -61,7 +61,7 @@ def mutate_pickle(data: bytes, random: Random, *, donors: Sequence[bytes] = ()) 
 
 @lru_cache(maxsize=4096)
 def split_opcodes(data: bytes) -> tuple[bytes, ...]:
-    """The opcodes of a sound pickle, each with its argument."""
+    """Return the opcodes of a sound pickle, each with its argument."""
     found, position = [], 0
     while position < len(data):
         end = position + 1 + _argument_length(data, position)
@@ -86,12 +86,12 @@ _Change: TypeAlias = Callable[[list[bytes], Random], None]
 
 
 def _place(opcodes: list[bytes], random: Random) -> int:
-    """A place behind PROTO, which is changed by bytes alone."""
+    """Return a position after PROTO, which only byte mutations change."""
     return random.randrange(1, len(opcodes)) if len(opcodes) > 1 else len(opcodes)
 
 
 def _argument(opcodes: list[bytes], random: Random) -> None:
-    """Another argument of the same form, for an opcode that has one."""
+    """Replace the argument of an opcode by one of the same form."""
     for _ in range(8):
         place = _place(opcodes, random)
         opcode = op.BY_CODE.get(opcodes[place][0]) if place < len(opcodes) else None
@@ -101,7 +101,7 @@ def _argument(opcodes: list[bytes], random: Random) -> None:
 
 
 def _opcode(opcodes: list[bytes], random: Random) -> None:
-    """Another opcode with an argument of its own."""
+    """Insert or replace an opcode with an argument of its own."""
     place = _place(opcodes, random)
     opcodes[place : place + 1] = [_any_opcode(random)]
 
@@ -134,7 +134,7 @@ def _swap(opcodes: list[bytes], random: Random) -> None:
 
 
 def _move(opcodes: list[bytes], random: Random) -> None:
-    """A run stands elsewhere."""
+    """Move a run of opcodes."""
     place, length = _place(opcodes, random), random.randint(1, 6)
     run = opcodes[place : place + length]
     del opcodes[place : place + length]
@@ -143,21 +143,21 @@ def _move(opcodes: list[bytes], random: Random) -> None:
 
 
 def _value(opcodes: list[bytes], random: Random) -> None:
-    """A value of another kind in place of a scalar."""
+    """Replace a scalar by a value of another kind."""
     scalars = [i for i, code in enumerate(opcodes) if code[:1] in _SCALARS]
     if scalars:
         opcodes[random.choice(scalars)] = random.choice(_VALUES)(random)
 
 
 def _call(random: Random) -> bytes:
-    """A name applied to something, in the ways that pickle has."""
+    """Apply a name to something, in one of the ways that pickle has."""
     name = _lines(b"", random)
     argument = random.choice((b")", b"N", b"X\x02\x00\x00\x00id\x85", b"K\x01K\x02\x86", b"]"))
     return b"c" + name + argument + random.choice((b"R", b"\x81", b"\x81}b", b"\x85R", b"b", b"Q"))
 
 
 def _nested(random: Random) -> bytes:
-    """Containers in containers."""
+    """Nest containers."""
     depth = random.choice(_DEPTHS)
     if random.random() < 0.5:
         return b"N" + random.choice((b"\x85", b"\x85Q", b"K\x01\x86")) * depth
@@ -165,7 +165,7 @@ def _nested(random: Random) -> bytes:
 
 
 def _laughs(random: Random) -> bytes:
-    """A few containers that refer to each other so often that nobody can walk all ways."""
+    """Build containers with exponentially many references (billion laughs)."""
     width, depth = random.choice((2, 10)), random.choice((3, 10, 30))
     parts = [b"]r\x00\x00\x01\x00"]
     for level in range(depth):

@@ -1,4 +1,4 @@
-"""Changes to serialized code that know its syntax: tokens, lines, expressions, definitions."""
+"""Syntax-aware mutation of serialized code: tokens, lines, expressions, definitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 __all__ = ["mutate_code"]
 
-# Text that reaches for what code of an archive must not have, or that is costly to read.
+# Expressions that access what archive code must not, or that are costly to read.
 EXPRESSIONS: Final = (
     "__import__('os').system('id')", "().__class__.__mro__[1].__subclasses__()",
     "self.__class__", "self.__dict__", "torch.ops.load_library('x')", "torch.save(x, 'y')",
@@ -66,7 +66,7 @@ _CHANCE_OF_DEPTH = 0.15
 
 
 def mutate_code(text: str, random: Random, *, donors: Sequence[str] = ()) -> str:
-    """Code of an archive after one to four changes.
+    """Return code of an archive after one to four changes.
 
     Expressions and lines may come from ``donors``, texts that parse, as ``text`` must.
     """
@@ -83,7 +83,7 @@ _Change: TypeAlias = Callable[[str, str, Random], str]
 
 @lru_cache(maxsize=1024)
 def _spans(text: str) -> tuple[tuple[int, int], ...]:
-    """Where the expressions stand, if bytes are characters and Python takes all the names."""
+    """Return the spans of expressions, if the text is ASCII and valid Python."""
     if not text.isascii():
         return ()
     try:
@@ -102,7 +102,7 @@ def _spans(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _replace_expression(text: str, source: str, random: Random) -> str:
-    """An expression makes way for one of the other text, or for a hostile one."""
+    """Replace an expression by one of the other text, or by a hostile one."""
     spans = _spans(text)
     if not spans:
         return _token(text, source, random)
@@ -115,7 +115,7 @@ def _replace_expression(text: str, source: str, random: Random) -> str:
 
 
 def _wrap_expression(text: str, source: str, random: Random) -> str:
-    """An expression stands inside others, perhaps very deep."""
+    """Nest an expression inside others, perhaps very deep."""
     spans = _spans(text)
     if not spans:
         return _token(text, source, random)
@@ -126,7 +126,7 @@ def _wrap_expression(text: str, source: str, random: Random) -> str:
 
 
 def _token(text: str, source: str, random: Random) -> str:
-    """One token becomes another, goes, or stands twice."""
+    """Replace, delete or duplicate a token."""
     pieces = _PIECES.findall(text)
     if not pieces:
         return random.choice(STATEMENTS)
@@ -139,7 +139,7 @@ def _token(text: str, source: str, random: Random) -> str:
 
 
 def _name(text: str, source: str, random: Random) -> str:
-    """Every use of one name becomes another name."""
+    """Rename every use of one name."""
     names = _NAMES.findall(text)
     if not names:
         return _token(text, source, random)
@@ -151,7 +151,7 @@ def _name(text: str, source: str, random: Random) -> str:
 
 
 def _line(text: str, source: str, random: Random) -> str:
-    """A line goes, stands twice, changes places or comes from the other text."""
+    """Delete, duplicate, swap or import a line."""
     lines = text.split("\n")
     place = random.randrange(len(lines))
     others = source.split("\n")
@@ -162,7 +162,7 @@ def _line(text: str, source: str, random: Random) -> str:
 
 
 def _statement(text: str, source: str, random: Random) -> str:
-    """One more statement, at the indentation of a line."""
+    """Insert a statement at the indentation of a line."""
     lines = text.split("\n")
     place = random.randrange(len(lines))
     indent = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
@@ -174,7 +174,7 @@ def _statement(text: str, source: str, random: Random) -> str:
 
 
 def _type(text: str, source: str, random: Random) -> str:
-    """Another annotation."""
+    """Replace an annotation."""
     found = list(_ANNOTATIONS.finditer(text))
     if not found:
         return _statement(text, source, random)
@@ -190,7 +190,7 @@ def _indent(text: str, source: str, random: Random) -> str:
 
 
 def _blocks(text: str, source: str, random: Random) -> str:
-    """A line stands in blocks inside blocks."""
+    """Nest a line in blocks."""
     lines = text.split("\n")
     place = random.randrange(len(lines))
     body = lines[place].lstrip(" ")

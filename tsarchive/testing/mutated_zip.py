@@ -1,4 +1,4 @@
-"""Changes to a zip archive that know its headers: lies, overlaps, doubles, splices."""
+"""Header-aware mutation of zip archives: lies, overlaps, duplicates, splices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["mutate_zip"]
 
 Inside: TypeAlias = Callable[[str, bytes, Random], bytes]
 
-# Names that lead out of a folder, that readers take for one another, or that say nothing.
+# Names that leave their folder, that readers confuse with each other, or that are empty.
 NAMES: Final = (
     b"", b"/", b"..", b"../x", b"a/../../x", b"/etc/passwd", b"C:\\x", b"\\\\host\\x", b"a//b",
     b"./data.pkl", b"DATA.PKL", b"data.pkl/", b"data.pkl\0.txt", b"data\\0", b"\xff\xfe", b"a\nb",
@@ -40,10 +40,10 @@ def mutate_zip(
     donors: Sequence[bytes] = (),
     inside: Inside | None = None,
 ) -> bytes:
-    """The archive ``data``, as torch and tsarchive write them, after one to four changes.
+    """Return the archive ``data``, as torch and tsarchive write it, after one to four changes.
 
-    Records may come from ``donors``, sound archives as well. ``inside`` gives another content
-    for the record of a name; sizes and CRC-32 then agree with it.
+    Records may come from ``donors``, also sound archives. ``inside`` gives new content for the
+    record of a name; sizes and CRC-32 then agree with it.
     """
     draft = take_apart(data).copy()
     if inside is not None and random.random() < 0.3:
@@ -74,7 +74,7 @@ def _change_content(draft: Draft, random: Random, inside: Inside) -> None:
 
 
 def _lie(draft: Draft, random: Random) -> None:
-    """One field of one header says something else than the file holds."""
+    """Change one field of one header."""
     kind = random.choice((*("local", "central") * 3, "end", "end64", "locator"))
     index = _pick(draft, random) if kind in ("local", "central") else 0
     draft.wide |= kind in ("end64", "locator")
@@ -89,7 +89,7 @@ def _lie(draft: Draft, random: Random) -> None:
 
 
 def _lie_twice(draft: Draft, random: Random) -> None:
-    """Both headers of an entry agree on something wrong."""
+    """Make both headers of an entry agree on a wrong value."""
     index = _pick(draft, random)
     name, bits = random.choice(
         (("method", 16), ("flags", 16), ("crc", 32), ("size", 32), ("stored_size", 32))
@@ -100,7 +100,7 @@ def _lie_twice(draft: Draft, random: Random) -> None:
 
 
 def _overlap(draft: Draft, random: Random) -> None:
-    """An entry claims the place of another, or one beside it."""
+    """Let an entry claim the place of another, or one beside it."""
     target = draft.offset(_pick(draft, random)) + random.choice((0, 0, 1, -1, 30))
     draft.lies["central", _pick(draft, random), "header_offset"] = target & layout.MAX32
 
@@ -121,7 +121,7 @@ def _swap(draft: Draft, random: Random) -> None:
 
 
 def _swap_content(draft: Draft, random: Random) -> None:
-    """Two records hold each other's data."""
+    """Swap the data of two records."""
     one, other = _pick(draft, random), _pick(draft, random)
     first, second = draft.members[one], draft.members[other]
     draft.members[one] = second.renamed(first.name, first.central_name)
@@ -139,7 +139,7 @@ def _rename(draft: Draft, random: Random) -> None:
 
 
 def _rename_slightly(draft: Draft, random: Random) -> None:
-    """Names that differ from another's by case, separators or a folder."""
+    """Give entries names that differ only by case, separators or a folder."""
     index = _pick(draft, random)
     name = draft.members[_pick(draft, random)].name
     changed = random.choice(
@@ -163,7 +163,7 @@ def _extra(draft: Draft, random: Random) -> None:
 
 
 def _repack(draft: Draft, random: Random) -> None:
-    """The data compressed, rightly or wrongly, or with another size than it inflates to."""
+    """Compress the data, rightly or wrongly, or declare another inflated size."""
     index = _pick(draft, random)
     member = draft.members[index]
     if member.central.method != layout.STORED:
@@ -179,7 +179,7 @@ def _repack(draft: Draft, random: Random) -> None:
 
 
 def _bomb(draft: Draft, random: Random) -> None:
-    """Few bytes that inflate to many."""
+    """Insert few bytes that inflate to many."""
     index = _pick(draft, random)
     method = random.choice(tuple(_PACKERS))
     zeros = bytes(random.choice((1 << 14, 1 << 17, _LARGEST)))
@@ -194,7 +194,7 @@ def _damage(draft: Draft, random: Random) -> None:
 
 
 def _descriptor(draft: Draft, random: Random) -> None:
-    """Sizes that stand behind the data, in one of the forms that there are, or in none."""
+    """Move sizes to a descriptor behind the data, in one of its forms, or drop it."""
     index = _pick(draft, random)
     member = draft.members[index]
     crc, stored, size = (
@@ -211,7 +211,7 @@ def _descriptor(draft: Draft, random: Random) -> None:
 
 
 def _surround(draft: Draft, random: Random) -> None:
-    """Bytes before, between and after: other formats, a second end, a second archive."""
+    """Add bytes before, between and after: other formats, a second end, a second archive."""
     place = random.choice(("prefix", "gap", "comment", "trailer"))
     setattr(draft, place, random.choice((_junk, _second_end, _whole))(draft, random))
 
@@ -236,7 +236,7 @@ def _widen(draft: Draft, random: Random) -> None:
 
 
 def _splice(draft: Draft, random: Random, donor: Draft) -> None:
-    """A record of another archive, beside or in place of one of the same kind."""
+    """Add a record of another archive, beside or in place of one of the same kind."""
     given = random.choice(donor.members)
     index = _pick(draft, random)
     root = draft.members[0].name.partition(b"/")[0]
@@ -265,7 +265,7 @@ _PACKERS: dict[int, Callable[[bytes], bytes]] = {
 
 
 def _lzma(data: bytes) -> bytes:
-    """As zip holds it: a version, the properties with their length, the stream."""
+    """Compress as zip holds LZMA: a version, the properties with their length, the stream."""
     alone = lzma.compress(data, lzma.FORMAT_ALONE)
     return b"\x09\x04\x05\x00" + alone[:5] + alone[13:]
 

@@ -18,10 +18,10 @@ Seeds: TypeAlias = Sequence[bytes] | None
 
 
 def mutated_archives(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
-    """Whole archives with a few changes to zip headers, to records, or to any bytes.
+    """Draw whole archives with a few changes to zip headers, to records, or to any bytes.
 
-    ``seeds`` are sound archives, small ones for speed; by default there is one of a kilobyte.
-    What is drawn may still be sound.
+    ``seeds`` are sound archives, small ones for speed; by default there is one of a kilobyte. Drawn
+    archives may still be sound.
     """
     pool = tuple(seeds) if seeds is not None else (small_archive(),)
     return st.builds(
@@ -32,7 +32,7 @@ def mutated_archives(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
 
 
 def mutated_pickles(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
-    """Pickle records with a few changes to opcodes, to their arguments, or to any bytes.
+    """Draw pickle records with a few changes to opcodes, to their arguments, or to any bytes.
 
     ``seeds`` are pickles as torch writes them: ``data.pkl``, ``constants.pkl``, ``.debug_pkl``.
     """
@@ -45,9 +45,9 @@ def mutated_pickles(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
 
 
 def mutated_code(seeds: Sequence[str] | None = None) -> st.SearchStrategy[str]:
-    """Code records with a few changes to tokens, lines, expressions and annotations.
+    """Draw code records with a few changes to tokens, lines, expressions and annotations.
 
-    ``seeds`` are texts that parse. Much of what is drawn does not, and some of it is deep.
+    ``seeds`` are texts that parse. Many drawn texts do not, and some are deeply nested.
     """
     pool = tuple(seeds) if seeds is not None else (small_code(),)
     return st.builds(
@@ -58,7 +58,7 @@ def mutated_code(seeds: Sequence[str] | None = None) -> st.SearchStrategy[str]:
 
 
 def mutated_programs(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """JSON records with a few changes to values, fields, tags and depth.
+    """Draw JSON records with a few changes to values, fields, tags and depth.
 
     ``seeds`` are records of PT2 archives: programs, and configurations of payloads.
     """
@@ -66,5 +66,5 @@ def mutated_programs(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
 
 
 def _randoms() -> st.SearchStrategy[Random]:
-    # A number reproduces an input outside of hypothesis, too; smaller ones are not simpler.
+    # A seed reproduces an input outside hypothesis, too; smaller seeds are not simpler.
     return st.integers(0, 2**64 - 1).map(Random)

@@ -1,4 +1,4 @@
-"""A program: TorchScript source with inputs, and the module it describes."""
+"""A generated program: TorchScript source, inputs, and the resulting module."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Program:
     """Source that defines ``Model``, a subclass of ``torch.nn.Module``.
 
     ``inputs`` holds the arguments of ``forward``, one tuple for each call; the calls go to one
-    instance in this order, for a model may change its state.
+    instance in this order, since a model may change its state.
     """
 
     source: str
     inputs: tuple[tuple[Any, ...], ...]
 
     def namespace(self) -> dict[str, Any]:
-        """Runs the source as a new Python module; its functions and classes by name.
+        """Run the source as a new Python module; return its globals by name.
 
-        torch.jit asks ``inspect`` for the source of what it compiles, so the module and its
-        source are known to Python from then on.
+        torch.jit asks ``inspect`` for the source of what it compiles, so the module and its source
+        stay registered with Python.
         """
         module = types.ModuleType(self._new_name())
         module.__file__ = f"<{module.__name__}>.py"
@@ -44,14 +44,14 @@ class Program:
         return module.__dict__
 
     def _new_name(self) -> str:
-        """The first time, the name depends on the source alone, and so do archives."""
+        """Return a module name, at first determined by the source alone, as archives then are."""
         name = f"program_{hashlib.sha256(self.source.encode()).hexdigest()[:8]}"
-        # torch keeps what it compiled of a class, even where that failed: no name comes twice.
+        # torch caches compiled classes by name, even failed ones: no name is used twice.
         names = itertools.chain((name,), (f"{name}_{count}" for count in itertools.count(2)))
         return next(free for free in names if free not in sys.modules)
 
     def module(self) -> torch.nn.Module:
-        """A new instance of ``Model``, for ``torch.jit.script`` or ``torch.jit.trace``."""
+        """Return a new instance of ``Model``, for ``torch.jit.script`` or ``torch.jit.trace``."""
         made: torch.nn.Module = self.namespace()["Model"]()
         return made
 

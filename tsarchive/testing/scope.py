@@ -1,4 +1,4 @@
-"""The variables that a statement may use, and what becomes of them around branches."""
+"""The variables available to a statement, and their merging after branches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(slots=True)
 class Scope:
-    """``types``: the type of every variable that may be read; ``fixed``: those of them that may
-    not be assigned; ``used``: every name of the function, since torch compiles some blocks as
-    part of their surroundings.
+    """The variables in scope.
+
+    ``types``: the type of every variable that may be read; ``fixed``: those of them that may not be
+    assigned; ``used``: every name of the function, since torch compiles some blocks as part of
+    their surroundings.
     """
 
     types: dict[str, str] = field(default_factory=dict)
@@ -21,7 +23,7 @@ class Scope:
         return replace(self, types={**self.types}, fixed={*self.fixed})
 
     def closed(self) -> Scope:
-        """An inner scope in which nothing of this one may be assigned."""
+        """Return an inner scope in which no variable of this one may be assigned."""
         return replace(self.inner(), fixed={*self.types})
 
     def named(self, type_: str) -> list[str]:
@@ -35,18 +37,18 @@ class Scope:
         self.used.add(name)
 
     def refine(self, name: str, type_: str) -> None:
-        """The variable is known to hold ``type_``; assigning it would undo that."""
+        """Refine a variable to ``type_``; assigning it would undo that."""
         self.types[name] = type_
         self.fixed.add(name)
 
     def hide(self, name: str) -> None:
-        """The variable is known to hold None, which is of no use."""
+        """Hide a variable that is known to hold None."""
         del self.types[name]
 
     def join(self, before: Container[str], branches: Iterable[Scope]) -> None:
-        """Take over the variables that every branch that goes on has defined alike.
+        """Adopt the variables that every branch that falls through defines with the same type.
 
-        ``before`` are the names that were there before the branches.
+        ``before`` are the names that existed before the branches.
         """
         first, *rest = branches
         for name, type_ in first.types.items():

@@ -1,4 +1,4 @@
-"""A small sound archive to begin mutation with, made without torch."""
+"""A small sound archive as a seed of mutation, made without torch."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Model(Module):
 
 
 def small_code() -> str:
-    """A code record, ``code/__torch__.py`` of :func:`small_archive`."""
+    """Return the code record, ``code/__torch__.py``, of :func:`small_archive`."""
     return _CODE
 
 
 @cache
 def small_pickle() -> bytes:
-    """Its ``data.pkl``."""
+    """Return the ``data.pkl`` of :func:`small_archive`."""
     parameter = Global("torch._utils", "_rebuild_parameter")
     no_hooks = Reduce(Global("collections", "OrderedDict"), MarkedTuple(()))
     weight = Reduce(parameter, MarkedTuple((_tensor("0"), True, no_hooks)))
@@ -75,7 +75,9 @@ def small_pickle() -> bytes:
 
 @cache
 def small_archive() -> bytes:
-    """An archive of a module with a parameter, a constant, two methods, a loop and branches."""
+    """Return an archive of a module with a parameter, a constant, two methods, a loop and
+    branches.
+    """
     numbers = struct.pack("<4f", 1, 2, 3, 4)
     records = {
         "data.pkl": small_pickle(),
@@ -91,7 +93,7 @@ def small_archive() -> bytes:
 
 
 def _tensor(key: str) -> Reduce:
-    """Four float32 in a row."""
+    """Return a vector of four float32."""
     storage = PersistentId(("storage", Global("torch", "FloatStorage"), key, "cpu", 4))
     no_hooks = Reduce(Global("collections", "OrderedDict"), MarkedTuple(()))
     arguments = (storage, 0, MarkedTuple((4,)), MarkedTuple((1,)), False, no_hooks)

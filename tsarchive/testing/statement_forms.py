@@ -1,4 +1,4 @@
-"""What TorchScript statements look like; see ``holes`` for the notation."""
+"""Forms of TorchScript statements; see ``holes`` for the notation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws statements and blocks."""
+"""Drawing of statements and blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_TURNS = 4
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a statement stands: how many blocks deeper it may go, and what may leave it.
+    """The context of a statement: how many blocks deeper it may nest, and what may leave it.
 
     ``exits`` says whether the function has return, break and continue anywhere but at its end.
     """
@@ -47,7 +47,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """A condition and what it tells: a variable's type where it holds, and where it does not.
+    """A condition and its refinements: a variable's type where it holds, and where it does not.
 
     An empty type is one that stays unknown.
     """
@@ -60,7 +60,7 @@ class _Condition:
 
 class Statements(Expressions):
     def body(self, scope: Scope, result: str, depth: int) -> list[str]:
-        """The lines of a function that returns ``result``."""
+        """Return the lines of a function that returns ``result``."""
         block = self.block(scope, Place(depth, result, exits=self.chance(2)))
         if block.leaves:
             return block.lines
@@ -110,7 +110,7 @@ class Statements(Expressions):
         return Block([f"assert {name} is not None"])
 
     def _exit(self, scope: Scope, place: Place) -> Block:
-        """A way out of the block, taken on a condition."""
+        """Draw a conditional exit from the block."""
         condition = self._condition(scope)
         inner = scope.inner()
         _refine(inner, condition.variable, condition.holds)
@@ -156,7 +156,7 @@ class Statements(Expressions):
 
     def _if(self, scope: Scope, place: Place) -> Block:
         condition = self._condition(scope)
-        # What a branch knows of an older variable ends with it: torch forgets it in loops.
+        # Refinements of older variables end with the branch: torch forgets them in loops.
         before = frozenset((*scope.used, *scope.types))
         branches = [scope.inner(), scope.inner()]
         _refine(branches[0], condition.variable, condition.holds)
@@ -175,7 +175,7 @@ class Statements(Expressions):
         return Block(lines)
 
     def _otherwise(self, scope: Scope, place: Place) -> Block:
-        """`else`, or `elif` where another `if` stands there alone."""
+        """Draw `else`, or `elif` for an `else` that consists of another `if`."""
         if place.depth > 1 and self.chance(3):
             nested = self._if(scope, place.inside())
             return Block([f"el{nested.lines[0]}", *nested.lines[1:]], nested.leaves)
@@ -188,7 +188,7 @@ class Statements(Expressions):
 
     def _unrolled(self, scope: Scope, place: Place) -> Block:
         form = self.pick(self.usable(self.vocabulary.unrolled, scope))
-        # Every turn is compiled in one scope, in which blocks may not declare a variable again.
+        # All iterations share one scope, in which blocks may not declare a variable again.
         return self._repeated(form, scope, replace(place.inside(), depth=0, in_loop=False))
 
     def _repeated(self, form: str, scope: Scope, place: Place) -> Block:
@@ -211,7 +211,7 @@ class Statements(Expressions):
     def _with(self, scope: Scope, place: Place) -> Block:
         inside = replace(place.inside(), in_loop=False, may_return=False)
         if place.exits or place.nested:
-            # In such places, torch may fail on variables that get their value inside `with`.
+            # Here torch may fail on variables that are first assigned inside `with`.
             scope = scope.closed()
         block = self.block(scope, inside)
         return Block([f"{self.pick(statement_forms.WITH)}:", *block.indented()], block.leaves)

@@ -36,11 +36,11 @@ def programs(
     result: st.SearchStrategy[str] | None = None,
     least: int = 0,
 ) -> Program:
-    """Well-typed programs, which torch.jit.script takes.
+    """Draw well-typed programs, which torch.jit.script accepts.
 
-    ``types`` are the types of the parameters of ``forward``, as annotation text, of which there
-    are ``least`` at least; ``result`` is a strategy for its return type. Calls may raise: lists
-    are too short, shapes do not fit.
+    ``types`` are the types of the parameters of ``forward``, as annotation text, of which there are
+    ``least`` at least; ``result`` is a strategy for its return type. Calls may raise: lists are too
+    short, shapes do not fit.
     """
     outside = Definitions(draw, Vocabulary())
     lines = outside.definitions()
@@ -57,5 +57,5 @@ def programs(
 
 
 def traceable_programs() -> st.SearchStrategy[Program]:
-    """Programs from tensors to tensors, for torch.jit.trace; some of them raise."""
+    """Draw programs from tensors to tensors, for torch.jit.trace; some of them raise."""
     return programs(types=("Tensor",), result=_TENSORS, least=1)

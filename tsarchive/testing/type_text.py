@@ -1,4 +1,4 @@
-"""Types as the text of their annotation, and patterns such as ``Dict[str, T]`` over them."""
+"""Types as annotation text, and patterns over them such as ``Dict[str, T]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _VARIABLE = re.compile(r"\b([TU])\b")
 
 
 def split(type_: str) -> tuple[str, tuple[str, ...]]:
-    """``Dict[str, List[int]]`` as ``("Dict", ("str", "List[int]"))``."""
+    """Split ``Dict[str, List[int]]`` into ``("Dict", ("str", "List[int]"))``."""
     head, bracket, rest = type_.partition("[")
     return head, tuple(_arguments(rest[:-1])) if bracket else ()
 
@@ -25,9 +25,9 @@ def _arguments(text: str) -> Iterator[str]:
 
 
 def match(pattern: str, type_: str) -> dict[str, str] | None:
-    """What the type variables ``T`` and ``U`` of a pattern stand for in ``type_``.
+    """Bind the type variables ``T`` and ``U`` of a pattern to parts of ``type_``.
 
-    They do not stand for unions: an expression has one member of a union as its type.
+    They are not bound to unions: an expression has one member of a union as its type.
     """
     if _VARIABLE.fullmatch(pattern):
         return None if type_.startswith("Union[") else {pattern: type_}
@@ -44,5 +44,5 @@ def match(pattern: str, type_: str) -> dict[str, str] | None:
 
 
 def substitute(text: str, bound: Mapping[str, str]) -> str:
-    """``text`` with its type variables replaced."""
+    """Replace the type variables of ``text``."""
     return _VARIABLE.sub(lambda found: bound[found[1]], text)

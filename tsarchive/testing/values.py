@@ -1,4 +1,4 @@
-"""Arguments: strategies for values of a type."""
+"""Strategies for arguments, by type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _tensor(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
 
 
 def arguments(type_: str) -> st.SearchStrategy[Any]:
-    """Values that a parameter annotated with ``type_`` takes."""
+    """Draw values for a parameter annotated with ``type_``."""
     if type_ in _PLAIN:
         return _PLAIN[type_]
     if type_ == "Tensor":

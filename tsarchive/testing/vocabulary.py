@@ -1,4 +1,4 @@
-"""Which forms there are to write an expression or statement from; definitions add their own."""
+"""The forms from which expressions and statements are drawn; definitions add their own."""
 
 from __future__ import annotations
 
@@ -52,8 +52,11 @@ def _statements() -> list[str]:
 
 @dataclass(slots=True)
 class Vocabulary:
-    """``types`` are those a new variable or parameter may have; ``objects`` those of them that
-    are script classes, ``names`` all definitions."""
+    """The available forms.
+
+    ``types`` are those a new variable or parameter may have; ``objects`` those of them that are
+    script classes, ``names`` all definitions.
+    """
 
     types: list[str] = field(default_factory=lambda: list(TYPES))
     expressions: dict[str, list[str]] = field(default_factory=_forms_by_type)
@@ -65,14 +68,14 @@ class Vocabulary:
     objects: set[str] = field(default_factory=set)
 
     def leaves_of(self, type_: str) -> list[str]:
-        """Forms that make a value out of less: constructors and displays."""
+        """Return forms that build a value from simpler ones: constructors and displays."""
         return self.leaves.get(type_) or _leaves(type_)
 
     def add(self, type_: str, *texts: str) -> None:
         self.expressions.setdefault(type_, []).extend(texts)
 
     def copy(self) -> Vocabulary:
-        """One that grows by itself: what only methods may use stays with the methods."""
+        """Return a copy to extend: forms that only methods may use stay with the methods."""
         return Vocabulary(
             list(self.types),
             {type_: list(texts) for type_, texts in self.expressions.items()},

@@ -1,4 +1,4 @@
-"""A zip archive taken apart, so that each part can be changed before it is written again."""
+"""A zip archive split into parts, each of which can be changed before it is written again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["HEADERS", "Draft", "Member", "take_apart"]
 
 
 def _fields(names: tuple[str, ...], layout_: Struct) -> tuple[tuple[str, int], ...]:
-    """The numbers of a header: the name of each and its width in bits."""
+    """Return the numeric fields of a header, with their widths in bits."""
     widths = {"H": 16, "L": 32, "Q": 64}
     codes: list[str] = []
     digits = ""
@@ -44,7 +44,7 @@ HEADERS: Final = {
 
 
 class Member(NamedTuple):
-    """One entry: both its headers with what follows them, and its data as stored."""
+    """One entry: both its headers with the names and fields after them, and its data as stored."""
 
     local: LocalHeader
     central: CentralHeader
@@ -61,18 +61,20 @@ class Member(NamedTuple):
         return self.name.partition(b"/")[2].decode("utf-8", "replace")
 
     def renamed(self, local: bytes, central: bytes) -> Member:
-        """The entry with these names in its two headers."""
+        """Return the entry with these names in its two headers."""
         return self._replace(name=local, central_name=central)
 
     def with_extra(self, field: bytes, where: str) -> Member:
-        """The entry with one more extra field in its ``local`` header, ``central`` or both."""
+        """Return the entry with one more extra field in its ``local`` header, ``central`` or
+        both.
+        """
         return self._replace(
             local_extra=self.local_extra + (field if where != "central" else b""),
             central_extra=self.central_extra + (field if where != "local" else b""),
         )
 
     def with_content(self, content: bytes, packed: bytes, method: int) -> Member:
-        """The entry with other data, of which all its headers tell the truth."""
+        """Return the entry with other data, and all its headers updated to match."""
         truth: dict[str, Any] = {
             "method": method,
             "crc": zlib.crc32(content),
@@ -91,10 +93,10 @@ class Member(NamedTuple):
 
 @dataclass(slots=True)
 class Draft:
-    """The parts of an archive in the order of the file.
+    """The parts of an archive in file order.
 
     ``lies`` replaces fields of headers when they are written, by kind of header, number of the
-    entry and name of the field; all others tell the truth about what is written.
+    entry and name of the field; all other fields are truthful.
     """
 
     members: list[Member]
@@ -106,23 +108,23 @@ class Draft:
     lies: dict[tuple[str, int, str], int] = field(default_factory=dict)
 
     def copy(self) -> Draft:
-        """A draft that can be changed without changing this one."""
+        """Return a draft that can be changed without changing this one."""
         return Draft(self.members.copy(), wide=self.wide)
 
     def offset(self, index: int) -> int:
-        """Where the header of an entry stands."""
+        """Return the offset of an entry's local header."""
         before = self.members[:index]
         return len(self.prefix) + sum(map(_length, before))
 
     def true_value(self, kind: str, index: int, name: str) -> int:
-        """What a header says where it does not lie; 0 for headers of the end."""
+        """Return the truthful value of a header field; 0 for headers of the end."""
         if kind not in ("local", "central"):
             return 0
         value: int = getattr(getattr(self.members[index], kind), name)
         return value
 
     def written(self) -> bytes:
-        """The archive."""
+        """Return the bytes of the archive."""
         parts, directory = [self.prefix], []
         position = len(self.prefix)
         for index, member in enumerate(self.members):
@@ -183,9 +185,9 @@ def _length(member: Member) -> int:
 
 @lru_cache(maxsize=1024)
 def take_apart(data: bytes) -> Draft:
-    """The parts of a sound archive of one volume, as torch, tsarchive and zip tools write them.
+    """Split a sound archive of one volume, as torch, tsarchive and zip tools write it.
 
-    The draft is one for all calls with the same bytes: copy it before it is changed.
+    The draft is cached for calls with the same bytes: copy it before changing it.
     """
     position = data.rindex(layout.END_SIGNATURE)
     end = EndRecord(*layout.END.unpack_from(data, position))

@@ -1,4 +1,4 @@
-"""Operators of ExecuTorch programs that run as Python functions; importing them enters them."""
+"""Operators of ExecuTorch programs implemented in Python; importing them registers them."""
 
 from tsarchive.pte.natives import (
     quantized_arithmetic,

@@ -1,4 +1,4 @@
-"""Sums and products of which an operand is quantized, as ExecuTorch's kernels compute them."""
+"""Sums and products with a quantized operand, computed as by ExecuTorch's kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add(
 def multiply(
     tensor: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, out: Tensor
 ) -> Tensor:
-    """A matrix times one of integers, each row of which has a scale."""
+    """Multiply by an integer matrix, each row of which has a scale."""
     return store(out, tensor @ _scaled(weight, scales, zeros).to(tensor.dtype))
 
 
@@ -36,7 +36,7 @@ def linear(
     tensor: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, _dtype: int | None,
     out: Tensor,
 ) -> Tensor:  # fmt: skip
-    """A matrix times a weight of integers, each row of which has a scale."""
+    """Multiply by an integer weight, each row of which has a scale."""
     return store(out, tensor @ _scaled(weight, scales, zeros).to(tensor.dtype).mT)
 
 

@@ -1,6 +1,6 @@
-"""Quantizing and dequantizing as ExecuTorch's kernels do it: results go into a given tensor.
+"""Quantization and dequantization into given tensors, as by ExecuTorch's kernels.
 
-The element type is that of the result, which the arguments for it repeat.
+The element type is that of the result; the arguments that repeat it are ignored.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def dequantize_per_channel(
 
 
 def _along(tensor: Tensor, axis: int) -> list[int]:
-    """The shape of something that has one element for each index of a dimension."""
+    """Return a shape that broadcasts one element per index along a dimension."""
     if not -tensor.dim() <= axis < tensor.dim():
         raise ScriptError(f"there is no dimension {axis} of {tensor.dim()}")
     shape = [1] * tensor.dim()

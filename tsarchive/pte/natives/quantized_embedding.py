@@ -1,4 +1,4 @@
-"""Rows of quantized embeddings, each with a scale, or with one for each group of its elements."""
+"""Quantized embeddings with a scale for each row, or for each group of its elements."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tsarchive.run.planned import store
 
 __all__: list[str] = []
 
-_ROWS: Final = 2  # dimensions of a weight
+_ROWS: Final = 2  # rank of a weight
 _BYTE: Final = 0xFF
 
 
 def _unpacked(bits: int, shifts: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-    """Elements of ``bits`` each, which a byte holds at these places, moved up to be positive."""
+    """Return a function that unpacks elements of ``bits`` each from bytes, made non-negative."""
 
     def unpack(rows: Tensor) -> Tensor:
         held = rows.to(torch.int32) & _BYTE
@@ -56,7 +56,7 @@ def _embedding(unpack: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
 
 
 def _of_groups(numbers: Tensor, which: Tensor, rows: Tensor) -> Tensor:
-    """Numbers of the groups of each row: those of all elements where there is no other."""
+    """Gather the per-group numbers of each row; a single group serves all elements."""
     found = numbers.unsqueeze(-1) if numbers.dim() == 1 else numbers
     groups = found.size(1) if found.dim() == _ROWS else 0
     fits = groups > 0 and rows.size(1) % groups == 0

@@ -1,4 +1,4 @@
-"""Scales and zero points for values that are seen only when a program runs.
+"""Dynamic scales and zero points, computed at run time.
 
 They are those of ExecuTorch's kernels, which differ from torch.ao where all values are close to 0.
 """
@@ -25,7 +25,7 @@ _OF_BYTES: Final = (-128, 127)
 def choose(
     tensor: Tensor, low: int, high: int, _eps: float, _dtype: int, scale: Tensor, zero_point: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """One scale for all of a tensor."""
+    """Choose one scale for a whole tensor."""
     require(low < high, f"there is no range from {low} to {high}")
     require(bool(tensor.numel()), "a tensor without elements has no scale")
     least, greatest = tensor.aminmax()
@@ -37,7 +37,7 @@ def choose(
 def choose_for_tokens(
     tensor: Tensor, _dtype: int, scale: Tensor, zero_point: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """A scale for each row of the last dimension."""
+    """Choose a scale for each row of the last dimension."""
     require(bool(tensor.dim() and tensor.size(-1)), "a row without elements has no scale")
     least, greatest = tensor.aminmax(dim=-1, keepdim=True)
     found = _chosen(least, greatest, *_OF_BYTES)
@@ -52,7 +52,7 @@ def _chosen(least: Tensor, greatest: Tensor, low: int, high: int) -> tuple[Tenso
     widened = (_LEAST_SCALE / scale).clamp(min=1)
     scale, least, greatest = scale * widened, least * widened, greatest * widened
     below, above = least / scale, greatest / scale
-    # The end of the range that is off by less when it is rounded.
+    # Use the end of the range with the smaller rounding error.
     is_lower = abs(low) + below.abs() < abs(high) + above.abs()
     zero_point = torch.where(is_lower, low - below, high - above)
     return scale, zero_point.clamp(low, high).round()

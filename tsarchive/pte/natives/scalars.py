@@ -1,4 +1,4 @@
-"""Operators of ExecuTorch on numbers: sizes that are computed, counters of loops."""
+"""Scalar operators of ExecuTorch: computed sizes, loop counters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST: Final = float(1 << 63)
 
 
 def _wrapped(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """Integers are those of 64 bits."""
+    """Wrap results around to 64 bit integers."""
 
     def run(*numbers: float) -> Any:
         found = compute(*numbers)
@@ -28,7 +28,7 @@ def _wrapped(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _floor_divide(a: float, b: float) -> float:
-    """As Python; where the divisor is 0.0, as C."""
+    """Divide as Python does; where the divisor is 0.0, as C does."""
     if isinstance(a, int) and isinstance(b, int):
         _check_divisor(b)
         return a // b
@@ -37,7 +37,7 @@ def _floor_divide(a: float, b: float) -> float:
 
 
 def _true_divide(a: float, b: float) -> float:
-    """As C, where nothing stops at a divisor of zero."""
+    """Divide as C does, without an error for a zero divisor."""
     if b:
         return float(a) / float(b)
     if a == 0 or math.isnan(a):
@@ -52,7 +52,7 @@ def _truncating_divide(a: int, b: int) -> int:
 
 
 def _remainder(a: int, b: int) -> int:
-    """With the sign of the dividend, as in C."""
+    """Return the remainder with the sign of the dividend, as in C."""
     _check_divisor(b)
     found = abs(a) % abs(b)
     return -found if a < 0 else found
@@ -102,7 +102,7 @@ _OPERATORS: Final[Mapping[str, Callable[..., Any]]] = {
     "le.Scalar": operator.le,
     "ceil.Scalar": _whole(math.ceil),
     "trunc.Scalar": _whole(math.trunc),
-    # Halves go to the even neighbour, as Python has them.
+    # Halves are rounded to even, as in Python.
     "round.Scalar": _whole(round),
     "sym_float.Scalar": float,
     "sym_int.Scalar": lambda a: _whole(math.trunc)(a) if isinstance(a, float) else a,

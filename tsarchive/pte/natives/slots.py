@@ -1,7 +1,7 @@
-"""Operators on the tensors of a memory plan, for programs of ExecuTorch.
+"""Operators on the tensors of a memory plan.
 
-``executorch::*`` stand between instructions and kernels; the others are the operators of the
-runtime itself that make views, copy rows and copy into other orders of dimensions.
+``executorch::*`` are glue between instructions and kernels; the others are the runtime's own
+operators that make views, copy rows and copy into other dimension orders.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tsarchive.run.planned import adopt, bounded_out, fixed_out, resize, store, 
 __all__ = ["MAX_INSTRUCTIONS"]
 
 MAX_INSTRUCTIONS: Final = 10_000_000
-"""The most instructions of one call, as in the runtime."""
+"""The maximum number of instructions of one call, as in the runtime."""
 
 native("executorch::fixed")(fixed_out)
 native("executorch::bounded")(bounded_out)
@@ -36,7 +36,7 @@ def give(slot: Tensor, value: Tensor, order: Sequence[int]) -> None:
 
 @native("executorch::take")
 def take(slot: Tensor) -> Tensor:
-    """A result of a call, which later calls do not change."""
+    """Return a result of a call that later calls do not change."""
     return slot.detach().clone()
 
 
@@ -55,13 +55,13 @@ def store_all(slots: Sequence[Tensor], values: Sequence[Tensor]) -> None:
 
 @native("executorch::apart")
 def apart(slot: Tensor) -> Tensor:
-    """A tensor of the same elements, in memory of its own, that takes the sizes of a result."""
+    """Return a resizable copy of a tensor in memory of its own."""
     return slot.new_empty(0)
 
 
 @native("executorch::holds")
 def holds(condition: Tensor) -> bool:
-    """Whether a jump by a tensor is not taken: all of its elements are true."""
+    """Return whether all elements are true, so that a jump on a tensor is not taken."""
     if not isinstance(condition, Tensor) or condition.dtype is not torch.bool:
         raise ScriptError("a condition is no tensor of bools")
     return bool(condition.all())
@@ -69,7 +69,10 @@ def holds(condition: Tensor) -> bool:
 
 @native("executorch::count")
 def count(done: int, more: int) -> int:
-    """The instructions that ran. Raises LimitError beyond those that the runtime runs."""
+    """Add to the number of executed instructions.
+
+    Raises LimitError beyond the runtime's maximum.
+    """
     if done + more > MAX_INSTRUCTIONS:
         raise LimitError(
             "the method does not come to an end", limit=MAX_INSTRUCTIONS,
@@ -89,7 +92,7 @@ _CASTS: Final[Mapping[str, Callable[[Any], Any]]] = {"int": int, "float": float,
 
 @native("executorch::item")
 def item(tensor: Tensor, kind: str) -> Any:
-    """The only element of a tensor of a ``kind`` of numbers."""
+    """Return the only element of a tensor of a ``kind`` of numbers."""
     if not isinstance(tensor, Tensor) or _kind_of(tensor.dtype) != kind:
         found = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
         raise ScriptError(f"the element of a tensor should be one {kind}, and it holds {found}")
@@ -98,7 +101,7 @@ def item(tensor: Tensor, kind: str) -> Any:
 
 @native("executorch_prim::et_view")
 def view(tensor: Tensor, size: Sequence[int], is_fixed: bool, out: Tensor) -> Tensor:
-    """Let ``out`` be over the memory of a tensor, with another size; -1 stands for what is left."""
+    """Make ``out`` a view of a tensor's memory with another size; -1 is inferred."""
     if not tensor.is_contiguous() or tensor.dtype is not out.dtype:
         raise ScriptError("a view is made of a tensor that is not contiguous, or of another type")
     made = tensor.view(tuple(size))
@@ -112,7 +115,7 @@ def view(tensor: Tensor, size: Sequence[int], is_fixed: bool, out: Tensor) -> Te
 
 @native("executorch_prim::et_copy_index.tensor")
 def copy_index(to: Tensor, row: Tensor, index: int) -> Tensor:
-    """Copy a row behind those that ``to`` has."""
+    """Append a row to those that ``to`` has."""
     if index < 0:
         raise ScriptError(f"there is no row {index}")
     resize(to, (index + 1, *row.size()))
@@ -124,8 +127,8 @@ def copy_index(to: Tensor, row: Tensor, index: int) -> Tensor:
 def to_dim_order_copy(
     tensor: Tensor, non_blocking: bool, order: Sequence[int] | None, out: Tensor
 ) -> Tensor:
-    """Copy into the element type of ``out``, and another order of dimensions."""
-    del non_blocking  # nothing waits on the CPU
+    """Copy into the element type and dimension order of ``out``."""
+    del non_blocking  # CPU copies never wait
     return store(out, tensor, _order(order, out))
 
 
