@@ -8,8 +8,8 @@ from tsarchive.errors import PolicyError
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Node, Placed
 from tsarchive.ir.source_ranges import Location
+from tsarchive.operators.risks import NATIVE_PREFIX, Row
 from tsarchive.policy import Policy
-from tsarchive.policy.risks import NATIVE_PREFIX, Row
 
 __all__ = ["refused"]
 
