@@ -30,7 +30,7 @@ from .costs import size_of_made
 from .direct import no_call
 from .expressions import Bound, Expressions
 from .held_numbers import nodes_on_numbers
-from .inline_forms import SCALARS
+from .inlining import SCALARS
 from .lifetimes import ALIASES, all_nodes, holds_memory, last_uses
 from .natives import Awaitable, Future
 from .operators import find_native
