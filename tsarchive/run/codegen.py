@@ -24,9 +24,9 @@ from tsarchive.ir.graph import (
     matching_exit,
 )
 from tsarchive.ir.types import INT, ListType
+from tsarchive.operators.costs import size_of_made
 
 from .autocast import autocast, is_autocast
-from .costs import size_of_made
 from .direct import no_call
 from .expressions import Bound, Expressions
 from .held_numbers import nodes_on_numbers
