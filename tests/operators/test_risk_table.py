@@ -17,12 +17,12 @@ from tsarchive.operators.risk_table import groups, row_of, rows
 from tsarchive.operators.risks import REFUSED, Bound, Risk, Row
 from tsarchive.operators.versions import known_operators
 from tsarchive.run import guards
-from tsarchive.run.natives import BUILTIN_SCHEMAS, NATIVES
+from tsarchive.run.natives import BUILTINS, NATIVES
 
 REGISTERED = {name.partition(".")[0] for name in NAMES_OF_TORCH}
 TRIED = REGISTERED | known_operators().keys()
 OVERLOADS = NAMES_OF_TORCH
-BUILTIN = {text.partition("(")[0].partition(".")[0] for text, _ in BUILTIN_SCHEMAS}
+BUILTIN = {name.partition(".")[0] for name in BUILTINS}
 # Kinds of nodes without a schema, operators of libraries and of other builds of torch.
 ELSEWHERE = frozenset(
     {
