@@ -2,14 +2,16 @@
 
 ``nox -s suite`` runs the demo and the short suite for each row of docs/compatibility.md, in an
 environment of its own that is removed afterwards, and writes the row; ``nox -s "suite(torch 2.15.0,
-Python 3.11)"`` does one. ``nox -s registry`` reads the operators of each torch into
-tsarchive/policy/operators.txt.
+Python 3.11)"`` does one. ``nox -s registry`` reads the schemas of each torch into
+tsarchive/operators/schemas.txt; ``nox -s registry -- 2.16.0`` reads those of one, and keeps the
+others.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +21,12 @@ from pathlib import Path
 import nox
 
 ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from fixtures.schemas import schemas_of_each, schemas_text  # noqa: E402  # found by the line above
+
 TABLE = ROOT / "docs" / "compatibility.md"
-OPERATORS = ROOT / "tsarchive" / "policy" / "operators.txt"
+SCHEMAS = ROOT / "tsarchive" / "operators" / "schemas.txt"
 TESTED, NEWEST = "2.13.0", "2.15.0"
 TORCHES = ("2.6.0", "2.8.0", "2.10.0", "2.12.1", TESTED, "2.14.1", NEWEST)
 # Each torch on one Python, the other Pythons on one torch, and the newest on the newest.
@@ -31,10 +37,18 @@ CELLS = [
 ]
 _ROW = re.compile(r"\| (?P<torch>[\d.]+) \| (?P<python>[\d.]+) \|.*\|\n")
 _RULE = "|---|---|---|---|---|---|---|\n"
+# Torches whose schemas are told, the oldest that wrote archives of today's form first.
+REGISTRIES = (
+    "1.4.0", "1.5.1", "1.6.0", "1.7.1", "1.8.1", "1.9.1", "1.10.2", "1.11.0", "1.12.1", "1.13.1",
+    "2.0.1", "2.1.2", "2.2.2", "2.3.1", "2.4.1", "2.5.1", "2.6.0", "2.7.1", "2.8.0", "2.9.1",
+    "2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0",
+)  # fmt: skip
 _REGISTRY = """
 import torch
 for schema in torch._C._jit_get_all_schemas():
-    print(schema.name)
+    print(schema)
+for schema in getattr(torch._C, "_jit_get_custom_class_schemas", tuple)():
+    print("{}.{}".format(schema.arguments[0].type, schema))
 """
 
 nox.options.sessions = ["suite"]
@@ -64,17 +78,14 @@ def _passes(session: nox.Session, *command: object) -> bool:
 
 @nox.session(python=False)
 def registry(session: nox.Session) -> None:
-    """Read which operators each torch has."""
-    spans: dict[str, list[str]] = {}
-    versions = [re.match(r"\d+\.\d+", torch)[0] for torch in TORCHES]
-    for torch, version in zip(TORCHES, versions, strict=True):
-        with _environment(session, torch, "3.11") as folder:
+    """Read the schemas of each torch, or of those that are named."""
+    listed = schemas_of_each(SCHEMAS.read_text("ascii")) if session.posargs else {}
+    for torch in session.posargs or REGISTRIES:
+        python = "3.8" if torch.startswith("1.") else "3.11"
+        with _environment(session, torch, python) as folder:
             command = (str(folder / "bin" / "python"), "-W", "ignore", "-c", _REGISTRY)
-            listed = session.run(*command, external=True, silent=True)
-        for name in set(listed.split()):
-            spans.setdefault(name, [version, version])[1] = version
-    rows = [f"{name} {first} {last}" for name, (first, last) in sorted(spans.items())]
-    OPERATORS.write_text("\n".join([f"# torch {' '.join(versions)}", *rows]) + "\n")
+            listed[torch] = session.run(*command, external=True, silent=True).splitlines()
+    SCHEMAS.write_text(schemas_text(listed, TORCHES), "ascii")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pools import POOL
 from texts import innocent
 
 import tsarchive
-from tsarchive.policy.versions import known_operators, untried_torch
+from tsarchive.operators.versions import known_operators, untried_torch
 from tsarchive.pt2 import schema
 from tsarchive.pt2.decoding import decoded
 from tsarchive.testing.mutated_archive import mutate_archive

@@ -30,13 +30,16 @@ MAY_IMPORT = {
     "tsarchive.kinds": set(),
     "tsarchive.late": set(),
     "tsarchive.pickler": set(),
-    "tsarchive.policy": set(),
     "tsarchive.strict_json": set(),
-    "tsarchive.other_processes": {"tsarchive.policy"},
+    "tsarchive.operators": {"tsarchive.ir"},
     "tsarchive.printer": {"tsarchive.ir"},
     "tsarchive.adopt": {"tsarchive.ir", "tsarchive.printer"},
-    "tsarchive.frontend": {"tsarchive.ir", "tsarchive.policy", "tsarchive.printer"},
-    "tsarchive.run": {"tsarchive.ir", "tsarchive.policy", "tsarchive.printer"},
+    "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators", "tsarchive.printer"},
+    "tsarchive.policy": {"tsarchive.operators"},
+    "tsarchive.other_processes": {"tsarchive.policy"},
+    "tsarchive.run": {
+        "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",
+    },
     "tsarchive.torchscript": {
         "tsarchive.adopt", "tsarchive.container", "tsarchive.frontend", "tsarchive.ir",
         "tsarchive.kinds", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
@@ -44,17 +47,19 @@ MAY_IMPORT = {
     },
     "tsarchive.executorch": {"tsarchive.container", "tsarchive.kinds", "tsarchive.torchscript"},
     "tsarchive.legacy": {
-        "tsarchive.container", "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler",
-        "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators",
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.needs": {"tsarchive.frontend", "tsarchive.ir", "tsarchive.torchscript"},
     "tsarchive.pt2": {
-        "tsarchive.container", "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler",
-        "tsarchive.policy", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators",
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.run",
+        "tsarchive.torchscript",
     },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.ir", "tsarchive.kinds", "tsarchive.legacy",
-        "tsarchive.policy", "tsarchive.printer", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.operators", "tsarchive.policy", "tsarchive.printer", "tsarchive.run",
+        "tsarchive.torchscript",
     },
     "tsarchive.opening": {"tsarchive.container", "tsarchive.executorch", "tsarchive.kinds"},
     "tsarchive.archive": {
@@ -75,9 +80,9 @@ MAY_IMPORT = {
     },
     "tsarchive.auditing": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.executorch",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.kinds", "tsarchive.legacy",
-        "tsarchive.needs", "tsarchive.pickler", "tsarchive.policy", "tsarchive.pt2",
-        "tsarchive.torchscript", "tsarchive.verifying",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.kinds", "tsarchive.needs",
+        "tsarchive.operators", "tsarchive.pickler", "tsarchive.pt2", "tsarchive.torchscript",
+        "tsarchive.verifying",
     },
     "tsarchive.pte": {
         "tsarchive.container", "tsarchive.executorch", "tsarchive.frontend", "tsarchive.ir",
@@ -130,7 +135,8 @@ CIRCULAR = {"tsarchive.decompiler", "tsarchive.frontend"}
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.kinds",
-    "tsarchive.policy", "tsarchive.opening", "tsarchive.archive", "tsarchive.auditing",
+    "tsarchive.operators", "tsarchive.policy", "tsarchive.opening", "tsarchive.archive",
+    "tsarchive.auditing",
     "tsarchive.jitter",
     "tsarchive.describing", "tsarchive.executorch", "tsarchive.reporting",
     "tsarchive.adopt", "tsarchive.container", "tsarchive.ir", "tsarchive.pickler",

@@ -71,7 +71,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     here = {path.name for folder in folders for path in folder.rglob("*.py")}
     names = zipfile.ZipFile(wheel).namelist()
     assert {Path(name).name for name in names if name.endswith(".py")} == here
-    for name in ("py.typed", "policy/operators.txt", "reporting/style.css", "reporting/page.js"):
+    for name in ("py.typed", "operators/schemas.txt", "reporting/style.css", "reporting/page.js"):
         assert f"tsarchive/{name}" in names
 
 
@@ -101,7 +101,7 @@ def test_the_package_is_imported_from_the_wheel_itself(environment, wheel, tmp_p
         "tsarchive.save(module, 'saved.pt')\n"
         "tsarchive.report('saved.pt', 'page.html')\n"
         "assert tsarchive.verify('saved.pt').ok and tsarchive.audit('saved.pt').ok\n"
-        "print(tsarchive.policy.versions.versions_with('aten::add'))"
+        "print(tsarchive.operators.versions.versions_with('aten::add'))"
     )
     shown = run(environment / "python", "-c", code, wheel, ARCHIVES / "sequential.pt", cwd=tmp_path)
     assert shown.startswith("torch 2.6 to")

@@ -14,8 +14,8 @@ from tests.support.archives import torch_saved
 from tests.support.auditing import archive_with, audited, audited_code, rules_of
 from tsarchive import Severity
 from tsarchive.auditing.values import When
+from tsarchive.operators.risks import Risk
 from tsarchive.pickler import dumps
-from tsarchive.policy.risks import Risk
 
 HEADER = """class Net(Module):
   __parameters__ = []

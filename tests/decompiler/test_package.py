@@ -15,8 +15,13 @@ from torch import nn
 import tsarchive
 from tests.support.archives import ARCHIVES, torch_saved
 from tests.support.command_line import document, error, process, run
-from tsarchive.decompiler.forms import FORMS, NON_ZERO_DIVISOR, STATEMENTS, WRAPPING
 from tsarchive.decompiler.wrapping import wrapped
+from tsarchive.operators.python_forms import (
+    NON_ZERO_DIVISOR,
+    READABLE_FORMS,
+    READABLE_STATEMENTS,
+    WRAPPING,
+)
 from tsarchive.run.operators import operator_schemas
 
 ARCHIVE = ARCHIVES / "sequential.pt"
@@ -180,7 +185,9 @@ def test_command(tmp_path):
     assert f"{found['root']} and load()" in shown
 
 
-@pytest.mark.parametrize("key", sorted({*FORMS, *STATEMENTS, *NON_ZERO_DIVISOR, *WRAPPING}))
+@pytest.mark.parametrize(
+    "key", sorted({*READABLE_FORMS, *READABLE_STATEMENTS, *NON_ZERO_DIVISOR, *WRAPPING})
+)
 def test_forms_are_of_known_operators(key):
     name = key.partition(".")[0]
     assert key in {schema.full_name for schema in operator_schemas(name)}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.frontend import importer_of
-from tsarchive.frontend.upgraders import UPGRADERS
 from tsarchive.ir.types import BOOL, TENSOR
-from tsarchive.legacy.old_operators import FUNCTIONS, RECORD, TEXT
-from tsarchive.legacy.operators import DTYPES, FLAGS, MASKS, RENAMED
+from tsarchive.operators.revivals import DTYPES, FLAGS, FUNCTIONS, MASKS, RECORD, RENAMED, TEXT
+from tsarchive.operators.upgraders import UPGRADERS
 from tsarchive.run.operators import operator_schemas
 
 

@@ -5,9 +5,11 @@ import torch
 
 from tests.natives.oracle import Failed, same, schemas
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives import BUILTIN_SCHEMAS
+from tsarchive.operators.overloads import builtin_texts
+from tsarchive.run.natives import BUILTINS
 
-FUNCTIONS = {text.split("(")[0]: (torch._C.parse_schema(text), f) for text, f in BUILTIN_SCHEMAS}
+SCHEMAS = {text.partition("(")[0]: torch._C.parse_schema(text) for text in builtin_texts()}
+FUNCTIONS = {name: (schema, BUILTINS[name]) for name, schema in SCHEMAS.items()}
 TENSOR = torch.tensor([[1.0, -2.0], [0.5, 4.0]])
 SAMPLES = {
     "Tensor": (TENSOR, torch.tensor([3, 0]), torch.tensor(2)),
@@ -109,5 +111,5 @@ def test_assertion_of_a_tensor():
 
 
 def test_names_differ_from_those_of_operators():
-    assert len(FUNCTIONS) == len(BUILTIN_SCHEMAS)
+    assert len(FUNCTIONS) == len(BUILTINS) == len(list(builtin_texts()))
     assert not set(FUNCTIONS) & set(schemas())

@@ -20,9 +20,9 @@ from tests.support.registry_calls import archive_of
 from tests.support.running import Graph, operator
 from tsarchive import ArchiveError, CallError, Policy, PolicyError
 from tsarchive.ir.types import TENSOR
+from tsarchive.operators.risks import NATIVE_PREFIX
 from tsarchive.pickler import Global, Object, dumps
 from tsarchive.policy import Guard
-from tsarchive.policy.risks import NATIVE_PREFIX
 from tsarchive.run.classes import Classes
 
 HEADER = "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"

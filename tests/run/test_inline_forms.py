@@ -15,10 +15,17 @@ from tsarchive.adopt.torch_jit import adopt_function
 from tsarchive.errors import ScriptError
 from tsarchive.ir.graph import Value
 from tsarchive.ir.types import INT, annotation
+from tsarchive.operators.python_forms import (
+    EXACT_FORMS,
+    EXACT_STATEMENTS,
+    RANGED,
+    RANGES,
+    exact_form,
+)
 from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.policy.limits import NO_LIMITS
 from tsarchive.run.classes import Classes
-from tsarchive.run.inline_forms import FORMS, HELPERS, RANGED, RANGES, STATEMENTS, form_of
+from tsarchive.run.inlining import HELPERS
 from tsarchive.run.lazy_functions import source_of
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.narrowing import INT64_MAX, INT64_MIN
@@ -39,7 +46,7 @@ EDGES = {
     "Dict[int, t]": [{}, {0: 1, -7: 2}],
     "Dict[bool, t]": [{}, {True: 1}],
 }
-TABLES = {**FORMS, **STATEMENTS}
+TABLES = {**EXACT_FORMS, **EXACT_STATEMENTS}
 KEYS = sorted({*TABLES, *RANGED})
 UNTESTED = {"aten::eq.device", "aten::ne.device", "aten::eq.enum", "aten::ne.enum"}
 
@@ -52,7 +59,7 @@ def schema_of(key):
 def form_for(key):
     """The form of operands about which nothing is known."""
     count = len(schema_of(key).arguments)
-    return TABLES.get(key) or form_of(key, [(INT64_MIN, INT64_MAX)] * count, "wide")
+    return TABLES.get(key) or exact_form(key, [(INT64_MIN, INT64_MAX)] * count, "wide")
 
 
 def edges_of(key):
@@ -65,7 +72,7 @@ def by_form(form, key, arguments):
     operands = {f"a{position}": value for position, value in enumerate(arguments)}
     text = form.text.format(*operands, **{name: name for name in names})
     scope = {**names, **operands}
-    if key in STATEMENTS:
+    if key in EXACT_STATEMENTS:
         exec(text, scope)
         return None
     return eval(text, scope)
@@ -84,7 +91,7 @@ def outcome(run, *arguments):
 def check(form, key, arguments):
     def native(*given):
         result = NATIVES[key](*given)
-        return None if key in STATEMENTS else result
+        return None if key in EXACT_STATEMENTS else result
 
     kind, expected = outcome(native, *arguments)
     found_kind, found = outcome(lambda *given: by_form(form, key, given), *arguments)
@@ -105,9 +112,9 @@ def test_forms_of_ints_by_ranges(key, is_known):
     """With the operands known exactly, and with nothing known about them."""
     for arguments in edges_of(key):
         ranges = [(a, a) if is_known else (INT64_MIN, INT64_MAX) for a in arguments]
-        form = form_of(key, ranges, "wide")
+        form = exact_form(key, ranges, "wide")
         check(form, key, arguments)
-        if is_known and form.text != FORMS.get(key, form).text:
+        if is_known and form.text != EXACT_FORMS.get(key, form).text:
             low, high = form.range
             assert low <= NATIVES[key](*arguments) <= high
 
@@ -122,9 +129,9 @@ def test_ranges_hold_the_results(key, data):
         low, value, high = sorted(data.draw(st.tuples(bounds, bounds, bounds)))
         arguments.append(value)
         ranges.append((low, high))
-    form = form_of(key, ranges, "wide")
+    form = exact_form(key, ranges, "wide")
     check(form, key, arguments)
-    if key not in FORMS or form is not FORMS[key]:
+    if key not in EXACT_FORMS or form is not EXACT_FORMS[key]:
         assert form.range[0] <= NATIVES[key](*arguments) <= form.range[1]
 
 

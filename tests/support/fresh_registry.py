@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["NAMES_OF_TORCH"]
+__all__ = ["NAMES_OF_TORCH", "SCHEMAS_OF_TORCH"]
 
+SCHEMAS_OF_TORCH = tuple(map(str, torch._C._jit_get_all_schemas()))
+"""As torch writes them, the overloads of one operator in its order."""
 NAMES_OF_TORCH = frozenset(
-    f"{schema.name}.{schema.overload_name}".removesuffix(".")
-    for schema in torch._C._jit_get_all_schemas()
+    schema.partition("(")[0].removesuffix(".") for schema in SCHEMAS_OF_TORCH
 )
 """Names with overloads."""

@@ -14,7 +14,7 @@ from tests.support.archives import loaded, records_of, saved, torch_loaded, torc
 from tests.support.comparing import equal
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.errors import ArchiveError
-from tsarchive.frontend.upgraders import UPGRADERS
+from tsarchive.operators.upgraders import UPGRADERS
 
 VERSIONS = range(1, 11)
 # From this version on the record is called `.data/version`.

@@ -26,8 +26,8 @@ from tsarchive.executorch.unclaimed import unclaimed
 from tsarchive.executorch.values import Tensor
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.kinds import EXECUTORCH
-from tsarchive.policy.risks import Risk
-from tsarchive.policy.rows import row_of
+from tsarchive.operators.risk_table import row_of
+from tsarchive.operators.risks import Risk
 
 __all__ = ["audit_executorch"]
 

@@ -17,8 +17,8 @@ from tsarchive.auditing.operators import SEVERITIES, operator_findings, ordered
 from tsarchive.auditing.values import EntryPoint, Place, When
 from tsarchive.errors import FormatError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.policy.risks import NATIVE_PREFIX, Risk
-from tsarchive.policy.rows import row_of
+from tsarchive.operators.risk_table import row_of
+from tsarchive.operators.risks import NATIVE_PREFIX, Risk
 from tsarchive.pt2.records import AOTINDUCTOR, CONSTANTS, FLAT_PROGRAM, MODELS, WEIGHTS
 from tsarchive.verifying.pt2.texts import TextFault, expression_fault, guard_fault
 

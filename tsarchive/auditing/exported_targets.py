@@ -8,8 +8,8 @@ from typing import Final
 
 from tsarchive.auditing.values import OperatorUse, Place
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.policy.risks import Risk
-from tsarchive.policy.rows import row_of
+from tsarchive.operators.risk_table import row_of
+from tsarchive.operators.risks import Risk
 
 __all__ = ["Calls"]
 

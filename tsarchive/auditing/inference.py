@@ -12,7 +12,7 @@ from typing import Final
 
 from tsarchive.auditing.program import Program, names_in_type
 from tsarchive.needs import live_nodes
-from tsarchive.policy.risks import NATIVE_PREFIX
+from tsarchive.operators.risks import NATIVE_PREFIX
 from tsarchive.torchscript.program_text import FunctionText, dotted
 
 __all__ = ["Inference"]

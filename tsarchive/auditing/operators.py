@@ -11,8 +11,8 @@ from tsarchive.auditing.reaching import Reach
 from tsarchive.auditing.rules import operator_rule
 from tsarchive.auditing.values import OperatorUse, Place, When
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.policy.risks import Risk
-from tsarchive.policy.rows import row_of
+from tsarchive.operators.risk_table import row_of
+from tsarchive.operators.risks import Risk
 
 __all__ = ["SEVERITIES", "operator_findings", "operators_of"]
 

@@ -19,10 +19,10 @@ from tsarchive.auditing.reaching import Reach
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.kinds import LEGACY_TORCHSCRIPT
-from tsarchive.legacy.operators import RENAMED
+from tsarchive.operators.revivals import RENAMED
+from tsarchive.operators.risk_table import row_of
+from tsarchive.operators.risks import NATIVE_PREFIX, Risk
 from tsarchive.pickler import Object, loads
-from tsarchive.policy.risks import NATIVE_PREFIX, Risk
-from tsarchive.policy.rows import row_of
 from tsarchive.torchscript.bytecode import BYTECODE
 from tsarchive.torchscript.pickled import objects_of
 

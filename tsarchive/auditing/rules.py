@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tsarchive.policy.risks import Risk
+from tsarchive.operators.risks import Risk
 
 __all__ = ["RULES", "describe_rule", "operator_rule"]
 

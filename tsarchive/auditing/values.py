@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tsarchive.findings import Finding, is_fine
-from tsarchive.policy.risks import Risk
+from tsarchive.operators.risks import Risk
 from tsarchive.torchscript.tensor_infos import TensorTotals
 
 __all__ = [

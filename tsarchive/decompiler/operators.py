@@ -10,6 +10,7 @@ from tsarchive.errors import UnknownOperatorError, UnsupportedError
 from tsarchive.ir.graph import Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
+from tsarchive.operators.python_forms import NON_ZERO_DIVISOR, READABLE_FORMS, WRAPPING
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.run.enumerations import enum_names
 from tsarchive.run.expressions import nesting, told_element
@@ -21,7 +22,6 @@ from tsarchive.run.operators import (
 
 from . import syntax
 from .callees import METHOD, by_overload, callee
-from .forms import FORMS, NON_ZERO_DIVISOR, WRAPPING
 from .indexing import indexed, is_index
 from .references import References
 
@@ -84,7 +84,7 @@ class Operators:
             divisor = node.inputs[1].node
             known = divisor.is_constant and divisor.attributes["value"] not in (0, None)
             return NON_ZERO_DIVISOR[key] if known else None
-        return FORMS.get(key)
+        return READABLE_FORMS.get(key)
 
     def filled(self, form: str, arguments: Sequence[ast.expr]) -> ast.expr:
         modules = {"torch", "math"}
@@ -276,7 +276,7 @@ def is_only_read(value: Value) -> bool:
         or (
             user.schema is not None
             and find_native(user.schema) is None
-            and user.schema.full_name not in FORMS
+            and user.schema.full_name not in READABLE_FORMS
             and user.kind.startswith("aten::")
             and not user.schema.arguments[offset].is_write
         )

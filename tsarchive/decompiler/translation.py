@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_index
+from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.enumerations import enum_names
 from tsarchive.run.operators import find_native
 from tsarchive.run.passes.last_uses import all_nodes
@@ -22,7 +23,6 @@ from tsarchive.run.passes.liveness import Liveness
 from . import syntax
 from .comments import Comments
 from .expressions import Expressions
-from .forms import FORMS, STATEMENTS
 from .lifetimes import Lifetimes, Point
 from .movable import Movable, dtype_values
 from .variables import Variables
@@ -199,8 +199,8 @@ class Translation(Expressions):
         """A node without blocks of its own."""
         is_reordered = _is_out_of_order(node)
         arguments = self.settled_operands(node) if is_reordered else self.operands(node)
-        if node.schema is not None and node.schema.full_name in STATEMENTS:
-            self._statement(node, STATEMENTS[node.schema.full_name], arguments)
+        if node.schema is not None and node.schema.full_name in READABLE_STATEMENTS:
+            self._statement(node, READABLE_STATEMENTS[node.schema.full_name], arguments)
             return
         self.finish(node, self.expression(node, arguments), arguments)
 
@@ -314,9 +314,9 @@ def _is_out_of_order(node: Node) -> bool:
     """Whether the Python form evaluates its operands in another order."""
     if node.schema is None:
         return False
-    if node.schema.full_name in STATEMENTS:
+    if node.schema.full_name in READABLE_STATEMENTS:
         return True
-    form = FORMS.get(node.schema.full_name)
+    form = READABLE_FORMS.get(node.schema.full_name)
     if form is None:
         return False
     numbers = syntax.parameters(form)

@@ -11,6 +11,7 @@ from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceTyp
 from tsarchive.ir.graph import Node
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, INT, NONE, TupleType, Type
+from tsarchive.operators.upgraders import Candidate
 from tsarchive.printer.expressions import necessary_arguments
 
 from .casts import Casts
@@ -19,7 +20,6 @@ from .environment import shown
 from .libraries import what_registers
 from .matching import Call, Default, Match, Mismatch, explain, schema_text
 from .references import Reference, Results, Typed, typed
-from .upgraders import Candidate
 
 
 class Arguments(NamedTuple):

@@ -12,6 +12,7 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.source_ranges import TaggedRange
 from tsarchive.ir.type_parser import parse_type
 from tsarchive.ir.types import NamedType, Type
+from tsarchive.operators.upgraders import Candidate, candidates
 
 from .definitions import define
 from .dialect import CURRENT, Dialect
@@ -21,7 +22,6 @@ from .sizes import TypeSizes
 from .splitting import Piece, split_record
 from .syntax import bounded
 from .twins import Twins
-from .upgraders import Candidate, candidates
 
 if TYPE_CHECKING:
     from .folding import Evaluate

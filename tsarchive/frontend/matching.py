@@ -33,9 +33,9 @@ from tsarchive.ir.types import (
     VarType,
     annotation,
 )
+from tsarchive.operators.upgraders import Candidate
 
 from .references import Typed
-from .upgraders import Candidate
 
 
 class Step(NamedTuple):

@@ -13,11 +13,10 @@ from tsarchive.frontend.splitting import Piece, split_class, split_record
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import untaken_name
 from tsarchive.ir.types import BOOL, TENSOR
+from tsarchive.operators.revivals import DTYPES, FLAGS, FUNCTIONS, MASKS, RENAMED
 from tsarchive.torchscript.code_records import CodeRecords
 
 from .model import MODEL, AttributeDef, ModuleDef, ParameterDef
-from .old_operators import FUNCTIONS
-from .operators import DTYPES, FLAGS, MASKS, RENAMED
 
 # The importers of these releases ignored ``op_version_set``; operators have their meaning before
 # the first change that archives count.

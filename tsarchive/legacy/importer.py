@@ -10,6 +10,7 @@ from tsarchive.container import Container
 from tsarchive.errors import FormatError
 from tsarchive.ir.types import TENSOR, Type
 from tsarchive.ir.values import TableConstant
+from tsarchive.operators.revivals import RECORD, TEXT
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
 from tsarchive.torchscript.code_records import CodeRecords
@@ -21,7 +22,6 @@ from tsarchive.torchscript.tensors import TensorReader
 
 from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
 from .model import MODEL, debug_records, read_model
-from .old_operators import RECORD, TEXT
 from .values import ATTRIBUTES, Values
 
 if TYPE_CHECKING:

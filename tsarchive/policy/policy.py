@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.errors import CallError
-from tsarchive.policy.risks import NATIVE_PREFIX, Row
-from tsarchive.policy.rows import row_of
+from tsarchive.operators.risk_table import row_of
+from tsarchive.operators.risks import NATIVE_PREFIX, Row
 
 __all__ = ["Policy"]
 
@@ -23,7 +23,7 @@ class Policy:
 
     The default refuses what touches files, processes, the network, the state of the process or
     memory that is not its own, and everything of libraries other than torch. Each row of
-    ``tsarchive/policy/table*.py`` tells why.
+    ``tsarchive/operators/risk_table*.py`` tells why.
     """
 
     allowed: frozenset[str] = frozenset()

@@ -24,7 +24,6 @@ from tsarchive.frontend.matching import (
     explain,
 )
 from tsarchive.frontend.references import Typed, typed
-from tsarchive.frontend.upgraders import Candidate
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import CONSTANT, Block, Node, Placed, Value
 from tsarchive.ir.schema import Argument, FunctionSchema
@@ -43,6 +42,7 @@ from tsarchive.ir.types import (
     Type,
     annotation,
 )
+from tsarchive.operators.upgraders import Candidate
 from tsarchive.printer.literals import type_of_constant
 
 __all__ = ["Body", "Operators"]

@@ -2,6 +2,6 @@
 
 import torch
 
-from tsarchive.policy.versions import require_torch
+from tsarchive.operators.versions import require_torch
 
 require_torch(torch.__version__)

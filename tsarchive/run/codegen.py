@@ -25,12 +25,12 @@ from tsarchive.ir.graph import (
     matching_exit,
 )
 from tsarchive.ir.types import INT, ListType
+from tsarchive.operators.costs import size_of_made
 
 from .autocast import autocast, is_autocast
-from .costs import size_of_made
 from .direct import no_call
 from .expressions import Expressions
-from .inline_forms import SCALARS
+from .inlining import SCALARS
 from .lazy_functions import Bound, GeneratedSource
 from .linkage import Linkage
 from .natives import Awaitable, Future

@@ -11,9 +11,9 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import Node, Placed
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.source_ranges import Location
+from tsarchive.operators.risks import NATIVE_PREFIX, Row
 from tsarchive.policy import Guard, Policy
 from tsarchive.policy.limits import NO_LIMITS
-from tsarchive.policy.risks import NATIVE_PREFIX, Row
 
 from .direct import DirectCall, direct_call, no_call
 from .operators import Implementation, implementation, native_object, traceable

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from tsarchive.ir.graph import RETURN, Node, Value
 from tsarchive.ir.schema import FunctionSchema
-
-from .inline_forms import (
+from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING
+from tsarchive.operators.python_forms import (
     ANY_INT,
-    FORMS,
-    HELPERS,
+    EXACT_FORMS,
+    EXACT_STATEMENTS,
     RANGED,
     RANGES,
-    SCALARS,
-    STATEMENTS,
     TURNS,
-    Form,
+    ExactForm,
     Range,
-    form_of,
+    exact_form,
 )
+
 from .linkage import Linkage
 from .names import Globals, LocalNames
 from .natives import NATIVES
+from .natives.narrowing import wrap
 from .passes.last_uses import ALIASES
 
-__all__ = ["Inlining"]
+__all__ = ["HELPERS", "SCALARS", "Inlining"]
+
+SCALARS: Final = frozenset({BOOL, INT, FLOAT, STRING, NONE})
+"""Types whose values do not change and hold no memory to be given up."""
+
+HELPERS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "abs": abs, "append": list.append, "chr": chr, "divmod": divmod, "float": float,
+        "int": int, "isascii": str.isascii, "len": len, "list": list, "ord": ord, "str": str,
+        "type": type, "wrap": wrap,
+    }
+)  # fmt: skip
+"""What exact forms call, by the name in their braces; ``native`` is the operator itself."""
 
 
 class Inlining(ABC):
@@ -66,13 +80,13 @@ class Inlining(ABC):
             return self.globals.name(key.replace("::", "_"), NATIVES[key])
         return self.globals.name(name, HELPERS[name])
 
-    def _form(self, key: str, node: Node) -> Form | None:
-        if key in STATEMENTS:
+    def _form(self, key: str, node: Node) -> ExactForm | None:
+        if key in EXACT_STATEMENTS:
             is_used = any(output in self.live_values for output in node.outputs)
-            return None if is_used else STATEMENTS[key]
+            return None if is_used else EXACT_STATEMENTS[key]
         if key not in RANGED:
-            return FORMS.get(key)
-        form = form_of(key, [self._range(value) for value in node.inputs], self._wide)
+            return EXACT_FORMS.get(key)
+        form = exact_form(key, [self._range(value) for value in node.inputs], self._wide)
         if form is not None:
             self._ranges[node.output] = form.range
         return form

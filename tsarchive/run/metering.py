@@ -7,10 +7,11 @@ from typing import Any
 
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR
+from tsarchive.operators.costs import MADE, READ, SHOWN, Cost
 from tsarchive.policy import Limits
 
 from .budgets import Budgets, budgets_of
-from .costs import MADE, READ, SHOWN, Cost, copied_sizes, text_sizes
+from .costs import copied_sizes, text_sizes
 from .operators import Implementation, find_native, implementation
 from .passes.last_uses import holds_memory
 from .tensor_costs import (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Final, NoReturn
 
 import torch
@@ -17,9 +16,10 @@ from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Node
 from tsarchive.ir.schema import FunctionSchema, parse_schema, parse_schema_with
 from tsarchive.ir.types import CAPSULE, Type, VarType
+from tsarchive.operators.overloads import builtin_texts
 
 from .guards import guarded
-from .natives import BUILTIN_SCHEMAS, NATIVES, SYMBOLIC
+from .natives import BUILTINS, NATIVES, SYMBOLIC
 from .packed_states import checked_state
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
 Implementation = Callable[..., Any]
 
 _NATIVE_CLASS_NAME = re.compile(r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}")
-_BUILTINS: Final = tuple((parse_schema(text), function) for text, function in BUILTIN_SCHEMAS)
+_BUILTINS: Final = tuple(map(parse_schema, builtin_texts()))
 _known: dict[str, tuple[FunctionSchema, ...]] = {}
 _native_classes: dict[str, ClassType] = {}
 
@@ -52,7 +52,7 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
         registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
         found = (
             *(_parse(str(schema)) for schema in registered),
-            *(schema for schema, _ in _BUILTINS if schema.name == name),
+            *(schema for schema in _BUILTINS if schema.name == name),
         )
         if found:
             _known[name] = found
@@ -109,12 +109,7 @@ def _is_exporting() -> bool:
 
 def find_native(schema: FunctionSchema) -> Implementation | None:
     """The Python function for an operator, None when ``torch.ops`` runs it."""
-    return _builtins_by_name().get(schema.full_name) or NATIVES.get(schema.full_name)
-
-
-@cache
-def _builtins_by_name() -> dict[str, Implementation]:
-    return {schema.full_name: function for schema, function in _BUILTINS}
+    return BUILTINS.get(schema.full_name) or NATIVES.get(schema.full_name)
 
 
 def _registered(schema: FunctionSchema) -> Implementation:

@@ -1,6 +1,6 @@
 """Operators that run as Python functions instead of through ``torch.ops``.
 
-``NATIVES`` maps schema and overload name to the function, ``UPGRADERS`` and ``BUILTIN_SCHEMAS``
+``NATIVES`` maps schema and overload name to the function, ``UPGRADERS`` and ``BUILTINS``
 hold the old meanings of operators and the functions that TorchScript defines in its own language.
 Not here, because ``torch.ops`` runs them: operators that compute on tensors, complex arithmetic,
 gamma and lgamma, and what answers about the process.
@@ -27,7 +27,7 @@ from tsarchive.run.natives import (
     tensors,
     values,
 )
-from tsarchive.run.natives.builtins import BUILTIN_SCHEMAS
+from tsarchive.run.natives.builtins import BUILTINS
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.symbolic import SYMBOLIC
@@ -35,7 +35,7 @@ from tsarchive.run.natives.table import NATIVES
 from tsarchive.run.natives.upgraders import UPGRADERS
 
 __all__ = [
-    "BUILTIN_SCHEMAS",
+    "BUILTINS",
     "NATIVES",
     "SYMBOLIC",
     "UPGRADERS",

@@ -1,12 +1,8 @@
-"""Functions that TorchScript defines in its own language beside the operators.
-
-In a call by name they are candidates behind all operators of that name. The overload names are
-this table's own; torch gives the functions none.
-"""
+"""Functions that TorchScript defines in its own language beside the operators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,9 +14,9 @@ from tsarchive.run.natives.searching import find
 from tsarchive.run.natives.tensor_properties import attribute, device, size
 from tsarchive.run.natives.values import identity
 
-__all__ = ["BUILTIN_SCHEMAS"]
+__all__ = ["BUILTINS"]
 
-Row = tuple[str, Callable[..., Any]]
+Native = Callable[..., Any]
 
 
 def _subtract(a: complex, b: Tensor) -> Tensor:
@@ -56,22 +52,6 @@ _ORDERED_NUMBER_WITH_TENSOR: dict[str, Callable[[complex, Tensor], Tensor]] = {
 }
 
 
-def _number_rows(kind: str, functions: dict[str, Callable[[complex, Tensor], Tensor]]) -> list[Row]:
-    return [
-        (f"aten::{name}.builtin_{kind}_Tensor({kind} a, Tensor b) -> Tensor", function)
-        for name, function in functions.items()
-    ]
-
-
-def _tuple_rows(kind: str) -> list[Row]:
-    """A number where a list of fixed length is expected is repeated before the call."""
-    names = ("_single", "_pair", "_triple", "_quadruple")
-    return [
-        (f"aten::{name}.builtin_{kind}({kind}[{length}] x) -> {kind}[]", identity)
-        for length, name in enumerate(names, start=1)
-    ]
-
-
 def _ignore(*_: Any) -> None:
     """Check nothing."""
 
@@ -96,34 +76,31 @@ def _contains(string: str, key: str) -> bool:
     return find(encode(string), encode(key), 0, len(encode(string))) >= 0
 
 
-_TENSOR_PROPERTIES: tuple[Row, ...] = (
-    ("prim::ndim.builtin(Tensor a) -> int", Tensor.dim),
-    ("prim::shape.builtin(Tensor a) -> int[]", size),
-    *(
-        (f"prim::{name}.builtin(Tensor a) -> Tensor", attribute(name))
-        for name in ("T", "H", "mT", "mH")
-    ),
-)
+def _rows() -> Iterator[tuple[str, Native]]:
+    for kind in ("float", "int", "complex"):
+        ordered = {} if kind == "complex" else _ORDERED_NUMBER_WITH_TENSOR
+        for name, function in (_NUMBER_WITH_TENSOR | ordered).items():
+            yield f"aten::{name}.builtin_{kind}_Tensor", function
+    for kind in ("float", "int"):
+        # A number where a list of fixed length is expected is repeated before the call.
+        for name in ("_single", "_pair", "_triple", "_quadruple"):
+            yield f"aten::{name}.builtin_{kind}", identity
+    for name in ("T", "H", "mT", "mH"):
+        yield f"prim::{name}.builtin", attribute(name)
 
-BUILTIN_SCHEMAS: tuple[Row, ...] = (
-    *_number_rows("float", _NUMBER_WITH_TENSOR | _ORDERED_NUMBER_WITH_TENSOR),
-    *_number_rows("int", _NUMBER_WITH_TENSOR | _ORDERED_NUMBER_WITH_TENSOR),
-    *_number_rows("complex", _NUMBER_WITH_TENSOR),
-    *_tuple_rows("float"),
-    *_tuple_rows("int"),
-    ("aten::floordiv.builtin_Scalar(Tensor self, Scalar other) -> Tensor", torch.floor_divide),
-    ("aten::floordiv.builtin_Tensor(Tensor self, Tensor other) -> Tensor", torch.floor_divide),
-    ("aten::_assert_int_or_pair.builtin(int[] vals, str name, str message) -> ()", _ignore),
-    ("aten::list_with_default.builtin(int[] out_size, int[] defaults) -> int[]", _first_list),
-    ("aten::_assert.builtin_bool(bool condition, str message) -> ()", _assert_condition),
-    ("aten::_assert.builtin_Tensor(Tensor condition, str message) -> ()", _assert_condition),
-    ("aten::device.builtin(str type) -> Device", device),
-    (
-        "aten::type.builtin(Tensor self, int dtype, bool non_blocking=False, bool copy=False)"
-        " -> Tensor",
-        _to_dtype,
-    ),
-    ("aten::__contains__.builtin_str(str self, str key) -> bool", _contains),
-    *_TENSOR_PROPERTIES,
-)
-"""Schema text in torch's grammar, and the function. The order is that of the candidates."""
+
+BUILTINS: Mapping[str, Native] = {
+    **dict(_rows()),
+    "aten::floordiv.builtin_Scalar": torch.floor_divide,
+    "aten::floordiv.builtin_Tensor": torch.floor_divide,
+    "aten::_assert_int_or_pair.builtin": _ignore,
+    "aten::list_with_default.builtin": _first_list,
+    "aten::_assert.builtin_bool": _assert_condition,
+    "aten::_assert.builtin_Tensor": _assert_condition,
+    "aten::device.builtin": device,
+    "aten::type.builtin": _to_dtype,
+    "aten::__contains__.builtin_str": _contains,
+    "prim::ndim.builtin": Tensor.dim,
+    "prim::shape.builtin": size,
+}
+"""The function for each schema of ``tsarchive/operators/overloads.py``, by its full name."""

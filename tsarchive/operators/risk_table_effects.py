@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tsarchive.policy.risks import Group, Risk
+from .risks import Group, Risk
 
 EFFECTS: Final = (
     Group(

@@ -1,16 +1,16 @@
-"""The row of the table for an operator, by its name. Torch is not needed to ask."""
+"""The table of what each operator does, by name. Torch is not needed to ask."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from tsarchive.policy.risks import NATIVE_PREFIX, Row
+from tsarchive.operators.risks import NATIVE_PREFIX, Group, Row
 
-__all__ = ["row_of", "rows"]
+__all__ = ["groups", "row_of", "rows"]
 
 
 def row_of(operator: str) -> Row:
-    """The most specific row for an operator, with or without its overload, or for a class.
+    """Return the most specific row for an operator, with or without its overload, or for a class.
 
     A class bound from C++ is named with or without ``__torch__.torch.classes.`` before it.
     There is always one: ``*`` stands for whatever no other row names.
@@ -26,11 +26,20 @@ def row_of(operator: str) -> Row:
 
 
 @cache
-def rows() -> tuple[Row, ...]:
-    """The whole table."""
-    from tsarchive.policy.table import TABLE
+def groups() -> tuple[Group, ...]:
+    """Return the whole table, as it is written."""
+    from tsarchive.operators.risk_table_effects import EFFECTS
+    from tsarchive.operators.risk_table_libraries import CLASSES, LIBRARIES
+    from tsarchive.operators.risk_table_private import PRIVATE
+    from tsarchive.operators.risk_table_public import COMPUTING
 
-    return tuple(row for group in TABLE for row in group.rows())
+    return (*COMPUTING, *EFFECTS, *PRIVATE, *LIBRARIES, *CLASSES)
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """Return the whole table, one row a pattern."""
+    return tuple(row for group in groups() for row in group.rows())
 
 
 @cache

@@ -8,8 +8,8 @@ import torch
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tests.support.frontend import function_of, importer_of, method_text, torch_functions_of, walk
 from tsarchive.errors import UnknownOperatorError
-from tsarchive.frontend.upgraders import UPGRADERS
 from tsarchive.ir.schema import parse_schema
+from tsarchive.operators.upgraders import UPGRADERS
 
 OPERATORS = torch._C._get_operator_version_map()
 

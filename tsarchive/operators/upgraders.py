@@ -74,7 +74,7 @@ UPGRADERS: Final[dict[str, Upgrader]] = dict(
 
 
 def candidates(schemas: Iterable[FunctionSchema], version: int | None) -> tuple[Candidate, ...]:
-    """The overloads to try, in order, for code of an archive version; None means current.
+    """Return the overloads to try, in order, for code of an archive version; None means current.
 
     Old overloads stand behind those that did not change.
     """

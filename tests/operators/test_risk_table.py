@@ -13,17 +13,16 @@ import torch
 
 from tests.support.archives import TORCH
 from tests.support.fresh_registry import NAMES_OF_TORCH
-from tsarchive.policy.risks import REFUSED, Bound, Risk, Row
-from tsarchive.policy.rows import row_of, rows
-from tsarchive.policy.table import TABLE
-from tsarchive.policy.versions import known_operators
+from tsarchive.operators.risk_table import groups, row_of, rows
+from tsarchive.operators.risks import REFUSED, Bound, Risk, Row
+from tsarchive.operators.versions import known_operators
 from tsarchive.run import guards
-from tsarchive.run.natives import BUILTIN_SCHEMAS, NATIVES
+from tsarchive.run.natives import BUILTINS, NATIVES
 
 REGISTERED = {name.partition(".")[0] for name in NAMES_OF_TORCH}
 TRIED = REGISTERED | known_operators().keys()
 OVERLOADS = NAMES_OF_TORCH
-BUILTIN = {text.partition("(")[0].partition(".")[0] for text, _ in BUILTIN_SCHEMAS}
+BUILTIN = {name.partition(".")[0] for name in BUILTINS}
 # Kinds of nodes without a schema, operators of libraries and of other builds of torch.
 ELSEWHERE = frozenset(
     {
@@ -72,8 +71,8 @@ def test_no_pattern_stands_twice():
 
 
 def test_every_row_gives_a_reason():
-    assert all(len(group.reason) > 4 and group.reason[0].islower() for group in TABLE)
-    assert not any(group.reason.endswith(".") for group in TABLE)
+    assert all(len(group.reason) > 4 and group.reason[0].islower() for group in groups())
+    assert not any(group.reason.endswith(".") for group in groups())
 
 
 def test_rows_that_allow_tell_what_keeps_an_operator_within_its_tensors():
@@ -248,7 +247,7 @@ def test_every_private_operator_is_decided_apart_from_the_public_ones():
 
 def test_asking_needs_no_torch():
     code = (
-        "import sys; from tsarchive.policy.rows import row_of; row_of('aten::save');"
+        "import sys; from tsarchive.operators.risk_table import row_of; row_of('aten::save');"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

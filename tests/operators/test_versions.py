@@ -11,8 +11,8 @@ from tests.support.command_line import process, run
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.cli.failures import describe
 from tsarchive.frontend.libraries import what_registers
-from tsarchive.policy import versions
-from tsarchive.policy.versions import (
+from tsarchive.operators import versions
+from tsarchive.operators.versions import (
     installed_torch,
     known_operators,
     require_torch,
@@ -115,5 +115,5 @@ def test_an_operator_of_another_build_is_told_as_that(monkeypatch):
     here = metadata.version("torch")
     number = ".".join(here.split(".")[:2])
     found = {"gpu::synchronize": versions.Span(number, number)}
-    monkeypatch.setattr(versions, "known_operators", lambda: found)
+    monkeypatch.setattr(versions, "span_of", found.get)
     assert what_registers("gpu::synchronize").startswith("Another build of torch has it")

@@ -1,8 +1,4 @@
-"""Which versions of torch were tried, and which of them have an operator.
-
-``operators.txt`` names the versions in its first line, and in each other line an operator with
-the first and the last of them that have it, as their registries say. ``nox -s registry`` writes it.
-"""
+"""Which versions of torch were tried, which of them have an operator, and which is installed."""
 
 from __future__ import annotations
 
@@ -12,12 +8,15 @@ from typing import Final, NamedTuple
 
 from tsarchive.errors import TorchVersionError
 
+from .registry import operator_names, tried_versions, versions_of
+
 __all__ = [
     "Span",
     "installed_torch",
     "is_of_another_build",
     "known_operators",
     "require_torch",
+    "span_of",
     "tried_versions",
     "untried_torch",
     "versions_with",
@@ -34,22 +33,22 @@ class Span(NamedTuple):
     last: str
 
 
-@cache
-def tried_versions() -> tuple[str, ...]:
-    """Return the versions of torch that were tried, such as "2.13", oldest first."""
-    return tuple(_lines()[0].split()[2:])
-
-
-@cache
 def known_operators() -> dict[str, Span]:
     """Return the operators of all versions that were tried."""
-    rows = (line.split() for line in _lines() if not line.startswith("#"))
-    return {name: Span(first, last) for name, first, last in rows}
+    spans = ((name, span_of(name)) for name in operator_names())
+    return {name: span for name, span in spans if span is not None}
+
+
+@cache
+def span_of(name: str) -> Span | None:
+    """Return the first and the last version that has an operator, by its name without overload."""
+    tried = [version for version in versions_of(name) if version in tried_versions()]
+    return Span(tried[0], tried[-1]) if tried else None
 
 
 def versions_with(name: str) -> str | None:
     """Say which versions have the operator ``name`` ("aten::add"); None where none is known."""
-    span = known_operators().get(name.partition(".")[0])
+    span = span_of(name.partition(".")[0])
     return None if span is None else "torch " + " to ".join(dict.fromkeys(span))
 
 
@@ -66,7 +65,7 @@ def installed_torch() -> str | None:
 
 def is_of_another_build(name: str) -> bool:
     """Whether torch of the installed version has the operator ``name`` in some of its builds."""
-    span = known_operators().get(name.partition(".")[0])
+    span = span_of(name.partition(".")[0])
     numbers = _numbers(installed_torch() or "")
     return span is not None and _numbers(span.first) <= numbers <= _numbers(span.last)
 
@@ -99,12 +98,6 @@ def require_torch(version: str) -> None:
 
 def _needed(version: str) -> str:
     return f"tsarchive needs torch {tried_versions()[0]} or later; this is torch {version}"
-
-
-def _lines() -> list[str]:
-    from importlib.resources import files
-
-    return files("tsarchive.policy").joinpath("operators.txt").read_text("ascii").splitlines()
 
 
 def _numbers(version: str, otherwise: str = "") -> tuple[int, ...]:

@@ -1,0 +1,90 @@
+"""Overloads by name, and methods of classes that torch binds, parsed from the registry's texts.
+
+Behind the operators of a name stand the functions that TorchScript defines under it in its own
+language. Their overload names are this table's own; torch gives the functions none. Torch is not
+needed to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+from tsarchive.errors import FormatError
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.schema import FunctionSchema, parse_schema_with
+from tsarchive.ir.types import Type, VarType
+
+from .registry import method_texts, schema_texts
+
+__all__ = ["builtin_texts", "methods_of", "overloads_of"]
+
+_CLASS: Final = "__torch__."
+
+
+def overloads_of(name: str, version: str | None = None) -> tuple[FunctionSchema, ...]:
+    """Return the overloads of an operator ("aten::add") in the order in which torch tries them.
+
+    ``version`` of torch, such as "2.13"; without one it is the newest that has the operator.
+    Empty where there is none.
+    """
+    return tuple(map(_parsed, (*schema_texts(name, version), *_builtins().get(name, ()))))
+
+
+def methods_of(class_name: str, version: str | None = None) -> dict[str, FunctionSchema]:
+    """Return the methods of a class of torch, ``__torch__.torch.classes.rnn.CellParamsBase``."""
+    texts = (text.removeprefix(f"{class_name}.") for text in method_texts(class_name, version))
+    return {schema.name: schema for schema in map(_parsed, texts)}
+
+
+def builtin_texts() -> Iterator[str]:
+    """Yield the schemas of the functions that TorchScript defines in its own language."""
+    for kind in ("float", "int", "complex"):
+        ordered = () if kind == "complex" else ("lt", "le", "gt", "ge")
+        for name in ("mul", "add", "ne", "eq", "sub", "div", *ordered):
+            yield f"aten::{name}.builtin_{kind}_Tensor({kind} a, Tensor b) -> Tensor"
+    for kind in ("float", "int"):
+        for length, name in enumerate(("_single", "_pair", "_triple", "_quadruple"), start=1):
+            yield f"aten::{name}.builtin_{kind}({kind}[{length}] x) -> {kind}[]"
+    yield from _BUILTINS
+    for name in ("T", "H", "mT", "mH"):
+        yield f"prim::{name}.builtin(Tensor a) -> Tensor"
+
+
+_BUILTINS: Final = (
+    "aten::floordiv.builtin_Scalar(Tensor self, Scalar other) -> Tensor",
+    "aten::floordiv.builtin_Tensor(Tensor self, Tensor other) -> Tensor",
+    "aten::_assert_int_or_pair.builtin(int[] vals, str name, str message) -> ()",
+    "aten::list_with_default.builtin(int[] out_size, int[] defaults) -> int[]",
+    "aten::_assert.builtin_bool(bool condition, str message) -> ()",
+    "aten::_assert.builtin_Tensor(Tensor condition, str message) -> ()",
+    "aten::device.builtin(str type) -> Device",
+    "aten::type.builtin(Tensor self, int dtype, bool non_blocking=False, bool copy=False)"
+    " -> Tensor",
+    "aten::__contains__.builtin_str(str self, str key) -> bool",
+    "prim::ndim.builtin(Tensor a) -> int",
+    "prim::shape.builtin(Tensor a) -> int[]",
+)
+
+
+@cache
+def _builtins() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for text in builtin_texts():
+        found.setdefault(text.partition(".")[0], []).append(text)
+    return found
+
+
+@cache
+def _parsed(text: str) -> FunctionSchema:
+    return parse_schema_with(text, _named_type)
+
+
+def _named_type(name: str) -> Type:
+    """Return a class that a library binds, or a type variable, which starts in lower case."""
+    if name.startswith(_CLASS):
+        return ClassType(name, is_native=True)
+    if name[0].islower():
+        return VarType(name)
+    raise FormatError(f"schema names the unknown type {name!r}")

@@ -1,0 +1,477 @@
+"""Operators on numbers, strings, lists, dicts and tensors as Python syntax, by full name.
+
+A readable form is for people: an expression of the arguments ``_0``, ``_1``, ... An operator has
+one where Python gives what TorchScript gives for all values that a program meets;
+:func:`tsarchive.decompile` tells for which others it does not.
+
+An exact form stands in generated code in the place of the native function of the same key, and does
+what that does with values of the declared types. With values of other types, which
+``unchecked_cast`` can bring, it does no more than what the native does first: it names no attribute
+of anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+__all__ = [
+    "ANY_INT",
+    "EXACT_FORMS",
+    "EXACT_STATEMENTS",
+    "NON_ZERO_DIVISOR",
+    "RANGED",
+    "RANGES",
+    "READABLE_FORMS",
+    "READABLE_STATEMENTS",
+    "TURNS",
+    "WRAPPING",
+    "ExactForm",
+    "Range",
+    "exact_form",
+]
+
+Range = tuple[int, int]
+"""The smallest and the largest value that an int may have."""
+
+_INT64_MAX: Final = (1 << 63) - 1
+_INT64_MIN: Final = -(1 << 63)
+ANY_INT: Final[Range] = (_INT64_MIN, _INT64_MAX)
+TURNS: Final[Range] = (0, _INT64_MAX - 1)
+"""The number of a turn of a loop, counted from 0."""
+_LENGTH: Final[Range] = (0, 1 << 48)  # more does not fit into memory
+_HALF_RANGE: Final = 1 << 62
+_BITS: Final = 64
+_OPERAND: Final = re.compile(r"\b_(\d)\b")
+_CALLED: Final = re.compile(r"\{([a-z]+)\}")
+
+_KEYS: Final = ("str", "int", "bool", "float", "complex", "Tensor")
+_NATIVE_KEYS: Final = _KEYS[:3]
+_NUMBERS: Final = ("int", "float", "int_float", "float_int")
+_COMPARISONS: Final = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_ARITHMETIC: Final = {"add": "+", "sub": "-", "mul": "*"}
+
+# The braces stand for the type of the keys.
+_DICTS = {
+    "aten::len.Dict_{}": "len(_0)",
+    "aten::keys.{}": "list(_0)",
+    "aten::values.{}": "list(_0.values())",
+    "aten::items.{}": "list(_0.items())",
+    "aten::__contains__.{}": "_1 in _0",
+    "aten::__getitem__.Dict_{}": "_0[_1]",
+    "aten::get.{}": "_0.get(_1)",
+    "aten::get.default_{}": "_0.get(_1, _2)",
+    "aten::setdefault.{}": "_0.setdefault(_1, _2)",
+    "aten::pop.Dict_{}": "_0.pop(_1)",
+    "aten::pop.Dict_default_{}": "_0.pop(_1, _2)",
+    "aten::clear.{}": "_0.clear()",
+    "aten::update.{}": "_0.update(_1)",
+    "aten::copy.Dict_{}": "_0.copy()",
+    "aten::dict.Dict_{}": "dict(_0)",
+    "aten::dict.{}": "dict(_0)",
+}
+
+_LISTS = {
+    "aten::len.t": "len(_0)",
+    "aten::len.any": "len(_0)",
+    "aten::list.t": "list(_0)",
+    "aten::copy.t": "_0.copy()",
+    "aten::add.t": "_0 + _1",
+    "aten::append.t": "_0.append(_1)",
+    "aten::extend.t": "_0.extend(_1)",
+    "aten::reverse.t": "_0.reverse()",
+    "aten::clear.t": "_0.clear()",
+    "aten::insert.t": "_0.insert(_1, _2)",
+    "aten::pop.t": "_0.pop(_1)",
+    "aten::__getitem__.t": "_0[_1]",
+    "aten::select.t": "_0[_1]",
+    "aten::eq.int_list": "_0 == _1",
+    "aten::ne.int_list": "_0 != _1",
+    "aten::eq.bool_list": "_0 == _1",
+    "aten::ne.bool_list": "_0 != _1",
+    "aten::eq.str_list": "_0 == _1",
+    "aten::ne.str_list": "_0 != _1",
+    "aten::__contains__.int_list": "_1 in _0",
+    "aten::__contains__.str_list": "_1 in _0",
+    "aten::sorted.int": "sorted(_0)",
+    "aten::sorted.bool": "sorted(_0)",
+    "aten::sort.int": "_0.sort(reverse=_1)",
+    "aten::sort.bool": "_0.sort(reverse=_1)",
+    "aten::count.int": "_0.count(_1)",
+    "aten::count.bool": "_0.count(_1)",
+    "aten::count.str": "_0.count(_1)",
+    "aten::index.list_int": "_0.index(_1)",
+    "aten::index.list_bool": "_0.index(_1)",
+    "aten::index.list_str": "_0.index(_1)",
+    "aten::remove.int": "_0.remove(_1)",
+    "aten::remove.bool": "_0.remove(_1)",
+    "aten::remove.str": "_0.remove(_1)",
+    "aten::all.int": "all(_0)",
+    "aten::all.float": "all(_0)",
+    "aten::all.bool": "all(_0)",
+    "aten::any.int": "any(_0)",
+    "aten::any.float": "any(_0)",
+    "aten::any.bool": "any(_0)",
+    "aten::any.str": "any(_0)",
+    "prim::min.self_int": "min(_0)",
+    "prim::max.self_int": "max(_0)",
+    "prim::min.self_bool": "min(_0)",
+    "prim::max.self_bool": "max(_0)",
+    "prim::min.int": "min(_0, _1)",
+    "prim::max.int": "max(_0, _1)",
+    "prim::rangelist": "list(range(_0))",
+}
+
+_SCALARS = {
+    "aten::neg.int": "-_0",
+    "aten::neg.float": "-_0",
+    "aten::__not__": "not _0",
+    "aten::__and__.bool": "_0 & _1",
+    "aten::__or__.bool": "_0 | _1",
+    "aten::__xor__.bool": "_0 ^ _1",
+    "aten::__and__.int": "_0 & _1",
+    "aten::__or__.int": "_0 | _1",
+    "aten::__xor__.int": "_0 ^ _1",
+    "aten::floordiv.int": "_0 // _1",
+    "aten::remainder.int": "_0 % _1",
+    "aten::divmod.int": "divmod(_0, _1)",
+    "aten::eq.bool": "_0 == _1",
+    "aten::ne.bool": "_0 != _1",
+    "aten::eq.device": "_0 == _1",
+    "aten::ne.device": "_0 != _1",
+    "aten::eq.enum": "_0 == _1",
+    "aten::ne.enum": "_0 != _1",
+    "aten::eq.str": "_0 == _1",
+    "aten::ne.str": "_0 != _1",
+    "aten::lt.str": "_0 < _1",
+    "aten::gt.str": "_0 > _1",
+    "aten::le.str": "_0 <= _1",
+    "aten::ge.str": "_0 >= _1",
+    "aten::add.str": "_0 + _1",
+    "aten::join": "_0.join(_1)",
+    "aten::Int.bool": "int(_0)",
+    "aten::Int.float": "int(_0)",
+    "aten::Float.bool": "float(_0)",
+    "aten::Bool.int": "bool(_0)",
+    "aten::Bool.float": "bool(_0)",
+    "aten::Complex.float_float": "complex(_0, _1)",
+    "aten::hex": "hex(_0)",
+    "aten::oct": "oct(_0)",
+    "aten::bin": "bin(_0)",
+    "aten::gcd.int": "math.gcd(_0, _1)",
+    "aten::floor.float": "math.floor(_0)",
+    "aten::ceil.float": "math.ceil(_0)",
+    "aten::isnan.float": "math.isnan(_0)",
+    "aten::isinf.float": "math.isinf(_0)",
+    "aten::isfinite.float": "math.isfinite(_0)",
+    "prim::abs.int": "abs(_0)",
+    "prim::abs.float": "abs(_0)",
+    "aten::Size": "_0",
+    "aten::is_scripting": "True",
+    "aten::_get_tracing_state": "False",
+    "aten::is_grad_enabled": "torch.is_grad_enabled()",
+    "aten::set_grad_enabled": "torch.set_grad_enabled(_0)",
+    "aten::manual_seed": "torch.manual_seed(_0)",
+    "prim::EnumName": "_0.name",
+    "prim::EnumValue.int": "_0.value",
+    "prim::EnumValue.float": "_0.value",
+    "prim::EnumValue.str": "_0.value",
+    "aten::wait": "_0.wait()",
+    "prim::awaitable_wait": "_0.wait()",
+}
+
+_TENSORS = {
+    "aten::len.Tensor": "len(_0)",
+    "aten::dim": "_0.dim()",
+    "prim::ndim.builtin": "_0.dim()",
+    "aten::numel": "_0.numel()",
+    "aten::item": "_0.item()",
+    "aten::size.int": "_0.size(_1)",
+    "aten::stride.int": "_0.stride(_1)",
+    "aten::element_size": "_0.element_size()",
+    "aten::storage_offset": "_0.storage_offset()",
+    "aten::is_complex": "_0.is_complex()",
+    "aten::is_floating_point": "_0.is_floating_point()",
+    "aten::Bool.Tensor": "bool(_0)",
+    "aten::Int.Tensor": "int(_0)",
+    "aten::Float.Tensor": "float(_0)",
+    "aten::IntImplicit": "int(_0)",
+    "aten::FloatImplicit": "float(_0)",
+    "aten::ComplexImplicit": "complex(_0)",
+    "aten::ScalarImplicit": "_0.item()",
+    "aten::neg": "-_0",
+    "aten::matmul": "_0 @ _1",
+    "aten::mul.Tensor": "_0 * _1",
+    "aten::mul.Scalar": "_0 * _1",
+    "aten::div.Tensor": "_0 / _1",
+    "aten::div.Scalar": "_0 / _1",
+    "aten::__and__.Tensor": "_0 & _1",
+    "aten::__or__.Tensor": "_0 | _1",
+    "aten::__xor__.Tensor": "_0 ^ _1",
+    "aten::bitwise_not": "~_0",
+    "aten::pow.Tensor_Scalar": "_0 ** _1",
+    "aten::pow.Tensor_Tensor": "_0 ** _1",
+    "aten::device": "torch.device(_0)",
+    "aten::device.builtin": "torch.device(_0)",
+    "aten::device.with_index": "torch.device(_0, _1)",
+    "prim::type": "_0.type",
+    "prim::index": "_0.index",
+    **{f"prim::{name}.builtin": f"_0.{name}" for name in ("T", "H", "mT", "mH")},
+}
+
+_ATTRIBUTES = (
+    "data", "device", "grad", "is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn",
+    "is_mps", "is_mtia", "is_nested", "is_quantized", "is_sparse", "is_sparse_csr", "is_vulkan",
+    "is_xla", "is_xpu", "itemsize", "name", "nbytes", "requires_grad",
+)  # fmt: skip
+
+
+def _readable_rows() -> Iterator[tuple[str, str]]:
+    for key_type in _KEYS:
+        yield from ((key.format(key_type), form) for key, form in _DICTS.items())
+    for name, sign in _COMPARISONS.items():
+        yield from ((f"aten::{name}.{kind}", f"_0 {sign} _1") for kind in _NUMBERS)
+        yield from ((f"aten::{name}.{kind}", f"_0 {sign} _1") for kind in ("Tensor", "Scalar"))
+    for name, sign in _ARITHMETIC.items():
+        yield from ((f"aten::{name}.{kind}", f"_0 {sign} _1") for kind in _NUMBERS)
+    for kind in ("float", "int", "complex"):
+        yield f"aten::mul.builtin_{kind}_Tensor", "_0 * _1"
+        yield f"aten::add.builtin_{kind}_Tensor", "_0 + _1"
+    yield from ((f"prim::{name}", f"_0.{name}") for name in _ATTRIBUTES)
+
+
+READABLE_FORMS: Final[Mapping[str, str]] = MappingProxyType(
+    {**dict(_readable_rows()), **_LISTS, **_SCALARS, **_TENSORS}
+)
+
+READABLE_STATEMENTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "aten::_set_item.t": "set",
+        **{f"aten::_set_item.{key}": "set" for key in _KEYS},
+        "aten::Delete.t": "delete",
+        **{f"aten::Delete.Dict_{key}": "delete" for key in _KEYS},
+        "aten::add_.t": "extend",
+    }
+)
+"""Operators that are statements in Python, by the kind of statement."""
+
+NON_ZERO_DIVISOR: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "aten::div.int": "_0 / _1",
+        "aten::div.float": "_0 / _1",
+    }
+)
+"""Readable forms for a divisor that is a constant other than zero; Python divides by no zero."""
+
+WRAPPING: Final = frozenset({"aten::add.int", "aten::sub.int", "aten::mul.int", "aten::neg.int"})
+"""Operators that wrap at 2**63: code that computes with such numbers keeps that."""
+
+
+class ExactForm(NamedTuple):
+    """``text`` with the numbers of operands, and names of helpers, in braces.
+
+    ``is_pure``: with operands of the declared types it does not raise and changes nothing.
+    ``range`` of an int result.
+    """
+
+    text: str
+    is_pure: bool = True
+    range: Range = ANY_INT
+
+    @property
+    def names(self) -> list[str]:
+        """The helpers that the text calls, and ``native``."""
+        return list(dict.fromkeys(_CALLED.findall(self.text)))
+
+
+# Text whose bytes are its letters.
+_IS_ASCII: Final = "{type}({0}) is {str} and {isascii}({0})"
+
+
+def _as_read() -> Iterator[str]:
+    """Yield the operators whose readable form is exact and pure."""
+    for name in _COMPARISONS:
+        yield from (f"aten::{name}.{kind}" for kind in ("int", "float"))
+    for name in ("eq", "ne"):
+        yield from (f"aten::{name}.{kind}" for kind in ("str", "bool", "device", "enum"))
+    for name in _ARITHMETIC:
+        yield from (f"aten::{name}.{kind}" for kind in ("float", "int_float", "float_int"))
+    yield from (f"aten::__contains__.{key}" for key in _NATIVE_KEYS)
+    yield from (f"aten::{name}.bool" for name in ("__and__", "__or__"))
+    yield from (f"aten::{name}.int" for name in ("__and__", "__or__", "__xor__"))
+    yield from ("aten::__not__", "aten::neg.float")
+
+
+def _exact_rows() -> Iterator[tuple[str, ExactForm]]:
+    for key in _as_read():
+        yield key, _exact(READABLE_FORMS[key])
+    for key in ("aten::__getitem__.t", "aten::select.t"):
+        yield key, _exact(READABLE_FORMS[key])._replace(is_pure=False)
+    for name, sign in _COMPARISONS.items():
+        yield f"aten::{name}.int_float", ExactForm(f"{{float}}({{0}}) {sign} {{1}}")
+        yield f"aten::{name}.float_int", ExactForm(f"{{0}} {sign} {{float}}({{1}})")
+    for kind in ("int", "float"):
+        yield f"prim::min.{kind}", ExactForm("{0} if {0} < {1} else {1}")
+        yield f"prim::max.{kind}", ExactForm("{0} if {0} > {1} else {1}")
+    for kind in ("int", "str"):
+        text = "{1} in {0} if {type}({0}) is {list} else {native}({0}, {1})"
+        yield f"aten::__contains__.{kind}_list", ExactForm(text, is_pure=False)
+    for key in _NATIVE_KEYS:
+        text = "{0}[{1}] if {1} in {0} else {native}({0}, {1})"
+        yield f"aten::__getitem__.Dict_{key}", ExactForm(text, is_pure=False)
+
+
+def _exact(readable: str) -> ExactForm:
+    return ExactForm(_OPERAND.sub(r"{\1}", readable))
+
+
+EXACT_FORMS: Final[Mapping[str, ExactForm]] = MappingProxyType(
+    {
+        **dict(_exact_rows()),
+        "aten::__xor__.bool": ExactForm("{0} != {1}"),
+        "prim::abs.float": ExactForm("{abs}({0})"),
+        "aten::div.float": ExactForm("{0} / {1} if {1} else {native}({0}, {1})"),
+        "aten::Int.float": ExactForm("{int}({0}) if -2.0**63 <= {0} < 2.0**63 else {native}({0})"),
+        "aten::floordiv.int": ExactForm(
+            "{0} // {1} if {1} > 0 else {native}({0}, {1})", is_pure=False
+        ),
+        "aten::remainder.int": ExactForm(
+            f"{{0}} % {{1}} if 0 < {{1}} < {_HALF_RANGE} else {{native}}({{0}}, {{1}})",
+            is_pure=False,
+        ),
+        "aten::divmod.int": ExactForm(
+            "{divmod}({0}, {1}) if {1} > 0 else {native}({0}, {1})", is_pure=False
+        ),
+        "aten::__getitem__.str": ExactForm(
+            f"{{0}}[{{1}}] if {_IS_ASCII} and 0 <= {{1}} < {{len}}({{0}})"
+            " else {native}({0}, {1})",
+            is_pure=False,
+        ),
+        "aten::chr": ExactForm("{chr}({0}) if 0 <= {0} < 128 else {native}({0})", is_pure=False),
+        "aten::len.str": ExactForm(f"{{len}}({{0}}) if {_IS_ASCII} else {{native}}({{0}})"),
+        "aten::ord": ExactForm(
+            f"{{ord}}({{0}}) if {_IS_ASCII} and {{len}}({{0}}) == 1 else {{native}}({{0}})",
+            is_pure=False,
+        ),
+    }
+)
+"""Expressions, by the key of the native that each stands for."""
+
+RANGES: Final[Mapping[str, Range]] = MappingProxyType(
+    {
+        **dict.fromkeys(("aten::len.t", "aten::len.str", "aten::len.Tensor", "aten::dim"), _LENGTH),
+        **{f"aten::len.Dict_{key}": _LENGTH for key in _NATIVE_KEYS},
+        "aten::ord": (0, 255),
+        "aten::size.int": (0, _INT64_MAX),
+    }
+)
+"""What the results of functions can be."""
+
+EXACT_STATEMENTS: Final[Mapping[str, ExactForm]] = MappingProxyType(
+    {
+        "aten::append.t": ExactForm("{append}({0}, {1})", is_pure=False),
+        "aten::_set_item.t": ExactForm("{0}[{1}] = {2}", is_pure=False),
+        **{
+            f"aten::_set_item.{key}": ExactForm("{0}[{1}] = {2}", is_pure=False)
+            for key in _NATIVE_KEYS
+        },
+    }
+)
+"""Exact forms without a result, for where nothing uses it."""
+
+
+RangedForm = Callable[..., tuple[str, Range] | None]
+
+
+def _sum(a: Range, b: Range) -> tuple[str, Range]:
+    return "{0} + {1}", (a[0] + b[0], a[1] + b[1])
+
+
+def _difference(a: Range, b: Range) -> tuple[str, Range]:
+    return "{0} - {1}", (a[0] - b[1], a[1] - b[0])
+
+
+def _product(a: Range, b: Range) -> tuple[str, Range]:
+    corners = [x * y for x in a for y in b]
+    return "{0} * {1}", (min(corners), max(corners))
+
+
+def _negated(a: Range) -> tuple[str, Range]:
+    return "-{0}", (-a[1], -a[0])
+
+
+def _magnitude(a: Range) -> tuple[str, Range]:
+    return "{abs}({0})", (0, max(abs(a[0]), abs(a[1])))
+
+
+def _derived(index: Range, start: Range, step: Range) -> tuple[str, Range]:
+    """The number that a loop over a range has in turn ``index``."""
+    _, advanced = _product(index, step)
+    _, found = _sum(start, advanced)
+    return ("{1} + {0}" if step == (1, 1) else "{1} + {0} * {2}"), found
+
+
+def _quotient(a: Range, b: Range) -> tuple[str, Range] | None:
+    if b[0] <= 0:
+        return None
+    corners = [x // y for x in a for y in b]
+    return "{0} // {1}", (min(corners), max(corners))
+
+
+def _remainder(a: Range, b: Range) -> tuple[str, Range] | None:
+    if b[0] <= 0 or b[1] >= _HALF_RANGE:
+        return None
+    return "{0} % {1}", (0, b[1] - 1)
+
+
+def _shifted_right(a: Range, b: Range) -> tuple[str, Range]:
+    """x86-64 counts modulo 64."""
+    is_plain = b[0] >= 0 and b[1] < _BITS
+    return ("{0} >> {1}" if is_plain else "{0} >> ({1} & 63)"), (min(a[0], 0), max(a[1], 0))
+
+
+RANGED: Final[Mapping[str, RangedForm]] = MappingProxyType(
+    {
+        "aten::add.int": _sum,
+        "aten::sub.int": _difference,
+        "aten::mul.int": _product,
+        "aten::neg.int": _negated,
+        "prim::abs.int": _magnitude,
+        "aten::__derive_index": _derived,
+        "aten::floordiv.int": _quotient,
+        "aten::remainder.int": _remainder,
+        "aten::__rshift__.int": _shifted_right,
+    }
+)
+"""Pure forms of operators on ints, from the ranges of the operands, with the range of the result.
+
+That range is not cut to 64 bits. None where the operands may be such that there is no result.
+"""
+
+
+def exact_form(key: str, ranges: Sequence[Range], name: str) -> ExactForm | None:
+    """The form of an operator on ints, given the ranges of its operands."""
+    found = RANGED[key](*ranges)
+    if found is None:
+        return EXACT_FORMS.get(key)
+    text, (low, high) = found
+    is_within = low >= _INT64_MIN and high <= _INT64_MAX
+    return ExactForm(
+        _in_64_bits(text, low, high, name), range=(low, high) if is_within else ANY_INT
+    )
+
+
+def _in_64_bits(text: str, low: int, high: int, name: str) -> str:
+    """``text``, an int between two bounds, wrapped where they go beyond 64 bits.
+
+    ``name`` is a variable that holds it while it is looked at.
+    """
+    test = f"({name} := {text})"
+    if low < _INT64_MIN:
+        test = f"{_INT64_MIN} <= {test}"
+    if high > _INT64_MAX:
+        test = f"{test} <= {_INT64_MAX}"
+    is_within = low >= _INT64_MIN and high <= _INT64_MAX
+    return text if is_within else f"{name} if {test} else {{wrap}}({name})"

@@ -1,0 +1,129 @@
+"""The operators that each torch registers, with their schemas. Torch is not needed to ask.
+
+``schemas.txt`` names in its head the versions that were read and those that tsarchive was tried
+with. Each other line is a schema as torch writes it, and behind a tab the versions that have it:
+``1.4-1.9,2.1-`` are those from 1.4 to 1.9 and all since 2.1. Operators stand in the order of their
+names, and the overloads of one in the order in which torch tries them. Behind the operators of
+torch stand the methods of classes that it binds, by the qualified name of the class.
+``nox -s registry`` writes the file.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import groupby
+from typing import Final, NamedTuple
+
+__all__ = [
+    "Entry",
+    "entries_of",
+    "listed_versions",
+    "method_texts",
+    "operator_names",
+    "schema_texts",
+    "tried_versions",
+    "versions_of",
+]
+
+_CLASS: Final = "__torch__."
+_HEAD_LINES: Final = 2
+
+
+class Entry(NamedTuple):
+    """A schema, and the versions of torch that have it, oldest first."""
+
+    text: str
+    versions: tuple[str, ...]
+
+
+def schema_texts(name: str, version: str | None = None) -> tuple[str, ...]:
+    """Return the overloads of an operator ("aten::add") in the order in which torch tries them.
+
+    ``version`` is one of :func:`listed_versions`; without one it is the newest that has the
+    operator. Empty where there is none.
+    """
+    return _of_version(entries_of(name), version)
+
+
+def method_texts(class_name: str, version: str | None = None) -> tuple[str, ...]:
+    """Return the same for the methods of a class, ``__torch__.torch.classes.rnn.CellParamsBase``.
+
+    Their names stand behind that of the class and a dot.
+    """
+    return _of_version(tuple(_entries(class_name, ".")), version)
+
+
+def versions_of(name: str) -> tuple[str, ...]:
+    """Return the versions of torch that have an operator, oldest first."""
+    found = {version for entry in entries_of(name) for version in entry.versions}
+    return tuple(sorted(found, key=_place))
+
+
+def operator_names() -> Iterator[str]:
+    """Yield the operators of all versions, in the order of their names."""
+    names = (_operator_of(line) for line in _lines()[_HEAD_LINES:] if not line.startswith(_CLASS))
+    yield from (name for name, _ in groupby(names))
+
+
+@cache
+def entries_of(name: str) -> tuple[Entry, ...]:
+    """Return all schemas that versions of torch have had for an operator."""
+    return tuple(_entries(name, ".("))
+
+
+@cache
+def listed_versions() -> tuple[str, ...]:
+    """Return the versions of torch whose schemas are known, such as "2.13", oldest first."""
+    return tuple(map(_minor, _lines()[0].split()[2:]))
+
+
+@cache
+def tried_versions() -> tuple[str, ...]:
+    """Return the versions of torch that were tried, such as "2.13", oldest first."""
+    return tuple(map(_minor, _lines()[1].split()[2:]))
+
+
+def _of_version(entries: Sequence[Entry], version: str | None) -> tuple[str, ...]:
+    wanted = version or max((e.versions[-1] for e in entries), key=_place, default="")
+    return tuple(entry.text for entry in entries if wanted in entry.versions)
+
+
+def _entries(beginning: str, ends: str) -> Iterator[Entry]:
+    lines = _lines()
+    at = bisect_left(lines, beginning, lo=_HEAD_LINES)
+    while at < len(lines) and lines[at].startswith(beginning) and lines[at][len(beginning)] in ends:
+        text, _, spans = lines[at].rpartition("\t")
+        yield Entry(text, _versions_in(spans))
+        at += 1
+
+
+@cache
+def _lines() -> list[str]:
+    from importlib.resources import files
+
+    text = files("tsarchive.operators").joinpath("schemas.txt").read_text("ascii")
+    return text.splitlines()
+
+
+@cache
+def _versions_in(spans: str) -> tuple[str, ...]:
+    found: list[str] = []
+    for span in spans.split(","):
+        first, is_range, last = span.partition("-")
+        end = _place(last) if last else len(listed_versions()) - 1 if is_range else _place(first)
+        found += listed_versions()[_place(first) : end + 1]
+    return tuple(found)
+
+
+def _place(version: str) -> int:
+    return listed_versions().index(version)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _operator_of(line: str) -> str:
+    return line.partition("(")[0].partition(".")[0]
