@@ -168,8 +168,9 @@ def outcome_of(schema: FunctionSchema, say: Say) -> str:
     return differing[0] if differing else min(found, key=AGREEMENTS.index)
 
 
-def told(answer: str | Ended) -> str:
-    return f"{answer.last} ended the process" if isinstance(answer, Ended) else answer
+def in_one_line(answer: str | Ended) -> str:
+    text = f"{answer.last} ended the process" if isinstance(answer, Ended) else answer
+    return text.replace("\n", " ")
 
 
 def main(number: int, slices: int) -> None:
@@ -179,7 +180,7 @@ def main(number: int, slices: int) -> None:
     schemas = registry()[number::slices]
     found = answers(schemas, outcome_of, patience=PATIENCE)
     for schema, answer in zip(schemas, found, strict=True):
-        print(json.dumps([schema.full_name, told(answer)]), flush=True)
+        print(json.dumps([schema.full_name, in_one_line(answer)]), flush=True)
 
 
 if __name__ == "__main__":
