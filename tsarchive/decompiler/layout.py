@@ -15,9 +15,9 @@ from tsarchive.errors import UnsupportedError
 
 from . import syntax
 from .comments import Comment, is_marker, marker_name, with_comments
+from .line_breaks import wrapped
 from .naming import Pool
 from .references import HELPERS, Reference, References, helper_name
-from .wrapping import wrapped
 
 
 @contextmanager

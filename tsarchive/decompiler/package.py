@@ -18,15 +18,16 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.torchscript.tensors import given_device
 
 from . import syntax
+from .bodies import body_of
 from .comments import Comments
 from .constants import CONSTANTS, small_tensor
+from .constructors import Instances
 from .destination import SHADOWING, WrittenFile, destination, write
-from .instances import Instances
+from .exceptions import EXCEPTIONS
 from .layout import Definition, Layout, Module, settle_paths, written
 from .naming import Pool
 from .objects import OBJECTS, WEIGHTS, ObjectValues
 from .program import Program
-from .raising import EXCEPTIONS
 from .reading import root_of
 from .references import HELPERS
 from .runtime import runtime_files
@@ -122,7 +123,7 @@ class _Package:
     ) -> None:
         self._device = device
         self._comments = Comments(full_paths=full_paths)
-        self._program = Program(root, self._comments)
+        self._program = Program(root, self._comments, body_of)
         self._tensors = TensorFile()
         self._instances = Instances(self._program, root, self._tensors)
         self._root = self._program.definition(module_type(root))

@@ -89,7 +89,7 @@ class Instances:
     def _container(self, module: torch.nn.Module) -> ast.expr:
         """``Sequential(a, b)`` or ``ModuleList([a, b])``: their own ``__init__`` does it all."""
         type_ = module_type(module)
-        class_ = self._program.class_(type_, self._program.references)
+        class_ = self._program.class_(type_)
         names = [name for name in type_.attributes if name not in _SKIPPED]
         children = [self._slot(module, name) for name in names]
         if container_base(type_) == "ModuleList":
