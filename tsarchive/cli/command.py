@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, the FILE argument, --json, and how errors end."""
+"""Shared by all commands: exit codes, the FILE argument, --json, and reporting of errors."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def command(
 
 @contextmanager
 def _without_logs() -> Iterator[None]:
-    """What torch.export logs of a trace that fails stands in the error as well."""
+    """Silence logging: the error holds all that torch.export logs of a trace that fails."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -211,7 +211,7 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _shaped(value: Any, place: str, shapes: Mapping[str, Any]) -> Any:
-    """What is open at each place, in the structure of the arguments."""
+    """The open dimensions at each place, in the structure of the arguments."""
     found = {
         key: _shaped(item, f"{place}.{key}" if place else str(key), shapes)
         for key, item in _items(value)

@@ -1,7 +1,7 @@
-"""``__init__`` of module classes, from what the modules of the archive hold.
+"""Writes ``__init__`` of module classes from the modules that the archive holds.
 
-What all instances of a class have in common stands in its ``__init__``; what differs is an
-argument of it, under the name of the attribute.
+Values that all instances of a class share stand in its ``__init__``; others are arguments of it,
+under the names of the attributes.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def _spread(shown: ast.expr) -> ast.expr:
 
 
 def _without_shape(shown: ast.expr) -> Any:
-    """What is the same for placeholders that differ in their shapes only; None for others."""
+    """A key that placeholders of different shapes share; None for other expressions."""
     if _find_empty(shown) is None:
         return None
     return ast.dump(_with_shape(shown, syntax.literal(None)))

@@ -214,7 +214,7 @@ def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast
 def _references_in(
     definitions: Iterable[Definition], references: References
 ) -> Iterable[Reference]:
-    """What the trees of the definitions refer to, each once, in order."""
+    """The references in the trees of the definitions, each once, in order."""
     found: dict[Reference, None] = {}
     for definition in definitions:
         for statement in definition.body:

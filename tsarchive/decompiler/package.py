@@ -48,7 +48,7 @@ _TABLES = (CONSTANTS, EXCEPTIONS, OBJECTS, WEIGHTS, HELPERS, _MODEL, "weights", 
 
 @dataclass(frozen=True, slots=True)
 class DecompileReport:
-    """What :func:`decompile` wrote. ``root`` is the name of the class of the model.
+    """The files that :func:`decompile` wrote. ``root`` is the name of the class of the model.
 
     ``untranslated`` names calls of operators that Python cannot run, with the function that holds
     them: they raise RuntimeError when they are reached.
@@ -112,7 +112,7 @@ def decompile(
 
 
 def _tell_nothing(_: str) -> None:
-    """For callers that do not ask."""
+    """Default no-op callback."""
 
 
 class _Package:

@@ -454,7 +454,7 @@ def _is_counted(loop: Node, live: Container[Value]) -> bool:
 
 
 def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:
-    """What ``nodes`` use and do not define, each once; constants need not be passed."""
+    """The values that ``nodes`` use and do not define, each once, without constants."""
     own_params = {param for node in inside for block in node.blocks for param in block.params}
     seen: set[Value] = set()
     for node in all_nodes(nodes):

@@ -98,7 +98,7 @@ class Expressions(Members):
         return ", ".join(map(self.use, values))
 
     def use_if_live(self, value: Value) -> str:
-        """An item of a result of which the caller wants other items only is None."""
+        """Like ``use``; None for an item of a result that the caller does not want."""
         return self.use(value) if value.node.is_constant or value in self.live_values else "None"
 
     def define(self, value: Value) -> str:
@@ -256,7 +256,7 @@ class Expressions(Members):
         return self.dynamic_name(type_, name, node)
 
     def dynamic_name(self, type_: Type, name: str, node: Node) -> str:
-        """What calls a method of an interface or a class bound from C++, found by the object."""
+        """The name of a function that calls a method of an interface or a class bound from C++."""
         shown = f"call_{name}"
         if isinstance(type_, ClassType):
             self.linkage.enforcement.check_allowed(type_.qualified_name, self.function, node)

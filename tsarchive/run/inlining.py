@@ -92,7 +92,7 @@ class Inlining(ABC):
         return form
 
     def _range(self, value: Value) -> Range:
-        """What an int can be, as far as that is known."""
+        """The known bounds of an int."""
         node = value.node
         if node.is_constant:
             number = int(node.attributes["value"])
