@@ -15,9 +15,8 @@ from tsarchive.cli.call_inputs import Inputs
 from tsarchive.cli.command import FINDINGS, json_option
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_file
-from tsarchive.cli.output import print_json, say
+from tsarchive.cli.output import print_json, progress, say
 from tsarchive.cli.policies import chosen_policy, policy_options
-from tsarchive.cli.progress import progress
 from tsarchive.describing.text import plural
 from tsarchive.kinds import PT2, PTE
 

@@ -29,8 +29,7 @@ from tsarchive.operators.costs import size_of_made
 
 from .autocast import autocast, is_autocast
 from .direct import no_call
-from .expressions import Expressions
-from .inlining import SCALARS
+from .expressions import SCALARS, Expressions
 from .lazy_functions import Bound, GeneratedSource
 from .linkage import Linkage
 from .natives import Awaitable, Future
