@@ -14,6 +14,7 @@ import doors
 import edits
 import torch_free
 from attacks import attack as make_attack
+from mutated_flatbuffer import mutate_flatbuffer
 from pools import POOL
 from texts import innocent
 
@@ -23,7 +24,6 @@ from tsarchive.pt2 import schema
 from tsarchive.pt2.decoding import decoded
 from tsarchive.testing.mutated_archive import mutate_archive
 from tsarchive.testing.mutated_bytes import mutate_bytes
-from tsarchive.testing.mutated_flatbuffer import mutate_flatbuffer
 from tsarchive.testing.mutated_json import mutate_json
 from tsarchive.testing.mutated_pickle import mutate_pickle
 from tsarchive.testing.mutated_source import mutate_code

@@ -130,7 +130,7 @@ MAY_IMPORT = {
     },
 }  # fmt: skip
 
-CIRCULAR = {"tsarchive.decompiler", "tsarchive.frontend"}
+CIRCULAR = {"tsarchive.frontend"}
 
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (

@@ -13,7 +13,12 @@ import pytest
 
 from tests.support.archives import ARCHIVES, ROOT
 
-LINKS = {"pickler": "pickler", "printer": "printer", "models": "fixtures/models"}
+LINKS = {
+    "pickler": "pickler",
+    "printer": "printer",
+    "models": "fixtures/models",
+    "demo": "fixtures/demo",
+}
 
 
 @pytest.mark.parametrize("name", LINKS)

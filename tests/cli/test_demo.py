@@ -9,10 +9,9 @@ import torch
 
 from tests.support.archives import ROOT
 from tests.support.command_line import SEQUENTIAL, document, error, process, run
-from tsarchive.cli import trial as trials
-from tsarchive.cli.children import TORCH_JIT, TSARCHIVE, ask
 from tsarchive.cli.failures import failure
-from tsarchive.cli.measuring import Reply, Request
+from tsarchive.demo import trial as trials
+from tsarchive.demo.measuring import TORCH_JIT, TSARCHIVE, Reply, Request, ask
 
 KEYS = {"torch", "threads", "models", "ok"}
 MODEL_KEYS = {"name", "tsarchive", "torch_jit", "torch_jit_reads_ours", "ok"}

@@ -19,7 +19,7 @@ from tsarchive import (
     SaveComparison,
     Unprinted,
 )
-from tsarchive.cli.progress import progress
+from tsarchive.cli.output import progress
 
 IN_PICKLE = RecordDifference("data.pkl", 7, b"\x80\x02ab", b"\x80\x02cd")
 MISSING = RecordDifference("extra/x", 0, None, b"")

@@ -10,7 +10,7 @@ import torch
 
 from tests.support.archives import ARCHIVES
 from tests.support.command_line import SEQUENTIAL, document, error, process, run
-from tsarchive.cli.comparison import compare
+from tsarchive.demo.comparison import compare
 
 KEYS = {"file", "method", "inputs", "output", "seconds", "written"}
 CASES = (

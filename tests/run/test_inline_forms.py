@@ -25,7 +25,7 @@ from tsarchive.operators.python_forms import (
 from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.policy.limits import NO_LIMITS
 from tsarchive.run.classes import Classes
-from tsarchive.run.inlining import HELPERS
+from tsarchive.run.expressions import HELPERS
 from tsarchive.run.lazy_functions import source_of
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.narrowing import INT64_MAX, INT64_MIN

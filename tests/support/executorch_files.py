@@ -10,8 +10,8 @@ from random import Random
 import tsarchive
 from fixtures.executorch_programs import file_of, method
 from fixtures.executorch_samples import DATA, EXTERNAL, FILES, WEIGHT, data_file, tensor
+from fuzz.mutated_flatbuffer import mutate_flatbuffer
 from tests.support.archives import ROOT
-from tsarchive.testing.mutated_flatbuffer import mutate_flatbuffer
 
 FIXTURES = ROOT / "fixtures" / "executorch"
 CORPUS_KINDS = ("pte", "ptd", "bpte")

@@ -12,7 +12,7 @@ RUN_ALL = """
 import io, json, sys, warnings
 import torch
 from pathlib import Path
-from tsarchive.adopt.torch_jit import forbid_torch_jit
+from tsarchive.demo.torch_jit import forbid_torch_jit
 forbid_torch_jit()
 from tests.support.comparing import equal
 import tsarchive

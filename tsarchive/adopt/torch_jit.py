@@ -10,11 +10,9 @@ other binding gives: attribute names in slot order, their flags, and the order o
 from __future__ import annotations
 
 import enum
-import sys
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property, partial
 from itertools import repeat
-from types import FunctionType as PythonFunction
 from typing import Any
 
 import torch
@@ -461,42 +459,6 @@ def adopt_traced(module: Any) -> dict[str, list[Any]]:
     return {name: adopter.value(list(inputs), ANY) for name, inputs in stored.items()}
 
 
-# --- for comparison: what `tsarchive demo` shows beside its own figures ---
-
-
-def script(module: torch.nn.Module) -> Any:
-    """Compile ``module`` with torch.jit, so that there is something to save."""
-    return torch.jit.script(module)
-
-
-def peer_save(module: Any, path: str) -> None:
-    """Save with torch.jit itself."""
-    torch.jit.save(module, path)
-
-
-def peer_load(path: str) -> Any:
-    """Load with torch.jit itself, on the CPU."""
-    return torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
-
-
-def forbid_torch_jit() -> None:
-    """Make every function of torch.jit, and the bindings behind them, raise in this process."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError("torch.jit is disabled in this process")
-
-    for part in MODULES:
-        module = sys.modules.get(f"torch.jit{part}")
-        for name, value in list(vars(module).items()) if module else ():
-            if isinstance(value, PythonFunction) and value.__module__.startswith("torch.jit"):
-                setattr(module, name, refuse)
-    torch.jit.CompilationUnit = refuse
-    torch.jit.ScriptModule.__init__ = refuse  # type: ignore[method-assign]
-    for name in BINDINGS:
-        if hasattr(torch._C, name):
-            setattr(torch._C, name, refuse)
-
-
 BUILDERS: dict[str, Callable[..., Type]] = {
     "OptionalType": OptionalType,
     "ListType": ListType,
@@ -517,17 +479,3 @@ SINGLE: dict[str, Type] = {
     "StringType": types.STRING,
     "TensorType": types.TENSOR,
 }
-
-
-# In torch._C.
-BINDINGS = (
-    "CompilationUnit", "_create_function_from_graph", "_create_function_from_trace",
-    "_create_function_from_trace_with_dict", "_create_method_from_trace",
-    "_import_ir_module_from_package", "_jit_script_class_compile", "_jit_script_compile",
-    "_jit_script_compile_overload", "_jit_script_interface_compile",
-    "_load_for_lite_interpreter", "_load_for_lite_interpreter_from_buffer",
-    "_load_jit_module_from_bytes", "_load_jit_module_from_file", "import_ir_module",
-    "import_ir_module_from_buffer", "parse_ir",
-)  # fmt: skip
-# Modules of torch.jit whose functions are public or lead to public ones.
-MODULES = ("", "._script", "._trace", "._serialization", "._recursive", "._freeze", "._async")

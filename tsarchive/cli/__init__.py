@@ -10,8 +10,9 @@ import click
 from tsarchive.cli.streams import guarded
 from tsarchive.garbage import not_collecting
 
+_DEMO = "demo"
 _COMMANDS = (
-    "demo", "info", "tree", "code", "decompile", "convert", "edit", "tensors", "report", "run",
+    _DEMO, "info", "tree", "code", "decompile", "convert", "edit", "tensors", "report", "run",
     "verify", "audit", "jitter",
 )  # fmt: skip
 
@@ -30,8 +31,13 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         with not_collecting():
-            found: click.Command = import_module(f"tsarchive.cli.{cmd_name}").command
+            found: click.Command = import_module(_module_of(cmd_name)).command
         return found
+
+
+def _module_of(command: str) -> str:
+    """The module of a command. The demo is a program of its own, in a package beside this one."""
+    return "tsarchive.demo.command" if command == _DEMO else f"tsarchive.cli.{command}"
 
 
 def _show_versions(ctx: click.Context, _option: click.Parameter, given: bool) -> None:

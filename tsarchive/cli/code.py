@@ -10,9 +10,7 @@ from textwrap import dedent
 import click
 
 from tsarchive.archive import Archive
-from tsarchive.cli.command import Command, file_argument, json_option
-from tsarchive.cli.models import chosen as chosen_model
-from tsarchive.cli.models import model_option
+from tsarchive.cli.command import Command, chosen_model, file_argument, json_option, model_option
 from tsarchive.cli.output import console, print_json, print_source, show, table
 from tsarchive.cli.terminal import has_styles
 from tsarchive.describing.definitions import METHOD, Definition, all_definitions, matching

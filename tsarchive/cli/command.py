@@ -1,17 +1,20 @@
-"""What all commands share: exit codes, the FILE argument, --json, and how errors end."""
+"""Shared by all commands: exit codes, the FILE argument, --json, and reporting of errors."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from tsarchive.cli.failures import describe, is_without_torch, report
 from tsarchive.cli.streams import code_apart
 from tsarchive.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from tsarchive.archive import Archive
 
 FINDINGS = 1
 UNUSABLE = 2
@@ -121,3 +124,18 @@ def json_option(function: _F) -> _F:
     return click.option(
         "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
     )(function)
+
+
+def model_option(function: _F) -> _F:
+    """Add ``--model``, which chooses one of several models of a PT2 archive."""
+    return click.option(
+        "--model", metavar="NAME", help="One of the models of a PT2 archive; all by default."
+    )(function)
+
+
+def chosen_model(archive: Archive, model: str | None) -> Archive:
+    """The archive, restricted to one model if that is named.
+
+    Raises MissingRecordError when there is no such model, UnsupportedError for other archives.
+    """
+    return archive if model is None else archive.only(model)

@@ -15,9 +15,8 @@ from tsarchive.cli.call_inputs import Inputs
 from tsarchive.cli.command import FINDINGS, json_option
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_file
-from tsarchive.cli.output import print_json, say
+from tsarchive.cli.output import print_json, progress, say
 from tsarchive.cli.policies import chosen_policy, policy_options
-from tsarchive.cli.progress import progress
 from tsarchive.describing.text import plural
 from tsarchive.kinds import PT2, PTE
 
@@ -132,7 +131,7 @@ def command(
 
 @contextmanager
 def _without_logs() -> Iterator[None]:
-    """What torch.export logs of a trace that fails stands in the error as well."""
+    """Silence logging: the error holds all that torch.export logs of a trace that fails."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -211,7 +210,7 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _shaped(value: Any, place: str, shapes: Mapping[str, Any]) -> Any:
-    """What is open at each place, in the structure of the arguments."""
+    """The open dimensions at each place, in the structure of the arguments."""
     found = {
         key: _shaped(item, f"{place}.{key}" if place else str(key), shapes)
         for key, item in _items(value)

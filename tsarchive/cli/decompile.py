@@ -9,9 +9,8 @@ import click
 
 from tsarchive.cli.command import Command, OutputPath, file_argument, json_option
 from tsarchive.cli.imports import import_option
-from tsarchive.cli.output import print_json, say, show, table
+from tsarchive.cli.output import print_json, progress, say, show, table
 from tsarchive.cli.policies import chosen_policy, policy_options
-from tsarchive.cli.progress import progress
 
 if TYPE_CHECKING:
     from tsarchive.decompiler import DecompileReport

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tsarchive.cli.command import Command, OutputPath, file_argument, json_option
-from tsarchive.cli.output import print_json, say
-from tsarchive.cli.progress import progress
+from tsarchive.cli.output import print_json, progress, say
 from tsarchive.container.source import open_source
 from tsarchive.kinds import BPTE
 

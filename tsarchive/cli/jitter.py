@@ -11,9 +11,8 @@ from tsarchive.cli.archive_files import files_below, reason_to_skip
 from tsarchive.cli.command import FINDINGS, UNUSABLE, Command, json_option
 from tsarchive.cli.failures import describe, report
 from tsarchive.cli.imports import import_option
-from tsarchive.cli.output import print_json, say
+from tsarchive.cli.output import print_json, progress, say
 from tsarchive.cli.policies import chosen_policy, policy_options
-from tsarchive.cli.progress import progress
 from tsarchive.describing.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
 from tsarchive.kinds import EXECUTORCH, PT2

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tsarchive.cli.streams import encodable, own_stream
+from tsarchive.cli.streams import encodable, guarded, own_stream
 from tsarchive.cli.tables import Column, Table
 from tsarchive.cli.terminal import styled
 from tsarchive.describing.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from tsarchive import Finding
+
 
 # Wide enough that no table is cut when the output is a file or a pipe.
 _UNBOUNDED = 10_000
@@ -92,3 +97,44 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+STYLES: Final = {"info": "cyan", "warning": "yellow", "error": "bold red"}
+"""The colour of each severity."""
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """A finding as JSON; parts that it does not have are null."""
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "nature": finding.nature.value,
+        "message": finding.message,
+        "record": finding.record,
+        "offset": finding.offset,
+        "line": finding.line,
+        "hint": finding.hint,
+    }
+
+
+@contextmanager
+def progress(steps: int) -> Iterator[Callable[[str], None]]:
+    """Gives a function to call with what is being done; nothing is shown where no terminal is."""
+    if not sys.stderr.isatty():
+        yield lambda description: None
+        return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    err = console(stderr=True)
+    columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}", markup=False))
+    shown = Progress(*columns, console=err, transient=True, redirect_stdout=False)
+    with shown as bar, guarded():
+        task = bar.add_task("", total=steps)
+        started = -1
+
+        def step(description: str) -> None:
+            nonlocal started
+            started += 1
+            bar.update(task, completed=started, description=visible(description, keep=""))
+
+        yield step

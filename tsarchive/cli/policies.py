@@ -1,4 +1,4 @@
-"""``--allow`` and ``--trust``: which operators the code of a file may reach."""
+"""``--allow``, ``--trust`` and ``--max-...``: what code of a file may reach and use up."""
 
 from __future__ import annotations
 
@@ -37,3 +37,26 @@ def _check_names(ctx: click.Context, param: click.Parameter, names: tuple[str, .
 
 def chosen_policy(allow: tuple[str, ...], *, trust: bool) -> Policy:
     return (Policy.trusted() if trust else Policy.default()).allow(*allow)
+
+
+def limit_options(function: _F) -> _F:
+    """Add ``--max-steps``, ``--max-seconds`` and ``--max-bytes``, by default no bound."""
+    for option in (
+        click.option(
+            "--max-bytes",
+            type=click.IntRange(min=0),
+            help="Stop the model before it takes more bytes for tensors, strings and lists.",
+        ),
+        click.option(
+            "--max-seconds",
+            type=click.FloatRange(min=0, max=1e9),
+            help="Stop the model at the next operator after this time.",
+        ),
+        click.option(
+            "--max-steps",
+            type=click.IntRange(min=0),
+            help="Stop the model after it has run so many nodes of its code.",
+        ),
+    ):
+        function = option(function)
+    return function

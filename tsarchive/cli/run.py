@@ -14,10 +14,9 @@ from tsarchive.cli.command import FINDINGS, json_option
 from tsarchive.cli.failures import ModelError
 from tsarchive.cli.imports import import_option
 from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_file
-from tsarchive.cli.limits import limit_options
 from tsarchive.cli.output import print_json, say
 from tsarchive.cli.output_files import check_path, write_output
-from tsarchive.cli.policies import chosen_policy, policy_options
+from tsarchive.cli.policies import chosen_policy, limit_options, policy_options
 from tsarchive.cli.summary_text import lines
 from tsarchive.describing.text import duration
 from tsarchive.errors import ArchiveError, ScriptError

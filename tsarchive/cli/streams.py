@@ -13,7 +13,7 @@ __all__ = ["code_apart", "guarded", "own_stream"]
 
 
 class Guarded:
-    """What stands in for a stream, with escapes in what is written to it.
+    """Stands in for a stream, and escapes control characters in the text written to it.
 
     Models print and warn, errors and tracebacks quote them, and click repeats file names. The
     package itself writes to ``own``; the text of others goes to ``beneath``, nowhere if None.

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.command import Command, file_argument, json_option
-from tsarchive.cli.models import chosen, model_option
+from tsarchive.cli.command import Command, chosen_model, file_argument, json_option, model_option
 from tsarchive.cli.output import print_json, say, show, table
 from tsarchive.describing.tensors import totals_text
 from tsarchive.describing.text import plural, shape
@@ -54,7 +53,7 @@ def command(
     import tsarchive
 
     with tsarchive.open(file) as archive:
-        found = list(chosen(archive, model).tensors.items())
+        found = list(chosen_model(archive, model).tensors.items())
     if match is not None:
         found = [named for named in found if fnmatchcase(named[0], match)]
     if sort is not None:

@@ -1,4 +1,4 @@
-"""What stdout and stderr can show: styles, lines of boxes, and how much fits side by side."""
+"""Capabilities of stdout and stderr: styles, box characters and width."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.command import Command, file_argument, json_option
-from tsarchive.cli.models import chosen, model_option
+from tsarchive.cli.command import Command, chosen_model, file_argument, json_option, model_option
 from tsarchive.cli.output import print_json, show
 from tsarchive.cli.terminal import drawn, styled
 from tsarchive.describing.text import plural, size, visible
@@ -43,7 +42,7 @@ def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_
     import tsarchive
 
     with tsarchive.open(file) as opened:
-        archive = chosen(opened, model)
+        archive = chosen_model(opened, model)
         root = archive.tree()
         if typed:
             root = with_signatures(root, archive)

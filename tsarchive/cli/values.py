@@ -12,7 +12,7 @@ _SCALARS = (bool, int, float, complex, str, type(None))
 
 
 def summary(value: Any) -> dict[str, Any]:
-    """What a value is, as a document: nested like the value, with figures for tensors."""
+    """Describe a value as a document: nested like the value, with figures for tensors."""
     if isinstance(value, torch.Tensor):
         return {"type": "tensor", **_tensor_summary(value)}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
-from tsarchive.cli.findings import STYLES, finding_document
-from tsarchive.cli.output import print_json, say
-from tsarchive.cli.progress import progress
+from tsarchive.cli.output import STYLES, finding_document, print_json, progress, say
 from tsarchive.describing.tensors import totals_text
 from tsarchive.describing.text import plural, size
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import (
@@ -27,9 +26,7 @@ from tsarchive.ir.types import (
 )
 
 from . import syntax
-
-if TYPE_CHECKING:
-    from .program import Program
+from .program import Program
 
 __all__ = ["TORCH_TYPES", "shown_type"]
 
@@ -64,9 +61,9 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
         case TupleType(elements, None) if elements:
             return _subscripted(program, references.builtin("tuple"), *elements)
         case TupleType(qualified_name=str()) | EnumType():
-            return program.class_(type_, references)
+            return program.class_(type_)
         case ClassType(is_native=False):
-            return program.class_(type_, references)
+            return program.class_(type_)
     return references.imported("typing", "Any")
 
 

@@ -1,4 +1,4 @@
-"""By which name Python calls an operator of torch: ``torch.relu``, a method, or ``torch.ops``.
+"""The name by which Python calls an operator of torch: ``torch.relu``, a method, ``torch.ops``.
 
 ``torch.relu`` and the methods of tensors are made from the same schemas as the operators, as
 long as no Python function stands in front of them.
@@ -57,7 +57,7 @@ _TO_OVERLOADS = frozenset({"device", "dtype", "other"})
 def callee(
     schema: FunctionSchema, count: int, references: References, keywords: Collection[str] = ()
 ) -> ast.expr | str | None:
-    """What to call for an operator with the first ``count`` arguments by position.
+    """The callee for an operator with the first ``count`` arguments by position.
 
     ``keywords`` are the names of those that are given by name.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -11,10 +11,7 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.ir.values import GeneratorSeed, TableConstant
 
 from . import syntax
-
-if TYPE_CHECKING:
-    from .program import Program
-    from .references import References
+from .references import References
 
 __all__ = ["CONSTANTS", "Constants"]
 
@@ -26,8 +23,7 @@ _FITTING = (torch.float32, torch.float64, torch.int64, torch.int32, torch.bool)
 class Constants:
     """The constants of a package, each under a name of the module ``_constants``."""
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self) -> None:
         self._names: dict[Any, str] = {}
         self.values: dict[str, Any] = {}
 

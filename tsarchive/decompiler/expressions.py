@@ -4,41 +4,49 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.graph import Node, Value, must_be_none
 from tsarchive.ir.types import FLOAT, NONE, ListType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
-from tsarchive.run.passes.liveness import SCALAR_FORMS, as_number, called_function, known_result
+from tsarchive.run.passes.liveness import called_function, known_result
 from tsarchive.run.passes.object_identity import must_differ
 
 from . import syntax
-from .callees import enum_literal
 from .members import is_plain, members_of, method_name
 from .operators import Operators
+from .program import Program
 from .type_tests import type_test
-
-if TYPE_CHECKING:
-    from .program import Program
-    from .references import References
 
 __all__ = ["Expressions"]
 
 
-class Expressions(Operators):
-    """Expressions of one function; what holds a value is decided by the subclass."""
+class Expressions:
+    """Expressions of one function, by node. ``known`` holds those of values that are computed.
 
-    def __init__(self, function: Function, program: Program, references: References) -> None:
-        super().__init__(references)
+    ``unchanged`` are nodes whose result is their first operand.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        program: Program,
+        operators: Operators,
+        live_values: set[Value],
+        unchanged: set[Node],
+    ) -> None:
         self.function = function
         self.program = program
+        self.references = program.references
+        self.operators = operators
+        self.live_values = live_values
         self.known: dict[Value, ast.expr] = {}
-        self.unchanged: set[Node] = set()
+        self._unchanged = unchanged
 
     def is_live(self, value: Value) -> bool:
-        raise UnsupportedError("nothing is known about the value")
+        return value in self.live_values
 
     def use(self, value: Value) -> ast.expr:
         """The expression that stands for ``value``: a variable, a constant, or what can move."""
@@ -56,7 +64,7 @@ class Expressions(Operators):
     def constant(self, value: Value) -> ast.expr:
         type_ = value.type
         if isinstance(type_, FunctionType):
-            return self.program.function(type_.function, self.references)
+            return self.program.function(type_.function)
         if must_be_none(value):
             return syntax.literal(None)
         content = value.node.attributes["value"]
@@ -74,7 +82,7 @@ class Expressions(Operators):
                 )
             case EnumMember(enum, name):
                 member = self.program.enum_member(enum, name)
-                return syntax.attribute(self.program.class_(enum, self.references), member)
+                return syntax.attribute(self.program.class_(enum), member)
             case TableConstant() | GeneratorSeed() | ObjectValue():
                 return self.program.constants.reference(content, self.references)
             case tuple() if isinstance(type_, TupleType):
@@ -92,7 +100,7 @@ class Expressions(Operators):
 
     def expression(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         """The expression of a node whose operands are ``arguments``."""
-        if node in self.unchanged:
+        if node in self._unchanged:
             return arguments[0]
         result = known_result(node)
         if result is not None:
@@ -100,7 +108,7 @@ class Expressions(Operators):
         build = _BY_KIND.get(node.kind)
         if build is not None:
             return build(self, node, arguments)
-        return self.operator(node, arguments)
+        return self.operators.operator(node, arguments)
 
     def _nothing(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         return syntax.literal(None)
@@ -115,7 +123,7 @@ class Expressions(Operators):
 
     def _tuple_of(self, type_: TupleType, items: Sequence[ast.expr]) -> ast.expr:
         if type_.qualified_name:
-            return syntax.call(self.program.class_(type_, self.references), items)
+            return syntax.call(self.program.class_(type_), items)
         return ast.Tuple(list(items), ast.Load())
 
     def _tuple_index(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
@@ -138,7 +146,7 @@ class Expressions(Operators):
         return ast.Dict(list(arguments[::2]), list(arguments[1::2]))
 
     def _create_object(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        class_ = self.program.class_(node.output.type, self.references)
+        class_ = self.program.class_(node.output.type)
         return syntax.call(syntax.attribute(class_, "__new__"), [class_])
 
     def _get_attr(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
@@ -170,7 +178,7 @@ class Expressions(Operators):
 
     def _isinstance(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         types = tuple(node.attributes["types"])
-        return type_test(self, arguments[0], types, node.input.type)
+        return type_test(self.program, arguments[0], types, node.input.type)
 
     def _identity(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         first, second = node.inputs
@@ -181,7 +189,7 @@ class Expressions(Operators):
             sign: ast.cmpop = ast.IsNot() if negated else ast.Is()
             ordered = arguments if must_be_none(second) else arguments[::-1]
             return ast.Compare(ordered[0], [sign], [ordered[1]])
-        return self.helper(node, arguments)
+        return self.operators.helper(node, arguments)
 
     def _enum_value(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         return syntax.attribute(arguments[0], "value")
@@ -191,35 +199,6 @@ class Expressions(Operators):
 
     def _to_list(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         return syntax.call(syntax.attribute(arguments[0], "tolist"))
-
-    def missing(self, operator: str, reason: str) -> ast.expr:
-        """What raises when it is reached: code may hold operators that it never calls."""
-        self.program.untranslated.setdefault(f"{self.function.qualified_name}: {operator}")
-        called = self.references.imported("_objects", "missing")
-        return syntax.call(called, [syntax.string(reason)])
-
-    def known_number(self, node: Node) -> complex | None:
-        """The number that a constant operand without dimensions acts as."""
-        if node.schema is None or node.schema.full_name not in SCALAR_FORMS:
-            return None
-        constant = node.inputs[1].node
-        if not constant.is_constant:
-            return None
-        content = constant.attributes["value"]
-        return as_number(content.value) if isinstance(content, TableConstant) else None
-
-    def enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
-        """``torch.float32`` where a dtype is known, likewise the others; None where it is not.
-
-        ``shown`` is the expression for ``value``.
-        """
-        if must_be_none(value):
-            return syntax.literal(None)
-        if value in self.dtypes:
-            return shown
-        if not value.node.is_constant:
-            return None
-        return enum_literal(kind, value.node.attributes["value"], self.references)
 
 
 def is_call_of_setter(node: Node) -> bool:

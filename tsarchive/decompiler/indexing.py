@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tsarchive.ir.graph import MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
 
 from . import syntax
-
-if TYPE_CHECKING:
-    from .operators import Operators
 
 __all__ = ["indexed", "is_index"]
 
@@ -28,7 +24,7 @@ def is_index(schema: FunctionSchema) -> bool:
     return schema.full_name in _KINDS
 
 
-def indexed(operators: Operators, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+def indexed(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
     """The subscript for a node, None where it has no such form."""
     assert node.schema is not None
     match node.schema.full_name:

@@ -15,9 +15,9 @@ from tsarchive.errors import UnsupportedError
 
 from . import syntax
 from .comments import Comment, is_marker, marker_name, with_comments
+from .line_breaks import wrapped
 from .naming import Pool
 from .references import HELPERS, Reference, References, helper_name
-from .wrapping import wrapped
 
 
 @contextmanager
@@ -214,7 +214,7 @@ def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast
 def _references_in(
     definitions: Iterable[Definition], references: References
 ) -> Iterable[Reference]:
-    """What the trees of the definitions refer to, each once, in order."""
+    """The references in the trees of the definitions, each once, in order."""
     found: dict[Reference, None] = {}
     for definition in definitions:
         for statement in definition.body:

@@ -107,7 +107,7 @@ class ObjectValues:
         found = type_of_class(type(value))
         if isinstance(found, EnumType):
             member = self._program.enum_member(found, value.name)
-            return syntax.attribute(self._program.class_(found, references), member)
+            return syntax.attribute(self._program.class_(found), member)
         try:
             return syntax.literal(value)
         except TypeError:
@@ -138,7 +138,7 @@ class ObjectValues:
             for index, (item, element) in enumerate(zip(value, types, strict=True))
         ]
         if isinstance(found, TupleType) and found.qualified_name:
-            return syntax.call(self._program.class_(found, self._program.references), items)
+            return syntax.call(self._program.class_(found), items)
         return ast.Tuple(items, ast.Load())
 
     def _native(self, value: Any, path: str) -> ast.expr:
@@ -160,7 +160,7 @@ class ObjectValues:
             keys.append(syntax.string(members.slot(name)))
             items.append(self.value(get_slot(value, attribute), attribute.type, f"{path}.{name}"))
         new = self._program.references.imported(OBJECTS, "new")
-        shown = self._program.class_(class_, self._program.references)
+        shown = self._program.class_(class_)
         return syntax.call(new, [shown, ast.Dict(keys, items)])
 
 

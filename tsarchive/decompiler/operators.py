@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
+from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
+from tsarchive.ir.values import TableConstant
 from tsarchive.operators.python_forms import NON_ZERO_DIVISOR, READABLE_FORMS, WRAPPING
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.run.enumerations import enum_names
@@ -19,13 +21,14 @@ from tsarchive.run.operators import (
     implementation,
     schema_without_text,
 )
+from tsarchive.run.passes.liveness import SCALAR_FORMS, as_number
 
 from . import syntax
-from .callees import METHOD, by_overload, callee
+from .callees import METHOD, by_overload, callee, enum_literal
 from .indexing import indexed, is_index
-from .references import References
+from .program import Program
 
-__all__ = ["Operators"]
+__all__ = ["Operators", "known_number"]
 
 _OPERANDS = 2
 _ALPHA = ("aten::add.Tensor", "aten::sub.Tensor", "aten::add.Scalar", "aten::sub.Scalar")
@@ -34,30 +37,20 @@ _READERS = frozenset({"prim::ListUnpack", "aten::__getitem__", "aten::len", "ate
 
 
 class Operators:
-    """Expressions of operators. ``dtypes`` are the values that are kept as torch.dtype."""
+    """Expressions of the operators of one function. ``dtypes`` are values kept as torch.dtype."""
 
-    def __init__(self, references: References) -> None:
-        self.references = references
-        self.dtypes: set[Value] = set()
-        self.is_wide = False
-
-    def use(self, value: Value) -> ast.expr:
-        raise UnsupportedError("no value has an expression here")
-
-    def known_number(self, node: Node) -> complex | None:
-        raise UnsupportedError("no operand is known here")
-
-    def enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
-        raise UnsupportedError("no argument is known here")
-
-    def missing(self, operator: str, reason: str) -> ast.expr:
-        raise UnsupportedError(f"nothing can stand for {operator}: {reason}")
+    def __init__(self, function: Function, program: Program, dtypes: set[Value]) -> None:
+        self.references = program.references
+        self._function = function
+        self._untranslated = program.untranslated
+        self._dtypes = dtypes
+        self._is_wide = function in program.wrapping
 
     def operator(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         schema = node.schema or schema_without_text(node)
         if node.upgrader is not None:
             return self._upgraded(node, schema, arguments)
-        number = self.known_number(node)
+        number = known_number(node)
         if number is not None:
             arguments = [arguments[0], syntax.literal(number), *arguments[2:]]
         special = _SPECIAL.get(schema.full_name)
@@ -69,7 +62,7 @@ class Operators:
         if form is not None:
             return self.filled(form, arguments)
         if is_index(schema):
-            found = indexed(self, node, arguments)
+            found = indexed(node, arguments)
             if found is not None:
                 return found
         if find_native(schema) is not None:
@@ -78,7 +71,7 @@ class Operators:
 
     def _form(self, node: Node, schema: FunctionSchema) -> str | None:
         key = schema.full_name
-        if self.is_wide and key in WRAPPING:
+        if self._is_wide and key in WRAPPING:
             return None
         if key in NON_ZERO_DIVISOR:
             divisor = node.inputs[1].node
@@ -116,7 +109,7 @@ class Operators:
         try:
             implementation(schema)
         except UnknownOperatorError as error:
-            return self.missing(schema.full_name, error.message)
+            return self._missing(schema.full_name, error.message)
         kept = self._kept_arguments(node, schema, arguments)
         positional, keywords, is_plain = kept
         names = keywords.keys()
@@ -146,7 +139,7 @@ class Operators:
             if not argument.kwarg_only and offset >= count:
                 continue
             if offset in enums:
-                member = self.enum_argument(enums[offset], value, shown)
+                member = self._enum_argument(enums[offset], value, shown)
                 if member is None:
                     return [], {}, False
                 shown = member
@@ -178,6 +171,25 @@ class Operators:
             return made
         return syntax.call(self.references.builtin("list"), [made])
 
+    def _missing(self, operator: str, reason: str) -> ast.expr:
+        """A call that raises when it is reached: code may hold operators that it never calls."""
+        self._untranslated.setdefault(f"{self._function.qualified_name}: {operator}")
+        called = self.references.imported("_objects", "missing")
+        return syntax.call(called, [syntax.string(reason)])
+
+    def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
+        """``torch.float32`` where a dtype is known, likewise the others; None where it is not.
+
+        ``shown`` is the expression for ``value``.
+        """
+        if must_be_none(value):
+            return syntax.literal(None)
+        if value in self._dtypes:
+            return shown
+        if not value.node.is_constant:
+            return None
+        return enum_literal(kind, value.node.attributes["value"], self.references)
+
     def _sum(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """``a + b``, unless b is multiplied by a factor."""
         if not _is_number(node.inputs[2], 1):
@@ -191,14 +203,14 @@ class Operators:
         return syntax.call(self.references.builtin("list"), [shape])
 
     def _dtype(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        return syntax.attribute(arguments[0], "dtype") if node.output in self.dtypes else None
+        return syntax.attribute(arguments[0], "dtype") if node.output in self._dtypes else None
 
     def _compared(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Two dtypes, or a dtype and the number of one."""
-        if not self.dtypes.intersection(node.inputs):
+        if not self._dtypes.intersection(node.inputs):
             return None
         pairs = zip(node.inputs, arguments, strict=True)
-        shown = [self.enum_argument("ScalarType", *pair) for pair in pairs]
+        shown = [self._enum_argument("ScalarType", *pair) for pair in pairs]
         if shown[0] is None or shown[1] is None:
             raise UnsupportedError("a dtype is compared with a number that is no dtype")
         sign: ast.cmpop = ast.Eq() if node.kind == "aten::eq" else ast.NotEq()
@@ -267,6 +279,17 @@ class Operators:
 _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 """Types whose values Python shows as TorchScript does."""
+
+
+def known_number(node: Node) -> complex | None:
+    """The number that a constant operand without dimensions acts as."""
+    if node.schema is None or node.schema.full_name not in SCALAR_FORMS:
+        return None
+    constant = node.inputs[1].node
+    if not constant.is_constant:
+        return None
+    content = constant.attributes["value"]
+    return as_number(content.value) if isinstance(content, TableConstant) else None
 
 
 def is_only_read(value: Value) -> bool:

@@ -18,15 +18,16 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.torchscript.tensors import given_device
 
 from . import syntax
+from .bodies import body_of
 from .comments import Comments
 from .constants import CONSTANTS, small_tensor
+from .constructors import Instances
 from .destination import SHADOWING, WrittenFile, destination, write
-from .instances import Instances
+from .exceptions import EXCEPTIONS
 from .layout import Definition, Layout, Module, settle_paths, written
 from .naming import Pool
 from .objects import OBJECTS, WEIGHTS, ObjectValues
 from .program import Program
-from .raising import EXCEPTIONS
 from .reading import root_of
 from .references import HELPERS
 from .runtime import runtime_files
@@ -47,7 +48,7 @@ _TABLES = (CONSTANTS, EXCEPTIONS, OBJECTS, WEIGHTS, HELPERS, _MODEL, "weights", 
 
 @dataclass(frozen=True, slots=True)
 class DecompileReport:
-    """What :func:`decompile` wrote. ``root`` is the name of the class of the model.
+    """The files that :func:`decompile` wrote. ``root`` is the name of the class of the model.
 
     ``untranslated`` names calls of operators that Python cannot run, with the function that holds
     them: they raise RuntimeError when they are reached.
@@ -111,7 +112,7 @@ def decompile(
 
 
 def _tell_nothing(_: str) -> None:
-    """For callers that do not ask."""
+    """Default no-op callback."""
 
 
 class _Package:
@@ -122,7 +123,7 @@ class _Package:
     ) -> None:
         self._device = device
         self._comments = Comments(full_paths=full_paths)
-        self._program = Program(root, self._comments)
+        self._program = Program(root, self._comments, body_of)
         self._tensors = TensorFile()
         self._instances = Instances(self._program, root, self._tensors)
         self._root = self._program.definition(module_type(root))

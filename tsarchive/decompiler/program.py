@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, InterfaceType
 from tsarchive.ir.names import unmangled
-from tsarchive.ir.types import EnumType, TupleType, Type, annotation
+from tsarchive.ir.types import EnumType, Type, annotation
 from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
 
 from .comments import Comments
 from .constants import Constants
-from .definitions import class_body, enum_body, function_body, named_tuple_body
-from .growth import functions_that_wrap
 from .layout import Definition, Module
 from .naming import definition_name, module_path
+from .overflow_analysis import functions_that_wrap
 from .references import References
 from .survey import Survey
 
@@ -27,13 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["Program"]
 
 
+Body = Callable[["Program", Type | Function, Definition], list[ast.stmt]]
+
+
 class Program:
     """The classes and functions of an archive as definitions of Python.
 
     Two that differ in nothing but the number in their qualified names are one definition.
+    ``body`` writes the statements of a definition; it may ask for others, and for itself.
     """
 
-    def __init__(self, root: ArchiveModule, comments: Comments) -> None:
+    def __init__(self, root: ArchiveModule, comments: Comments, body: Body) -> None:
+        self._body = body
         survey = Survey(root)
         self.comments = comments
         self.references = References()
@@ -41,7 +46,7 @@ class Program:
         self.identities = Identities()
         self.assigned = survey.assigned
         self.wrapping = functions_that_wrap(survey.functions)
-        self.constants = Constants(self)
+        self.constants = Constants()
         self.exceptions: dict[str, None] = {}
         self.untranslated: dict[str, None] = {}
         self.modules: dict[tuple[str, ...], Module] = {}
@@ -50,32 +55,21 @@ class Program:
         self._by_content: dict[tuple[object, ...], Definition] = {}
         self._members: dict[EnumType, dict[str, str]] = {}
 
-    def class_(self, type_: Type, references: References) -> ast.expr:
+    def class_(self, type_: Type) -> ast.expr:
         """A reference to the class for a class, enum or named tuple."""
-        return references.to_definition(self.definition(type_))
+        return self.references.to_definition(self.definition(type_))
 
-    def function(self, function: Function, references: References) -> ast.expr:
-        found = self._definitions.get(function)
-        if found is None:
-            found = self._define(function, function.qualified_name)
-            found.body = function_body(self, function, found)
-            found = self._merged(function, found, "function")
-        return references.to_definition(found)
+    def function(self, function: Function) -> ast.expr:
+        """A reference to the function for one of the archive."""
+        return self.references.to_definition(self.definition(function))
 
-    def definition(self, type_: Type) -> Definition:
-        found = self._definitions.get(type_)
+    def definition(self, key: Type | Function) -> Definition:
+        """The definition of a class, enum, named tuple or function."""
+        found = self._definitions.get(key)
         if found is None:
-            found = self._define(type_, _qualified_name(type_))
-            match type_:
-                case ClassType(is_native=False):
-                    found.body = class_body(self, type_, found)
-                case EnumType():
-                    found.body = enum_body(self, type_, found)
-                case TupleType(qualified_name=str()):
-                    found.body = named_tuple_body(self, type_, found)
-                case _:
-                    raise UnsupportedError(f"{annotation(type_)} has no Python class")
-            found = self._merged(type_, found, type(type_).__name__)
+            found = self._define(key, _qualified_name(key))
+            found.body = self._body(self, key, found)
+            found = self._merged(key, found, type(key).__name__)
         return found
 
     def _define(self, key: Type | Function, qualified_name: str) -> Definition:
@@ -121,8 +115,9 @@ class Program:
         return name
 
 
-def _qualified_name(type_: Type) -> str:
-    name = getattr(type_, "qualified_name", None)
-    if not isinstance(name, str):
-        raise UnsupportedError(f"{annotation(type_)} has no Python class")
-    return name
+def _qualified_name(key: Type | Function) -> str:
+    name = getattr(key, "qualified_name", None)
+    if isinstance(name, str):
+        return name
+    assert not isinstance(key, Function)
+    raise UnsupportedError(f"{annotation(key)} has no Python class")

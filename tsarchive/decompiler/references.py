@@ -1,4 +1,4 @@
-"""What generated code refers to from outside of a definition, named when a module is complete.
+"""References of generated code to imports and definitions, named when a module is complete.
 
 A reference is an ``ast.Name`` whose identifier is a key until the module that holds it is laid
 out; then it becomes a name that no variable of the module has.

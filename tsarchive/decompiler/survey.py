@@ -1,4 +1,4 @@
-"""What an archive's code reaches from its objects: functions, and attributes that it sets."""
+"""Finds the functions that objects of an archive reach, and the attributes that those set."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_index
+from tsarchive.ir.graph import Block, Node, Value, carried_index
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.enumerations import enum_names
 from tsarchive.run.operators import find_native
@@ -21,15 +21,12 @@ from tsarchive.run.passes.last_uses import all_nodes
 from tsarchive.run.passes.liveness import Liveness
 
 from . import syntax
-from .comments import Comments
+from .code_motion import Movable, dtype_values
 from .expressions import Expressions
 from .lifetimes import Lifetimes, Point
-from .movable import Movable, dtype_values
+from .operators import Operators, known_number
+from .program import Program
 from .variables import Variables
-
-if TYPE_CHECKING:
-    from .program import Program
-    from .references import References
 
 __all__ = ["Translation"]
 
@@ -63,41 +60,21 @@ _NAME_OF_OPERATOR = {
 class Translation(Expressions):
     """The state of translating one function: its variables, and the expressions that wait."""
 
-    def __init__(
-        self,
-        function: Function,
-        graph: Block,
-        program: Program,
-        references: References,
-        comments: Comments,
-    ) -> None:
-        super().__init__(function, program, references)
-        self.graph = graph
-        self.comments = comments
-        live = Liveness(graph, program.effects)
-        self.live_nodes, self.live_values = live.nodes, live.values
-        self.unchanged = program.identities.of(graph, live.nodes, self.known_number)
+    def __init__(self, function: Function, graph: Block, program: Program) -> None:
+        live, nodes = Liveness(graph, program.effects), list(all_nodes(graph.nodes))
+        operators = Operators(function, program, _dtypes(nodes))
+        unchanged = program.identities.of(graph, live.nodes, known_number)
+        super().__init__(function, program, operators, live.values, unchanged)
+        self.comments = program.comments
+        self.live_nodes = live.nodes
         self.movable = Movable(program.assigned)
         self.lifetimes = Lifetimes(graph, self.live_nodes, self.movable)
-        nodes = list(all_nodes(graph.nodes))
         self.variables = Variables(self.lifetimes, _names(graph, nodes))
-        self.is_wide = function in program.wrapping
-        self.dtypes = self._find_dtypes(nodes)
         self._owners = {block.return_node: node for node in nodes for block in node.blocks}
         self.statements: list[ast.stmt] = []
         self.waiting: list[tuple[Value, ast.expr]] = []
         self.wishes: dict[Value, str] = {}
         self.block = graph
-
-    def _find_dtypes(self, nodes: list[Node]) -> set[Value]:
-        answers: dict[Value, list[bool]] = {}
-        for node in nodes:
-            if node.kind == "prim::dtype":
-                answers[node.output] = [_takes_dtype(*use) for use in node.output.uses]
-        return dtype_values([node for node in nodes if node.schema is not None], answers)
-
-    def is_live(self, value: Value) -> bool:
-        return value in self.live_values
 
     def uses_of(self, value: Value) -> list[tuple[Node, int]]:
         """The uses that code which runs makes of a value."""
@@ -185,16 +162,6 @@ class Translation(Expressions):
         self.flush()
         return [self.use(value) for value in node.inputs]
 
-    def nodes(self, nodes: Sequence[Node]) -> None:
-        from .control import translate_control
-
-        position = 0
-        while position < len(nodes):
-            node = nodes[position]
-            if node.kind == "prim::Enter" or (node in self.live_nodes and node.kind != CONSTANT):
-                position = translate_control(self, nodes, position)
-            position += 1
-
     def simple(self, node: Node) -> None:
         """A node without blocks of its own."""
         is_reordered = _is_out_of_order(node)
@@ -270,19 +237,6 @@ class Translation(Expressions):
             self.emit(ast.Delete([ast.Subscript(arguments[0], arguments[1], ast.Del())]), node)
         self._alias(node, arguments[0])
 
-    def nested(self, name: str, subgraph: Block) -> ast.stmt:
-        """The body of a forked call, as a function of what it takes from outside."""
-        from .control import finish_function
-
-        inner = Translation(self.function, subgraph, self.program, self.references, self.comments)
-        names = [inner.variables.parameter(p, p.name or "value") for p in subgraph.params]
-        for param, shown in zip(subgraph.params, names, strict=True):
-            inner.hold(shown, param)
-        finish_function(inner, subgraph)
-        self.variables.used |= inner.variables.used
-        arguments = [ast.arg(shown) for shown in names]
-        return function_definition(name, arguments, [], inner.statements, None)
-
     def _extend(self, node: Node, arguments: Sequence[ast.expr]) -> None:
         extend = syntax.call(syntax.attribute(arguments[0], "extend"), [arguments[1]])
         self.emit(syntax.expression_statement(extend), node)
@@ -321,6 +275,15 @@ def _is_out_of_order(node: Node) -> bool:
         return False
     numbers = syntax.parameters(form)
     return numbers != sorted(numbers)
+
+
+def _dtypes(nodes: list[Node]) -> set[Value]:
+    """The values that are kept as torch.dtype."""
+    answers: dict[Value, list[bool]] = {}
+    for node in nodes:
+        if node.kind == "prim::dtype":
+            answers[node.output] = [_takes_dtype(*use) for use in node.output.uses]
+    return dtype_values([node for node in nodes if node.schema is not None], answers)
 
 
 def _takes_dtype(user: Node, offset: int) -> bool:

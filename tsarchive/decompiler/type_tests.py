@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType
@@ -30,9 +29,7 @@ from tsarchive.ir.types import (
 
 from . import syntax
 from .annotations import TORCH_TYPES
-
-if TYPE_CHECKING:
-    from .expressions import Expressions
+from .program import Program
 
 __all__ = ["type_test"]
 
@@ -42,40 +39,36 @@ _BUILTIN: dict[Type, str] = {
 }  # fmt: skip
 
 
-def type_test(
-    expressions: Expressions, subject: ast.expr, types: Sequence[Type], static: Type
-) -> ast.expr:
+def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static: Type) -> ast.expr:
     """Whether the value of ``subject``, whose static type is ``static``, is of one of ``types``."""
     flat: dict[Type, None] = {}
     for type_ in types:
         flat.update(dict.fromkeys(flat_members(type_) or (type_,)))
     if len(flat) > 1 and not syntax.is_atom(subject):
         raise UnsupportedError("isinstance of a computed value and several types")
-    tests = [_test(expressions, subject, type_, static) for type_ in flat]
+    tests = [_test(program, subject, type_, static) for type_ in flat]
     return tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)
 
 
-def _test(expressions: Expressions, subject: ast.expr, type_: Type, static: Type) -> ast.expr:
-    references = expressions.references
+def _test(program: Program, subject: ast.expr, type_: Type, static: Type) -> ast.expr:
+    references = program.references
     if type_ == NONE:
         return ast.Compare(subject, [ast.Is()], [syntax.literal(None)])
     if type_ == INT:  # a bool is an int in Python only
         kind = syntax.call(references.builtin("type"), [subject])
         return ast.Compare(kind, [ast.Is()], [references.builtin("int")])
-    return syntax.call(
-        references.builtin("isinstance"), [subject, _class(expressions, type_, static)]
-    )
+    return syntax.call(references.builtin("isinstance"), [subject, _class(program, type_, static)])
 
 
-def _class(expressions: Expressions, type_: Type, static: Type) -> ast.expr:
-    references = expressions.references
+def _class(program: Program, type_: Type, static: Type) -> ast.expr:
+    references = program.references
     if type_ in _BUILTIN:
         return references.builtin(_BUILTIN[type_])
     if type_ in TORCH_TYPES:
         return syntax.attribute(references.module("torch"), TORCH_TYPES[type_])
     match type_:
         case ClassType(is_native=False) | EnumType() | TupleType(qualified_name=str()):
-            return expressions.program.class_(type_, references)
+            return program.class_(type_)
         case ListType() if _only_one(type_, static):
             return references.builtin("list")
         case DictType() if _only_one(type_, static):

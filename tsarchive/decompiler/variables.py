@@ -1,4 +1,4 @@
-"""Which variable holds which value: the names of the original program, used again where it did."""
+"""Assigns values to local variables, with the names of the original program where it had some."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Variables:
 
     @contextmanager
     def branch(self) -> Iterator[None]:
-        """What is assigned inside does not count behind it."""
+        """Assignments inside do not count after the branch."""
         outer = dict(self._holders)
         yield
         self._holders = outer

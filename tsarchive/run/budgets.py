@@ -1,4 +1,4 @@
-"""What code of an archive may still spend, where limits are set.
+"""Budgets of running code: the steps, memory and time that limits leave it.
 
 A budget begins with a call from Python and is shared by all calls inside it. Generated code
 spends the steps of a block when it enters the block, operators spend what they are about to take.
@@ -30,7 +30,7 @@ _STEP_BYTES: Final = 1024
 
 
 class Budget:
-    """What is left of each limit; once one is exceeded, all that is asked for is refused."""
+    """The rest of each limit; once one is exceeded, every request is refused."""
 
     __slots__ = ("_bytes", "_deadline", "_error", "_limits", "_steps")
 
@@ -158,7 +158,7 @@ class Budgets(threading.local):
 
 
 def _proxy_mode() -> Any:
-    """What torch 2.6 exports with, which sets no context; None where nothing is exported."""
+    """The proxy mode of an export: torch 2.6 sets no context. None where nothing is exported."""
     from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
     return get_proxy_mode()

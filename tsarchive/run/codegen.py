@@ -29,8 +29,7 @@ from tsarchive.operators.costs import size_of_made
 
 from .autocast import autocast, is_autocast
 from .direct import no_call
-from .expressions import Expressions
-from .inlining import SCALARS
+from .expressions import SCALARS, Expressions
 from .lazy_functions import Bound, GeneratedSource
 from .linkage import Linkage
 from .natives import Awaitable, Future
@@ -454,7 +453,7 @@ def _is_counted(loop: Node, live: Container[Value]) -> bool:
 
 
 def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:
-    """What ``nodes`` use and do not define, each once; constants need not be passed."""
+    """The values that ``nodes`` use and do not define, each once, without constants."""
     own_params = {param for node in inside for block in node.blocks for param in block.params}
     seen: set[Value] = set()
     for node in all_nodes(nodes):

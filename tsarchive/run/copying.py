@@ -79,7 +79,7 @@ def _member(class_: ClassReference | type, name: str) -> Any:
 
 
 def reduce_instance(value: Any, protocol: int) -> Any:
-    """What ``__reduce_ex__`` of an instance gives: its own state, and a way to its class."""
+    """The result of ``__reduce_ex__`` of an instance: its own state, and a way to its class."""
     reduced = object.__reduce_ex__(value, max(protocol, 2))
     reference = vars(type(value)).get("tsarchive_reference")
     if not isinstance(reference, ClassReference) or isinstance(reduced, str):

@@ -1,16 +1,24 @@
-"""Python expressions for the nodes of a graph, one method for each kind of node."""
+"""Python expressions for the nodes of a graph, one method for each kind of node.
+
+A value that is used once may become an expression inside another, and operators Python syntax.
+
+A module keeps all that it has in its ``__dict__`` as long as it lives. So a method asks for that
+once, and for what is in it wherever it reads a slot: any call may have changed a slot. Attributes
+of modules would take longer, because ``torch.nn.Module`` has a ``__getattr__``.
+"""
 
 from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
-from tsarchive.ir.graph import Node, Value, must_be_none
+from tsarchive.ir.graph import RETURN, Node, Value, must_be_none
 from tsarchive.ir.names import is_identifier
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import (
@@ -18,6 +26,8 @@ from tsarchive.ir.types import (
     COMPLEX,
     FLOAT,
     INT,
+    NONE,
+    STRING,
     DictType,
     ListType,
     OptionalType,
@@ -27,19 +37,32 @@ from tsarchive.ir.types import (
     is_named,
 )
 from tsarchive.ir.values import EnumMember, TableConstant
+from tsarchive.operators.python_forms import (
+    ANY_INT,
+    EXACT_FORMS,
+    EXACT_STATEMENTS,
+    RANGED,
+    RANGES,
+    TURNS,
+    ExactForm,
+    Range,
+    exact_form,
+)
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.literals import can_be_inferred
 
 from .enumerations import enumerations, is_number_of, number_check
 from .lazy_functions import Bound
 from .linkage import Linkage
-from .members import Members
 from .modules import call_module, is_forward, is_plain
-from .natives import UPGRADERS
+from .names import Globals, LocalNames
+from .natives import NATIVES, UPGRADERS
+from .natives.narrowing import wrap
 from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
 from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
+from .passes.last_uses import ALIASES
 from .passes.liveness import (
     SCALAR_FORMS,
     Wanted,
@@ -50,12 +73,37 @@ from .passes.liveness import (
 )
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
 from .passes.traced_sizes import DIVIDED
-from .receivers import method_of
+from .receivers import checked, is_certain, method_of, read_slot
+from .slots import (
+    SlotKind,
+    find_buffer,
+    find_list,
+    find_parameter,
+    holds_list,
+    slot_key,
+    slot_kind,
+)
 from .support import DynamicCall, NativeCall
 from .typecheck import predicate, typed_dict, typed_list
 
-__all__ = ["Expressions", "nesting", "told_element"]
+__all__ = ["HELPERS", "SCALARS", "Expressions", "nesting", "told_element"]
 
+SCALARS: Final = frozenset({BOOL, INT, FLOAT, STRING, NONE})
+"""Types whose values do not change and hold no memory to be given up."""
+
+HELPERS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "abs": abs, "append": list.append, "chr": chr, "divmod": divmod, "float": float,
+        "int": int, "isascii": str.isascii, "len": len, "list": list, "ord": ord, "str": str,
+        "type": type, "wrap": wrap,
+    }
+)  # fmt: skip
+"""What exact forms call, by the name in their braces; ``native`` is the operator itself."""
+
+_FINDERS: Final[dict[SlotKind, Callable[[Any, str], Any]]] = {
+    SlotKind.PARAMETER: find_parameter,
+    SlotKind.BUFFER: find_buffer,
+}
 # Natives that take the name of the static type of the elements of a list, float without it.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
@@ -75,11 +123,29 @@ _NAME_OF_KIND = {
 }
 
 
-class Expressions(Members):
-    """Texts of the values of one function and of what its source refers to."""
+class Expressions:
+    """Texts of the values of one function, and the names of what its source refers to.
+
+    ``live_values`` are those that running code uses, ``ending`` those that end with the node at
+    hand, and ``on_numbers`` nodes of traces that work on numbers instead of tensors.
+    """
 
     def __init__(self, function: Function, linkage: Linkage, bound: Bound) -> None:
-        super().__init__(function, linkage)
+        self.linkage = linkage
+        self.dispatch = linkage.dispatch
+        self.names = LocalNames()
+        self.globals = Globals(self.names)
+        self.text: dict[Value, str] = {}
+        self.live_values: set[Value] = set()
+        self.ending: Container[Value] = ()
+        self.passed_on: set[Value] = set()
+        self._wide = self.names.unique("wide")
+        self._folded: dict[Value, str] = {}
+        self._pure: set[Node] = set()
+        self._ranges: dict[Value, Range] = {}
+        self.function = function
+        self.own_members = ""
+        self._table = self.names.unique("table")
         self.unchanged: set[Node] = set()
         self.on_numbers: set[Node] = set()
         self.known: dict[Value, Any] = {
@@ -98,7 +164,7 @@ class Expressions(Members):
         return ", ".join(map(self.use, values))
 
     def use_if_live(self, value: Value) -> str:
-        """An item of a result of which the caller wants other items only is None."""
+        """Like ``use``; None for an item of a result that the caller does not want."""
         return self.use(value) if value.node.is_constant or value in self.live_values else "None"
 
     def define(self, value: Value) -> str:
@@ -256,7 +322,7 @@ class Expressions(Members):
         return self.dynamic_name(type_, name, node)
 
     def dynamic_name(self, type_: Type, name: str, node: Node) -> str:
-        """What calls a method of an interface or a class bound from C++, found by the object."""
+        """The name of a function that calls a method of an interface or a class bound from C++."""
         shown = f"call_{name}"
         if isinstance(type_, ClassType):
             self.linkage.enforcement.check_allowed(type_.qualified_name, self.function, node)
@@ -376,6 +442,198 @@ class Expressions(Members):
         arguments = _all_arguments(schema, texts)
         element = told_element(schema, node)
         return arguments if element is None else f"{arguments}, element={element!a}"
+
+    def class_name(self, type_: Type) -> str:
+        class_ = self.linkage.table.python_class(type_)
+        return self.globals.name(class_.__name__, class_)
+
+    def receiver(self, value: Value) -> str:
+        """Like ``use``, for a value of which a member is named: it must be of its class."""
+        text = self.use(value)
+        class_ = self.class_to_check(value)
+        if class_ is None:
+            return text
+        check = self.globals.name("checked", checked)
+        return f"({text} if {self.is_of(text, class_)} else {check}({text}, {class_}))"
+
+    def class_to_check(self, value: Value) -> str | None:
+        """The name of the class that a value must be seen to be of; None where it is certain."""
+        type_ = value.type
+        if not isinstance(type_, ClassType) or type_.is_native or is_certain(value, self.function):
+            return None
+        return self.class_name(type_)
+
+    def is_of(self, text: str, class_: str) -> str:
+        """A test whether a value is of this very class."""
+        if not self.dispatch.inlines:
+            return f"{text}.__class__ is {class_}"
+        return f"{self.globals.name('type', type)}({text}) is {class_}"
+
+    def get_attr(self, node: Node) -> str:
+        own, is_there = self._own_slot(node)
+        class_ = self.class_to_check(node.input)
+        tests = [] if class_ is None else [self.is_of(self.use(node.input), class_)]
+        tests += [is_there] if is_there else []
+        if not tests:
+            return own
+        return f"({own} if {' and '.join(tests)} else {self._slot_elsewhere(node, class_)})"
+
+    def _own_slot(self, node: Node) -> tuple[str, str]:
+        """A slot of an object that is of its class, and when it can be read so; "" for always."""
+        kind, key = self.slot(node)
+        if self.reads_members(node):
+            return self._in_members(node.input, kind, key)
+        text = self.use(node.input)
+        find = find_list if _holds_list(node) else _FINDERS.get(kind)
+        own = f"{text}.{kind.value}[{key!a}]" if find is None else self._found(find, text, key)
+        return own, ""
+
+    def _in_members(self, module: Value, kind: SlotKind, key: str) -> tuple[str, str]:
+        members = self.members(module)
+        if kind is SlotKind.PLAIN:
+            return f"{members}[{key!a}]", ""
+        table = f"{members}[{kind.value!a}]"
+        if kind is SlotKind.MODULE:
+            return f"{table}[{key!a}]", ""
+        return f"{self._table}[{key!a}]", f"{key!a} in ({self._table} := {table})"
+
+    def _slot_elsewhere(self, node: Node, class_: str | None) -> str:
+        """A slot of what is of another class, or a tensor that Python code took elsewhere."""
+        text = self.use(node.input)
+        if class_ is None:
+            return self._found(_FINDERS[self.slot(node)[0]], text, node.name)
+        return f"{self.globals.name('read_slot', read_slot)}({text}, {class_}, {node.name!a})"
+
+    def _found(self, find: Callable[[Any, str], Any], text: str, key: str) -> str:
+        return f"{self.globals.name(find.__name__, find)}({text}, {key!a})"
+
+    def reads_members(self, node: Node) -> bool:
+        """Whether a node reads a slot straight from the dictionary of a module.
+
+        Tracers do better with attributes.
+        """
+        if not (self.dispatch.inlines and node.kind == "prim::GetAttr"):
+            return False
+        return _is_module(node.input.type) and not _holds_list(node)
+
+    def members(self, module: Value) -> str:
+        """The dictionary of a module, which holds all that it has."""
+        if self.own_members and module is self.own_module():
+            return self.own_members
+        return f"{self.use(module)}.__dict__"
+
+    def own_module(self) -> Value | None:
+        """The first argument of a method of modules, which is certain to be of its class."""
+        params = self.function.graph.params
+        if not params or not _is_module(params[0].type):
+            return None
+        return params[0] if is_certain(params[0], self.function) else None
+
+    def slot(self, node: Node) -> tuple[SlotKind, str]:
+        """The table and the key of the slot that a GetAttr or SetAttr names."""
+        owner = node.inputs[0].type
+        assert isinstance(owner, ClassType)
+        kind = slot_kind(owner, owner.attributes[node.name])
+        return kind, slot_key(owner, node.name) if kind is SlotKind.PLAIN else node.name
+
+    def inlined(self, schema: FunctionSchema, node: Node, texts: Sequence[str]) -> str | None:
+        """The operator as syntax; None where a function runs it, which limits and tracers need."""
+        key = schema.full_name
+        form = self._form(key, node) if self.dispatch.inlines else None
+        if form is None or self.dispatch.implementation(schema) is not NATIVES[key]:
+            return None
+        if form.is_pure and all(value.type in SCALARS for value in node.inputs):
+            self._pure.add(node)
+        names = {name: self._called(name, key) for name in form.names}
+        return form.text.format(*texts, **names)
+
+    def _called(self, name: str, key: str) -> str:
+        if name == "native":
+            return self.globals.name(key.replace("::", "_"), NATIVES[key])
+        return self.globals.name(name, HELPERS[name])
+
+    def _form(self, key: str, node: Node) -> ExactForm | None:
+        if key in EXACT_STATEMENTS:
+            is_used = any(output in self.live_values for output in node.outputs)
+            return None if is_used else EXACT_STATEMENTS[key]
+        if key not in RANGED:
+            return EXACT_FORMS.get(key)
+        form = exact_form(key, [self._range(value) for value in node.inputs], self._wide)
+        if form is not None:
+            self._ranges[node.output] = form.range
+        return form
+
+    def _range(self, value: Value) -> Range:
+        """The known bounds of an int."""
+        node = value.node
+        if node.is_constant:
+            number = int(node.attributes["value"])
+            return number, number
+        if value not in self._ranges and node.schema is not None:
+            return RANGES.get(node.schema.full_name, ANY_INT)
+        return self._ranges.get(value, ANY_INT)
+
+    def counts_turns(self, value: Value) -> None:
+        """``value`` is the number of the turn of a loop."""
+        self._ranges[value] = TURNS
+
+    def passed(self, values: Sequence[Value]) -> str:
+        """The arguments of a call of archive code, which alone holds what ends with the call.
+
+        It can give a tensor up as soon as it has used it, as torch does.
+        """
+        texts = [self.use(value) for value in values]
+        for position, value in enumerate(values if self.dispatch.inlines else ()):
+            text = texts[position]
+            if value in self.ending and texts.count(text) == 1:
+                texts[position] = f"({text}, {text} := None)[0]"
+                self.passed_on.add(value)
+        return ", ".join(texts)
+
+    def is_pure(self, node: Node) -> bool:
+        """Whether the text of ``node`` is an expression that may stand elsewhere in its block."""
+        return node in self._pure
+
+    def fold(self, value: Value, text: str, here: Container[Node | None]) -> bool:
+        """Keep ``text`` for the one place that uses ``value``; false where that cannot be.
+
+        ``here`` are the nodes of the same block: what stands in an inner one may run many times.
+        """
+        if len(value.uses) != 1:
+            return False
+        ((user, position),) = value.uses
+        is_final = user.kind == RETURN
+        if user not in here or not (is_final or self._reads_once(user, position)):
+            return False
+        if self._wide in text and not is_final:
+            return False
+        self._folded[value] = text
+        self.text[value] = f"({text})"
+        return True
+
+    def is_expression(self, value: Value) -> bool:
+        """Whether the text of ``value`` is that of an operator and not of a variable."""
+        return value in self._folded
+
+    def whole(self, value: Value) -> str:
+        """The text of ``value`` for a place where it stands alone."""
+        return self._folded.get(value) or self.use(value)
+
+    def _reads_once(self, user: Node, position: int) -> bool:
+        if user.schema is None:
+            return user.kind not in ALIASES
+        form = self._form(user.schema.full_name, user)
+        return form is None or form.text.count(f"{{{position}}}") == 1
+
+
+def _holds_list(node: Node) -> bool:
+    owner = node.input.type
+    assert isinstance(owner, ClassType)
+    return holds_list(owner, owner.attributes[node.name])
+
+
+def _is_module(type_: Type) -> bool:
+    return isinstance(type_, ClassType) and type_.is_module and not type_.is_native
 
 
 def _all_arguments(

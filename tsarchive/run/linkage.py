@@ -1,4 +1,4 @@
-"""What generated code is linked with: the rest of its archive, and how operators are called."""
+"""Links generated code with the rest of its archive, and with the operators that it calls."""
 
 from __future__ import annotations
 

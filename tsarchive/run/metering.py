@@ -33,14 +33,14 @@ _PAID_AT_ONCE = 1 << 16
 
 
 def metering_of(limits: Limits) -> Metering:
-    """What makes operators pay."""
+    """The metering for some limits. Archives with equal limits share their budgets."""
     if limits.bytes is not None:
         prepare()
     return Metering(budgets_of(limits))
 
 
 def _spending_in_traces(budgets: Budgets) -> Callable[..., None]:
-    """What generated code calls while torch.compile or torch.export traces it.
+    """The function that generated code spends by while torch.compile or torch.export traces it.
 
     It is a function, because tracers of torch 2.8 and before take no ``self`` for a constant.
     """

@@ -1,4 +1,4 @@
-"""What a call in archive code can reach: operators of this process, and classes bound from C++.
+"""Operators and classes bound from C++ that calls in archive code can reach in this process.
 
 An operator runs as a native Python function where there is one, else through ``torch.ops``.
 """

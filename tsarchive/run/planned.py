@@ -78,7 +78,7 @@ def _room(slot: Tensor) -> int:
 
 
 def outgrown(error: RuntimeError, outs: Sequence[Tensor]) -> ScriptError | None:
-    """What to raise where an operator had not the memory for a result; None for other errors."""
+    """The error for an operator that lacked the memory for a result; None for other errors."""
     if "storage that is not resizable" not in str(error):
         return None
     rooms = ", ".join(f"{_room(out):,}" for out in outs)

@@ -72,7 +72,7 @@ def checked(value: Any, class_: type) -> Any:
 
 
 def method_of(value: Any, class_: type, name: str, method: Callable[..., Any]) -> Any:
-    """What runs for ``value.name(...)``: ``method``, if ``value`` is of ``class_``."""
+    """The function that runs for ``value.name(...)``: ``method``, if ``value`` is of ``class_``."""
     if isinstance(value, class_):
         return method
     if _stands_for(value, class_):
@@ -105,7 +105,7 @@ def _stands_for(value: Any, class_: type) -> bool:
 def _foreign_slot(
     module: torch.nn.Module, class_: Any, attribute: Attribute, kind: SlotKind
 ) -> Any:
-    """What such a module keeps under the name of a slot, as a value of the type of the slot."""
+    """The attribute of a foreign module with the name of a slot, as a value of its type."""
     name = attribute.name
     if kind in _FINDERS:
         return _FINDERS[kind](module, name)

@@ -1,4 +1,4 @@
-"""What torch.compile and torch.export need of functions that they trace or call."""
+"""Helpers for functions that torch.compile and torch.export trace or call."""
 
 from __future__ import annotations
 

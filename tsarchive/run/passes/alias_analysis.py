@@ -91,21 +91,21 @@ class Aliases:
         return found
 
     def written(self, node: Node) -> set[Place]:
-        """What ``node`` itself may write to; nodes in its blocks answer for themselves."""
+        """The places that ``node`` itself may write to, without those of nodes in its blocks."""
         found: set[Place] = set()
         for value in self._writes.get(node, ()):
             found |= self.places(value)
         return found
 
     def written_tensors(self, node: Node) -> set[Place]:
-        """What ``node`` may write to of tensors, and not of what holds them."""
+        """The places of tensors that ``node`` may write to, without those of their containers."""
         found: set[Place] = set()
         for value in self._writes.get(node, ()):
             found |= self.places(value) if value.type == TENSOR else set()
         return found
 
     def known_outside(self) -> set[Place]:
-        """What others may hold, or may come to hold by what the graph does."""
+        """The places that code outside may hold, or may come to hold when the graph runs."""
         return {OUTSIDE}.union(*map(self.places, self._released))
 
     def _point(self, value: Value, target: Place) -> None:
@@ -149,7 +149,7 @@ class Aliases:
         self._block(node.blocks[0])
 
     def _extract(self, node: Node) -> None:
-        """What comes out of a container or an object may be anywhere."""
+        """Items of a container or an object may alias anything."""
         for output in node.outputs:
             self._release(output)
 
@@ -258,7 +258,7 @@ def is_mutable(type_: Type) -> bool:
 
 
 class _Role(NamedTuple):
-    """What an operator does with one argument or result.
+    """The effect of an operator on one argument or result.
 
     ``labels`` are shared by those that may be one memory, ``is_write`` marks what is written to,
     ``escapes`` what may be held elsewhere or come from there.

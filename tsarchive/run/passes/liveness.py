@@ -1,4 +1,4 @@
-"""What torch's executor changes in a graph before it runs it, as facts about the graph.
+"""Optimisations of torch's executor, as facts about a graph: dead code and known results.
 
 The graph itself stays as it is, because it must print as it was read.
 
@@ -97,7 +97,7 @@ def called_function(node: Node) -> Function | None:
 
 
 def wanted_of_call(call: Node, live: Container[Value]) -> Wanted:
-    """What the code around a call uses of its result."""
+    """The items of the result of a call that the code around it uses."""
     result = call.output
     if result not in live:
         return NOTHING
@@ -222,14 +222,14 @@ def fails_unless_true(node: Node) -> bool:
 
 
 def known_result(node: Node) -> int | None:
-    """What an operator gives whatever its operands hold, which then need not be there."""
+    """The result of an operator that does not depend on its operands, which then may be dead."""
     if node.kind in _EQUALITY:
         return known_equality(node)
     return known_length(node) if node.kind == "aten::len" else None
 
 
 def known_equality(node: Node) -> bool | None:
-    """What ``==`` and ``!=`` give for one value on both sides: equal, even where it is nan."""
+    """The result of ``==`` and ``!=`` with one value on both sides: equal, even where it is nan."""
     if node.kind not in _EQUALITY or len(node.inputs) != _BINARY:
         return None
     first, second = node.inputs
@@ -242,7 +242,7 @@ def known_equality(node: Node) -> bool | None:
 
 
 def known_length(node: Node) -> int | None:
-    """What ``len`` gives for a list that is made for nothing else, and so need not be made."""
+    """The length of a list that is built for nothing else, and so need not be built."""
     if node.schema is None or node.schema.full_name != "aten::len.t":
         return None
     made = node.input.node

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tsarchive.ir.graph import Node, must_be_none
 
@@ -13,9 +12,7 @@ from . import syntax
 from .comments import without_markers
 from .conditions import negated
 from .naming import identifier
-
-if TYPE_CHECKING:
-    from .translation import Translation
+from .program import Program
 
 __all__ = ["assertion", "raised"]
 
@@ -24,10 +21,10 @@ _FAILED = "AssertionError"
 EXCEPTIONS = "_exceptions"
 
 
-def raised(translation: Translation, node: Node, arguments: Sequence[ast.expr]) -> ast.stmt:
+def raised(program: Program, node: Node, arguments: Sequence[ast.expr]) -> ast.stmt:
     """``raise ValueError(message)``, with a class of the package where Python has none."""
     message, class_ = arguments[0], node.inputs[1]
-    references = translation.references
+    references = program.references
     if must_be_none(class_):
         text = _assertion_text(message)
         if text is not None:
@@ -42,7 +39,7 @@ def raised(translation: Translation, node: Node, arguments: Sequence[ast.expr]) 
     is_exception = isinstance(found, type) and issubclass(found, Exception)
     if module in ("builtins", "") and is_exception:
         return ast.Raise(syntax.call(references.builtin(name), [message]))
-    shown = translation.program.exception(identifier(name, private=False))
+    shown = program.exception(identifier(name, private=False))
     return ast.Raise(syntax.call(references.imported(EXCEPTIONS, shown), [message]))
 
 

@@ -4,37 +4,41 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.schema import Argument
-from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
+from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type, annotation
 
 from . import syntax
 from .annotations import shown_type
-from .control import finish_function
-from .members import (
-    OF_CONTAINERS,
-    Members,
-    container_base,
-    is_accessor,
-    is_plain,
-    members_of,
-)
+from .control_flow import finish_function
+from .layout import Definition
+from .members import OF_CONTAINERS, Members, container_base, is_accessor, is_plain, members_of
 from .naming import identifier
+from .program import Program
 from .translation import Translation, function_definition, without_type_parameters
 
-if TYPE_CHECKING:
-    from .layout import Definition
-    from .program import Program
-
-__all__ = ["class_body", "enum_body", "function_body", "named_tuple_body"]
+__all__ = ["body_of"]
 
 _SHARED = ("training", "_is_full_backward_hook")
 
 
-def class_body(program: Program, class_: ClassType, definition: Definition) -> list[ast.stmt]:
+def body_of(program: Program, key: Type | Function, definition: Definition) -> list[ast.stmt]:
+    """The statements that define a class, an enum, a named tuple or a function."""
+    match key:
+        case Function():
+            return [_function(program, key, definition.name, definition)]
+        case ClassType(is_native=False):
+            return _class_body(program, key, definition)
+        case EnumType():
+            return _enum_body(program, key, definition)
+        case TupleType(qualified_name=str()):
+            return _named_tuple_body(program, key, definition)
+    raise UnsupportedError(f"{annotation(key)} has no Python class")
+
+
+def _class_body(program: Program, class_: ClassType, definition: Definition) -> list[ast.stmt]:
     """A class without its ``__init__``: what its objects hold decides that."""
     members = members_of(class_)
     body: list[ast.stmt] = []
@@ -104,16 +108,12 @@ def _class(definition: Definition, bases: list[ast.expr], body: list[ast.stmt]) 
     return without_type_parameters(made)
 
 
-def function_body(program: Program, function: Function, definition: Definition) -> list[ast.stmt]:
-    return [_function(program, function, definition.name, definition)]
-
-
 def _function(
     program: Program, function: Function, name: str, definition: Definition
 ) -> ast.FunctionDef:
     program.comments.start()
     graph = function.graph
-    translation = Translation(function, graph, program, program.references, program.comments)
+    translation = Translation(function, graph, program)
     arguments: list[ast.arg] = []
     defaults: list[ast.expr] = []
     for index, argument in enumerate(function.schema.arguments):
@@ -144,7 +144,7 @@ def _without_optional(type_: Type) -> Type:
     return type_.element if isinstance(type_, OptionalType) else type_
 
 
-def enum_body(program: Program, enum: EnumType, definition: Definition) -> list[ast.stmt]:
+def _enum_body(program: Program, enum: EnumType, definition: Definition) -> list[ast.stmt]:
     names: dict[str, str] = {}
     body: list[ast.stmt] = []
     for name, value in enum.members.items():
@@ -158,7 +158,7 @@ def enum_body(program: Program, enum: EnumType, definition: Definition) -> list[
     return [_class(definition, [base], body)]
 
 
-def named_tuple_body(program: Program, type_: TupleType, definition: Definition) -> list[ast.stmt]:
+def _named_tuple_body(program: Program, type_: TupleType, definition: Definition) -> list[ast.stmt]:
     body: list[ast.stmt] = []
     taken: set[str] = set()
     for position, (field, element) in enumerate(zip(type_.fields, type_.elements, strict=True)):

@@ -1,4 +1,4 @@
-"""Which nodes may be computed where their result is used, later than where they stand."""
+"""Code motion: which nodes may be computed later, where their result is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BUILDERS = frozenset({"prim::TupleConstruct", "prim::ListConstruct", "prim::Tup
 
 
 class Movable:
-    """Answers for one archive; ``assigned`` holds the attributes that its code sets."""
+    """Decides for one archive; ``assigned`` holds the attributes that its code sets."""
 
     def __init__(self, assigned: Container[tuple[ClassType, str]]) -> None:
         self._assigned = assigned

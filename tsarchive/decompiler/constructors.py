@@ -1,7 +1,7 @@
-"""``__init__`` of module classes, from what the modules of the archive hold.
+"""Writes ``__init__`` of module classes from the modules that the archive holds.
 
-What all instances of a class have in common stands in its ``__init__``; what differs is an
-argument of it, under the name of the attribute.
+Values that all instances of a class share stand in its ``__init__``; others are arguments of it,
+under the names of the attributes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Instances:
     def _container(self, module: torch.nn.Module) -> ast.expr:
         """``Sequential(a, b)`` or ``ModuleList([a, b])``: their own ``__init__`` does it all."""
         type_ = module_type(module)
-        class_ = self._program.class_(type_, self._program.references)
+        class_ = self._program.class_(type_)
         names = [name for name in type_.attributes if name not in _SKIPPED]
         children = [self._slot(module, name) for name in names]
         if container_base(type_) == "ModuleList":
@@ -292,7 +292,7 @@ def _spread(shown: ast.expr) -> ast.expr:
 
 
 def _without_shape(shown: ast.expr) -> Any:
-    """What is the same for placeholders that differ in their shapes only; None for others."""
+    """A key that placeholders of different shapes share; None for other expressions."""
     if _find_empty(shown) is None:
         return None
     return ast.dump(_with_shape(shown, syntax.literal(None)))

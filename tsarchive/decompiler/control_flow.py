@@ -4,32 +4,46 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.graph import Block, Node, Value, matching_exit
+from tsarchive.ir.graph import (
+    Block,
+    Node,
+    Value,
+    carried_values,
+    has_trip_count,
+    is_constant_true,
+    matching_exit,
+)
 from tsarchive.ir.types import NONE
 from tsarchive.run.autocast import is_autocast
 from tsarchive.run.passes.last_uses import all_nodes
 
 from . import syntax
+from .assignments import ends, move, names_in, separated
 from .conditions import as_expression, negated
+from .exceptions import assertion, raised
 from .expressions import is_call_of_init, is_call_of_setter
-from .loops import translate_loop
 from .members import members_of
-from .moves import ends, move, separated
-from .raising import assertion, raised
+from .translation import Translation, function_definition
 
-if TYPE_CHECKING:
-    from .translation import Translation
-
-__all__ = ["finish_function", "translate_control"]
+__all__ = ["finish_function"]
 
 _LARGE_CONDITION = 6
 
 
-def translate_control(translation: Translation, nodes: Sequence[Node], position: int) -> int:
+def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
+    """Write the statements of nodes in their order."""
+    position = 0
+    while position < len(nodes):
+        node = nodes[position]
+        if node.kind == "prim::Enter" or (node in translation.live_nodes and not node.is_constant):
+            position = _translate(translation, nodes, position)
+        position += 1
+
+
+def _translate(translation: Translation, nodes: Sequence[Node], position: int) -> int:
     """Translate the node at ``position``; the position of the last node that this took."""
     node = nodes[position]
     if node.kind == "prim::Enter":
@@ -41,12 +55,8 @@ def translate_control(translation: Translation, nodes: Sequence[Node], position:
     elif is_call_of_setter(node):
         _set_property(translation, node)
     elif node.kind != "prim::CreateObject" or not _is_constructed(translation, node):
-        _BY_KIND.get(node.kind, _simple)(translation, node)
+        _BY_KIND.get(node.kind, Translation.simple)(translation, node)
     return position
-
-
-def _simple(translation: Translation, node: Node) -> None:
-    translation.simple(node)
 
 
 def _is_constructed(translation: Translation, node: Node) -> bool:
@@ -68,7 +78,7 @@ def _construct(translation: Translation, node: Node) -> None:
         translation.simple(node)
         return
     arguments = translation.operands(node, range(1, len(node.inputs)))
-    class_ = translation.program.class_(made.type, translation.references)
+    class_ = translation.program.class_(made.type)
     shown = syntax.call(class_, arguments)
     translation.flush()
     if len(translation.uses_of(made)) == 1:
@@ -137,7 +147,7 @@ def _branch(
     for index, name in zip(used, targets, strict=True):
         translation.wishes.setdefault(block.returns[index], name)
     with translation.variables.branch(), translation.inside(block) as statements:
-        translation.nodes(block.nodes)
+        translate_nodes(translation, block.nodes)
         values = translation.operands(block.return_node, used)
         translation.flush()
         for index, name in zip(used, targets, strict=True):
@@ -154,6 +164,196 @@ def _assigned(
         return statements
     moved = move(targets, values)
     return statements if moved is None else [*statements, *separated(moved)]
+
+
+def _loop(translation: Translation, node: Node) -> None:
+    (body,) = node.blocks
+    condition = node.inputs[1]
+    is_counted = _is_counted(node, translation)
+    is_endless = is_constant_true(condition) and is_constant_true(body.returns[0])
+    if is_counted and not is_endless:
+        raise UnsupportedError(
+            f"{translation.function.qualified_name} has a loop with a count and a condition"
+        )
+    element = _element(translation, node) if is_counted else None
+    shown = translation.operands(node, [0 if is_counted else 1])
+    if element is not None:
+        shown = _bounds(shown[0])
+    targets = _carry(translation, node, shown)
+    if is_counted:
+        _for(translation, node, targets, shown, element or body.params[0])
+    elif is_endless:
+        statements, _, _ = _loop_body(translation, body, targets, node)
+        translation.emit(ast.While(syntax.literal(True), statements, []), node)
+    else:
+        _while(translation, node, targets, shown[0])
+
+
+def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict[int, str]:
+    """Variables of the carried values by position, with their first values in them.
+
+    What the ``header`` of the loop computes from variables that change is computed before.
+    """
+    translation.flush()
+    (body,) = node.blocks
+    targets: dict[int, str] = {}
+    first: list[ast.expr] = []
+    point = translation.lifetimes.start(node)
+    for index, (before, param, _, output) in enumerate(carried_values(node)):
+        if not translation.is_carried(node, index):
+            continue
+        named = param if output.name is None and param.name is not None else output
+        candidate = translation.candidate(named)
+        taken = list(targets.values())
+        targets[index] = translation.variables.choose(candidate, point, besides=taken)
+        first.append(translation.use(before))
+    moved = move(list(targets.values()), first)
+    if moved is not None:
+        if any(names_in(shown) & set(targets.values()) for shown in header):
+            _compute_first(translation, header)
+        for statement in separated(moved):
+            translation.emit(statement)
+    for index, name in targets.items():
+        translation.hold(name, node.outputs[index])
+        translation.hold(name, body.params[index + 1])
+    return targets
+
+
+def _compute_first(translation: Translation, header: list[ast.expr]) -> None:
+    for position, shown in enumerate(header):
+        name = translation.variables.new("bound")
+        translation.emit(syntax.assign([name], shown))
+        header[position] = syntax.name(name)
+
+
+def _loop_body(
+    translation: Translation, body: Block, targets: dict[int, str], node: Node
+) -> tuple[list[ast.stmt], ast.expr | None, ast.stmt | None]:
+    """The statements of the body with the moves at their end, the next condition, the moves."""
+    used = [index + 1 for index in targets]
+    condition: ast.expr | None = None
+    for index, name in targets.items():
+        translation.wishes.setdefault(body.returns[index + 1], name)
+    with translation.variables.branch(), translation.inside(body) as statements:
+        translate_nodes(translation, body.nodes)
+        if not is_constant_true(body.returns[0]):
+            condition, *values = translation.operands(body.return_node, [0, *used])
+        else:
+            values = translation.operands(body.return_node, used)
+        translation.flush()
+        moved = move(list(targets.values()), values)
+    for index, name in targets.items():
+        if translation.wishes.get(body.returns[index + 1]) == name:
+            del translation.wishes[body.returns[index + 1]]
+    for index, name in targets.items():
+        translation.hold(name, node.outputs[index])
+    if moved is not None and not ends(statements) and condition is None:
+        statements += separated(moved)
+    return statements or [ast.Pass()], condition, moved
+
+
+def _for(
+    translation: Translation,
+    node: Node,
+    targets: dict[int, str],
+    shown: Sequence[ast.expr],
+    counter: Value,
+) -> None:
+    (body,) = node.blocks
+    name = "_"
+    if translation.is_live(counter):
+        point = translation.lifetimes.start(body.param_node)
+        name = translation.define(counter, point, list(targets.values()))
+    statements, _, _ = _loop_body(translation, body, targets, node)
+    called = syntax.call(translation.references.builtin("range"), shown)
+    translation.emit(ast.For(ast.Name(name, ast.Store()), called, statements, [], lineno=0), node)
+
+
+def _while(translation: Translation, node: Node, targets: dict[int, str], first: ast.expr) -> None:
+    """``while condition:``, or a variable where the condition differs between the turns."""
+    (body,) = node.blocks
+    statements, condition, moved = _loop_body(translation, body, targets, node)
+    assert condition is not None
+    changed = names_in(moved) if moved else set()
+    if syntax.same(first, condition) and not changed & names_in(condition):
+        body_with_move = (
+            statements if moved is None else [*_without_pass(statements), *separated(moved)]
+        )
+        translation.emit(ast.While(first, body_with_move, []), node)
+        return
+    if _is_true(first) and not changed & names_in(condition):
+        leave = ast.If(negated(condition), [ast.Break()], [])
+        body_with_move = [
+            *_without_pass(statements),
+            *([] if moved is None else separated(moved)),
+            leave,
+        ]
+        translation.emit(ast.While(first, body_with_move, []), node)
+        return
+    keep = translation.variables.new("proceed")
+    translation.emit(syntax.assign([keep], first))
+    both = move([keep, *targets.values()], [condition, *_values_of(moved, targets)])
+    assert both is not None
+    translation.emit(ast.While(syntax.name(keep), [*_without_pass(statements), both], []), node)
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _values_of(moved: ast.stmt | None, targets: dict[int, str]) -> list[ast.expr]:
+    """The value that every target is assigned by ``moved``; its own where it is not."""
+    found: dict[str, ast.expr] = {}
+    match moved:
+        case ast.Assign([ast.Name(name)], value):
+            found[name] = value
+        case ast.Assign([ast.Tuple(names)], ast.Tuple(values)):
+            shown = [name.id for name in names if isinstance(name, ast.Name)]
+            found = dict(zip(shown, values, strict=True))
+    return [found.get(name, syntax.name(name)) for name in targets.values()]
+
+
+def _without_pass(statements: list[ast.stmt]) -> list[ast.stmt]:
+    return [statement for statement in statements if not isinstance(statement, ast.Pass)]
+
+
+def _is_counted(loop: Node, translation: Translation) -> bool:
+    return has_trip_count(loop) or translation.is_live(loop.blocks[0].params[0])
+
+
+def _derived(loop: Node) -> Node | None:
+    """The node that makes the elements of a range of the counter, where nothing else uses it."""
+    uses = loop.blocks[0].params[0].uses
+    if len(uses) == 1 and uses[0].user.kind == "aten::__derive_index":
+        return uses[0].user
+    return None
+
+
+def _element(translation: Translation, loop: Node) -> Value | None:
+    """The element of ``range(low, high, step)`` that each turn makes of its counter.
+
+    None for a loop that only counts. The length of the range must be the last that was computed.
+    """
+    length, derived = loop.inputs[0].node, _derived(loop)
+    if length.kind != "aten::__range_length" or derived is None:
+        return None
+    if derived.inputs[1] is not length.inputs[0] or derived.inputs[2] is not length.inputs[2]:
+        return None
+    is_last = bool(translation.waiting) and translation.waiting[-1][0] is length.output
+    if not is_last or derived not in loop.blocks[0].nodes or derived not in translation.live_nodes:
+        return None
+    translation.live_nodes.discard(derived)
+    return derived.output
+
+
+def _bounds(length: ast.expr) -> list[ast.expr]:
+    """The arguments of range, from the expression for its length."""
+    match length:
+        case ast.Call(_, [low, high, ast.Constant(1)]):
+            return [low, high]
+        case ast.Call(_, arguments):
+            return list(arguments)
+    raise AssertionError("the length of a range is a call")
 
 
 def _with(translation: Translation, nodes: Sequence[Node]) -> None:
@@ -177,7 +377,7 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
     comment = translation.comments.before(enter)
     outer = translation.statements
     translation.statements = []
-    translation.nodes(inside)
+    translate_nodes(translation, inside)
     translation.flush()
     body = translation.statements or [ast.Pass()]
     translation.statements = outer
@@ -212,7 +412,7 @@ def _set_property(translation: Translation, node: Node) -> None:
 
 def _raise(translation: Translation, node: Node) -> None:
     arguments = translation.operands(node)
-    translation.emit(raised(translation, node, arguments), node)
+    translation.emit(raised(translation.program, node, arguments), node)
 
 
 def _closure(translation: Translation, node: Node) -> None:
@@ -222,9 +422,21 @@ def _closure(translation: Translation, node: Node) -> None:
     kind = node.kind.rpartition("::")[2]
     arguments = [translation.use(value) for value in node.inputs]
     name = translation.variables.new(f"{kind}_body")
-    translation.emit(translation.nested(name, subgraph))
+    translation.emit(_nested(translation, name, subgraph))
     class_ = translation.references.imported("_torchscript.futures", _CLOSURES[node.kind])
     translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
+
+
+def _nested(outer: Translation, name: str, subgraph: Block) -> ast.stmt:
+    """The body of a forked call, as a function of the values that it takes from outside."""
+    inner = Translation(outer.function, subgraph, outer.program)
+    names = [inner.variables.parameter(p, p.name or "value") for p in subgraph.params]
+    for param, shown in zip(subgraph.params, names, strict=True):
+        inner.hold(shown, param)
+    finish_function(inner, subgraph)
+    outer.variables.used |= inner.variables.used
+    arguments = [ast.arg(shown) for shown in names]
+    return function_definition(name, arguments, [], inner.statements, None)
 
 
 def finish_function(translation: Translation, block: Block, index: int = 0) -> None:
@@ -235,10 +447,10 @@ def finish_function(translation: Translation, block: Block, index: int = 0) -> N
     result = block.returns[index]
     last = _last_if(translation, block, result)
     if last is None:
-        translation.nodes(block.nodes)
+        translate_nodes(translation, block.nodes)
         _return(translation, block, index)
         return
-    translation.nodes(block.nodes[: block.nodes.index(last)])
+    translate_nodes(translation, block.nodes[: block.nodes.index(last)])
     (condition,) = translation.operands(last)
     translation.flush()
     comment = translation.comments.before(last)
@@ -282,7 +494,7 @@ def _return(translation: Translation, block: Block, index: int = 0) -> None:
 _CLOSURES = {"prim::fork": "Future", "prim::awaitable": "Awaitable"}
 _BY_KIND: dict[str, Callable[[Translation, Node], None]] = {
     "prim::If": _if,
-    "prim::Loop": translate_loop,
+    "prim::Loop": _loop,
     "prim::TupleUnpack": _unpack,
     "prim::ListUnpack": _unpack,
     "prim::SetAttr": _set_attr,

@@ -1,4 +1,4 @@
-"""Which functions compute with ints that may pass 64 bits, where those of TorchScript wrap.
+"""Overflow analysis: which functions compute with ints that may exceed 64 bits, and must wrap.
 
 Ints grow so far where one goes round, in a loop or from call to call in an attribute, and is
 multiplied, shifted, raised or added to itself on its way. From there they flow through variables,
@@ -25,7 +25,7 @@ _Place: TypeAlias = Value | tuple[Type, str]
 _Edges: TypeAlias = Mapping[_Place, Sequence[_Place]]
 
 _WIDE = 1 << 31
-# Nothing is counted in such numbers: they are factors of hashes and of random numbers.
+# No count is so large: these are factors of hashes and of random numbers.
 _LARGE_FACTOR = 1 << 24
 _SHIFT = "aten::__lshift__.int"
 _PRODUCT = "aten::mul.int"
@@ -53,7 +53,7 @@ def functions_that_wrap(functions: Iterable[Function]) -> set[Function]:
 
 
 class _Flow:
-    """What flows where in one function."""
+    """The flow of ints through one function."""
 
     def __init__(self, function: Function) -> None:
         self.nodes: list[Node] = []

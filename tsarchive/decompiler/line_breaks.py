@@ -33,7 +33,7 @@ def wrapped(line: str) -> str:
 
 
 def _head(head: str) -> str:
-    """What stands before the bracket, itself broken where it is too long."""
+    """The text before the bracket, itself broken where it is too long."""
     return wrapped(head) if _outer_pair(head) is not None else head
 
 
@@ -77,7 +77,7 @@ def _outer_pair(line: str) -> tuple[int, int] | None:
 
 
 def _items(body: str) -> list[str]:
-    """What commas separate; each item keeps its own."""
+    """The items between commas; each keeps its own comma."""
     found, begin = [], 0
     for position, character, depth in _brackets(body):
         if character == "," and depth == 0:

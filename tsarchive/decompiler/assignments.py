@@ -26,7 +26,7 @@ def move(targets: Sequence[str], values: Sequence[ast.expr]) -> ast.stmt | None:
 
 
 def separated(moved: ast.stmt) -> list[ast.stmt]:
-    """One statement for each target, where none of them is read behind its assignment."""
+    """One statement for each target, where none of them is read after its assignment."""
     match moved:
         case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
             names = [target.id for target in targets if isinstance(target, ast.Name)]
@@ -41,7 +41,7 @@ def names_in(tree: ast.AST) -> set[str]:
 
 
 def ends(body: Sequence[ast.stmt]) -> bool:
-    """Whether nothing behind this code runs after it."""
+    """Whether control never leaves this code at its end."""
     match body[-1] if body else None:
         case ast.Raise() | ast.Return():
             return True
