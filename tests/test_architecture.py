@@ -31,9 +31,9 @@ MAY_IMPORT = {
     "tsarchive.late": set(),
     "tsarchive.pickler": set(),
     "tsarchive.strict_json": set(),
+    "tsarchive.adopt": {"tsarchive.ir"},
     "tsarchive.operators": {"tsarchive.ir"},
     "tsarchive.printer": {"tsarchive.ir"},
-    "tsarchive.adopt": {"tsarchive.ir", "tsarchive.printer"},
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators", "tsarchive.printer"},
     "tsarchive.policy": {"tsarchive.operators"},
     "tsarchive.other_processes": {"tsarchive.policy"},
@@ -50,11 +50,10 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators",
         "tsarchive.pickler", "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
     },
-    "tsarchive.needs": {"tsarchive.frontend", "tsarchive.ir", "tsarchive.torchscript"},
+    "tsarchive.needs": {"tsarchive.ir", "tsarchive.torchscript"},
     "tsarchive.pt2": {
         "tsarchive.container", "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators",
-        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.run",
-        "tsarchive.torchscript",
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.ir", "tsarchive.kinds", "tsarchive.legacy",
@@ -72,7 +71,9 @@ MAY_IMPORT = {
         "tsarchive.frontend", "tsarchive.ir", "tsarchive.kinds", "tsarchive.pt2",
         "tsarchive.torchscript",
     },
-    "tsarchive.lacking": {"tsarchive.archive", "tsarchive.frontend", "tsarchive.run"},
+    "tsarchive.lacking": {
+        "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.run",
+    },
     "tsarchive.verifying": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.executorch",
         "tsarchive.frontend", "tsarchive.ir", "tsarchive.kinds", "tsarchive.legacy",
@@ -130,7 +131,7 @@ MAY_IMPORT = {
     },
 }  # fmt: skip
 
-CIRCULAR = {"tsarchive.decompiler", "tsarchive.frontend"}
+CIRCULAR = {"tsarchive.decompiler"}
 
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (

@@ -47,8 +47,8 @@ from tsarchive.ir.values import (
     ObjectValue,
     TableConstant,
     TypedValue,
+    type_of_constant,
 )
-from tsarchive.printer.literals import type_of_constant
 
 from .class_headers import code_of, field_names, in_header_order, read_header
 from .getstate import always_held_parts, held_parts

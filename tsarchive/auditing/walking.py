@@ -9,7 +9,7 @@ from typing import Final
 
 from tsarchive.auditing.inference import Inference
 from tsarchive.auditing.program import Program
-from tsarchive.frontend.builtins import BUILTINS
+from tsarchive.frontend.references import BUILTINS
 from tsarchive.operators.risks import NATIVE_PREFIX
 from tsarchive.torchscript.program_text import FunctionText, dotted
 
