@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "tsarchive.operators": {"tsarchive.ir"},
     "tsarchive.printer": {"tsarchive.ir"},
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators", "tsarchive.printer"},
-    "tsarchive.policy": {"tsarchive.operators"},
+    "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.other_processes": {"tsarchive.policy"},
     "tsarchive.run": {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",

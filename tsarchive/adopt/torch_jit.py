@@ -23,6 +23,7 @@ from tsarchive.errors import SaveError
 from tsarchive.ir import types
 from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
 from tsarchive.ir.graph import Block
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.types import (
     ANY,
@@ -56,8 +57,6 @@ from .lifting import GraphCopy, placeholder
 from .node_ranges import PlaceReader
 from .probe import FIRST_SAME, Attr, Item, Place, Probe, State, Values, then
 from .sharing import Sharing
-
-_NATIVE_PREFIX = "__torch__.torch.classes."
 
 
 class Adopter:
@@ -106,7 +105,7 @@ class Adopter:
         return _NAMED_BUILDERS[kind](self, type_, name, known)
 
     def _class(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> ClassType:
-        class_ = ClassType(name, is_native=name.startswith(_NATIVE_PREFIX))
+        class_ = ClassType(name, is_native=name.startswith(NATIVE_PREFIX))
         known.append((type_, class_))
         self._torch_types[class_] = type_
         if class_.is_native:
