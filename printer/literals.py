@@ -1,4 +1,4 @@
-"""Printing of constants."""
+"""Constants as source text."""
 
 from __future__ import annotations
 
@@ -14,16 +14,7 @@ from tsarchive.ir.classes import InterfaceType
 from tsarchive.ir.names import checked_value_name
 from tsarchive.ir.types import (
     ANY,
-    BOOL,
-    COMPLEX,
-    DEVICE,
-    FLOAT,
-    GENERATOR,
-    INT,
-    NONE,
     NUMBER,
-    STRING,
-    TENSOR,
     DictType,
     ListType,
     OptionalType,
@@ -48,7 +39,7 @@ class ConstantTable(Protocol):
     """The archive-wide table behind ``CONSTANTS.cN``."""
 
     def index(self, value: Any, type_: Type) -> int:
-        """Return the index of ``value``; equal tensors share one, other values get a new one."""
+        """The position of ``value``; equal tensors share one, other values get a new one."""
 
 
 def float_text(value: float) -> str:
@@ -57,12 +48,12 @@ def float_text(value: float) -> str:
     if _is_short(value) and abs(value) < 1e10:
         return f"{int(value)}."
     text = _general(value)
-    # Whole numbers from 1e10 also need the point, or they read back as integers.
+    # Whole numbers from 1e10 need the point as well, or they read back as integers.
     return f"{text}." if text.lstrip("-").isdigit() else text
 
 
 def part_text(value: float) -> str:
-    """Print a part of a complex number or a float inside ``str(x)``: no -0, no bound at 1e10."""
+    """A part of a complex number, and a float inside ``str(x)``: no -0, no bound at 1e10."""
     if value == 0:
         return "0."
     if _is_short(value) and -(2.0**63) <= value < 2.0**63:
@@ -71,7 +62,7 @@ def part_text(value: float) -> str:
 
 
 def enum_float_text(value: float) -> str:
-    """Print an enum member's value, which must be a number literal. Raises SaveError for nan."""
+    """The value of an enum member, which must be a number literal. Raises SaveError for nan."""
     if math.isnan(value):
         raise SaveError(
             "an enum value that is nan has no literal that torch.jit reads back",
@@ -83,7 +74,7 @@ def enum_float_text(value: float) -> str:
 
 
 def _general(value: float) -> str:
-    """Format like C's ``%.17g``, which also shows the sign of a nan."""
+    """C's ``%.17g``, which shows the sign of a nan as well."""
     if math.isnan(value):
         return "-nan" if math.copysign(1, value) < 0 else "nan"
     return f"{value:.17g}"
@@ -103,7 +94,7 @@ def _is_negative_zero(value: float) -> bool:
 
 
 def check_zeros(values: Any) -> None:
-    """Raise SaveError for 0.0 beside -0.0 in one expression, since torch reads both as one."""
+    """Raise SaveError for 0.0 beside -0.0 in one expression, of which torch reads one only."""
     if len(set(_signs_of_zeros(values))) > 1:
         raise SaveError(
             "0.0 and -0.0 in one constant, or in the defaults of one function, read back as one",
@@ -124,9 +115,9 @@ def _signs_of_zeros(value: Any) -> Iterator[bool]:
 
 
 def string_text(value: str) -> str:
-    """Quote a string; bytes that are neither printable nor have an escape of their own go octal.
+    """A quoted string; bytes that are neither printable nor have an escape of their own go octal.
 
-    ``\\r`` is among these: torch writes that escape and does not read it.
+    ``\\r`` is one of these: torch writes that escape and does not read it.
     """
     shown = value.encode("utf-8", "surrogateescape").decode("latin-1")
     return '"' + "".join(_escaped(char) for char in shown) + '"'
@@ -139,12 +130,12 @@ def _escaped(char: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Quote text unchanged, except for what would end the string or start an escape."""
+    """Text between quotes as it is, but for what would end the string or start an escape."""
     return '"' + _ESCAPED_IN_QUOTES.sub(lambda match: _ESCAPES[match[0]], text) + '"'
 
 
 def has_non_ascii(value: Any) -> bool:
-    """Return whether any string inside has a byte of 0x80 or above."""
+    """True when a string anywhere inside has a byte of 0x80 or above."""
     match value:
         case str():
             return not value.isascii()
@@ -156,7 +147,7 @@ def has_non_ascii(value: Any) -> bool:
 
 
 def can_be_inferred(element: Type) -> bool:
-    """Return whether a list literal of this element type needs no annotation."""
+    """Whether a list literal of this element type reads back as such without annotation."""
     return element not in (ANY, NUMBER) and not isinstance(
         element, UnionType | OptionalType | InterfaceType
     )
@@ -218,7 +209,7 @@ class Literals:
         raise SaveError(f"a constant of type {type(value).__name__} cannot be written as source")
 
     def _entry(self, value: Any, type_: Type) -> Literal:
-        """Add a constant to the table, where torch reads no tensors that require grad."""
+        """A constant of the table; torch reads no tensors in it that require grad."""
         text = f"CONSTANTS.c{self.constants.index(value, type_)}"
         entry = value if isinstance(value, TableConstant) else TableConstant(value)
         if getattr(entry.value, "requires_grad", False):
@@ -258,37 +249,10 @@ class Literals:
 def _joined(
     begin: str, items: Iterable[Sequence[str | Literal]], end: str
 ) -> Iterator[str | Literal]:
-    """Join items with commas."""
+    """Items with commas between them."""
     separator = begin
     for item in items:
         yield separator
         yield from item
         separator = ", "
     yield end if separator != begin else begin + end
-
-
-_EXACT = {
-    bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING, type(None): NONE,
-    Device: DEVICE, GeneratorSeed: GENERATOR,
-}  # fmt: skip
-
-
-def type_of_constant(value: Any) -> Type:
-    """Return the run-time type of a constant, as torch infers it for ``Final[...]``."""
-    if type(value) in _EXACT:
-        return _EXACT[type(value)]
-    match value:
-        case EnumMember():
-            return value.type
-        case ObjectValue():
-            return value.type
-        case tuple():
-            return TupleType(tuple(type_of_constant(item) for item in value))
-        case list():
-            return ListType(type_of_constant(value[0]) if value else TENSOR)
-        case dict() if value:
-            key, item = next(iter(value.items()))
-            return DictType(type_of_constant(key), type_of_constant(item))
-        case dict():
-            return DictType(STRING, TENSOR)
-    return TENSOR

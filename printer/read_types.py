@@ -27,10 +27,10 @@ from tsarchive.ir.types import (
     Type,
     UnionType,
 )
-from tsarchive.ir.values import TableConstant
+from tsarchive.ir.values import TableConstant, type_of_constant
 
 from .inline import inlined_nodes
-from .literals import can_be_inferred, has_non_ascii, type_of_constant
+from .literals import can_be_inferred, has_non_ascii
 
 _MAY_WIDEN = frozenset(
     {

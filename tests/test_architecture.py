@@ -31,11 +31,11 @@ MAY_IMPORT = {
     "tsarchive.late": set(),
     "tsarchive.pickler": set(),
     "tsarchive.strict_json": set(),
+    "tsarchive.adopt": {"tsarchive.ir"},
     "tsarchive.operators": {"tsarchive.ir"},
     "tsarchive.printer": {"tsarchive.ir"},
-    "tsarchive.adopt": {"tsarchive.ir", "tsarchive.printer"},
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators", "tsarchive.printer"},
-    "tsarchive.policy": {"tsarchive.operators"},
+    "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.other_processes": {"tsarchive.policy"},
     "tsarchive.run": {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",
@@ -50,11 +50,10 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators",
         "tsarchive.pickler", "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
     },
-    "tsarchive.needs": {"tsarchive.frontend", "tsarchive.ir", "tsarchive.torchscript"},
+    "tsarchive.needs": {"tsarchive.ir", "tsarchive.torchscript"},
     "tsarchive.pt2": {
         "tsarchive.container", "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators",
-        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.run",
-        "tsarchive.torchscript",
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.ir", "tsarchive.kinds", "tsarchive.legacy",
@@ -72,7 +71,9 @@ MAY_IMPORT = {
         "tsarchive.frontend", "tsarchive.ir", "tsarchive.kinds", "tsarchive.pt2",
         "tsarchive.torchscript",
     },
-    "tsarchive.lacking": {"tsarchive.archive", "tsarchive.frontend", "tsarchive.run"},
+    "tsarchive.lacking": {
+        "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.run",
+    },
     "tsarchive.verifying": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.executorch",
         "tsarchive.frontend", "tsarchive.ir", "tsarchive.kinds", "tsarchive.legacy",
@@ -129,8 +130,6 @@ MAY_IMPORT = {
         "tsarchive.saving",
     },
 }  # fmt: skip
-
-CIRCULAR = {"tsarchive.frontend"}
 
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (
@@ -267,10 +266,10 @@ def imported_modules(module: str, path: Path) -> set[str]:
 
 
 def test_no_file_imports_itself_through_others():
-    """Rooms whose circles still stand are named; no other may get one."""
+    """Imports for typing alone count as well."""
     graph = {module: imported_modules(module, path) for module, path in MODULES.items()}
     while ends := {module for module, targets in graph.items() if not targets & graph.keys()}:
         graph = {module: targets for module, targets in graph.items() if module not in ends}
     while starts := graph.keys() - set().union(*graph.values()):
         graph = {module: targets for module, targets in graph.items() if module not in starts}
-    assert {room(module) for module in graph} <= CIRCULAR
+    assert graph == {}

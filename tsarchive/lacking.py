@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 from tsarchive.archive import Archive
 from tsarchive.archive import open as open_archive
-from tsarchive.frontend.importer import NATIVE_PREFIX
 from tsarchive.frontend.libraries import what_registers
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.run.operators import native_class, operator_schemas
 
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tsarchive.errors import SourceError
-from tsarchive.frontend.importer import NATIVE_PREFIX
-from tsarchive.ir.names import MANGLE_PREFIX
+from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX
 from tsarchive.torchscript.code_records import encoded
 from tsarchive.torchscript.pickled import names_in
 from tsarchive.torchscript.program_text import RecordText, dotted, record_of

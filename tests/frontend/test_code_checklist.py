@@ -23,9 +23,8 @@ from tests.support.frontend import (
 )
 from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, ScriptError, SourceError
-from tsarchive.frontend import arithmetic, grammar
-from tsarchive.frontend.allowed import check_code
-from tsarchive.frontend.control import FunctionCompiler
+from tsarchive.frontend import arithmetic, grammar, lowering
+from tsarchive.frontend.splitting import check_code
 from tsarchive.ir.text_limits import MAX_DEFINITIONS, MAX_DEPTH, MAX_NAME, MAX_NUMBER
 from tsarchive.ir.type_parser import MAX_UNION, parse_type
 from tsarchive.needs import needs_of_all
@@ -157,9 +156,9 @@ def test_forbidden_constructs_are_refused_wherever_code_is_parsed(text):
 
 
 def test_the_table_allows_what_is_compiled():
-    compiled = {*FunctionCompiler.handlers, ast.Return}
+    compiled = {*lowering.STATEMENTS, ast.Return}
     assert grammar.FIELDS[ast.FunctionDef]["body"] == compiled
-    expressions = set(FunctionCompiler.expression_handlers)
+    expressions = set(lowering.EXPRESSIONS)
     assert grammar.FIELDS[ast.Expr]["value"] == expressions
     assert grammar.FIELDS[ast.BinOp]["op"] == set(arithmetic.BINARY)
     assert grammar.FIELDS[ast.UnaryOp]["op"] == set(arithmetic.UNARY)

@@ -19,8 +19,8 @@ from tests.support.deviating import Convolution
 from tests.support.registry_calls import archive_of
 from tests.support.running import Graph, operator
 from tsarchive import ArchiveError, CallError, Policy, PolicyError
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import TENSOR
-from tsarchive.operators.risks import NATIVE_PREFIX
 from tsarchive.pickler import Global, Object, dumps
 from tsarchive.policy import Guard
 from tsarchive.run.classes import Classes

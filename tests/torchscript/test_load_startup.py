@@ -23,7 +23,7 @@ LATE = (
     "tsarchive.torchscript.exporter", "tsarchive.torchscript.inspection",
     "tsarchive.torchscript.pickling", "tsarchive.torchscript.resaving",
 )  # fmt: skip
-BODIES = ("control", "expressions", "matching", "statements")
+BODIES = ("conversions", "emitter", "lowering", "matching")
 _LOADING = """
 import json, sys
 import tsarchive

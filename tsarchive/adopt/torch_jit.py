@@ -21,6 +21,7 @@ from tsarchive.errors import SaveError
 from tsarchive.ir import types
 from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
 from tsarchive.ir.graph import Block
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.types import (
     ANY,
@@ -45,8 +46,8 @@ from tsarchive.ir.values import (
     ObjectValue,
     TableConstant,
     TypedValue,
+    type_of_constant,
 )
-from tsarchive.printer.literals import type_of_constant
 
 from .class_headers import code_of, field_names, in_header_order, read_header
 from .getstate import always_held_parts, held_parts
@@ -54,8 +55,6 @@ from .lifting import GraphCopy, placeholder
 from .node_ranges import PlaceReader
 from .probe import FIRST_SAME, Attr, Item, Place, Probe, State, Values, then
 from .sharing import Sharing
-
-_NATIVE_PREFIX = "__torch__.torch.classes."
 
 
 class Adopter:
@@ -104,7 +103,7 @@ class Adopter:
         return _NAMED_BUILDERS[kind](self, type_, name, known)
 
     def _class(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> ClassType:
-        class_ = ClassType(name, is_native=name.startswith(_NATIVE_PREFIX))
+        class_ = ClassType(name, is_native=name.startswith(NATIVE_PREFIX))
         known.append((type_, class_))
         self._torch_types[class_] = type_
         if class_.is_native:

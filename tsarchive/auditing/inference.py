@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tsarchive.auditing.program import Program, names_in_type
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.needs import live_nodes
-from tsarchive.operators.risks import NATIVE_PREFIX
 from tsarchive.torchscript.program_text import FunctionText, dotted
 
 __all__ = ["Inference"]

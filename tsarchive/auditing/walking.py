@@ -9,8 +9,8 @@ from typing import Final
 
 from tsarchive.auditing.inference import Inference
 from tsarchive.auditing.program import Program
-from tsarchive.frontend.builtins import BUILTINS
-from tsarchive.operators.risks import NATIVE_PREFIX
+from tsarchive.frontend.references import BUILTINS
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.torchscript.program_text import FunctionText, dotted
 
 __all__ = ["NamedOperator", "Walked", "operator_of", "walk_function"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tsarchive.describing.hints import in_commands
-from tsarchive.frontend.importer import NATIVE_PREFIX
 from tsarchive.frontend.libraries import what_registers
+from tsarchive.ir.names import NATIVE_PREFIX
 
 __all__ = ["advice"]
 

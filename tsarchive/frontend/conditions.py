@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from typing import NamedTuple
 
 from tsarchive.ir.subtyping import flat_members, is_subtype, union_of
-from tsarchive.ir.types import ANY, BOOL, NONE, OptionalType, Type, UnionType
+from tsarchive.ir.types import ANY, NONE, OptionalType, Type, UnionType
 
-from .calls import positional
-from .expressions import Expressions, decide_isinstance
 from .references import Typed
 
 
@@ -28,48 +25,18 @@ class Condition(NamedTuple):
         return Condition(value, known, self.name, self.when_false, self.when_true)
 
 
-class Conditions(Expressions):
-    def condition(self, node: ast.expr) -> Condition:
-        match node:
-            case ast.Constant(bool() as known):
-                return Condition(self.constant(known, BOOL), known)
-            case ast.UnaryOp(ast.Not(), operand):
-                inner = self.condition(operand)
-                if inner.known is not None:
-                    return inner.inverted(self.constant(not inner.known, BOOL))
-                negated = self.operator_value("aten::__not__", positional(inner.value), node)
-                return inner.inverted(negated)
-            case ast.Call(ast.Name("isinstance"), [subject, _]) if not node.keywords:
-                return self._instance_condition(node, subject)
-            case ast.Compare(subject, [ast.Is() | ast.IsNot() as sign], [ast.Constant(None)]):
-                return self._none_condition(node, subject, isinstance(sign, ast.Is))
-        given = self.as_condition(self.value(node), node)
-        is_scripting = given.value.node.kind == "aten::is_scripting"
-        return Condition(given, True if is_scripting else None)
-
-    def _instance_condition(self, node: ast.Call, subject: ast.expr) -> Condition:
-        types = self.instance_types(node.args[1])
-        given = self.value(subject)
-        known = decide_isinstance(given.type, types)
-        made = self.check_instance(given, types)
-        if not isinstance(subject, ast.Name):
-            return Condition(made, known)
-        when_true, when_false = narrowed(given.type, types)
-        return Condition(made, known, subject.id, when_true, when_false)
-
-    def _none_condition(self, node: ast.Compare, subject: ast.expr, is_none: bool) -> Condition:
-        given = self.value(subject)
-        known = none_status(given)
-        if known is not None:
-            answer = known if is_none else not known
-            return Condition(self.constant(answer, BOOL), answer)
-        kind = "aten::__is__" if is_none else "aten::__isnot__"
-        made = self.operator_value(kind, positional(given, self.none()), node)
-        if not isinstance(subject, ast.Name):
-            return Condition(made)
-        rest = union_of(member for member in flat_members(given.type) if member != NONE)
-        found = Condition(made, None, subject.id, None, rest)
-        return found if is_none else found.inverted(made)
+def decide_isinstance(actual: Type, types: tuple[Type, ...]) -> bool | None:
+    """The answer to an isinstance check where the static type gives one."""
+    if actual == ANY:
+        return True if types == (ANY,) else None
+    wanted = tuple(member for type_ in types for member in flat_members(type_))
+    members = flat_members(actual)
+    if all(any(is_subtype(member, type_) for type_ in wanted) for member in members):
+        return True
+    for member in members:
+        if any(is_subtype(member, type_) or is_subtype(type_, member) for type_ in wanted):
+            return None
+    return False
 
 
 def none_status(given: Typed) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tsarchive.errors import SourceError
 from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
@@ -13,13 +13,11 @@ from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import FLOAT, INT, STRING, EnumType, NamedType, TupleType, Type
 
 from .arithmetic import number
-from .functions import FunctionReader
+from .context import Context
+from .functions import FunctionReader, lowering_of
 from .plain import read_literal
 from .splitting import Line, Piece, split_class
 from .syntax import parse_expression, string_value
-
-if TYPE_CHECKING:
-    from .importer import CodeImporter
 
 _NAME_LISTS = ("__parameters__", "__buffers__", "__forward_pre_hooks__", "__forward_hooks__")
 # An attribute where it is assigned, and, harmlessly, in front of other arguments.
@@ -46,12 +44,12 @@ _PACKED = {
 _NN = re.compile(r"__torch__\.torch\.(?:ao\.)?nn\.")
 
 
-def define(importer: CodeImporter, name: str, piece: Piece) -> NamedType:
+def define(context: Context, name: str, piece: Piece) -> NamedType:
     """The type or function that a piece of a code record defines. Raises SourceError."""
     if not piece.is_class:
-        version = importer.dialect.version_of(name)
-        return FunctionReader(importer, name, piece, version=version).function.type
-    reader = _ClassReader(importer, name, piece)
+        version = context.dialect.version_of(name)
+        return FunctionReader(context, name, piece, version=version).function.type
+    reader = _ClassReader(context, name, piece)
     match reader.parts.base:
         case "" | "Module":
             return reader.class_type()
@@ -70,15 +68,15 @@ def define(importer: CodeImporter, name: str, piece: Piece) -> NamedType:
 class _ClassReader:
     """Makes a type from the text of a class."""
 
-    def __init__(self, importer: CodeImporter, name: str, piece: Piece) -> None:
-        self.importer = importer
+    def __init__(self, context: Context, name: str, piece: Piece) -> None:
+        self.context = context
         self.name = name
         self.piece = piece
         self.parts = split_class(piece)
 
     def class_type(self) -> ClassType:
         class_ = ClassType(self.name, is_module=self.parts.base == "Module")
-        self.importer.register(self.name, class_)
+        self.context.early[self.name] = class_
         lists, members = self._sorted_lines()
         for line in members:
             if line.name in class_.attributes or line.name in class_.constants:
@@ -88,11 +86,11 @@ class _ClassReader:
             else:
                 class_.attributes[line.name] = self._attribute(line, lists)
         self._methods(class_, lists)
-        is_object = not class_.is_module and self.importer.reads_bodies
+        is_object = not class_.is_module and self.context.reads_bodies
         if is_object and self._init_assigns_more(class_):
             self._read_init(class_)
         if class_.is_module:
-            self.importer.twins.add(class_, self.parts)
+            self.context.sharing.add(class_, self.parts)
         return class_
 
     def _init_assigns_more(self, class_: ClassType) -> bool:
@@ -103,11 +101,11 @@ class _ClassReader:
 
     def _read_init(self, class_: ClassType) -> Block:
         """Read ``__init__``, which declares an attribute where it assigns a new one."""
-        outer, self.importer.initialising = self.importer.initialising, class_
+        outer, self.context.initialising = self.context.initialising, class_
         try:
             return class_.methods["__init__"].graph
         finally:
-            self.importer.initialising = outer
+            self.context.initialising = outer
 
     def _sorted_lines(self) -> tuple[dict[str, list[str]], list[Line]]:
         """The lists of names, and the lines that declare attributes and constants."""
@@ -133,7 +131,7 @@ class _ClassReader:
 
     def _type(self, text: str, line: Line) -> Type:
         try:
-            return self.importer.parse_type(text)
+            return self.context.parse_type(text)
         except SourceError as error:
             if error.line is None:
                 error.record, error.line = self.piece.record, line.number
@@ -146,18 +144,16 @@ class _ClassReader:
         literal = read_literal(text, type_)
         if literal is not None:
             return ClassConstant(line.name, type_, literal.value)
-        from .control import FunctionCompiler
-
         record = self.piece.record
         node = parse_expression(text, record, line.number)
-        compiler = FunctionCompiler(self.importer, record, line.number - 1, f"_ = {text}")
-        return ClassConstant(line.name, type_, compiler.constant_of(node, type_))
+        lowering = lowering_of(self.context, record, line.number - 1, f"_ = {text}")
+        return ClassConstant(line.name, type_, lowering.constant_of(node, type_))
 
     def _methods(self, class_: ClassType, lists: dict[str, list[str]]) -> None:
         hooks = {*lists["__forward_pre_hooks__"], *lists["__forward_hooks__"]}
         functions: dict[str, Function] = {}
         for method in self.parts.methods.values():
-            version = None if method.name in hooks else self.importer.version
+            version = None if method.name in hooks else self.context.version
             functions[method.name] = self._method(method, class_, version).function
         if hooks and not class_.is_module:
             raise self.piece.fail(f"class {self.piece.name} has hooks, but is no module")
@@ -172,7 +168,7 @@ class _ClassReader:
         self, method: Piece, owner: ClassType | InterfaceType, version: int | None = None
     ) -> FunctionReader:
         name = f"{self.name}.{method.name}"
-        return FunctionReader(self.importer, name, method, owner, version)
+        return FunctionReader(self.context, name, method, owner, version)
 
     def named_tuple(self) -> TupleType:
         # A named tuple is a value: it cannot be made before its parts, so none contains itself.
@@ -183,14 +179,14 @@ class _ClassReader:
             fields[line.name] = self._type(line.annotation, line)
         type_ = TupleType(tuple(fields.values()), self.name, tuple(fields))
         try:
-            self.importer.sizes.checked(type_)
+            self.context.sizes.checked(type_)
         except SourceError as error:
             raise self.piece.fail(error.message) from None
         return type_
 
     def interface(self) -> InterfaceType:
         interface = InterfaceType(self.name, is_module=self.parts.base == "ModuleInterface")
-        self.importer.register(self.name, interface)
+        self.context.early[self.name] = interface
         if self.parts.lines:
             raise self.piece.fail("an interface holds methods only", self.parts.lines[0].number)
         for method in self.parts.methods.values():

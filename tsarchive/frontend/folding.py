@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tsarchive.ir.builder import Builder
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value
 from tsarchive.ir.schema import FunctionSchema
-
-from .environment import Frame, without_input
 
 Evaluate = Callable[[FunctionSchema], Callable[..., Any] | None]
 
@@ -42,22 +41,22 @@ _WITH_EFFECTS = frozenset(
 )
 
 
-def fold(frame: Frame, evaluate: Evaluate) -> None:
-    """Fold the body of a function, once all of it is known.
+def fold(builder: Builder, evaluate: Evaluate) -> None:
+    """Fold the body that is being built, once all of it is known.
 
     ``evaluate`` gives the function that runs an operator on Python values, None if there is none.
     """
-    folding = _Folding(frame, evaluate)
-    folding.block(frame.body)
+    folding = _Folding(builder, evaluate)
+    folding.block(builder.body)
     if folding.loosened:
-        folding.sweep(frame.body)
+        folding.sweep(builder.body)
 
 
 class _Folding:
     """``loosened`` are nodes of which a result has lost a use: perhaps nothing needs them now."""
 
-    def __init__(self, frame: Frame, evaluate: Evaluate) -> None:
-        self.frame = frame
+    def __init__(self, builder: Builder, evaluate: Evaluate) -> None:
+        self.builder = builder
         self.evaluate = evaluate
         self.loosened: set[Node] = set()
 
@@ -107,8 +106,8 @@ class _Folding:
                 for same in (node.outputs[index], body.params[index + 1]):
                     self._replace(same, node.inputs[index + 2])
                 self._loosen(node.inputs[index + 2])
-                without_input(node, index + 2)
-                without_input(body.return_node, index + 1)
+                node.drop_input(index + 2)
+                body.return_node.drop_input(index + 1)
                 del node.outputs[index], body.params[index + 1]
 
     def _is_evaluated(self, node: Node) -> bool:
@@ -122,7 +121,7 @@ class _Folding:
         if len(results) != len(node.outputs) or not all(map(_is_plain, results)):
             return False
         for output, result in zip(node.outputs, results, strict=True):
-            self._replace(output, self.frame.constant(result, output.type))
+            self._replace(output, self.builder.constant(result, output.type))
         self._discard(node)
         return True
 
@@ -173,7 +172,7 @@ class _Folding:
         """Take a result from an ``if``."""
         for block in node.blocks:
             self._loosen(block.returns[index])
-            without_input(block.return_node, index)
+            block.return_node.drop_input(index)
         del node.outputs[index]
 
     def _loosen(self, value: Value) -> None:

@@ -12,14 +12,14 @@ from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.type_parser import parameter_type, type_of_expression
 from tsarchive.ir.types import TENSOR, Type
 
-from .places import CodePlace, located, place_of
+from .context import Context
+from .places import Cursor
 from .plain import Parameter, read_literal, read_signature
 from .splitting import Piece
 from .syntax import bounded
 
 if TYPE_CHECKING:
-    from .control import FunctionCompiler
-    from .importer import CodeImporter
+    from .lowering import FunctionLowering
 
 
 class FunctionReader:
@@ -30,13 +30,13 @@ class FunctionReader:
 
     def __init__(
         self,
-        importer: CodeImporter,
+        context: Context,
         name: str,
         piece: Piece,
         owner: ClassType | InterfaceType | None = None,
         version: int | None = None,
     ) -> None:
-        self.importer = importer
+        self.context = context
         self.name = name
         self.piece = piece
         self.owner = owner
@@ -45,7 +45,7 @@ class FunctionReader:
         self.function = Function(name, self.schema, self.graph)
 
     def schema(self) -> FunctionSchema:
-        return self.importer.twins.schema(self.function, self._read_schema)
+        return self.context.sharing.schema(self.function, self._read_schema)
 
     def _read_schema(self) -> FunctionSchema:
         with bounded(self.piece.record):
@@ -64,7 +64,7 @@ class FunctionReader:
                 if argument is None:
                     return None
                 arguments.append(argument)
-            return tuple(arguments), self.importer.parse_type(signature.result)
+            return tuple(arguments), self.context.parse_type(signature.result)
         except ArchiveError:
             return None
 
@@ -73,7 +73,7 @@ class FunctionReader:
         if is_first and self.owner is not None:
             # The type of self is known: what is written there does not count.
             return Argument(name, self.owner) if default is None else None
-        type_ = TENSOR if text is None else self.importer.parse_type(text)
+        type_ = TENSOR if text is None else self.context.parse_type(text)
         if default is None:
             return Argument(name, type_)
         literal = None if text is None else read_literal(default, type_)
@@ -95,7 +95,7 @@ class FunctionReader:
         self._is_read = True
         try:
             node = self.piece.parse_function()
-            return self._compile(arguments, node, None).returns[0].type
+            return self._lower(arguments, node, None).returns[0].type
         finally:
             self._is_read = False
 
@@ -104,19 +104,18 @@ class FunctionReader:
             schema = self.function.schema
             node = self.piece.parse_function()
             declared = None if node.returns is None else schema.return_type
-            return self._compile(schema.arguments, node, declared)
+            return self._lower(schema.arguments, node, declared)
 
-    def _compile(
+    def _lower(
         self, arguments: tuple[Argument, ...], node: ast.FunctionDef, declared: Type | None
     ) -> Block:
-        return self._compiler().compile(node, arguments, self.version, declared)
+        lowering = self._lowering(self.version)
+        return lowering.lower(node, arguments, declared)
 
-    def _compiler(self) -> FunctionCompiler:
-        from .control import FunctionCompiler  # looking at an archive reads no bodies
-
+    def _lowering(self, version: int | None) -> FunctionLowering:
         piece = self.piece
         text = f"if 1:\n{piece.text}" if piece.is_indented else piece.text
-        return FunctionCompiler(self.importer, piece.record, piece.line_offset, text)
+        return lowering_of(self.context, piece.record, piece.line_offset, text, version)
 
     def _header(self) -> ast.FunctionDef:
         """The function without its body, or all of it where the header does not stand alone."""
@@ -132,13 +131,15 @@ class FunctionReader:
 
     def _type(self, node: ast.expr) -> Type:
         try:
-            type_ = type_of_expression(node, self.importer.resolve_type)
-            return self.importer.sizes.checked(type_)
+            type_ = type_of_expression(node, self.context.resolve_type)
+            return self.context.sizes.checked(type_)
         except SourceError as error:
-            raise located(error, self._place(node)) from error.__cause__
+            raise self._cursor.locate(error, node) from error.__cause__
 
-    def _place(self, node: ast.AST) -> CodePlace:
-        return place_of(node, self.importer.places(self.piece.record), self.piece.line_offset)
+    @property
+    def _cursor(self) -> Cursor:
+        piece = self.piece
+        return Cursor(self.context.sources.places(piece.record), piece.line_offset, piece.text)
 
     def _arguments(self, node: ast.FunctionDef) -> tuple[Argument, ...]:
         given = node.args
@@ -163,11 +164,21 @@ class FunctionReader:
                 raise self.piece.fail(f"the parameter {parameter.arg!r} has a default but no type")
             return Argument(parameter.arg, TENSOR)
         try:
-            type_, repeat = parameter_type(parameter.annotation, self.importer.resolve_type)
-            self.importer.sizes.checked(type_)
+            type_, repeat = parameter_type(parameter.annotation, self.context.resolve_type)
+            self.context.sizes.checked(type_)
         except SourceError as error:
-            raise located(error, self._place(parameter)) from error.__cause__
+            raise self._cursor.locate(error, parameter) from error.__cause__
         value = NO_DEFAULT
         if default is not None:
-            value = self._compiler().constant_of(default, type_)
+            value = self._lowering(None).constant_of(default, type_)
         return Argument(parameter.arg, type_, value, repeat=repeat)
+
+
+def lowering_of(
+    context: Context, record: str, line_offset: int, text: str, version: int | None = None
+) -> FunctionLowering:
+    """What lowers a function, or a constant expression, of a code record."""
+    from .lowering import FunctionLowering  # looking at an archive reads no bodies
+
+    cursor = Cursor(context.sources.places(record), line_offset, text)
+    return FunctionLowering(context, cursor, version)

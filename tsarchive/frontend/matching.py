@@ -1,16 +1,17 @@
 """Arguments of a call against the schemas it may mean, and the choice among overloads.
 
 Everything here looks at static types only; the conversions that a match needs are returned as
-steps, and turned into nodes by ``casts.py`` once the choice is made. The rules are those of
+steps, and turned into nodes by ``conversions.py`` once the choice is made. The rules are those of
 torch's schema matcher.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tsarchive.errors import UnknownOperatorError
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import is_subtype
 from tsarchive.ir.type_variables import Bindings, bind, has_variables, substitute
@@ -33,8 +34,9 @@ from tsarchive.ir.types import (
     VarType,
     annotation,
 )
-from tsarchive.operators.upgraders import Candidate
+from tsarchive.operators.upgraders import Candidate, candidates
 
+from .libraries import what_registers
 from .references import Typed
 
 
@@ -167,6 +169,50 @@ class Call:
 
     def match(self, schema: FunctionSchema, *, convert: bool) -> Match | Mismatch:
         return _Matcher(self, schema, convert).run()
+
+
+class Overloads:
+    """The overloads of operators, and which of them calls mean.
+
+    ``operators`` gives the overloads of an operator kind in the order of selection.
+    """
+
+    def __init__(self, operators: Callable[[str], Sequence[FunctionSchema]]) -> None:
+        self._operators = operators
+        self._candidates: dict[tuple[str, int | None], tuple[Candidate, ...]] = {}
+        self._chosen: dict[Hashable, tuple[Candidate, Match]] = {}
+
+    def choose(self, kind: str, version: int | None, call: Call) -> tuple[Candidate, Match]:
+        """The overload that a call means in code of an archive version.
+
+        Calls of one shape mean the same. Raises UnknownOperatorError where none fits.
+        """
+        shape = call.shape
+        if shape is None:
+            return self._select(kind, version, call)
+        key = kind, version, shape
+        found = self._chosen.get(key)
+        if found is None:
+            found = self._chosen[key] = self._select(kind, version, call)
+        return found
+
+    def _select(self, kind: str, version: int | None, call: Call) -> tuple[Candidate, Match]:
+        key = kind, version
+        known = self._candidates.get(key)
+        if known is None:
+            known = self._candidates[key] = candidates(self._operators(kind), version)
+        if not known:
+            raise unregistered(kind)
+        found = call.select(known)
+        if isinstance(found, list):
+            raise UnknownOperatorError(no_overload(kind, known, found, call))
+        return found
+
+
+def unregistered(kind: str) -> UnknownOperatorError:
+    return UnknownOperatorError(
+        f"the operator {kind} is not registered in this process", hint=what_registers(kind)
+    )
 
 
 class _Matcher:
@@ -378,7 +424,14 @@ def _default_text(argument: Argument) -> str:
     return f"={argument.default!r}" if argument.has_default else ""
 
 
-def explain(candidates: Iterable[Candidate], mismatches: Iterable[Any]) -> str:
-    """The candidates and why each does not fit, one to a line."""
+def no_overload(
+    kind: str, candidates: Iterable[Candidate], mismatches: Iterable[Mismatch], call: Call
+) -> str:
+    """The message that no candidate takes a call, and why each does not, one to a line."""
+    given = [annotation(argument.type) for argument in call.positional]
+    if call.target is not None:
+        given.insert(0, annotation(call.target.type))
+    given += [f"{name}={annotation(value.type)}" for name, value in call.keywords.items()]
     pairs = zip(candidates, mismatches, strict=True)
-    return "".join(f"\n  {schema_text(candidate.schema)}: {why}" for candidate, why in pairs)
+    reasons = [f"\n  {schema_text(candidate.schema)}: {why}" for candidate, why in pairs]
+    return f"no overload of {kind} takes ({', '.join(given)}); considered:{''.join(reasons)}"

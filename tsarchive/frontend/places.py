@@ -6,7 +6,7 @@ import ast
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.ir.source_ranges import Location, Range, TaggedRange, byte_length
@@ -62,14 +62,23 @@ class RecordPlaces:
 
 
 class CodePlace(NamedTuple):
-    """The place of a graph node in a code record. ``column`` counts bytes from 0."""
+    """The place of a graph node in a code record: the text of the expression or statement.
+
+    Lines count from 1, columns from 0, in bytes; the end is that of the text.
+    """
 
     places: RecordPlaces
     line: int
     column: int
+    end_line: int
+    end_column: int
 
     def __str__(self) -> str:
-        return f"{self.places.record}:{self.line}: {self.text}"
+        return f"{self.record}:{self.line}: {self.text}"
+
+    @property
+    def record(self) -> str:
+        return self.places.record
 
     @property
     def range(self) -> Range | None:
@@ -89,16 +98,60 @@ class CodePlace(NamedTuple):
         return lines[self.line - 1].strip() if self.line <= len(lines) else ""
 
 
-def place_of(node: ast.AST, places: RecordPlaces, line_offset: int) -> CodePlace:
-    """The place where ``node`` begins. ``line_offset`` is added to the line that it names."""
-    line = getattr(node, "lineno", 1) + line_offset
-    return CodePlace(places, line, getattr(node, "col_offset", 0))
+# A node of a parsed definition that says where it stands.
+Located: TypeAlias = ast.expr | ast.stmt | ast.arg
 
 
-def located(error: SourceError, place: CodePlace) -> SourceError:
-    """The error with a place, unless it names one already."""
-    if error.line is None:
-        error.record, error.line = place.places.record, place.line
-        error.construct = place.text
-        error.origin = str(place.origin or "") or None
-    return error
+class Cursor:
+    """Where reading stands in the text of one definition of a code record.
+
+    ``text`` is what was parsed; ``line_offset`` is added to the lines that its tree names. What
+    goes wrong is told at ``statement`` or a node, and graph nodes get the place of ``position``.
+    """
+
+    def __init__(self, places: RecordPlaces, line_offset: int, text: str) -> None:
+        self.text = text
+        self.statement: Located = ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
+        self.position: Located = self.statement
+        self._places = places
+        self._line_offset = line_offset
+
+    def here(self) -> CodePlace:
+        """The place of what is read now."""
+        return self.place(self.position)
+
+    def place(self, node: Located) -> CodePlace:
+        """The place of a node of the tree."""
+        line, end = node.lineno, node.end_lineno
+        offset = self._line_offset
+        return CodePlace(
+            self._places,
+            line + offset,
+            node.col_offset,
+            (line if end is None else end) + offset,
+            node.end_col_offset or 0,
+        )
+
+    def error(self, node: Located, message: str, hint: str | None = None) -> SourceError:
+        return self.locate(SourceError(message, hint=hint), node)
+
+    def refuse(self, node: Located, what: str) -> NoReturn:
+        """Raise for a construct that serialized code does not have."""
+        raise self.error(
+            node, f"{what} cannot stand in TorchScript code: {shorten(ast.unparse(node))!r}"
+        )
+
+    def locate(self, error: SourceError, node: Located) -> SourceError:
+        """The error with the place of ``node``, unless it names one already."""
+        if error.line is None:
+            place = self.place(node)
+            error.record, error.line = place.record, place.line
+            error.construct = place.text
+            error.origin = str(place.origin or "") or None
+        return error
+
+
+def shorten(text: str, limit: int = 80) -> str:
+    """The first line of a text, cut to ``limit`` characters."""
+    line = text.partition("\n")[0]
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."

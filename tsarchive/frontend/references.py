@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import Block, Value
-from tsarchive.ir.types import NamedType, Type
+from tsarchive.ir.types import BOOL, COMPLEX, FLOAT, INT, STRING, NamedType, Type
 
 
 class Typed(NamedTuple):
@@ -125,3 +125,25 @@ Reference = (
     | Results
     | Closure
 )
+
+# The casts, the type that each gives, and its operator.
+CASTS: dict[str, tuple[Type, str]] = {
+    "bool": (BOOL, "aten::Bool"),
+    "complex": (COMPLEX, "aten::Complex"),
+    "float": (FLOAT, "aten::Float"),
+    "int": (INT, "aten::Int"),
+    "str": (STRING, "aten::str"),
+}
+OPERATORS = {
+    "print": "prim::Print", "len": "aten::len", "hex": "aten::hex", "oct": "aten::oct",
+    "round": "aten::round", "hash": "aten::hash", "id": "prim::id", "min": "prim::min",
+    "max": "prim::max", "abs": "prim::abs", "all": "aten::all", "any": "aten::any",
+    "divmod": "aten::divmod", "sum": "aten::sum", "list": "aten::list", "dict": "aten::dict",
+    "ord": "aten::ord", "chr": "aten::chr", "bin": "aten::bin", "pow": "aten::pow",
+    "rangelist": "prim::rangelist", "sorted": "aten::sorted",
+}  # fmt: skip
+BUILTINS = frozenset({*CASTS, *OPERATORS})
+# Classes take part in these by a method.
+MAGIC = {
+    **{name: f"__{name}__" for name in (*CASTS, "len", "hex", "oct", "round")},
+}

@@ -78,6 +78,13 @@ class Node:
             value.uses.remove(Use(self, offset))
         self.inputs.clear()
 
+    def drop_input(self, offset: int) -> None:
+        """Remove one input; those behind it move up."""
+        kept = [value for index, value in enumerate(self.inputs) if index != offset]
+        self.drop_inputs()
+        for value in kept:
+            self.add_input(value)
+
     def add_output(self, type_: Type, name: str | None = None) -> Value:
         value = Value(self, type_, name)
         self.outputs.append(value)

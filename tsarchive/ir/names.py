@@ -24,6 +24,8 @@ RESERVED = frozenset(keyword.kwlist) | KEYWORDS | {
     "ops", "__torch__", "uninitialized", "unchecked_cast",
 }  # fmt: skip
 
+# Qualified names of classes that libraries register.
+NATIVE_PREFIX = "__torch__.torch.classes."
 MANGLE_PREFIX = "___torch_mangle_"
 _MANGLED = re.compile(rf"{MANGLE_PREFIX}\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")

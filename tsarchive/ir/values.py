@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from .classes import ClassType
-from .types import DictType, EnumType, ListType, OptionalType, TupleType, Type, UnionType
+from .types import (
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    GENERATOR,
+    INT,
+    NONE,
+    STRING,
+    TENSOR,
+    DictType,
+    EnumType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+)
+
+# The names of device types that need no extension of torch.
+_DEVICE = re.compile(
+    r"(?:cpu|cuda|fpga|hip|hpu|ideep|ipu|lazy|maia|meta|mkldnn|mps|mtia|opencl|opengl"
+    r"|privateuseone|ve|vulkan|xla|xpu)(?::(?:0|[1-9]\d{0,2}))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +120,35 @@ def conforms(value: Any, type_: Type, is_of: Callable[[Any, Type], bool]) -> boo
                 and all(conforms(v, t, is_of) for v, t in zip(value, elements, strict=True))
             )
     return is_of(value, type_)
+
+
+def is_device(text: str) -> bool:
+    """Whether a string names a device of a type that torch knows by itself."""
+    return _DEVICE.fullmatch(text) is not None
+
+
+_EXACT = {
+    bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING, type(None): NONE,
+    Device: DEVICE, GeneratorSeed: GENERATOR,
+}  # fmt: skip
+
+
+def type_of_constant(value: Any) -> Type:
+    """The run-time type of a constant, as torch infers it for ``Final[...]``."""
+    if type(value) in _EXACT:
+        return _EXACT[type(value)]
+    match value:
+        case EnumMember():
+            return value.type
+        case ObjectValue():
+            return value.type
+        case tuple():
+            return TupleType(tuple(type_of_constant(item) for item in value))
+        case list():
+            return ListType(type_of_constant(value[0]) if value else TENSOR)
+        case dict() if value:
+            key, item = next(iter(value.items()))
+            return DictType(type_of_constant(key), type_of_constant(item))
+        case dict():
+            return DictType(STRING, TENSOR)
+    return TENSOR

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from tsarchive.errors import FormatError, MissingRecordError, SourceError
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.dialect import Dialect
-from tsarchive.frontend.functions import FunctionReader
+from tsarchive.frontend.context import Dialect
 from tsarchive.frontend.splitting import Piece, split_class, split_record
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import untaken_name
@@ -120,10 +119,7 @@ class _Classes:
                 hint="The archive is incomplete: download or copy it again",
             )
         for name, piece in _methods(self._records[record], record).items():
-            reader = FunctionReader(
-                self._code, f"{class_.qualified_name}.{name}", piece, class_, OPERATOR_VERSION
-            )
-            class_.methods[name] = reader.function
+            class_.methods[name] = self._code.method(class_, piece, OPERATOR_VERSION)
 
 
 def _parameter(definition: ParameterDef) -> Attribute:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from tsarchive.operators.risks import NATIVE_PREFIX, Group, Row
+from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.operators.risks import Group, Row
 
 __all__ = ["groups", "row_of", "rows"]
 

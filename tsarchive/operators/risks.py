@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["NATIVE_PREFIX", "REFUSED", "Bound", "Group", "Risk", "Row"]
-
-NATIVE_PREFIX: Final = "__torch__.torch.classes."
+__all__ = ["REFUSED", "Bound", "Group", "Risk", "Row"]
 
 
 class Risk(Enum):

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.errors import CallError
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.operators.risk_table import row_of
-from tsarchive.operators.risks import NATIVE_PREFIX, Row
+from tsarchive.operators.risks import Row
 
 __all__ = ["Policy"]
 

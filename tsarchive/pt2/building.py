@@ -11,19 +11,18 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnknownOperatorError
-from tsarchive.frontend.environment import constant_key
+from tsarchive.frontend.conversions import Conversions
 from tsarchive.frontend.libraries import what_registers
 from tsarchive.frontend.matching import (
     BLOCKED,
     Call,
-    Default,
-    Input,
     Match,
     Mismatch,
-    Step,
-    explain,
+    no_overload,
+    unregistered,
 )
 from tsarchive.frontend.references import Typed, typed
+from tsarchive.ir.builder import Builder
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import CONSTANT, Block, Node, Placed, Value
 from tsarchive.ir.schema import Argument, FunctionSchema
@@ -37,18 +36,15 @@ from tsarchive.ir.types import (
     STRING,
     TENSOR,
     ListType,
-    OptionalType,
     TupleType,
     Type,
     annotation,
 )
 from tsarchive.operators.upgraders import Candidate
-from tsarchive.printer.literals import type_of_constant
 
 __all__ = ["Body", "Operators"]
 
 _NO_VALUE: Final = Value(Node(CONSTANT), NONE)
-Constants = dict[Hashable, Value]
 
 
 class Choice(NamedTuple):
@@ -106,13 +102,10 @@ class Operators:
                 return Choice(named, match, self._reads_back(kind, named, call))
         candidates = [Candidate(schema) for schema in self.find(kind)]
         if not candidates:
-            raise UnknownOperatorError(
-                f"the operator {kind} is not registered in this process",
-                hint=what_registers(kind),
-            )
+            raise unregistered(kind)
         found = call.select(candidates)
         if isinstance(found, list):
-            raise _no_overload(kind, candidates, found, call)
+            raise FormatError(no_overload(kind, candidates, found, call))
         return Choice(found[0].schema, found[1])
 
     def _reads_back(self, kind: str, named: FunctionSchema, call: Call) -> bool:
@@ -127,17 +120,6 @@ class Operators:
         return not isinstance(found, list) and found[0].schema is named
 
 
-def _no_overload(
-    kind: str, candidates: Sequence[Candidate], mismatches: Sequence[Mismatch], call: Call
-) -> FormatError:
-    given = [annotation(argument.type) for argument in call.positional]
-    given += [f"{name}={annotation(value.type)}" for name, value in call.keywords.items()]
-    return FormatError(
-        f"no overload of {kind} takes ({', '.join(given)}); "
-        f"considered:{explain(candidates, mismatches)}"
-    )
-
-
 class Body:
     """Appends nodes to ``block``. ``place`` is the location of nodes appended from now on."""
 
@@ -145,7 +127,8 @@ class Body:
         self.block = block
         self.operators = operators
         self.place: Placed | None = None
-        self._constants: Constants = {}
+        self._builder = Builder(block, lambda: self.place)
+        self._conversions = Conversions(self._builder, operators.find)
 
     def inside(self, block: Block) -> Body:
         """Return a builder for a nested block of a node of this one."""
@@ -161,19 +144,15 @@ class Body:
         schema: FunctionSchema | None = None,
         **attributes: Any,
     ) -> Node:
-        node = self.block.append(kind, inputs, place=self.place, schema=schema, **attributes)
-        for type_ in outputs:
-            node.add_output(type_)
-        return node
+        return self._builder.append(kind, inputs, *outputs, schema=schema, **attributes)
 
     def constant(self, value: Any, type_: Type) -> Value:
         """Return a constant; equal ones share one node of a block."""
-        key = (constant_key(value), type_)
-        found = self._constants.get(key)
-        if found is None:
-            found = self.append(CONSTANT, (), type_, value=value).output
-            self._constants[key] = found
-        return found
+        return self._builder.constant(value, type_)
+
+    def default(self, argument: Argument) -> Value:
+        """Return the default of an argument that a call omits."""
+        return self._builder.default(argument)
 
     def none(self) -> Value:
         return self.constant(None, NONE)
@@ -192,7 +171,7 @@ class Body:
                     f"a value of type {annotation(value.type)} stands in a list of "
                     f"{annotation(element)}"
                 )
-        return self.append("prim::ListConstruct", values, ListType(element)).output
+        return self._builder.list_of(element, values)
 
     def unpacked(self, value: Value, count: int) -> list[Value]:
         """Unpack a list of ``count`` elements."""
@@ -228,7 +207,7 @@ class Body:
         given = [typed(value) for value in arguments]
         call = Call(given, {name: typed(value) for name, value in keywords.items()})
         schema, match, reads_back = self.operators.choose(kind, named, call)
-        inputs = [self._realised(input_, call.values) for input_ in match.inputs]
+        inputs = [self._conversions.realise(input_, call.values) for input_ in match.inputs]
         node = self.append(kind, inputs, *match.returns, schema=schema)
         if not reads_back:
             node.attributes["lost"] = (f"the overload {schema.overload}",)
@@ -257,42 +236,7 @@ class Body:
         match = call.match(schema, convert=True)
         if isinstance(match, Mismatch):
             raise FormatError(f"{schema.name} does not take these arguments: {match}")
-        return [self._realised(input_, call.values) for input_ in match.inputs]
-
-    def _realised(self, input_: Input, given: Sequence[Typed]) -> Value:
-        if isinstance(input_.source, Default):
-            return self.default(input_.source.argument)
-        if isinstance(input_.source, tuple):
-            assert input_.element is not None
-            element = input_.element
-            items = [self._realised(inner, given) for inner in input_.source]
-            return self.list_of(element, items)
-        value = given[input_.source].value
-        for step in input_.steps:
-            value = self._converted(value, step)
-        return value
-
-    def default(self, argument: Argument) -> Value:
-        """Return the default of an argument that a call omits."""
-        type_ = argument.type
-        if isinstance(type_, OptionalType):
-            type_ = type_.element
-        if not isinstance(argument.default, list):
-            type_ = type_of_constant(argument.default)
-        return self.constant(argument.default, type_)
-
-    def _converted(self, value: Value, step: Step) -> Value:
-        if step.kind == "repeat":
-            return self.list_of(value.type, [value] * step.times)
-        folded = self._folded(value, step.type)
-        if folded is not None:
-            return folded
-        schema = next(
-            schema
-            for schema in self.operators.find(step.kind)
-            if len(schema.arguments) == 1 and is_subtype(value.type, schema.arguments[0].type)
-        )
-        return self.append(step.kind, [value], step.type, schema=schema).output
+        return [self._conversions.realise(input_, call.values) for input_ in match.inputs]
 
     def _folded(self, value: Value, type_: Type) -> Value | None:
         """Convert a constant bool or number to ``type_``; None where a conversion node is

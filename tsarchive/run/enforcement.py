@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from tsarchive.errors import PolicyError
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import Node, Placed
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.source_ranges import Location
-from tsarchive.operators.risks import NATIVE_PREFIX, Row
+from tsarchive.operators.risks import Row
 from tsarchive.policy import Guard, Policy
 from tsarchive.policy.limits import NO_LIMITS
 

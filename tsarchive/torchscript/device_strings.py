@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tsarchive.frontend.casts import is_device
 from tsarchive.frontend.syntax import bounded
+from tsarchive.ir.values import is_device
 from tsarchive.torchscript.program_text import FunctionText, ProgramText, Span, dotted
 
 # How code puts a string together; the first argument is where a device type stands.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tsarchive.container import ChangedContainer, Container
 from tsarchive.errors import CallError
-from tsarchive.frontend.casts import is_device
+from tsarchive.ir.values import is_device
 from tsarchive.pickler import Value, dumps, loads
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX
 from tsarchive.torchscript.device_places import DevicePlace, Places, is_device_text, places_in

@@ -17,10 +17,10 @@ from tsarchive.errors import (
     UnknownClassError,
     UnsupportedError,
 )
-from tsarchive.frontend.importer import NATIVE_PREFIX
 from tsarchive.frontend.libraries import what_registers
 from tsarchive.garbage import collecting
 from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import TENSOR, EnumType, Type, annotation
 from tsarchive.ir.values import TableConstant
 from tsarchive.kinds import kind_of, require_torchscript

@@ -39,9 +39,9 @@ from tsarchive.ir.values import (
     TableConstant,
     TypedValue,
     conforms,
+    type_of_constant,
 )
 from tsarchive.pickler import Global, MarkedTuple, Memo, Memoised, Object, Reduce, Value
-from tsarchive.printer.literals import type_of_constant
 from tsarchive.torchscript.tensors import TensorWriter
 
 _JIT = "torch.jit._pickle"

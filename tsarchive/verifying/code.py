@@ -8,11 +8,10 @@ from typing import Any
 from tsarchive.errors import ArchiveError, MissingRecordError, SourceError, UnknownOperatorError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.allowed import check_code
-from tsarchive.frontend.importer import NATIVE_PREFIX
-from tsarchive.frontend.splitting import without_old_lines
+from tsarchive.frontend.splitting import check_code, without_old_lines
 from tsarchive.frontend.syntax import parse_statements
 from tsarchive.ir.classes import ClassType
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import STRING, TENSOR, Type
 from tsarchive.ir.values import TableConstant
 from tsarchive.pickler import Reduce

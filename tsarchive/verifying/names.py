@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tsarchive.frontend.builtins import BUILTINS
 from tsarchive.frontend.grammar import OF_PYTHON
-from tsarchive.frontend.references import Special
+from tsarchive.frontend.references import BUILTINS, Special
 from tsarchive.ir.types import SIMPLE_TYPES
 from tsarchive.needs import live_nodes
 from tsarchive.torchscript.program_text import dotted

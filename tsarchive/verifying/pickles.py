@@ -11,8 +11,8 @@ from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, PickleError, SourceError, UnknownClassError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.importer import NATIVE_PREFIX
 from tsarchive.ir.classes import ClassType
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import EnumType
 from tsarchive.pickler import Global, Object, Reduce, loads
 from tsarchive.torchscript.debug import read_any_debug_record

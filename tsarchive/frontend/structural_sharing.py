@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tsarchive.errors import SourceError
 from tsarchive.ir.classes import ClassType, Function, Kinship
@@ -21,12 +21,10 @@ from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import FunctionSchema
 
 from .places import CodePlace
+from .sources import Sources
 from .splitting import ClassParts, Line, Piece
 
-if TYPE_CHECKING:
-    from .importer import CodeImporter
-
-__all__ = ["Twins"]
+__all__ = ["StructuralSharing"]
 
 _ROOT: Final = "__torch__"
 # A name, and what would go on with it. No part of a long one is looked at twice.
@@ -40,11 +38,11 @@ _UNCLEAR = re.compile(r"""[^\x00-\x7f]|[\\#]|["']\s*[A-Za-z]{0,2}["']""")
 _NO_NAMES: Final = frozenset[str]()
 
 
-class Twins:
-    """Which classes of an archive are twins."""
+class StructuralSharing:
+    """Which classes of an archive have one structure."""
 
-    def __init__(self, importer: CodeImporter) -> None:
-        self.importer = importer
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
         self._firsts: dict[Hashable, ClassType] = {}
         self._first_of: dict[ClassType, ClassType] = {}
         self._left_out: dict[ClassType, frozenset[str]] = {}
@@ -119,9 +117,9 @@ class Twins:
         """Whether a name is that of a definition, or a member of one, and of no module."""
         qualified_name = _ROOT + name
         try:
-            text = self.importer.text_of(qualified_name)
+            text = self.sources.text_of(qualified_name)
             if text is None:
-                text = self.importer.text_of(qualified_name.rpartition(".")[0])
+                text = self.sources.text_of(qualified_name.rpartition(".")[0])
         except SourceError:
             return False
         return text is not None and _NO_MODULE.match(text) is not None
@@ -131,7 +129,7 @@ class Twins:
 class _Kin:
     """A method of ``owner``, of whose twins ``first`` is the first."""
 
-    twins: Twins
+    sharing: StructuralSharing
     owner: ClassType
     first: ClassType
     piece: Piece
@@ -147,16 +145,20 @@ class _Kin:
     @property
     def _means_the_same(self) -> bool:
         text = _text_without_self(self.owner, self.piece)
-        return self.first is self.owner or self.twins.names_no_module(text)
+        return self.first is self.owner or self.sharing.names_no_module(text)
 
     def moved(self, place: Placed, other: Kinship) -> Placed:
         assert isinstance(place, CodePlace)
         assert isinstance(other, _Kin)
-        line, column = place.line - other.piece.first_line, place.column
-        if line == 0 and column >= other._header_end:
+        places = self.sharing.sources.places(self.piece.record)
+        start = self._moved(place.line, place.column, other)
+        return CodePlace(places, *start, *self._moved(place.end_line, place.end_column, other))
+
+    def _moved(self, line: int, column: int, other: _Kin) -> tuple[int, int]:
+        within = line - other.piece.first_line
+        if within == 0 and column >= other._header_end:
             column += self._header_end - other._header_end
-        places = self.twins.importer.places(self.piece.record)
-        return CodePlace(places, line + self.piece.first_line, column)
+        return within + self.piece.first_line, column
 
     @property
     def _header_end(self) -> int:

@@ -1,0 +1,165 @@
+"""What the readers of one archive's code share: its settings, its types, and choices made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from tsarchive.errors import SourceError, UnknownClassError
+from tsarchive.ir.classes import ClassType, FunctionType
+from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.type_parser import parse_type
+from tsarchive.ir.types import COMPOSITE, NamedType, SimpleType, Type
+
+from .libraries import what_registers
+from .sources import Sources
+from .structural_sharing import StructuralSharing
+
+if TYPE_CHECKING:
+    from .matching import Overloads
+
+MAX_TYPE_SIZE: Final = 10_000
+
+Evaluate = Callable[[FunctionSchema], Callable[..., Any] | None]
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How the text of one family of archives differs from text that torch writes today.
+
+    The defaults are the rules of archives with a data.pkl.
+
+    ``folder`` holds the code records of qualified names. ``free_version`` is the operator
+    version of functions and closures, None for the current one; a number is none that methods
+    have. ``functions`` gives, by the names of old operators, the qualified names of functions
+    that stand for them there, which are read as code of today. ``renamed`` gives operators that
+    changed their name, not their meaning, their name of today. ``dtypes`` gives the number of
+    the dtype that an operator used where ``dtype`` is None or not given; ``masks`` the place of
+    an argument that could hold numbers and has to be a mask of bools today; ``flags`` the number
+    of arguments before a flag that operators have got since, and were as if it was set.
+    """
+
+    folder: str = "code"
+    free_version: int | None = None
+    functions: Mapping[str, str] = field(default_factory=_nothing)
+    renamed: Mapping[str, str] = field(default_factory=_nothing)
+    dtypes: Mapping[str, int] = field(default_factory=_nothing)
+    masks: Mapping[str, int] = field(default_factory=_nothing)
+    flags: Mapping[str, int] = field(default_factory=_nothing)
+
+    def version_of(self, function: str) -> int | None:
+        """The operator version of a function, by its qualified name."""
+        return None if function in self.functions.values() else self.free_version
+
+
+CURRENT: Final = Dialect()
+
+
+class TypeSizes:
+    """A bound on the size of types; a part that is met again is not walked again.
+
+    A few lines can build a type of 2**60 parts: ``t1 = (t0, t0)``, ``t2 = (t1, t1)`` and so on,
+    or a chain of named tuples. Such a type takes little memory, but cannot be compared or
+    printed.
+    """
+
+    def __init__(self) -> None:
+        # The types are kept, so that their ids stay theirs.
+        self._known: dict[int, tuple[Type, int]] = {}
+
+    def checked(self, type_: Type) -> Type:
+        """The type itself. Raises SourceError when it has too many parts."""
+        if type(type_) is SimpleType:
+            return type_
+        if isinstance(type_, COMPOSITE) and self._size(type_) > MAX_TYPE_SIZE:
+            raise SourceError(f"a type of more than {MAX_TYPE_SIZE} parts is not supported")
+        return type_
+
+    def _size(self, type_: Type) -> int:
+        if not isinstance(type_, COMPOSITE):
+            return 1
+        found = self._known.get(id(type_))
+        if found is None:
+            size = 1 + sum(map(self._size, type_.parts()))
+            found = self._known[id(type_)] = (type_, size)
+        return found[1]
+
+
+class Context:
+    """The settings of :class:`CodeImporter`, by the same names, and what readers share.
+
+    ``find`` gives the type or function of a qualified name, None where there is none.
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        find: Callable[[str], NamedType | None],
+        *,
+        operators: Callable[[str], Sequence[FunctionSchema]],
+        constant: Callable[[int], tuple[Any, Type]],
+        version: int,
+        evaluate: Evaluate,
+        dialect: Dialect,
+        reads_bodies: bool,
+    ) -> None:
+        self.sources = sources
+        self.find = find
+        self.operators = operators
+        self.constant = constant
+        self.version = version
+        self.evaluate = evaluate
+        self.dialect = dialect
+        self.reads_bodies = reads_bodies
+        self.sizes = TypeSizes()
+        self.sharing = StructuralSharing(sources)
+        # Types whose parts are being read, so that these may refer to them.
+        self.early: dict[str, NamedType] = {}
+        # The class whose ``__init__`` is read in order to learn the attributes that it assigns.
+        self.initialising: ClassType | None = None
+        self._types: dict[str, Type] = {}
+
+    @cached_property
+    def overloads(self) -> Overloads:
+        from .matching import Overloads  # looking at an archive reads no bodies
+
+        return Overloads(self.operators)
+
+    def find_class(self, qualified_name: str) -> NamedType:
+        """Like :meth:`find`, for a type that must exist. Raises UnknownClassError."""
+        found = self.find(qualified_name)
+        if found is None or isinstance(found, FunctionType):
+            raise self._unknown_class(qualified_name)
+        return found
+
+    def parse_type(self, text: str) -> Type:
+        """The type that an annotation or a type tag writes."""
+        found = self._types.get(text)
+        if found is None:
+            found = self.sizes.checked(parse_type(text, self.resolve_type))
+            self._types[text] = found
+        return found
+
+    def resolve_type(self, qualified_name: str) -> Type | None:
+        """The type of a name in an annotation; None for a bare name, which no record defines."""
+        return self.find_class(qualified_name) if "." in qualified_name else None
+
+    def _unknown_class(self, qualified_name: str) -> UnknownClassError:
+        if qualified_name.startswith(NATIVE_PREFIX):
+            return UnknownClassError(
+                f"the class {qualified_name} is not registered in this process",
+                hint=what_registers(qualified_name),
+            )
+        return UnknownClassError(
+            f"the archive does not define {qualified_name}",
+            record=self.sources.record_of(qualified_name),
+            hint="The archive is incomplete, or was changed after it was written",
+        )

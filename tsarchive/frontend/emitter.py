@@ -1,0 +1,586 @@
+"""Nodes for operations on typed values: calls, literals, elements, attributes.
+
+What a form of code means depends on the static types of its parts; its syntax is looked at in
+``lowering.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tsarchive.errors import UnknownOperatorError
+from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.graph import Node, Value
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.subtyping import flat_members, is_subtype, unify_all
+from tsarchive.ir.type_parser import DICT_KEYS
+from tsarchive.ir.types import (
+    BOOL,
+    DEVICE,
+    GENERATOR,
+    INT,
+    NONE,
+    STRING,
+    TENSOR,
+    DictType,
+    EnumType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    annotation,
+)
+from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_device
+from tsarchive.operators.upgraders import Candidate
+from tsarchive.printer.expressions import necessary_arguments
+
+from .conditions import decide_isinstance
+from .context import CURRENT, Context, Dialect
+from .conversions import Conversions
+from .environment import Frame
+from .matching import Call, Default, Match, Mismatch, schema_text
+from .places import Cursor, Located, shorten
+from .references import (
+    CASTS,
+    MAGIC,
+    OPERATORS,
+    Constructor,
+    FunctionReference,
+    MethodReference,
+    Namespace,
+    OperatorNamespace,
+    OperatorReference,
+    Reference,
+    Results,
+    Special,
+    ToList,
+    Typed,
+    TypeReference,
+    typed,
+)
+
+__all__ = ["Arguments", "Emitter", "method_schema", "positional"]
+
+# Properties of tensors that are operators of the namespace prim; others are aten's.
+_PRIM_PROPERTIES = frozenset(
+    {
+        "T", "H", "mT", "mH", "data", "device", "dtype", "grad", "is_cpu", "is_cuda", "is_ipu",
+        "is_leaf", "is_meta", "is_mkldnn", "is_mps", "is_mtia", "is_nested", "is_quantized",
+        "is_sparse", "is_sparse_csr", "is_vulkan", "is_xla", "is_xpu", "itemsize", "layout",
+        "names", "nbytes", "ndim", "requires_grad", "shape",
+    }
+)  # fmt: skip
+_CONSTANT = re.compile(r"c(\d{1,9})")
+# The number of torch.bool.
+_BOOL_DTYPE = 11
+
+
+class Arguments(NamedTuple):
+    """The arguments of a call after evaluation."""
+
+    positional: Sequence[Typed]
+    keywords: Mapping[str, Typed]
+
+
+def positional(*given: Typed) -> Arguments:
+    return Arguments(given, {})
+
+
+class Emitter:
+    """Appends the nodes of a frame: operations on values, and what they denote.
+
+    ``node`` is where errors are told.
+    """
+
+    def __init__(self, context: Context, cursor: Cursor, frame: Frame) -> None:
+        self.context = context
+        self.cursor = cursor
+        self.frame = frame
+        self.builder = frame.builder
+        self.conversions = Conversions(frame.builder, context.operators)
+
+    def append(self, kind: str, inputs: Sequence[Value], type_: Type, **attributes: Any) -> Typed:
+        """The result of a new node that has one."""
+        return typed(self.builder.append(kind, inputs, type_, **attributes).output)
+
+    def constant(self, value: Any, type_: Type) -> Typed:
+        return typed(self.builder.constant(value, type_))
+
+    def function_value(self, function: Function) -> Value:
+        return self.builder.constant(function, function.type)
+
+    def as_value(self, reference: Reference, node: Located) -> Typed:
+        """A reference where a value is needed."""
+        match reference:
+            case Typed():
+                return reference
+            case FunctionReference(function):
+                return typed(self.function_value(function))
+            case Results(values, names):
+                return self._packed(values, names)
+        raise self.cursor.error(node, f"{shorten(ast.unparse(node))!r} is not a value")
+
+    def _packed(self, values: Sequence[Value], names: tuple[str, ...]) -> Typed:
+        if not values:
+            return self.constant((), TupleType(()))
+        type_ = TupleType(tuple(value.type for value in values), None, names)
+        return self.append("prim::TupleConstruct", values, self.builder.checked(type_))
+
+    def none(self) -> Typed:
+        return self.constant(None, NONE)
+
+    def list_of(self, element: Type, values: Sequence[Value]) -> Typed:
+        return typed(self.builder.list_of(element, values))
+
+    def call_operator(
+        self, kind: str, arguments: Arguments, node: Located, target: Typed | None = None
+    ) -> Reference:
+        """A node of the overload of ``kind`` that fits the arguments."""
+        if self.context.dialect is not CURRENT:
+            kind, arguments = self._of_dialect(self.context.dialect, kind, arguments, node)
+        call = Call(arguments.positional, arguments.keywords, target)
+        try:
+            candidate, match = self.context.overloads.choose(kind, self.frame.version, call)
+        except UnknownOperatorError as error:
+            raise self.cursor.locate(error, node) from None
+        inputs = [self.conversions.realise(input_, call.values) for input_ in match.inputs]
+        function = self._function_for(candidate)
+        if function is not None:
+            return self.call_function(function, positional(*map(typed, inputs)), node)
+        made = self.builder.append(kind, inputs, *match.returns, schema=candidate.schema)
+        if candidate.upgrader is not None:
+            made.attributes["upgrader"] = candidate.upgrader
+        _note_defaults(made, candidate.schema, match)
+        if len(made.outputs) == 1:
+            return typed(made.output)
+        names = tuple(result.name for result in candidate.schema.returns)
+        return Results(made.outputs, names if all(names) else ())
+
+    def _function_for(self, candidate: Candidate) -> Function | None:
+        """The function that stands for an old operator outside of methods."""
+        dialect = self.context.dialect
+        if candidate.upgrader is None or self.frame.version != dialect.free_version:
+            return None
+        found = self.context.find(dialect.functions.get(candidate.upgrader, ""))
+        return found.function if isinstance(found, FunctionType) else None
+
+    def _of_dialect(
+        self, dialect: Dialect, kind: str, arguments: Arguments, node: Located
+    ) -> tuple[str, Arguments]:
+        """A call as it is written today."""
+        kind = dialect.renamed.get(kind, kind)
+        positional, keywords = list(arguments.positional), dict(arguments.keywords)
+        place = dialect.masks.get(kind)
+        if place is not None and place < len(positional):
+            positional[place] = self._mask(positional[place], node)
+        if dialect.flags.get(kind) == len(positional):
+            positional.append(self.constant(True, BOOL))
+        dtype = dialect.dtypes.get(kind)
+        given = keywords.get("dtype")
+        if dtype is not None and "out" not in keywords and (given is None or given.type == NONE):
+            keywords["dtype"] = self.constant(dtype, INT)
+        return kind, Arguments(positional, keywords)
+
+    def _mask(self, given: Typed, node: Located) -> Typed:
+        """``given.to(torch.bool)``."""
+        no = self.constant(False, BOOL)
+        options = Arguments([given, self.constant(_BOOL_DTYPE, INT), no, no], {})
+        return self.operator_value("aten::to", options, node)
+
+    def operator_value(self, kind: str, arguments: Arguments, node: Located) -> Typed:
+        return self.as_value(self.call_operator(kind, arguments, node), node)
+
+    def _arguments(
+        self, schema: FunctionSchema, arguments: Arguments, node: Located
+    ) -> list[Value]:
+        """The arguments of a function of the archive, converted and with defaults filled in."""
+        call = Call(arguments.positional, arguments.keywords)
+        found = call.match(schema, convert=True)
+        if isinstance(found, Mismatch):
+            raise self.cursor.error(node, f"{schema_text(schema)} does not take this call: {found}")
+        return [self.conversions.realise(input_, call.values) for input_ in found.inputs]
+
+    def call_function(self, function: Function, arguments: Arguments, node: Located) -> Typed:
+        given = self._arguments(function.schema, arguments, node)
+        inputs = [self.function_value(function), *given]
+        return self.append("prim::CallFunction", inputs, function.schema.return_type)
+
+    def call_method(self, target: Typed, name: str, arguments: Arguments, node: Located) -> Typed:
+        schema = method_schema(target.type, name)
+        if schema is None:
+            raise self.cursor.error(node, f"{annotation(target.type)} has no method {name!r}")
+        full = Arguments([target, *arguments.positional], arguments.keywords)
+        inputs = self._arguments(schema, full, node)
+        return self.append("prim::CallMethod", inputs, schema.return_type, name=name)
+
+    def construct(self, type_: Type, arguments: Arguments, node: Located) -> Typed:
+        """``N(a, b)`` of a named tuple, or ``C(a)`` of a class with ``__init__``."""
+        if isinstance(type_, TupleType):
+            return self._named_tuple(type_, arguments, node)
+        if not isinstance(type_, ClassType) or type_.is_module:
+            raise self.cursor.error(node, f"{annotation(type_)} cannot be created by a call")
+        made = self.append("prim::CreateObject", (), type_)
+        if "__init__" in type_.methods:
+            self.call_method(made, "__init__", arguments, node)
+        return made
+
+    def _named_tuple(self, type_: TupleType, arguments: Arguments, node: Located) -> Typed:
+        fields = zip(type_.fields, type_.elements, strict=True)
+        schema = FunctionSchema(
+            annotation(type_), "", tuple(Argument(name, field) for name, field in fields), ()
+        )
+        given = self._arguments(schema, arguments, node)
+        return self.conversions.tuple_of([typed(value) for value in given], type_)
+
+    def call_named_operator(
+        self, kind: str, target: Typed | None, arguments: Arguments, node: Located
+    ) -> Reference:
+        """An operator that code calls by its name; devices and generators may be constants."""
+        if kind == "aten::device" and len(arguments.positional) == 1:
+            constant = arguments.positional[0].value.node.attributes.get("value")
+            if isinstance(constant, str) and is_device(constant):
+                return self.constant(Device(constant), DEVICE)
+        if kind == "aten::Generator":
+            seeded = _seeded(arguments)
+            if seeded is not None:
+                return self.constant(seeded, GENERATOR)
+        return self.call_operator(kind, arguments, node, target)
+
+    def check_instance(self, given: Typed, types: tuple[Type, ...]) -> Typed:
+        known = decide_isinstance(given.type, types)
+        if known is not None:
+            return self.constant(known, BOOL)
+        return self.append("prim::isinstance", [given.value], BOOL, types=types)
+
+    def to_list(
+        self, target: Typed, arguments: Arguments, node: Located, hint: Type | None
+    ) -> Typed:
+        if hint is None or arguments.positional or arguments.keywords:
+            raise self.cursor.error(
+                node, "tolist() needs the type of its result: annotate(T, x.tolist())"
+            )
+        return self.append("prim::tolist", [target.value], hint)
+
+    def call_builtin(self, name: str, arguments: Arguments, node: Located) -> Reference:
+        given = arguments.positional
+        if name in MAGIC and given and isinstance(given[0].type, ClassType):
+            rest = Arguments(given[1:], arguments.keywords)
+            return self.call_method(given[0], MAGIC[name], rest, node)
+        if name in CASTS:
+            return self._cast(name, arguments, node)
+        return self.call_operator(OPERATORS[name], arguments, node)
+
+    def _cast(self, name: str, arguments: Arguments, node: Located) -> Reference:
+        type_, kind = CASTS[name]
+        if len(arguments.positional) == 1 and not arguments.keywords:
+            (given,) = arguments.positional
+            if is_subtype(given.type, type_):
+                return given
+            if type_ == BOOL and (
+                isinstance(given.type, ListType | DictType) or given.type == STRING
+            ):
+                return self._is_not_empty(given, node)
+        return self.call_operator(kind, arguments, node)
+
+    def _is_not_empty(self, given: Typed, node: Located) -> Typed:
+        length = self.operator_value("aten::len", positional(given), node)
+        return self.operator_value("aten::gt", positional(length, self.constant(0, INT)), node)
+
+    def as_condition(self, given: Typed, node: Located) -> Typed:
+        """A value as the condition of an ``if`` or ``while``."""
+        return self.as_value(self.call_builtin("bool", positional(given), node), node)
+
+    def attribute(self, base: Reference, name: str, node: Located) -> Reference:
+        if type(base) is Typed:
+            return self._of_value(base, name, node)
+        if type(base) is OperatorNamespace:
+            if base.name == "aten" and name == "autograd":
+                return base
+            return OperatorReference(f"{base.name}::{name}")
+        match base:
+            case Namespace(prefix):
+                return self._in_namespace(f"{prefix}.{name}")
+            case Special.OPS:
+                return OperatorNamespace(name)
+            case Special.CONSTANTS:
+                return self._from_table(name, node)
+            case TypeReference():
+                return self._of_type(base, name, node)
+            case Results():
+                return self._of_value(self.as_value(base, node), name, node)
+        raise self.cursor.error(node, f"there is nothing called {name!r} in this expression")
+
+    def _in_namespace(self, qualified_name: str) -> Reference:
+        found = self.context.find(qualified_name)
+        if found is None:
+            return Namespace(qualified_name)
+        if isinstance(found, FunctionType):
+            return FunctionReference(found.function)
+        return TypeReference(found)
+
+    def _from_table(self, name: str, node: Located) -> Typed:
+        match = _CONSTANT.fullmatch(name)
+        if match is None:
+            raise self.cursor.error(
+                node, f"CONSTANTS.{name} names no constant; constants are c0, c1, ..."
+            )
+        try:
+            value, type_ = self.context.constant(int(match[1]))
+        except IndexError:
+            raise self.cursor.error(
+                node,
+                f"constant {match[1]} is beyond the end of the constant table",
+                "The archive's constants.pkl does not belong to this code",
+            ) from None
+        return self.constant(value, type_)
+
+    def _of_type(self, base: TypeReference, name: str, node: Located) -> Reference:
+        match base.type:
+            case ClassType() if name == "__new__":
+                return Constructor(base.type)
+            case ClassType():
+                for hook in base.type.hooks():
+                    if hook.name == name:
+                        return FunctionReference(hook)
+            case EnumType(members=members) if name in members:
+                return self.constant(EnumMember(base.type, name, members[name]), base.type)
+        raise self.cursor.error(node, f"{annotation(base.type)} has no member {name!r}")
+
+    def _of_value(self, base: Typed, name: str, node: Located) -> Reference:
+        if name in _PRIM_PROPERTIES and base.type == TENSOR:
+            return self.operator_value(f"prim::{name}", positional(base), node)
+        match base.type:
+            case ClassType():
+                return self._of_object(base, base.type, name, node)
+            case InterfaceType(methods=methods) if name in methods:
+                return MethodReference(base, name)
+            case TupleType(fields=fields) if name in fields:
+                return self.field(base, name, node)
+            case EnumType(value_type=value_type) if name in ("value", "name"):
+                if name == "name":
+                    return self.append("prim::EnumName", [base.value], STRING)
+                return self.append("prim::EnumValue", [base.value], value_type)
+        if name == "tolist" and base.type == TENSOR:
+            return ToList(base)
+        return OperatorReference(f"aten::{name}", base)
+
+    def _of_object(self, base: Typed, class_: ClassType, name: str, node: Located) -> Reference:
+        slot = class_.attributes.get(name)
+        if slot is not None:
+            made = self.builder.append("prim::GetAttr", [base.value], slot.type, name=name)
+            self.frame.reads[made.output] = None
+            return typed(made.output)
+        if name in class_.methods:
+            return MethodReference(base, name)
+        if name in class_.constants:
+            constant = class_.constants[name]
+            return self.constant(constant.value, constant.type)
+        raise self.cursor.error(
+            node, f"{class_.qualified_name} has no attribute or method {name!r}"
+        )
+
+    def element(self, base: Typed, index: Typed, node: ast.Subscript, hint: Type | None) -> Typed:
+        """``base[index]`` for everything but tensors."""
+        match base.type:
+            case TupleType():
+                return self._tuple_element(base, index, node)
+            case ClassType(is_module=True) if hint is not None:
+                found = self.operator_value(
+                    "prim::ModuleContainerIndex", positional(base, index), node
+                )
+                found.value.type = hint
+                return typed(found.value)
+            case ClassType():
+                return self.call_method(base, "__getitem__", positional(index), node)
+            case ListType() | DictType():
+                return self.operator_value("aten::__getitem__", positional(base, index), node)
+        if base.type == STRING:
+            return self.operator_value("aten::__getitem__", positional(base, index), node)
+        raise self.cursor.error(node, f"a value of type {annotation(base.type)} has no elements")
+
+    def _tuple_element(self, base: Typed, index: Typed, node: Located) -> Typed:
+        assert isinstance(base.type, TupleType)
+        elements = base.type.elements
+        if index.type != INT or not elements:
+            raise self.cursor.error(
+                node, f"{annotation(base.type)} has no element {annotation(index.type)}"
+            )
+        type_ = elements[0]
+        if index.value.node.is_constant:
+            type_ = self._element_type(elements, index.value.node.attributes["value"], node)
+        elif not all(is_subtype(element, type_) for element in elements):
+            raise self.cursor.error(
+                node, "the index of a tuple of different types must be an integer literal"
+            )
+        return self.append("prim::TupleIndex", [base.value, index.value], type_)
+
+    def _element_type(self, elements: Sequence[Type], index: int, node: Located) -> Type:
+        if not -len(elements) <= index < len(elements):
+            raise self.cursor.error(
+                node, f"index {index} is out of range of {len(elements)} elements"
+            )
+        return elements[index]
+
+    def field(self, base: Typed, name: str, node: Located) -> Typed:
+        """A field of a named tuple, which is an element by number."""
+        assert isinstance(base.type, TupleType)
+        return self._tuple_element(base, self.constant(base.type.fields.index(name), INT), node)
+
+    def tuple_slice(
+        self, base: Typed, begin: int | None, end: int | None, step: int | None
+    ) -> Typed:
+        assert isinstance(base.type, TupleType)
+        if step not in (None, 1):
+            indices = range(len(base.type.elements))[begin:end:step]
+            elements = self.conversions.unpack(base)
+            return self.conversions.tuple_of([elements[index] for index in indices])
+        first, last, _ = slice(begin, end).indices(len(base.type.elements))
+        type_ = TupleType(base.type.elements[first:last])
+        return self.append("prim::TupleSlice", [base.value], type_, beg=first, end=max(first, last))
+
+    def slice_of(
+        self, base: Typed, dim: int | None, bounds: Sequence[Typed | None], node: Located
+    ) -> Typed:
+        """A slice of a list, a string, or of dimension ``dim`` of a tensor."""
+        given = [self.none() if bound is None else bound for bound in bounds]
+        if bounds[2] is None:
+            given[2] = self.constant(1, INT)
+        leading = [base] if dim is None else [base, self.constant(dim, INT)]
+        return self.operator_value("aten::slice", positional(*leading, *given), node)
+
+    def tensor_element(
+        self, base: Typed, indices: Sequence[Typed | tuple[Typed | None, ...]], node: Located
+    ) -> Typed:
+        """``tensor[indices]``: a tuple of bounds is a slice, None adds a dimension, an int
+        removes one, and tensors select by position."""
+        dim = 0
+        selected: dict[int, Typed] = {}
+        for index in indices:
+            if not isinstance(index, Typed):
+                base = self.slice_of(base, dim, index, node)
+                dim += 1
+            elif index.type == NONE:
+                where = positional(base, self.constant(dim, INT))
+                base = self.operator_value("aten::unsqueeze", where, node)
+                dim += 1
+            elif index.type == INT:
+                where = positional(base, self.constant(dim, INT), index)
+                base = self.operator_value("aten::select", where, node)
+            else:
+                selected[dim] = self._index_tensor(index, node)
+                dim += 1
+        return self._select_positions(base, selected, node) if selected else base
+
+    def _index_tensor(self, index: Typed, node: Located) -> Typed:
+        if isinstance(index.type, ListType):
+            return self.operator_value("aten::tensor", positional(index), node)
+        if not is_subtype(index.type, OptionalType(TENSOR)):
+            raise self.cursor.error(
+                node, f"a tensor cannot be indexed with {annotation(index.type)}"
+            )
+        return index
+
+    def _select_positions(self, base: Typed, selected: dict[int, Typed], node: Located) -> Typed:
+        values = [selected.get(dim, self.none()).value for dim in range(max(selected) + 1)]
+        indices = self.list_of(OptionalType(TENSOR), values)
+        return self.operator_value("aten::index", positional(base, indices), node)
+
+    def list_literal(self, node: ast.List, elements: Sequence[Typed], hint: Type | None) -> Typed:
+        types = [element.type for element in elements]
+        wanted = _list_hint(hint, types)
+        values = [element.value for element in elements]
+        if wanted is None:
+            element = unify_all(types, or_union=True) if types else TENSOR
+            assert element is not None
+            return self.list_of(element, values)._replace(is_empty_list=not types)
+        for type_ in types:
+            self._check(node, type_, wanted.element, "an element")
+        return self.list_of(wanted.element, values)
+
+    def dict_literal(
+        self, node: ast.Dict, keys: Sequence[Typed], values: Sequence[Typed], hint: Type | None
+    ) -> Typed:
+        if keys and keys[0].type not in DICT_KEYS:
+            raise self.cursor.error(
+                node, f"a dict cannot have keys of type {annotation(keys[0].type)}"
+            )
+        types = [value.type for value in values]
+        type_ = _dict_hint(hint, types) or self._inferred_dict(keys, types)
+        for key, value in zip(keys, values, strict=True):
+            self._check(node, key.type, type_.key, "a key")
+            self._check(node, value.type, type_.value, "a value")
+        inputs = [part.value for pair in zip(keys, values, strict=True) for part in pair]
+        return self.append("prim::DictConstruct", inputs, self.builder.checked(type_))
+
+    def _inferred_dict(self, keys: Sequence[Typed], values: Sequence[Type]) -> DictType:
+        if not keys:
+            return DictType(STRING, TENSOR)
+        value = unify_all(values, or_union=True)
+        assert value is not None
+        return DictType(keys[0].type, value)
+
+    def _check(self, node: Located, actual: Type, wanted: Type, what: str) -> None:
+        if not is_subtype(actual, wanted):
+            message = (
+                f"{what} of type {annotation(actual)} stands where {annotation(wanted)} is expected"
+            )
+            raise self.cursor.error(node, message)
+
+
+def method_schema(type_: Type, name: str) -> FunctionSchema | None:
+    """The schema of a method of a class or interface; None where there is none."""
+    match type_:
+        case ClassType():
+            method = type_.methods.get(name)
+            return None if method is None else method.schema
+        case InterfaceType():
+            return type_.methods.get(name)
+    return None
+
+
+def _note_defaults(node: Node, schema: FunctionSchema, match: Match) -> None:
+    """Remember how many arguments the call spells out, where a printer would leave some out."""
+    needed, out_count = necessary_arguments(schema, node.inputs)
+    sources = [given.source for given in match.inputs[: len(match.inputs) - out_count]]
+    while sources and isinstance(sources[-1], Default):
+        sources.pop()
+    if len(sources) > needed:
+        node.attributes["written"] = len(sources)
+
+
+def _list_hint(hint: Type | None, elements: Sequence[Type]) -> ListType | None:
+    """The list type that a literal under the annotation ``hint`` is of."""
+    lists = [member for member in _members(hint) if isinstance(member, ListType)]
+    for member in lists:
+        if all(is_subtype(element, member.element) for element in elements):
+            return member
+    return lists[0] if lists else None
+
+
+def _dict_hint(hint: Type | None, values: Sequence[Type]) -> DictType | None:
+    """The dict type that a literal under the annotation ``hint`` is of."""
+    dicts = [member for member in _members(hint) if isinstance(member, DictType)]
+    for member in dicts:
+        if all(is_subtype(value, member.value) for value in values):
+            return member
+    return dicts[0] if dicts else None
+
+
+def _members(hint: Type | None) -> tuple[Type, ...]:
+    return () if hint is None else flat_members(hint)
+
+
+def _seeded(arguments: Arguments) -> GeneratorSeed | None:
+    """What ``torch.Generator(device="cpu", seed=7)`` makes: torch makes it once, not per call."""
+    constants = {
+        name: given.value.node.attributes["value"]
+        for name, given in arguments.keywords.items()
+        if given.value.node.is_constant
+    }
+    match constants:
+        case {"device": str(device), "seed": int(seed)} if is_device(device):
+            return GeneratorSeed(device, seed)
+    return None

@@ -1,0 +1,1013 @@
+"""Lowering: from the text of a function to its graph.
+
+One method lowers one kind of statement or expression. It looks at the syntax; what the parts
+mean by their types is found out in ``emitter.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tsarchive.errors import SourceError
+from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Node, Value
+from tsarchive.ir.names import to_identifier
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.subtyping import flat_members, is_subtype, unify, union_of
+from tsarchive.ir.type_parser import type_of_expression
+from tsarchive.ir.types import (
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    HandleType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+    annotation,
+)
+
+from .arithmetic import AUGMENTED, BINARY, COMPARISONS, UNARY, number
+from .conditions import Condition, decide_isinstance, narrowed, none_status
+from .context import Context
+from .emitter import Arguments, Emitter, method_schema, positional
+from .environment import Frame, Scope
+from .folding import fold
+from .grammar import OF_PYTHON
+from .places import Cursor, Located, shorten
+from .references import (
+    BUILTINS,
+    Builtin,
+    Closure,
+    Constructor,
+    FunctionReference,
+    MethodReference,
+    Namespace,
+    OperatorNamespace,
+    OperatorReference,
+    Reference,
+    Results,
+    Special,
+    ToList,
+    Typed,
+    TypeReference,
+    typed,
+)
+from .syntax import string_value
+
+_PACKED = "__torch__.torch.classes.quantized."
+_ROOTS: dict[str, Reference] = {
+    **{special.value: special for special in Special},
+    **{name: Builtin(name) for name in BUILTINS},
+    "torch": OperatorNamespace("aten"),
+    "__torch__": Namespace("__torch__"),
+}
+_NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
+# A function and its arguments.
+_MOST_FORKED = 256
+_CLOSURE_TYPES = {Special.FORK: "Future", Special.AWAITABLE: "Await"}
+
+
+class FunctionLowering:
+    """Lowers the body of one function, or a constant expression.
+
+    ``version`` is that of its operators, None for the current one. ``emit`` appends to the body
+    that is lowered now: of the function, or of a closure in it.
+    """
+
+    def __init__(self, context: Context, cursor: Cursor, version: int | None) -> None:
+        self.context = context
+        self.cursor = cursor
+        self._enter(version, None)
+
+    def _enter(self, version: int | None, outer: Scope | None) -> None:
+        """Begin a body; ``outer`` has the names around it."""
+        frame = Frame(version, self.cursor.here, self._checked)
+        self._return_to(Emitter(self.context, self.cursor, frame), Scope(frame, outer))
+
+    def _return_to(self, emit: Emitter, scope: Scope) -> None:
+        self.emit, self.scope = emit, scope
+        self.frame, self.builder = emit.frame, emit.builder
+
+    def _checked(self, type_: Type) -> Type:
+        """A type that the current statement makes, unless it is too large."""
+        try:
+            return self.context.sizes.checked(type_)
+        except SourceError as error:
+            raise self.cursor.locate(error, self.cursor.statement) from None
+
+    def lower(
+        self, node: ast.FunctionDef, arguments: Sequence[Argument], declared: Type | None
+    ) -> Block:
+        """The graph of a function; ``declared`` is its return type, None when not annotated."""
+        for argument in arguments:
+            param = self.frame.body.add_param(argument.type, argument.name)
+            self.scope.bind(argument.name, typed(param))
+        self._function_body(node.body, declared)
+        return self._finished()
+
+    def _finished(self) -> Block:
+        self.frame.tidy()
+        fold(self.builder, self.context.evaluate)
+        return self.frame.finish()
+
+    def constant_of(self, node: ast.expr, type_: Type) -> Any:
+        """The value of a constant expression: a class constant or the default of a parameter."""
+        self.cursor.statement = node
+        given = self.value(node, type_)
+        converted = self.emit.conversions.convert(given, type_)
+        if converted is None:
+            raise self.cursor.error(
+                node, f"expected {annotation(type_)}, but found {annotation(given.type)}"
+            )
+        return self._folded(converted.value.node, node)
+
+    def _folded(self, made: Node, node: Located) -> Any:
+        if made.is_constant:
+            return made.attributes["value"]
+        parts = [self._folded(value.node, node) for value in made.inputs]
+        match made.kind:
+            case "prim::ListConstruct":
+                return parts
+            case "prim::TupleConstruct":
+                return tuple(parts)
+            case "prim::DictConstruct":
+                return dict(zip(parts[::2], parts[1::2], strict=True))
+        raise self.cursor.error(node, "this is not a constant")
+
+    def _function_body(self, body: Sequence[ast.stmt], declared: Type | None) -> None:
+        last = body[-1]
+        is_return = isinstance(last, ast.Return)
+        self.block(body[:-1] if is_return else body)
+        self.cursor.statement = self.cursor.position = last
+        if isinstance(last, ast.Return) and last.value is not None:
+            given = self.value(last.value, declared)
+        else:
+            given = self.emit.none()
+        self.frame.body.add_return(self._returned(given, declared, last).value)
+
+    def _returned(self, given: Typed, declared: Type | None, node: Located) -> Typed:
+        if declared is None:
+            return given
+        converted = self.emit.conversions.convert(given, declared)
+        if converted is None:
+            message = (
+                f"{annotation(given.type)} is returned where {annotation(declared)} is declared"
+            )
+            raise self.cursor.error(node, message)
+        return converted
+
+    def inside(self, block: Block, statements: Callable[[], None], outer: Scope) -> Scope:
+        """Run ``statements`` with a new scope for ``block``, and give that scope."""
+        saved, around = self.scope, self.builder.block
+        inner = self.scope = Scope(self.frame, outer)
+        self.builder.block = block
+        try:
+            statements()
+        finally:
+            self.scope, self.builder.block = saved, around
+        return inner
+
+    def _if(self, node: ast.If) -> None:
+        condition = self.condition(node.test)
+        if condition.known is not None:
+            self._narrow(condition, condition.known, self.scope)
+            self.block(node.body if condition.known else node.orelse)
+            return
+        made = self.builder.append("prim::If", [condition.value.value])
+        scopes = [
+            self._branch(made, condition, taken, body)
+            for taken, body in ((True, node.body), (False, node.orelse))
+        ]
+        for name in dict.fromkeys([*scopes[0].names, *scopes[1].names]):
+            self._join(made, scopes, name, node)
+
+    def _branch(
+        self, made: Node, condition: Condition, taken: bool, body: Sequence[ast.stmt]
+    ) -> Scope:
+        def statements() -> None:
+            self._narrow(condition, taken, head)
+            self.block(body)
+
+        head = Scope(self.frame, self.scope)
+        return self.inside(made.add_block(), statements, head)
+
+    def _narrow(self, condition: Condition, taken: bool, scope: Scope) -> None:
+        """Give the variable of a condition its narrower type in ``scope``."""
+        type_ = condition.when_true if taken else condition.when_false
+        if condition.name is None or type_ is None:
+            return
+        given = scope.find(condition.name)
+        if isinstance(given, Typed):
+            made = self.builder.append("prim::unchecked_cast", [given.value], type_)
+            made.output.name = condition.name if has_meaning(condition.name) else None
+            scope.bind(condition.name, typed(made.output))
+
+    def _join(self, made: Node, scopes: Sequence[Scope], name: str, node: ast.If) -> None:
+        """Make a name that the branches assign usable after the ``if``."""
+        before = self.scope.find(name)
+        found = [scope.find(name) for scope in scopes]
+        first, second = found
+        if not isinstance(first, Typed) or not isinstance(second, Typed):
+            line = self.cursor.place(node).line
+            self.scope.unusable[name] = f"{name!r} is not assigned on all paths of line {line}"
+            return
+        or_union = isinstance(before, Typed) and (
+            isinstance(before.type, UnionType | OptionalType) or before.type == NUMBER
+        )
+        type_ = unify(first.type, second.type, or_union=or_union)
+        if type_ is None:
+            self._disagree(name, first.type, second.type, node, is_error=before is not None)
+            return
+        output = made.add_output(type_, name if has_meaning(name) else None)
+        for block, reference in zip(made.blocks, (first, second), strict=True):
+            block.add_return(reference.value)
+        self.scope.bind(name, typed(output))
+
+    def _disagree(
+        self, name: str, first: Type, second: Type, node: ast.If, *, is_error: bool
+    ) -> None:
+        message = (
+            f"{name!r} is {annotation(first)} in one branch and {annotation(second)} in the other"
+        )
+        if is_error:
+            raise self.cursor.error(node, message)
+        self.scope.unusable[name] = message
+
+    def _for(self, node: ast.For) -> None:
+        match node.iter, node.target:
+            case ast.Call(ast.Name("range"), [count], []), ast.Name(counter):
+                pass
+            case _:
+                self.cursor.refuse(node, "a loop other than `for i in range(n)`")
+        if node.orelse:
+            self.cursor.refuse(node, "a loop with else")
+        bound = self.value(count)
+        if bound.type != INT:
+            raise self.cursor.error(
+                node, f"the bound of range() must be an int, not {annotation(bound.type)}"
+            )
+        loop = _Loop(self, node, bound, self.emit.constant(True, BOOL))
+        loop.count(counter)
+        loop.run(lambda: self.emit.constant(True, BOOL))
+
+    def _while(self, node: ast.While) -> None:
+        if node.orelse:
+            self.cursor.refuse(node, "a loop with else")
+
+        def condition() -> Typed:
+            return self.emit.as_condition(self.value(node.test), node.test)
+
+        loop = _Loop(self, node, self.emit.constant(MAX_TRIP_COUNT, INT), condition())
+        loop.run(condition)
+        if isinstance(node.test, ast.Name) and node.test.id in loop.params:
+            self.frame.conditions.append((loop.node, loop.params[node.test.id]))
+
+    def _with(self, node: ast.With) -> None:
+        entered = []
+        for item in node.items:
+            given = self.value(item.context_expr)
+            schema = self._enter_schema(given, node)
+            made = self.builder.append("prim::Enter", [given.value], schema.return_type)
+            entered.append(given.value)
+            if item.optional_vars is not None:
+                since = len(self.builder.block.nodes) - 1
+                self._store(item.optional_vars, typed(made.output), since)
+        self.block(node.body)
+        for value in reversed(entered):
+            self.builder.append("prim::Exit", [value])
+
+    def _enter_schema(self, given: Typed, node: Located) -> FunctionSchema:
+        enter, leave = (
+            method_schema(given.type, name) if isinstance(given.type, ClassType) else None
+            for name in ("__enter__", "__exit__")
+        )
+        if enter is None or leave is None:
+            raise self.cursor.error(
+                node, f"{annotation(given.type)} has no __enter__ and __exit__ methods"
+            )
+        return enter
+
+    def _closure(self, node: ast.FunctionDef) -> None:
+        """``def __forked_function():`` — the body of a fork or awaitable."""
+        arguments = node.args
+        if node.decorator_list or ast.unparse(arguments):
+            self.cursor.refuse(node, "a nested function with decorators or parameters")
+        declared = None if node.returns is None else self.type_of(node.returns)
+        self.bind(node.name, self.closure(node.body, declared), node)
+
+    def closure(self, body: Sequence[ast.stmt], declared: Type | None) -> Closure:
+        """A closure; operators mean what they mean in functions, whatever the method around."""
+        emit, scope = self.emit, self.scope
+        self._enter(self.context.dialect.free_version, scope)
+        try:
+            self._function_body(body, declared)
+            return Closure(self._finished(), list(self.frame.captured))
+        finally:
+            self._return_to(emit, scope)
+
+    def forked(self, node: ast.Call, form: Special) -> Closure:
+        """What ``fork(f)`` starts; of ``fork(self.f, x)``, a closure that calls ``self.f(x)``."""
+        started = self.expression(node.args[0])
+        if not isinstance(started, FunctionReference | MethodReference):
+            return self._forked_closure(started, node, form)
+        given: list[ast.expr] = []
+        for index, argument in enumerate(node.args[1:]):
+            # A name that no code can have.
+            name = f"argument {index}"
+            self.scope.bind(name, self.value(argument))
+            given.append(ast.copy_location(ast.Name(name, ast.Load()), argument))
+        call = ast.copy_location(ast.Call(node.args[0], given, []), node)
+        return self.closure([ast.copy_location(ast.Return(call), node)], None)
+
+    def _forked_closure(self, started: Reference, node: ast.Call, form: Special) -> Closure:
+        if len(node.args) > 1:
+            raise self.cursor.error(node, f"wrong arguments for {form.value}")
+        if not isinstance(started, Closure):
+            raise self.cursor.error(
+                node, f"{form.value} takes a function that is defined before it"
+            )
+        return started
+
+    def _choice(self, node: ast.IfExp, hint: Type | None) -> Reference:
+        """``a if c else b``."""
+        condition = self.condition(node.test)
+        if condition.known is not None:
+            return self.expression(node.body if condition.known else node.orelse, hint)
+        branches = [lambda: self.value(node.body, hint), lambda: self.value(node.orelse, hint)]
+        return self._either(condition, branches, node)
+
+    def _either(
+        self, condition: Condition, branches: Sequence[Callable[[], Typed]], node: Located
+    ) -> Typed:
+        made = self.builder.append("prim::If", [condition.value.value])
+        found: list[Typed] = []
+        for taken, branch in zip((True, False), branches, strict=True):
+
+            def statements(taken: bool = taken, branch: Callable[[], Typed] = branch) -> None:
+                self._narrow(condition, taken, self.scope)
+                found.append(branch())
+
+            block = made.add_block()
+            self.inside(block, statements, self.scope)
+            block.add_return(found[-1].value)
+        type_ = unify(found[0].type, found[1].type)
+        if type_ is None:
+            types = " and ".join(annotation(given.type) for given in found)
+            raise self.cursor.error(node, f"the two sides have no common type: {types}")
+        return typed(made.add_output(type_))
+
+    def _logic(self, node: ast.BoolOp, hint: Type | None) -> Reference:
+        """``a and b``, ``a or b``: the second side runs only if the first does not decide."""
+        first, *rest = node.values
+        is_or = isinstance(node.op, ast.Or)
+        remaining = (
+            rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(node.op, rest), node)
+        )
+        condition = self.condition(first)
+        branches: list[Callable[[], Typed]] = [
+            lambda: self.condition(remaining).value,
+            lambda: self.emit.constant(is_or, BOOL),
+        ]
+        return self._either(condition, branches[::-1] if is_or else branches, node)
+
+    def block(self, body: Sequence[ast.stmt]) -> None:
+        cursor = self.cursor
+        for statement in body:
+            cursor.statement = cursor.position = statement
+            handler = STATEMENTS.get(type(statement))
+            if handler is None:
+                cursor.refuse(statement, f"a statement {type(statement).__name__}")
+            handler(self, statement)
+
+    def bind(self, name: str, reference: Reference, node: Located) -> None:
+        """Assign without annotation."""
+        outer = self.scope.find_outside(name)
+        if outer is not None:
+            reference = self._reassigned(name, outer, reference, node)
+        if isinstance(reference, Typed):
+            # ``[]`` fits any list where it is written; a variable that holds it is a List[Tensor].
+            reference = reference._replace(is_empty_list=False)
+        self.scope.bind(name, reference)
+
+    def _reassigned(
+        self, name: str, outer: Reference, reference: Reference, node: Located
+    ) -> Reference:
+        """A name of an outer block keeps its type there: the value must fit it."""
+        if not isinstance(outer, Typed) or not isinstance(reference, Typed | Results):
+            raise self.cursor.error(node, f"{name!r} cannot be assigned again inside a block")
+        given = self.emit.as_value(reference, node)
+        converted = self.emit.conversions.convert(given, outer.type)
+        if converted is None:
+            raise self.cursor.error(
+                node,
+                f"{name!r} was of type {annotation(outer.type)}, "
+                f"but is assigned a value of type {annotation(given.type)}",
+            )
+        return converted
+
+    def declare(self, name: str, given: Typed, type_: Type, node: Located) -> None:
+        """Assign with annotation."""
+        if self.scope.find_outside(name) is not None:
+            raise self.cursor.error(
+                node, f"{name!r} is defined in an outer block: it has a type already"
+            )
+        if not is_subtype(given.type, type_):
+            raise self.cursor.error(
+                node,
+                f"{name!r} is annotated with {annotation(type_)}, "
+                f"but is assigned a value of type {annotation(given.type)}",
+            )
+        self.scope.bind(name, Typed(given.value, type_))
+
+    def fresh_name(self, value: Value, name: str, since: int) -> None:
+        """Name a value after the variable that holds it first.
+
+        ``since`` is the number of nodes in the block before the value was computed: older
+        values, and those of other blocks, are only aliases.
+        """
+        if value.name is not None or value.node not in self.builder.block.nodes[since:]:
+            return
+        if has_meaning(name):
+            value.name = name
+        elif value.node.kind == "prim::GetAttr":
+            # Of an attribute "0", "_0" or "-0" the value is called _0, uniquely: _0, _00, _01, ...
+            proposed = to_identifier(value.node.name)
+            if not has_meaning(proposed) and name.startswith(proposed):
+                self.frame.reads[value] = proposed
+
+    def _assign(self, node: ast.Assign) -> None:
+        if len(node.targets) == 1:
+            self._assign_to(node.targets[0], node.value)
+            return
+        reference = self.expression(node.value)
+        for target in node.targets:
+            self._store(target, reference, len(self.builder.block.nodes))
+
+    def _assign_to(self, target: ast.expr, value: ast.expr) -> None:
+        since = len(self.builder.block.nodes)
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            self._assign_pairwise(target, value)
+            return
+        if isinstance(target, ast.Attribute):
+            base = self.value(target.value)
+            self._set_attribute(target, base, self.value(value))
+            return
+        constants = len(self.builder.constants)
+        reference = self.expression(value)
+        self._store(target, reference, since)
+        if isinstance(target, ast.Name) and isinstance(reference, Typed):
+            self._name_constant(reference.value, target.id, constants)
+
+    def _name_constant(self, value: Value, name: str, before: int) -> None:
+        is_new = len(self.builder.constants) > before and value.node.is_constant
+        if is_new and value.name is None and has_meaning(name) and self._at_top():
+            value.name = name
+
+    def _at_top(self) -> bool:
+        return self.builder.block is self.frame.body
+
+    def _assign_pairwise(self, target: ast.Tuple, value: ast.Tuple) -> None:
+        """``a, b = x, y``: no tuple is made."""
+        if len(target.elts) != len(value.elts):
+            raise self.cursor.error(
+                target, f"{len(value.elts)} values for {len(target.elts)} names"
+            )
+        references = [self.expression(element) for element in value.elts]
+        for element, reference in zip(target.elts, references, strict=True):
+            self._store(element, reference, len(self.builder.block.nodes))
+
+    def _store(self, target: ast.expr, reference: Reference, since: int) -> None:
+        match target:
+            case ast.Name(name):
+                if isinstance(reference, Results):
+                    reference = self.emit.as_value(reference, target)
+                if isinstance(reference, Typed):
+                    self.fresh_name(reference.value, name, since)
+                self.bind(name, reference, target)
+            case ast.Tuple(elements):
+                self._unpack(elements, reference, target, since)
+            case ast.Attribute():
+                base = self.value(target.value)
+                self._set_attribute(target, base, self.emit.as_value(reference, target))
+            case ast.Subscript():
+                self._set_element(target, self.emit.as_value(reference, target))
+            case _:
+                self.cursor.refuse(target, "an assignment to this")
+
+    def _unpack(
+        self, targets: Sequence[ast.expr], reference: Reference, node: Located, since: int
+    ) -> None:
+        if isinstance(reference, Results):
+            parts = [typed(value) for value in reference.values]
+        else:
+            parts = self._parts(self.emit.as_value(reference, node), len(targets), node)
+        if len(parts) != len(targets):
+            raise self.cursor.error(
+                node, f"{len(parts)} values to unpack into {len(targets)} names"
+            )
+        for target, part in zip(targets, parts, strict=True):
+            self._store(target, part, since)
+
+    def _parts(self, given: Typed, count: int, node: Located) -> list[Typed]:
+        if isinstance(given.type, TupleType):
+            return self.emit.conversions.unpack(given)
+        if isinstance(given.type, ListType):
+            types = [given.type.element] * count
+            made = self.builder.append("prim::ListUnpack", [given.value], *types)
+            return [typed(value) for value in made.outputs]
+        raise self.cursor.error(
+            node, f"a value of type {annotation(given.type)} cannot be unpacked"
+        )
+
+    def _set_attribute(self, target: ast.Attribute, base: Typed, given: Typed) -> None:
+        slots = base.type.attributes if isinstance(base.type, ClassType) else {}
+        slot = slots.get(target.attr) or self._declared_by_init(target, base, given)
+        if slot is None:
+            raise self.cursor.error(
+                target, f"{annotation(base.type)} has no attribute {target.attr!r}"
+            )
+        if not is_subtype(given.type, slot.type) and not _is_packed(given.type, slot.type):
+            raise self.cursor.error(
+                target,
+                f"attribute {target.attr!r} is of type {annotation(slot.type)}, "
+                f"but is assigned a value of type {annotation(given.type)}",
+            )
+        self.builder.append("prim::SetAttr", [base.value, given.value], name=target.attr)
+
+    def _declared_by_init(
+        self, target: ast.Attribute, base: Typed, given: Typed
+    ) -> Attribute | None:
+        class_ = self.context.initialising
+        if class_ is None or base.type is not class_:
+            return None
+        if self.builder.block is not self.frame.body:
+            raise self.cursor.error(
+                target,
+                f"{annotation(class_)} gets the attribute {target.attr!r} "
+                "inside of a condition or loop",
+            )
+        name = target.attr
+        return class_.attributes.setdefault(name, Attribute(name, given.type))
+
+    def _set_element(self, target: ast.Subscript, given: Typed) -> None:
+        base = self.value(target.value)
+        arguments = positional(base, self.value(target.slice), given)
+        self.emit.call_operator("aten::_set_item", arguments, target)
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is None:
+            self.cursor.refuse(node, "a declaration without value")
+        type_ = self.type_of(node.annotation)
+        since = len(self.builder.block.nodes)
+        if isinstance(node.target, ast.Attribute):
+            base = self.value(node.target.value)
+            self._set_attribute(node.target, base, self.value(node.value, type_))
+            return
+        if not isinstance(node.target, ast.Name):
+            self.cursor.refuse(node, "an annotation of this")
+        given = self.value(node.value, type_)
+        self.fresh_name(given.value, node.target.id, since)
+        self.declare(node.target.id, given, type_, node)
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        """``x += y`` changes tensors and lists in place, and computes a new value of others."""
+        match node.target:
+            case ast.Name(name):
+                load: ast.expr = ast.Name(name, ast.Load())
+            case ast.Attribute(base, name):
+                load = ast.Attribute(base, name, ast.Load())
+            case _:
+                self.cursor.refuse(node, "an assignment to this")
+        kinds = AUGMENTED.get(type(node.op))
+        if kinds is None:
+            self.cursor.refuse(node, "this sign")
+        left = self.value(ast.copy_location(load, node.target))
+        in_place = left.type == TENSOR or isinstance(left.type, ListType)
+        kind = kinds[0 if in_place else 1]
+        result = self.emit.operator_value(kind, positional(left, self.value(node.value)), node)
+        self._store(node.target, result, len(self.builder.block.nodes))
+
+    def _expression_statement(self, node: ast.Expr) -> None:
+        self.expression(node.value)
+
+    def _pass(self, node: ast.Pass) -> None:
+        pass
+
+    def expression(self, node: ast.expr, hint: Type | None = None) -> Reference:
+        """What an expression denotes; ``hint`` is the type that literals should take."""
+        handler = EXPRESSIONS.get(type(node))
+        cursor = self.cursor
+        if handler is None:
+            cursor.refuse(node, f"a {type(node).__name__}")
+        around, cursor.position = cursor.position, node
+        found = handler(self, node, hint)
+        cursor.position = around
+        return found
+
+    def value(self, node: ast.expr, hint: Type | None = None) -> Typed:
+        found = self.expression(node, hint)
+        return found if type(found) is Typed else self.emit.as_value(found, node)
+
+    def type_of(self, node: ast.expr) -> Type:
+        """The type that an annotation writes."""
+        try:
+            return self.context.sizes.checked(type_of_expression(node, self.context.resolve_type))
+        except SourceError as error:
+            raise self.cursor.locate(error, node) from error.__cause__
+
+    def _name(self, node: ast.Name, hint: Type | None) -> Reference:
+        found = self.scope.find(node.id) or _ROOTS.get(node.id)
+        if found is not None:
+            return found
+        literal = self._number(node)
+        if literal is not None:
+            return literal
+        reason = self.scope.why_unusable(node.id)
+        raise self.cursor.error(node, reason or f"{node.id!r} is not defined here")
+
+    def _attribute(self, node: ast.Attribute, hint: Type | None) -> Reference:
+        return self.emit.attribute(self.expression(node.value), node.attr, node)
+
+    def _constant(self, node: ast.Constant, hint: Type | None) -> Reference:
+        kind = type(node.value)
+        if kind is bool:
+            return self.emit.constant(node.value, BOOL)
+        if kind is str:
+            return self.emit.constant(string_value(node, self.cursor.text), STRING)
+        if node.value is None:
+            return self.emit.none()
+        found = self._number(node)
+        if found is None:
+            self.cursor.refuse(node, f"a {type(node.value).__name__}")
+        return found
+
+    def _number(self, node: ast.expr) -> Typed | None:
+        try:
+            found = number(node)
+        except OverflowError:
+            raise self.cursor.error(node, "an integer does not fit 64 bits") from None
+        return None if found is None else self.emit.constant(found, _NUMBER_TYPES[type(found)])
+
+    def _tuple(self, node: ast.Tuple, hint: Type | None) -> Reference:
+        return self.emit.conversions.tuple_of([self.value(element) for element in node.elts])
+
+    def _list(self, node: ast.List, hint: Type | None) -> Reference:
+        return self.emit.list_literal(node, [self.value(element) for element in node.elts], hint)
+
+    def _dict(self, node: ast.Dict, hint: Type | None) -> Reference:
+        keys, values = [], []
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                self.cursor.refuse(node, "a dict with **")
+            keys.append(self.value(key))
+            values.append(self.value(value))
+        return self.emit.dict_literal(node, keys, values, hint)
+
+    def _unary(self, node: ast.UnaryOp, hint: Type | None) -> Reference:
+        kind = UNARY.get(type(node.op))
+        if kind is None:
+            self.cursor.refuse(node, "this sign")
+        literal = self._number(node)
+        if literal is not None:
+            return literal
+        operand = self.value(node.operand)
+        if isinstance(node.op, ast.Not):
+            operand = self.emit.as_condition(operand, node)
+        return self.emit.call_operator(kind, positional(operand), node)
+
+    def _binary(self, node: ast.BinOp, hint: Type | None) -> Reference:
+        literal = self._number(node)
+        if literal is not None:
+            return literal
+        sides = positional(self.value(node.left), self.value(node.right))
+        if isinstance(node.op, ast.Mod) and sides.positional[0].type == STRING:
+            return self.emit.call_operator("aten::percentFormat", sides, node)
+        return self.emit.call_operator(BINARY[type(node.op)], sides, node)
+
+    def _compare(self, node: ast.Compare, hint: Type | None) -> Reference:
+        if len(node.ops) != 1 or type(node.ops[0]) not in COMPARISONS:
+            self.cursor.refuse(node, "this comparison")
+        sides = [self.value(node.left), self.value(node.comparators[0])]
+        if isinstance(node.ops[0], ast.In):
+            sides.reverse()
+        return self.emit.call_operator(COMPARISONS[type(node.ops[0])], positional(*sides), node)
+
+    def _subscript(self, node: ast.Subscript, hint: Type | None) -> Reference:
+        base = self.value(node.value)
+        if base.type == TENSOR:
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            return self.emit.tensor_element(
+                base, [self._tensor_index(part) for part in parts], node
+            )
+        if not isinstance(node.slice, ast.Slice):
+            return self.emit.element(base, self.value(node.slice), node, hint)
+        bounds = self._bounds(node.slice)
+        if isinstance(base.type, TupleType):
+            return self.emit.tuple_slice(base, *(self._bound(bound, node) for bound in bounds))
+        return self.emit.slice_of(base, None, bounds, node)
+
+    def _tensor_index(self, node: ast.expr) -> Typed | tuple[Typed | None, ...]:
+        return self._bounds(node) if isinstance(node, ast.Slice) else self.value(node)
+
+    def _bounds(self, node: ast.Slice) -> tuple[Typed | None, ...]:
+        parts = (node.lower, node.upper, node.step)
+        return tuple(None if part is None else self.value(part) for part in parts)
+
+    def _bound(self, bound: Typed | None, node: Located) -> int | None:
+        if bound is None:
+            return None
+        value = bound.value.node.attributes.get("value")
+        if type(value) is not int:
+            raise self.cursor.error(node, "the bounds of a tuple slice must be integer literals")
+        return value
+
+    def arguments(self, node: ast.Call) -> Arguments:
+        given = []
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                self.cursor.refuse(argument, "a starred argument")
+            given.append(self.value(argument))
+        keywords = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                self.cursor.refuse(node, "an argument with **")
+            keywords[keyword.arg] = self.value(keyword.value)
+        return Arguments(given, keywords)
+
+    def _call(self, node: ast.Call, hint: Type | None) -> Reference:
+        callee = self.expression(node.func)
+        if isinstance(callee, Special):
+            return self._special(callee, node, hint)
+        if isinstance(callee, Constructor):
+            return self._new_object(callee, node)
+        arguments = self.arguments(node)
+        match callee:
+            case OperatorReference(kind, target):
+                return self.emit.call_named_operator(kind, target, arguments, node)
+            case FunctionReference(function):
+                return self.emit.call_function(function, arguments, node)
+            case MethodReference(target, name):
+                return self.emit.call_method(target, name, arguments, node)
+            case TypeReference(type_):
+                return self.emit.construct(type_, arguments, node)
+            case Builtin(name):
+                return self.emit.call_builtin(name, arguments, node)
+            case ToList(target):
+                return self.emit.to_list(target, arguments, node, hint)
+            case Typed(_, ClassType(is_module=is_module)):
+                name = "forward" if is_module else "__call__"
+                return self.emit.call_method(callee, name, arguments, node)
+        raise self.cursor.error(node, f"{shorten(ast.unparse(node.func))!r} cannot be called")
+
+    def _new_object(self, callee: Constructor, node: ast.Call) -> Typed:
+        same = len(node.args) == 1 and self.expression(node.args[0]) == TypeReference(callee.type)
+        if not same or node.keywords:
+            raise self.cursor.error(node, "__new__ takes its own class")
+        return self.emit.append("prim::CreateObject", (), callee.type)
+
+    def _special(self, form: Special, node: ast.Call, hint: Type | None) -> Reference:
+        handler = _SPECIAL.get(form)
+        if handler is None:
+            raise self.cursor.error(node, f"{form.value} cannot be called")
+        minimum, maximum, method = handler
+        if node.keywords or not minimum <= len(node.args) <= maximum:
+            raise self.cursor.error(node, f"wrong arguments for {form.value}")
+        return method(self, node, form)
+
+    def _annotate(self, node: ast.Call, form: Special) -> Typed:
+        type_ = self.type_of(node.args[0])
+        given = self.value(node.args[1], type_)
+        converted = self.emit.conversions.convert(given, type_)
+        if converted is None:
+            raise self.cursor.error(
+                node, f"expected {annotation(type_)}, but found {annotation(given.type)}"
+            )
+        if converted.type == NONE and isinstance(type_, OptionalType | UnionType):
+            # The type of None is worth keeping: it tells what a variable may hold later.
+            return self.emit.constant(None, type_)
+        return converted
+
+    def _unchecked_cast(self, node: ast.Call, form: Special) -> Typed:
+        type_ = self.type_of(node.args[0])
+        given = self.value(node.args[1])
+        is_repeated = isinstance(node.args[1], ast.Call) and given.type == type_
+        if is_repeated and given.value.node.kind == "prim::unchecked_cast":
+            return given
+        return self.emit.append("prim::unchecked_cast", [given.value], type_)
+
+    def _uninitialized(self, node: ast.Call, form: Special) -> Typed:
+        type_ = self.type_of(node.args[0])
+        return self.emit.append("prim::Uninitialized", (), type_)
+
+    def _getattr(self, node: ast.Call, form: Special) -> Reference:
+        base = self.expression(node.args[0])
+        match node.args[1]:
+            case ast.Constant(str(text)) as name:
+                if text in OF_PYTHON:
+                    self.cursor.refuse(node, f"the attribute {text}")
+                return self.emit.attribute(base, string_value(name, self.cursor.text), node)
+        raise self.cursor.error(node, "the name given to getattr must be a string literal")
+
+    def _isinstance(self, node: ast.Call, form: Special) -> Typed:
+        return self.emit.check_instance(self.value(node.args[0]), self.instance_types(node.args[1]))
+
+    def instance_types(self, node: ast.expr) -> tuple[Type, ...]:
+        if isinstance(node, ast.Tuple):
+            return tuple(t for element in node.elts for t in self.instance_types(element))
+        return (self.type_of(node),)
+
+    def _fork(self, node: ast.Call, form: Special) -> Typed:
+        closure = self.forked(node, form)
+        type_ = HandleType(_CLOSURE_TYPES[form], closure.body.returns[0].type)
+        kind = f"prim::{form.value}"
+        made = self.builder.append(kind, closure.captured, type_, subgraph=closure.body)
+        return typed(made.output)
+
+    def condition(self, node: ast.expr) -> Condition:
+        match node:
+            case ast.Constant(bool() as known):
+                return Condition(self.emit.constant(known, BOOL), known)
+            case ast.UnaryOp(ast.Not(), operand):
+                inner = self.condition(operand)
+                if inner.known is not None:
+                    return inner.inverted(self.emit.constant(not inner.known, BOOL))
+                negated = self.emit.operator_value("aten::__not__", positional(inner.value), node)
+                return inner.inverted(negated)
+            case ast.Call(ast.Name("isinstance"), [subject, _]) if not node.keywords:
+                return self._instance_condition(node, subject)
+            case ast.Compare(subject, [ast.Is() | ast.IsNot() as sign], [ast.Constant(None)]):
+                return self._none_condition(node, subject, isinstance(sign, ast.Is))
+        given = self.emit.as_condition(self.value(node), node)
+        is_scripting = given.value.node.kind == "aten::is_scripting"
+        return Condition(given, True if is_scripting else None)
+
+    def _instance_condition(self, node: ast.Call, subject: ast.expr) -> Condition:
+        types = self.instance_types(node.args[1])
+        given = self.value(subject)
+        known = decide_isinstance(given.type, types)
+        made = self.emit.check_instance(given, types)
+        if not isinstance(subject, ast.Name):
+            return Condition(made, known)
+        when_true, when_false = narrowed(given.type, types)
+        return Condition(made, known, subject.id, when_true, when_false)
+
+    def _none_condition(self, node: ast.Compare, subject: ast.expr, is_none: bool) -> Condition:
+        given = self.value(subject)
+        known = none_status(given)
+        if known is not None:
+            answer = known if is_none else not known
+            return Condition(self.emit.constant(answer, BOOL), answer)
+        kind = "aten::__is__" if is_none else "aten::__isnot__"
+        made = self.emit.operator_value(kind, positional(given, self.emit.none()), node)
+        if not isinstance(subject, ast.Name):
+            return Condition(made)
+        rest = union_of(member for member in flat_members(given.type) if member != NONE)
+        found = Condition(made, None, subject.id, None, rest)
+        return found if is_none else found.inverted(made)
+
+
+class _Loop:
+    """A loop under construction."""
+
+    def __init__(
+        self, lowering: FunctionLowering, node: ast.For | ast.While, bound: Typed, first: Typed
+    ) -> None:
+        self.lowering = lowering
+        self.source = node
+        names = _assigned_names([node])
+        # What the body assigns and what was there before is carried from turn to turn.
+        self.initial = {
+            name: found
+            for name in sorted(names)
+            if isinstance(found := lowering.scope.find(name), Typed)
+        }
+        self.node = lowering.builder.append("prim::Loop", [bound.value, first.value])
+        self.body = self.node.add_block()
+        self.counter = self.body.add_param(INT)
+        self.target: str | None = None
+        self.head = Scope(lowering.frame, lowering.scope)
+        self.params = {}
+        for name, found in self.initial.items():
+            param = self.body.add_param(found.type, name if has_meaning(name) else None)
+            self.params[name] = param
+            self.head.bind(name, typed(param))
+
+    def count(self, name: str) -> None:
+        """The counter is assigned to a variable at the start of each turn."""
+        self.target = name
+        if has_meaning(name):
+            self.counter.name = name
+
+    def run(self, condition: Callable[[], Typed]) -> None:
+        results: list[Typed] = []
+
+        def statements() -> None:
+            if self.target is not None:
+                self.lowering.bind(self.target, typed(self.counter), self.source)
+            self.lowering.block(self.source.body)
+            results.append(condition())
+
+        inner = self.lowering.inside(self.body, statements, self.head)
+        self.body.add_return(results[0].value)
+        assigned = [name for name in inner.names if name in self.params]
+        order = dict.fromkeys([*assigned, *self.params])
+        self.body.params[1:] = [self.params[name] for name in order]
+        for name in order:
+            self._carry(name, inner)
+
+    def _carry(self, name: str, inner: Scope) -> None:
+        initial = self.initial[name]
+        final = inner.find(name)
+        assert isinstance(final, Typed)
+        self.node.add_input(initial.value)
+        self.body.add_return(final.value)
+        output = self.node.add_output(initial.type, name if has_meaning(name) else None)
+        self.lowering.scope.bind(name, typed(output))
+
+
+def _assigned_names(statements: Iterable[ast.stmt]) -> set[str]:
+    """Every name that the statements assign, at any depth but in nested functions."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(statements)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        else:
+            for field in _ASSIGNING.get(type(node), ()):
+                part = getattr(node, field)
+                waiting += part if isinstance(part, list) else [part] if part else []
+    return found
+
+
+# Where names that are assigned, and statements, stand in other nodes; expressions assign none.
+_ASSIGNING: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Assign: ("targets",), ast.AnnAssign: ("target",), ast.AugAssign: ("target",),
+    ast.For: ("target", "body"), ast.While: ("body",), ast.If: ("body", "orelse"),
+    ast.With: ("items", "body"), ast.withitem: ("optional_vars",), ast.Tuple: ("elts",),
+}  # fmt: skip
+
+
+def has_meaning(name: str) -> bool:
+    """Whether a name tells something; ``_0`` and such only number values."""
+    return not (name.startswith("_") and (len(name) == 1 or name[1:].isdigit()))
+
+
+def _is_packed(given: Type, declared: Type) -> bool:
+    """Packed weights in a slot of an archive in which they were tensors.
+
+    torch reads such code, too, and raises where it runs.
+    """
+    if declared != TENSOR or not isinstance(given, ClassType):
+        return False
+    return given.is_native and given.qualified_name.startswith(_PACKED)
+
+
+# How statements and expressions are lowered, by the kind of their node.
+STATEMENTS: dict[type[ast.stmt], Callable[..., None]] = {
+    ast.Assign: FunctionLowering._assign,
+    ast.AnnAssign: FunctionLowering._annotated,
+    ast.AugAssign: FunctionLowering._augmented,
+    ast.Expr: FunctionLowering._expression_statement,
+    ast.Pass: FunctionLowering._pass,
+    ast.If: FunctionLowering._if,
+    ast.For: FunctionLowering._for,
+    ast.While: FunctionLowering._while,
+    ast.With: FunctionLowering._with,
+    ast.FunctionDef: FunctionLowering._closure,
+}
+EXPRESSIONS: dict[type[ast.expr], Callable[..., Reference]] = {
+    ast.Name: FunctionLowering._name,
+    ast.Attribute: FunctionLowering._attribute,
+    ast.Constant: FunctionLowering._constant,
+    ast.Tuple: FunctionLowering._tuple,
+    ast.List: FunctionLowering._list,
+    ast.Dict: FunctionLowering._dict,
+    ast.UnaryOp: FunctionLowering._unary,
+    ast.BinOp: FunctionLowering._binary,
+    ast.Compare: FunctionLowering._compare,
+    ast.Subscript: FunctionLowering._subscript,
+    ast.Call: FunctionLowering._call,
+    ast.IfExp: FunctionLowering._choice,
+    ast.BoolOp: FunctionLowering._logic,
+}
+_SpecialHandler = Callable[[FunctionLowering, ast.Call, Special], Reference]
+# For each form the least and largest number of arguments.
+_SPECIAL: dict[Special, tuple[int, int, _SpecialHandler]] = {
+    Special.ANNOTATE: (2, 2, FunctionLowering._annotate),
+    Special.UNCHECKED_CAST: (2, 2, FunctionLowering._unchecked_cast),
+    Special.UNINITIALIZED: (1, 1, FunctionLowering._uninitialized),
+    Special.GETATTR: (2, 2, FunctionLowering._getattr),
+    Special.ISINSTANCE: (2, 2, FunctionLowering._isinstance),
+    Special.FORK: (1, _MOST_FORKED, FunctionLowering._fork),
+    Special.AWAITABLE: (1, _MOST_FORKED, FunctionLowering._fork),
+}

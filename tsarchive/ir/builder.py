@@ -1,0 +1,120 @@
+"""Appending to program graphs: what every frontend that makes them holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from .classes import Function
+from .graph import CONSTANT, Block, Node, Placed, Value
+from .schema import Argument, FunctionSchema
+from .types import ListType, OptionalType, Type
+from .values import EnumMember, GeneratorSeed, ObjectValue, TableConstant, type_of_constant
+
+__all__ = ["Builder"]
+
+
+class Builder:
+    """Appends nodes to ``block``, which is ``body`` or a block nested in it.
+
+    ``place`` gives the place of a node that is appended now; ``checked`` raises for types that
+    are too large. Equal constants are one value. Their nodes stand where they are first used or,
+    with ``hoists_constants``, at the start of the finished body.
+    """
+
+    def __init__(
+        self,
+        body: Block,
+        place: Callable[[], Placed | None],
+        checked: Callable[[Type], Type] = lambda type_: type_,
+        *,
+        hoists_constants: bool = False,
+    ) -> None:
+        self.body = self.block = body
+        self.constants: dict[Hashable, Value] = {}
+        self.checked = checked
+        self._place = place
+        self._hoists_constants = hoists_constants
+        self._temporary: list[tuple[Block, Node]] = []
+
+    def append(
+        self,
+        kind: str,
+        inputs: Sequence[Value] = (),
+        *outputs: Type,
+        schema: FunctionSchema | None = None,
+        **attributes: Any,
+    ) -> Node:
+        """Append a node with outputs of the given types."""
+        node = Node(kind, [], [], [], attributes, schema, self._place())
+        for value in inputs:
+            node.add_input(value)
+        for type_ in outputs:
+            node.add_output(type_)
+        self.block.nodes.append(node)
+        return node
+
+    def constant(self, value: Any, type_: Type) -> Value:
+        """A constant; constants that cannot be told apart are one value."""
+        key = (_constant_key(value), type_)
+        found = self.constants.get(key)
+        if found is None:
+            found = self.constants[key] = self._new_constant(value, type_)
+        return found
+
+    def _new_constant(self, value: Any, type_: Type) -> Value:
+        if self._hoists_constants:
+            return Node(CONSTANT, attributes={"value": value}).add_output(type_)
+        return self.append(CONSTANT, (), type_, value=value).output
+
+    def default(self, argument: Argument) -> Value:
+        """The value of an argument that a call leaves out."""
+        type_ = argument.type
+        if isinstance(type_, OptionalType):
+            type_ = type_.element
+        if not isinstance(argument.default, list):
+            type_ = type_of_constant(argument.default)
+        return self.constant(argument.default, type_)
+
+    def list_of(self, element: Type, values: Sequence[Value]) -> Value:
+        """A list of values of the type ``element``."""
+        return self.append("prim::ListConstruct", values, self.checked(ListType(element))).output
+
+    def drop_if_unused(self, value: Value) -> None:
+        """Remove a literal that was made to be taken apart, unless something else uses it."""
+        if value.node.kind in ("prim::TupleConstruct", "prim::ListConstruct"):
+            self._temporary.append((self.block, value.node))
+
+    def remove_unused(self) -> None:
+        """Remove the literals of :meth:`drop_if_unused`, now that all uses are known."""
+        for block, node in reversed(self._temporary):
+            if node in block.nodes and not any(value.uses for value in node.outputs):
+                node.drop_inputs()
+                block.nodes.remove(node)
+
+    def finish(self) -> Block:
+        """The whole body."""
+        if self._hoists_constants:
+            self.body.nodes[:0] = [value.node for value in self.constants.values()]
+        return self.body
+
+
+# Of these, equal values of one type cannot be told apart.
+_PLAIN = frozenset({bool, int, str, type(None)})
+
+
+def _constant_key(value: Any) -> Hashable:
+    """A key under which only constants that cannot be told apart are equal."""
+    if type(value) in _PLAIN:
+        return type(value), value
+    match value:
+        case float() | complex():
+            return type(value), repr(value)
+        case tuple() | list():
+            return type(value), tuple(map(_constant_key, value))
+        case dict():
+            return dict, tuple((_constant_key(k), _constant_key(v)) for k, v in value.items())
+        case TableConstant() | ObjectValue() | Function() | EnumMember() | GeneratorSeed():
+            # torch, too, keeps each mention of an enum member as a constant of its own.
+            return id(value)
+    return type(value), value
