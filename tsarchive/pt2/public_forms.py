@@ -1,22 +1,22 @@
 """Public operators in place of internal, masked and Python-implemented ones.
 
-Decomposing a program leaves internal operators that trust their caller to have checked arguments;
-policies refuse them. The public operators check, and then do the same.
+Those that one call replaces are rows of ``tsarchive/operators/public_forms.py``; functions for the
+others stand here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.ir.graph import Value
 from tsarchive.ir.types import BOOL, INT, NONE
+from tsarchive.operators.public_forms import CALLS, PublicForm
 
 from .arguments import DTYPE_NUMBERS
 from .building import Body
-from .python_operators import PYTHON_FORMS
 from .schema import ScalarType
 
 __all__ = ["PUBLIC_FORMS"]
@@ -24,57 +24,50 @@ __all__ = ["PUBLIC_FORMS"]
 Given = Mapping[str, Value]
 """All arguments of the internal operator by name."""
 
+Emit = Callable[[Body, Given], list[Value]]
 
-class _Name(NamedTuple):
-    """An argument of the public operator that is one of the internal operator."""
-
-    name: str
+_STATISTICS: Final = ("running_mean", "running_var")
 
 
-_FIRST: Final = (_Name("input"), _Name("weight"), _Name("bias"))
-_STATISTICS: Final = (_Name("running_mean"), _Name("running_var"))
-_LAST: Final = (_Name("momentum"), _Name("eps"))
-_TRAINING: Final = _Name("training")
+def _called(form: PublicForm) -> Emit:
+    operator, _, overload = form.operator.partition(".")
 
-
-def _call(
-    kind: str, overload: str, *arguments: _Name | bool | None
-) -> Callable[[Body, Given], list[Value]]:
     def call(body: Body, given: Given) -> list[Value]:
-        values = [_value(body, argument, given) for argument in arguments]
-        return body.call(kind, *values, overload=overload)
+        names = form.arguments or [name for name in given if name not in form.keywords]
+        positional = [_value(body, name, given) for name in names]
+        keywords = {name: given[name] for name in form.keywords}
+        results = body.call(operator, *positional, overload=overload, **keywords)
+        return results if form.results is None else _in_places(body, results, form.results)
 
     return call
 
 
-def _value(body: Body, argument: _Name | bool | None, given: Given) -> Value:
-    if isinstance(argument, _Name):
-        return given[argument.name]
+def _value(body: Body, argument: str | bool | None, given: Given) -> Value:
+    if isinstance(argument, str):
+        return given[argument]
     return body.constant(argument, NONE if argument is None else BOOL)
 
 
-def _same(kind: str, overload: str = "") -> Callable[[Body, Given], list[Value]]:
-    """Replace by an operator that takes the same arguments in the same order."""
-
-    def call(body: Body, given: Given) -> list[Value]:
-        return body.call(kind, *given.values(), overload=overload)
-
-    return call
+def _in_places(body: Body, results: Iterable[Value], is_given: Iterable[bool]) -> list[Value]:
+    """Return the results in the places that have one, and None for the others."""
+    left = iter(results)
+    return [next(left) if is_one else body.none() for is_one in is_given]
 
 
 def _batch_norm_functional(body: Body, given: Given) -> list[Value]:
     """Return batch norm that updates copies of the statistics, and returns them."""
-    copies = {name: body.value("aten::clone", given[name]) for (name,) in _STATISTICS}
-    norm = _call("aten::native_batch_norm", "", *_FIRST, *_STATISTICS, _TRAINING, *_LAST)
+    copies = {name: body.value("aten::clone", given[name]) for name in _STATISTICS}
+    norm = _called(CALLS["aten::_native_batch_norm_legit"])
     return [*norm(body, {**given, **copies}), *copies.values()]
 
 
-def _batch_norm_and_reserve(training: bool) -> Callable[[Body, Given], list[Value]]:
+def _batch_norm_and_reserve(training: bool) -> Emit:
     """Return batch norm and its reserve tensor for cuDNN's backward pass, empty elsewhere."""
-    norm = _call("aten::native_batch_norm", "", *_FIRST, *_STATISTICS, training, *_LAST)
+    norm = _called(CALLS["aten::_native_batch_norm_legit"])
 
     def call(body: Body, given: Given) -> list[Value]:
-        return [*norm(body, given), _reserve(body, given)]
+        values = {**given, "training": body.constant(training, BOOL)}
+        return [*norm(body, values), _reserve(body, given)]
 
     return call
 
@@ -140,21 +133,6 @@ def _transform(
     return body.call(kind, given["self"], shape or body.none(), given["dim"], norm, overload="")
 
 
-def _factors(kind: str, *names: str) -> Callable[[Body, Given], list[Value]]:
-    """Replace by a linear algebra function without the factors for its backward pass.
-
-    ``names`` are the results; factors have no name.
-    """
-
-    def call(body: Body, given: Given) -> list[Value]:
-        keywords = {name: given[name] for name in ("left", "check_errors") if name in given}
-        matrices = [given[name] for name in ("A", "B") if name in given]
-        results = iter(body.call(kind, *matrices, overload="", **keywords))
-        return [next(results) if name else body.none() for name in names]
-
-    return call
-
-
 def _singular_values(body: Body, given: Given) -> list[Value]:
     matrix, driver = given["A"], given["driver"]
     if _literal(given["compute_uv"]):
@@ -171,7 +149,7 @@ def _eigenvalues(body: Body, given: Given) -> list[Value]:
     return [*body.call("aten::linalg_eigvalsh", matrix, triangle, overload=""), body.none()]
 
 
-def _histogram(overload: str, result: int) -> Callable[[Body, Given], list[Value]]:
+def _histogram(overload: str, result: int) -> Emit:
     """Return the counts of a histogram of points, or the edges of its bins."""
 
     def call(body: Body, given: Given) -> list[Value]:
@@ -182,18 +160,7 @@ def _histogram(overload: str, result: int) -> Callable[[Body, Given], list[Value
     return call
 
 
-def _with_keywords(kind: str, *keywords: str) -> Callable[[Body, Given], list[Value]]:
-    """Replace by an operator that takes the same arguments, some of them by keyword."""
-
-    def call(body: Body, given: Given) -> list[Value]:
-        positional = [value for name, value in given.items() if name not in keywords]
-        named = {name: given[name] for name in keywords}
-        return body.call(kind, *positional, overload="", **named)
-
-    return call
-
-
-def _masked(kind: str) -> Callable[[Body, Given], list[Value]]:
+def _masked(kind: str) -> Emit:
     """Replace by an operator that omits the results that ``output_mask`` does not request."""
 
     def call(body: Body, given: Given) -> list[Value]:
@@ -212,18 +179,24 @@ def _literal(value: Value) -> Any:
     return value.node.attributes["value"]
 
 
-# Normalizations by number: none, 1/sqrt(n), 1/n.
+def _counted(body: Body, given: Given) -> list[Value]:
+    """``length`` numbers from ``start`` on."""
+    start, step = given["start"], given["step"]
+    end = body.value("aten::add", start, body.value("aten::mul", given["length"], step))
+    options = {"dtype": given["dtype"], "device": given["device"]}
+    return body.call("aten::arange", start, end, step, overload="start_step", **options)
+
+
+# What the numbers 0, 1 and 2 mean: no factor, one over the root of the size, one over the size.
 _FORWARD_NORMS: Final = ("backward", "ortho", "forward")
 _INVERSE_NORMS: Final = ("forward", "ortho", "backward")
 
-PUBLIC_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = MappingProxyType(
+PUBLIC_FORMS: Final[Mapping[str, Emit]] = MappingProxyType(
     {
+        **{step: _called(form) for step, form in CALLS.items()},
         "aten::_batch_norm_no_update": _batch_norm_and_reserve(training=False),
         "aten::_batch_norm_with_update": _batch_norm_and_reserve(training=True),
         "aten::_batch_norm_with_update_functional": _batch_norm_and_reserve_functional,
-        "aten::_adaptive_avg_pool2d": _same("aten::adaptive_avg_pool2d"),
-        "aten::_adaptive_avg_pool3d": _same("aten::adaptive_avg_pool3d"),
-        "aten::_cdist_forward": _same("aten::cdist"),
         "aten::_embedding_bag": _embedding_bag,
         "aten::_embedding_bag_forward_only": _embedding_bag,
         "aten::_fft_c2c": _complex_transform,
@@ -232,35 +205,12 @@ PUBLIC_FORMS: Final[Mapping[str, Callable[[Body, Given], list[Value]]]] = Mappin
         "aten::_histogramdd_bin_edges": _histogram("", 1),
         "aten::_histogramdd_from_bin_cts": _histogram("", 0),
         "aten::_histogramdd_from_bin_tensors": _histogram("TensorList_bins", 0),
-        "aten::_linalg_det": _factors("aten::linalg_det", "det", "", ""),
         "aten::_linalg_eigh": _eigenvalues,
-        "aten::_linalg_eigvals": _same("aten::linalg_eigvals"),
-        "aten::_linalg_slogdet": _factors("aten::linalg_slogdet", "sign", "logabsdet", "", ""),
-        "aten::_linalg_solve_ex": _factors("aten::linalg_solve_ex", "result", "", "", "info"),
         "aten::_linalg_svd": _singular_values,
-        "aten::_native_batch_norm_legit": _call(
-            "aten::native_batch_norm", "", *_FIRST, *_STATISTICS, _TRAINING, *_LAST
-        ),
-        "aten::_native_batch_norm_legit.no_stats": _call(
-            "aten::native_batch_norm", "", *_FIRST, None, None, _TRAINING, *_LAST
-        ),
         "aten::_native_batch_norm_legit_functional": _batch_norm_functional,
-        "aten::_native_batch_norm_legit_no_training": _call(
-            "aten::native_batch_norm", "", *_FIRST, *_STATISTICS, False, *_LAST
-        ),
-        "aten::_pdist_forward": _same("aten::pdist"),
         "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
-        "aten::_to_dense": _with_keywords("aten::to_dense", "masked_grad"),
-        "aten::_to_sparse": _with_keywords("aten::to_sparse", "layout", "blocksize", "dense_dim"),
-        "aten::_to_sparse.sparse_dim": _same("aten::to_sparse", "sparse_dim"),
-        "aten::_to_sparse_bsc": _same("aten::to_sparse_bsc"),
-        "aten::_to_sparse_bsr": _same("aten::to_sparse_bsr"),
-        "aten::_to_sparse_csc": _same("aten::to_sparse_csc"),
-        "aten::_to_sparse_csr": _same("aten::to_sparse_csr"),
-        "aten::_unsafe_index.Tensor": _same("aten::index", "Tensor"),
-        "aten::_unsafe_index_put": _same("aten::index_put"),
         "aten::convolution_backward": _masked("aten::convolution_backward"),
-        **PYTHON_FORMS,
+        "prims::iota": _counted,
     }
 )
 """The replacement of each internal operator, by its full name."""
