@@ -22,8 +22,8 @@ from tsarchive.ir.types import (
     Type,
     VarType,
 )
+from tsarchive.operators.effects import WITH_EFFECTS
 from tsarchive.run.operators import operator_schemas
-from tsarchive.run.passes.liveness import WITH_EFFECTS
 
 # What runs is seen by the random numbers that the last line draws, or by errors.
 KEPT_AND_DROPPED = {

@@ -12,6 +12,7 @@ from tsarchive.ir.graph import Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
 from tsarchive.ir.values import TableConstant
+from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.python_forms import NON_ZERO_DIVISOR, READABLE_FORMS, WRAPPING
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.run.enumerations import enum_names
@@ -21,7 +22,7 @@ from tsarchive.run.operators import (
     implementation,
     schema_without_text,
 )
-from tsarchive.run.passes.liveness import SCALAR_FORMS, as_number
+from tsarchive.run.passes.liveness import as_number
 
 from . import syntax
 from .callees import METHOD, by_overload, callee, enum_literal
@@ -283,7 +284,7 @@ _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 
 def known_number(node: Node) -> complex | None:
     """The number that a constant operand without dimensions acts as."""
-    if node.schema is None or node.schema.full_name not in SCALAR_FORMS:
+    if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:
         return None
     constant = node.inputs[1].node
     if not constant.is_constant:

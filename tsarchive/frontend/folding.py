@@ -12,6 +12,7 @@ from typing import Any
 from tsarchive.ir.builder import Builder
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value
 from tsarchive.ir.schema import FunctionSchema
+from tsarchive.operators.effects import GROWING, HIDDEN_EFFECTS
 
 Evaluate = Callable[[FunctionSchema], Callable[..., Any] | None]
 
@@ -21,12 +22,6 @@ _REFUSALS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeErr
 _UNKNOWN = object()
 # What is worth knowing is short. Operators that make much of little run when they are called.
 _LONGEST = 2**14
-_GROWING = frozenset(
-    {
-        "aten::center", "aten::expandtabs", "aten::factorial", "aten::ljust", "aten::replace",
-        "aten::rjust", "aten::zfill", "prim::rangelist",
-    }
-)  # fmt: skip
 _IDENTITY = frozenset({"aten::__is__", "aten::__isnot__"})
 _PURE = frozenset(
     {
@@ -35,10 +30,6 @@ _PURE = frozenset(
         "prim::isinstance", "prim::unchecked_cast",
     }
 )  # fmt: skip
-# Their schemas do not tell that they do something beside giving a result.
-_WITH_EFFECTS = frozenset(
-    {"aten::batch_norm", "aten::get_autocast_dtype", "aten::instance_norm", "aten::wait"}
-)
 
 
 def fold(builder: Builder, evaluate: Evaluate) -> None:
@@ -133,7 +124,7 @@ class _Folding:
         if (
             schema is None
             or schema.is_vararg
-            or node.kind in _GROWING
+            or node.kind in GROWING
             or not _is_pure(node)
             or "upgrader" in node.attributes
         ):
@@ -203,7 +194,7 @@ def _is_idle(node: Node) -> bool:
 def _is_pure(node: Node) -> bool:
     """Whether nothing but the results tells that a node ran."""
     schema = node.schema
-    if schema is None or node.kind in _WITH_EFFECTS:
+    if schema is None or node.kind in HIDDEN_EFFECTS:
         return node.kind in _PURE
     return bool(schema.returns) and not any(argument.is_write for argument in schema.arguments)
 

@@ -37,6 +37,7 @@ from tsarchive.ir.types import (
     is_named,
 )
 from tsarchive.ir.values import EnumMember, TableConstant
+from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.python_forms import (
     ANY_INT,
     EXACT_FORMS,
@@ -64,7 +65,6 @@ from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
 from .passes.last_uses import ALIASES
 from .passes.liveness import (
-    SCALAR_FORMS,
     Wanted,
     as_number,
     called_function,
@@ -424,7 +424,7 @@ class Expressions:
         return f"{self.globals.name(check.__name__, check)}({self.use(value)})"
 
     def number_operand(self, node: Node) -> int | float | complex | None:
-        if node.schema is None or node.schema.full_name not in SCALAR_FORMS:
+        if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:
             return None
         return self.second_number(node)
 
@@ -657,7 +657,7 @@ def _named(name: str, text: str) -> str:
 
 def scalar_form(schema: FunctionSchema) -> FunctionSchema:
     """The overload for a tensor and a number that stands for one of two tensors."""
-    wanted = SCALAR_FORMS[schema.full_name]
+    wanted = SCALAR_OVERLOADS[schema.full_name]
     return next(form for form in operator_schemas(schema.name) if form.full_name == wanted)
 
 

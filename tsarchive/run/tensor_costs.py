@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tsarchive.errors import LimitError
-
-from .passes.liveness import WITH_EFFECTS
+from tsarchive.operators.effects import WITH_EFFECTS
 
 __all__ = [
     "Check",

@@ -16,6 +16,7 @@ from tsarchive.ir.classes import ClassType, InterfaceType
 from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import ANY, STORAGE, TENSOR, DictType, HandleType, ListType, Type, VarType
+from tsarchive.operators.effects import COPIES_LISTS, RUNNING_STATISTICS
 
 __all__ = ["OUTSIDE", "Aliases", "Place"]
 
@@ -30,14 +31,7 @@ class _Outside:
 OUTSIDE: Final = _Outside()
 Place = Value | _Outside
 
-# Both may write to their running statistics, and their schemas do not say so.
-_RUNNING_STATISTICS = {"aten::batch_norm": (3, 4), "aten::instance_norm": (3, 4)}
 _ANY_MUTABLE = (ListType, DictType, ClassType, InterfaceType, HandleType, VarType)
-# List arguments of these do not escape into the result.
-_COPYING = frozenset(
-    {"aten::cat", "aten::stack", "aten::vstack", "aten::hstack", "aten::dstack"}
-    | {"aten::broadcast_tensors"}
-)
 
 
 def _unknown(call: Node) -> bool | None:
@@ -159,7 +153,7 @@ class Aliases:
 
     def _fill(self, node: Node) -> None:
         users = [user for user, _ in node.output.uses if self._kept is None or user in self._kept]
-        if len(users) == 1 and users[0].kind in _COPYING:
+        if len(users) == 1 and users[0].kind in COPIES_LISTS:
             for value in node.inputs:
                 self._point(node.output, value)
             return
@@ -215,8 +209,9 @@ class Aliases:
                 self._release(output)
             for label in role.labels & by_label.keys():
                 self._point(output, by_label[label])
-        for offset in _RUNNING_STATISTICS.get(node.kind, ()):
-            self._write(node, node.inputs[offset])
+        if node.kind in RUNNING_STATISTICS:
+            for offset in RUNNING_STATISTICS[node.kind].written:
+                self._write(node, node.inputs[offset])
 
 
 _RULES: dict[str, Callable[[Aliases, Node], None]] = {

@@ -12,7 +12,7 @@ The graph itself stays as it is, because it must print as it was read.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final
 
 import torch
@@ -20,13 +20,12 @@ import torch
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, DictType, ListType, TupleType
+from tsarchive.operators.effects import RUNNING_STATISTICS, WITH_EFFECTS
 
 from .alias_analysis import OUTSIDE, Aliases, Place
 
 __all__ = [
     "NOTHING",
-    "SCALAR_FORMS",
-    "WITH_EFFECTS",
     "Effects",
     "Liveness",
     "Wanted",
@@ -47,20 +46,6 @@ _BINARY = 2
 _ALWAYS_EQUAL = frozenset({BOOL, INT, FLOAT, NONE})
 NOTHING: Final[Wanted] = frozenset()
 _CALLS = frozenset({"prim::CallFunction", "prim::CallMethod"})
-# Kept though nothing uses their results: what torch registers as possibly having effects.
-WITH_EFFECTS = frozenset(
-    {
-        "aten::_get_cpu_capability", "aten::backward", "aten::dist_backward",
-        "aten::get_autocast_dtype", "aten::is_autocast_cpu_enabled", "aten::is_autocast_enabled",
-        "aten::is_grad_enabled", "aten::manual_seed", "aten::save", "aten::set_grad_enabled",
-        "aten::wait", "aten::warn", "prim::AddStatValue", "prim::BailoutTemplate", "prim::Enter",
-        "prim::Exit", "prim::IgnoredPythonOp", "prim::Print", "prim::PythonOp",
-        "prim::RaiseException", "prim::SetAttr", "prim::TimePoint", "prim::awaitable_wait",
-        "prim::rpc_async", "prim::rpc_remote", "prim::rpc_sync",
-    }
-)  # fmt: skip
-# These write to running statistics when their argument of this number is true.
-_MODE_ARGUMENT = {"aten::batch_norm": 5, "aten::instance_norm": 5}
 
 
 class Effects:
@@ -254,22 +239,13 @@ def _may_write(node: Node) -> bool:
     schema = node.schema
     if schema is None:
         return False
-    mode = _MODE_ARGUMENT.get(node.kind)
-    if mode is not None:
-        is_training = node.inputs[mode].node
+    statistics = RUNNING_STATISTICS.get(node.kind)
+    if statistics is not None:
+        is_training = node.inputs[statistics.is_training].node
         return not is_training.is_constant or bool(is_training.attributes["value"])
     if any(argument.is_write for argument in schema.arguments):
         return True
     return not schema.name.startswith(("aten::", "prim::"))
-
-
-SCALAR_FORMS: Mapping[str, str] = {
-    "aten::add.Tensor": "aten::add.Scalar",
-    "aten::sub.Tensor": "aten::sub.Scalar",
-    "aten::mul.Tensor": "aten::mul.Scalar",
-    "aten::div.Tensor": "aten::div.Scalar",
-}
-"""Operators whose second operand, when a constant without dimensions, acts as a number."""
 
 
 def as_number(value: Any) -> int | float | complex | None:
