@@ -73,6 +73,13 @@ def test_every_schema_of_every_version_is_read():
             assert all(schema.name == name for schema in overloads_of(name, version))
 
 
+def test_every_method_of_every_version_is_read():
+    heads = (line.partition("(")[0] for line in LINES if line.startswith("__torch__."))
+    for name in {head.rpartition(".")[0] for head in heads}:
+        counts = [len(methods_of(name, version)) for version in listed_versions()]
+        assert max(counts) > 0, name
+
+
 @pytest.mark.parametrize(
     ("name", "version", "count"),
     [
