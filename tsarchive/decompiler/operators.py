@@ -21,7 +21,7 @@ from tsarchive.run.operators import (
     implementation,
     schema_without_text,
 )
-from tsarchive.run.passes.liveness import SCALAR_FORMS, as_number
+from tsarchive.run.passes.peephole import SCALAR_FORMS, as_number
 
 from . import syntax
 from .callees import METHOD, by_overload, callee, enum_literal

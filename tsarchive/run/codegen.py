@@ -34,8 +34,9 @@ from .lazy_functions import Bound, GeneratedSource
 from .linkage import Linkage
 from .natives import Awaitable, Future
 from .operators import find_native
+from .passes.calls import NOTHING, Wanted
 from .passes.last_uses import ALIASES, all_nodes, holds_memory, last_uses
-from .passes.liveness import NOTHING, Liveness, Wanted, fails_unless_true
+from .passes.liveness import Liveness
 from .passes.traced_sizes import nodes_on_numbers
 from .slots import SlotKind, as_submodule, as_tensor
 from .support import unpack_list
@@ -274,7 +275,7 @@ class _Writer(Expressions):
     def _condition(self, node: Node) -> str:
         """Tracers may not decide about a symbol, but may know what holds where nothing fails."""
         text = self.whole(node.input)
-        is_plain = self.dispatch.inlines or not fails_unless_true(node)
+        is_plain = self.dispatch.inlines or not _fails_unless_true(node)
         return text if is_plain else f"{self.globals.name('held', held)}({text})"
 
     def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> str | None:
@@ -438,6 +439,13 @@ class _Writer(Expressions):
         target = f"{self._targets(results)} = " if results else ""
         self.line(f"{target}{name}({', '.join(params)})")
         return True
+
+
+def _fails_unless_true(node: Node) -> bool:
+    """Whether a condition does nothing but raise an exception where it is false."""
+    true, false = node.blocks
+    last = false.nodes[-1:]
+    return not (node.outputs or true.nodes) and any(n.kind == "prim::RaiseException" for n in last)
 
 
 def _joined(condition: str, first: str, second: str) -> str | None:

@@ -18,7 +18,7 @@ from .enforcement import Dispatch, Enforcement
 from .lazy_functions import Bound, Call, LazyFunction
 from .linkage import Analyses, Linkage
 from .objects import Objects
-from .passes.liveness import Wanted
+from .passes.calls import Wanted
 from .structural_sharing import Bodies
 from .support import DynamicCall
 from .tracing import called_by_tracers

@@ -62,23 +62,16 @@ from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
 from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
+from .passes.calls import Wanted, called_function, wanted_of_call
 from .passes.last_uses import ALIASES
-from .passes.liveness import (
-    SCALAR_FORMS,
-    Wanted,
-    as_number,
-    called_function,
-    known_result,
-    wanted_of_call,
-)
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
+from .passes.peephole import SCALAR_FORMS, as_number, known_result
 from .passes.traced_sizes import DIVIDED
 from .receivers import checked, is_certain, method_of, read_slot
 from .slots import (
+    FINDERS,
     SlotKind,
-    find_buffer,
     find_list,
-    find_parameter,
     holds_list,
     slot_key,
     slot_kind,
@@ -100,10 +93,6 @@ HELPERS: Final[Mapping[str, Any]] = MappingProxyType(
 )  # fmt: skip
 """What exact forms call, by the name in their braces; ``native`` is the operator itself."""
 
-_FINDERS: Final[dict[SlotKind, Callable[[Any, str], Any]]] = {
-    SlotKind.PARAMETER: find_parameter,
-    SlotKind.BUFFER: find_buffer,
-}
 # Natives that take the name of the static type of the elements of a list, float without it.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
@@ -484,7 +473,7 @@ class Expressions:
         if self.reads_members(node):
             return self._in_members(node.input, kind, key)
         text = self.use(node.input)
-        find = find_list if _holds_list(node) else _FINDERS.get(kind)
+        find = find_list if _holds_list(node) else FINDERS.get(kind)
         own = f"{text}.{kind.value}[{key!a}]" if find is None else self._found(find, text, key)
         return own, ""
 
@@ -501,7 +490,7 @@ class Expressions:
         """A slot of what is of another class, or a tensor that Python code took elsewhere."""
         text = self.use(node.input)
         if class_ is None:
-            return self._found(_FINDERS[self.slot(node)[0]], text, node.name)
+            return self._found(FINDERS[self.slot(node)[0]], text, node.name)
         return f"{self.globals.name('read_slot', read_slot)}({text}, {class_}, {node.name!a})"
 
     def _found(self, find: Callable[[Any, str], Any], text: str, key: str) -> str:

@@ -14,7 +14,7 @@ from tsarchive.garbage import rarely_collecting
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Placed
 
-from .passes.liveness import Wanted
+from .passes.calls import Wanted
 from .tracebacks import FUNCTION, PLACES
 
 __all__ = ["Bound", "Call", "GeneratedSource", "LazyFunction", "Source", "source_of"]

@@ -12,6 +12,7 @@ what was put into it, an attribute may be anything that Python knows.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from .natives.faults import type_fault
 from .typecheck import type_of_class
 
 __all__ = [
+    "FINDERS",
     "OWN_PREFIX",
     "SlotKind",
     "as_submodule",
@@ -163,6 +165,13 @@ def find_buffer(module: torch.nn.Module, name: str) -> Any:
         return module._buffers[name]
     except KeyError:
         return _find_elsewhere(module, name)
+
+
+FINDERS: Final[dict[SlotKind, Callable[[Any, str], Any]]] = {
+    SlotKind.PARAMETER: find_parameter,
+    SlotKind.BUFFER: find_buffer,
+}
+"""The functions that find the tensor of a slot."""
 
 
 def _find_elsewhere(module: torch.nn.Module, name: str) -> torch.Tensor:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import Function, InterfaceType
-from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.subtyping import flat_members
 from tsarchive.ir.types import (
     ANY,
@@ -35,8 +35,8 @@ from tsarchive.ir.types import (
     Type,
 )
 
+from .calls import called_function
 from .last_uses import ALIASES
-from .liveness import called_function
 
 __all__ = [
     "Comparisons",
@@ -197,9 +197,9 @@ class Comparisons:
             function = waiting.pop()
             known = self._known.get(function)
             graph = _graph_of(function) if known is None else Block()
-            if known or any(_compares(node, graph) for node in _nodes(graph)):
+            if known or any(_compares(node, graph) for node in walk(graph.nodes)):
                 return True
-            callees = {callee for node in _nodes(graph) if (callee := _given_such(node))}
+            callees = {callee for node in walk(graph.nodes) if (callee := _given_such(node))}
             waiting += callees - reached
             reached |= callees
         self._known.update(dict.fromkeys(reached, False))
@@ -228,10 +228,3 @@ def _given_such(node: Node) -> Function | None:
     """The function that a call passes such values to."""
     callee = called_function(node)
     return callee if callee and any(may_hold_shared(v.type) for v in node.inputs) else None
-
-
-def _nodes(block: Block) -> Iterator[Node]:
-    for node in block.nodes:
-        yield node
-        for inner in nested_blocks(node):
-            yield from _nodes(inner)
