@@ -68,7 +68,7 @@ def _is_constructed(translation: Translation, node: Node) -> bool:
         return False
     if any(used is value for used in inits[0].inputs[1:]):
         return False
-    start = translation.lifetimes.start
+    start = translation.live_ranges.start
     return all(start(user).number >= start(inits[0]).number for user in users)
 
 
@@ -84,7 +84,7 @@ def _construct(translation: Translation, node: Node) -> None:
     if len(translation.uses_of(made)) == 1:
         translation.emit(syntax.expression_statement(shown), node)
         return
-    name = translation.define(made, translation.lifetimes.start(node))
+    name = translation.define(made, translation.live_ranges.start(node))
     translation.emit(syntax.assign([name], shown), node)
 
 
@@ -93,7 +93,7 @@ def _if(translation: Translation, node: Node) -> None:
     translation.flush()
     used = [i for i, output in enumerate(node.outputs) if translation.is_live(output)]
     targets: list[str] = []
-    behind = translation.lifetimes.end(node)
+    behind = translation.live_ranges.end(node)
     for index in used:
         value = node.outputs[index]
         targets.append(
@@ -198,7 +198,7 @@ def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict
     (body,) = node.blocks
     targets: dict[int, str] = {}
     first: list[ast.expr] = []
-    point = translation.lifetimes.start(node)
+    point = translation.live_ranges.start(node)
     for index, (before, param, _, output) in enumerate(carried_values(node)):
         if not translation.is_carried(node, index):
             continue
@@ -262,7 +262,7 @@ def _for(
     (body,) = node.blocks
     name = "_"
     if translation.is_live(counter):
-        point = translation.lifetimes.start(body.param_node)
+        point = translation.live_ranges.start(body.param_node)
         name = translation.define(counter, point, list(targets.values()))
     statements, _, _ = _loop_body(translation, body, targets, node)
     called = syntax.call(translation.references.builtin("range"), shown)

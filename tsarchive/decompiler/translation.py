@@ -23,7 +23,7 @@ from tsarchive.run.passes.liveness import Liveness
 from . import syntax
 from .code_motion import Movable, dtype_values
 from .expressions import Expressions
-from .lifetimes import Lifetimes, Point
+from .live_ranges import LiveRanges, Point
 from .operators import Operators, known_number
 from .program import Program
 from .variables import Variables
@@ -68,8 +68,8 @@ class Translation(Expressions):
         self.comments = program.comments
         self.live_nodes = live.nodes
         self.movable = Movable(program.assigned)
-        self.lifetimes = Lifetimes(graph, self.live_nodes, self.movable)
-        self.variables = Variables(self.lifetimes, _names(graph, nodes))
+        self.live_ranges = LiveRanges(graph, self.live_nodes, self.movable)
+        self.variables = Variables(self.live_ranges, _names(graph, nodes))
         self._owners = {block.return_node: node for node in nodes for block in node.blocks}
         self.statements: list[ast.stmt] = []
         self.waiting: list[tuple[Value, ast.expr]] = []
@@ -123,7 +123,7 @@ class Translation(Expressions):
         """A variable for a new value."""
         if point is None:
             is_if = value.node.kind == "prim::If"
-            point = (self.lifetimes.end if is_if else self.lifetimes.start)(value.node)
+            point = (self.live_ranges.end if is_if else self.live_ranges.start)(value.node)
         name = self.variables.choose(
             self.candidate(value), point, besides=besides, wish=self.wishes.get(value, "")
         )

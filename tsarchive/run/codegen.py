@@ -29,6 +29,7 @@ from tsarchive.operators.costs import size_of_made
 
 from .autocast import autocast, is_autocast
 from .direct import no_call
+from .dynamic_calls import unpack_list
 from .expressions import SCALARS, Expressions
 from .lazy_functions import Bound, GeneratedSource
 from .linkage import Linkage
@@ -39,7 +40,6 @@ from .passes.last_uses import ALIASES, all_nodes, holds_memory, last_uses
 from .passes.liveness import Liveness
 from .passes.traced_sizes import nodes_on_numbers
 from .slots import SlotKind, as_submodule, as_tensor
-from .support import unpack_list
 from .tracing import held
 
 __all__ = ["generate"]

@@ -51,6 +51,7 @@ from tsarchive.operators.python_forms import (
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.literals import can_be_inferred
 
+from .dynamic_calls import DynamicCall, NativeCall
 from .enumerations import enumerations, is_number_of, number_check
 from .lazy_functions import Bound
 from .linkage import Linkage
@@ -76,7 +77,6 @@ from .slots import (
     slot_key,
     slot_kind,
 )
-from .support import DynamicCall, NativeCall
 from .typecheck import predicate, typed_dict, typed_list
 
 __all__ = ["HELPERS", "SCALARS", "Expressions", "nesting", "told_element"]

@@ -48,7 +48,7 @@ _NATIVES: Final = ".natives."
 _OF_OPERATORS: Final = tuple(
     f"{_RUNNER}.{name}"
     for name in (
-        "checks", "derivative_checks", "guards", "metering", "packed_checks", "planned",
+        "checks", "derivative_checks", "guards", "memory_plan", "metering", "packed_checks",
         "receivers", "recurrent_checks", "slots", "tensor_checks", "tensor_costs",
     )
 )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tsarchive.ir.graph import Block, Node, Value
 
-__all__ = ["Lifetimes", "Point"]
+__all__ = ["LiveRanges", "Point"]
 
 
 class Point(NamedTuple):
@@ -21,7 +21,7 @@ class Point(NamedTuple):
     path: tuple[tuple[Node, int], ...]
 
 
-class Lifetimes:
+class LiveRanges:
     """The places of the nodes of one function.
 
     ``moves`` tells which nodes may be computed later than where they stand, where their result
