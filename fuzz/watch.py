@@ -27,7 +27,7 @@ _GENERATED: Final = ("/run/lazy_functions.py", "/run/tracebacks.py", "/collectio
 _PERMITTED: Final = {
     "compile": ("/ast.py", *_GENERATED),
     "exec": _GENERATED,
-    # Functions for Python callers copy their code, so that torch.compile counts each function apart.
+    # Functions for Python callers copy their code: torch.compile counts by code object.
     "code.__new__": ("/run/lazy_functions.py", "/run/tracebacks.py", "/run/tracing.py"),
 }
 # Memory that no file is behind.

@@ -192,7 +192,7 @@ def _loop(translation: Translation, node: Node) -> None:
 def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict[int, str]:
     """Variables of the carried values by position, with their first values in them.
 
-    What the ``header`` of the loop computes from variables that change is computed before.
+    Expressions of the loop's ``header`` that read such variables are computed first.
     """
     translation.flush()
     (body,) = node.blocks
@@ -229,7 +229,7 @@ def _compute_first(translation: Translation, header: list[ast.expr]) -> None:
 def _loop_body(
     translation: Translation, body: Block, targets: dict[int, str], node: Node
 ) -> tuple[list[ast.stmt], ast.expr | None, ast.stmt | None]:
-    """The statements of the body with the moves at their end, the next condition, the moves."""
+    """The statements of the body and its assignments at the end, the condition, the assignments."""
     used = [index + 1 for index in targets]
     condition: ast.expr | None = None
     for index, name in targets.items():
@@ -270,7 +270,7 @@ def _for(
 
 
 def _while(translation: Translation, node: Node, targets: dict[int, str], first: ast.expr) -> None:
-    """``while condition:``, or a variable where the condition differs between the turns."""
+    """``while condition:``, or with a variable where turns compute the condition differently."""
     (body,) = node.blocks
     statements, condition, moved = _loop_body(translation, body, targets, node)
     assert condition is not None

@@ -54,7 +54,7 @@ class Expressions:
         found = self.known.get(value)
         if found is None:
             if not value.node.is_constant and not self.is_live(value):
-                return syntax.literal(None)  # what reads it does not look at it
+                return syntax.literal(None)  # its users ignore it
             if not value.node.is_constant:
                 raise UnsupportedError(
                     f"{self.function.qualified_name} uses a value before it is computed"

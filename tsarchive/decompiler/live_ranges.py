@@ -1,4 +1,4 @@
-"""When values are needed, so that values of one name can share a variable.
+"""Live ranges of values, so that values of one name can share a variable.
 
 Nodes are numbered in the order of the text. A value that a loop uses and that was made outside
 of it is needed until the loop ends; what only the other branch of an ``if`` uses does not count.

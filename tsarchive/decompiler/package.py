@@ -222,7 +222,7 @@ class _Package:
 
 
 def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = ()) -> Module:
-    """A module of the package that no record of the archive stands for."""
+    """A module of the package without a record in the archive."""
     definition = Definition(0, "", path, "", body, set(names))
     return Module(path, [definition])
 

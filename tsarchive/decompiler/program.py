@@ -81,7 +81,7 @@ class Program:
         return found
 
     def _merged(self, key: Type | Function, made: Definition, kind: str) -> Definition:
-        """The definition with the same content that there is already, or this one."""
+        """A known definition with the same content, or this one."""
         content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
         found = self._by_content.setdefault(content, made)
         self._definitions[key] = found

@@ -54,7 +54,7 @@ class Variables:
         return found
 
     def new(self, candidate: str) -> str:
-        """A variable that holds nothing else in the whole function."""
+        """A variable that no other value of the function shares."""
         name = candidate
         while name in self.used:
             name += "_"

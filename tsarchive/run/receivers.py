@@ -44,7 +44,7 @@ __all__ = [
 
 
 def is_certain(value: Value, function: Function) -> bool:
-    """Whether a value of a class is one of that class, whatever code there is: ``self``, made.
+    """Whether no code can make a value be of another class: it is ``self``, or just created.
 
     Methods are called as such only, which looks at their ``self``. Hooks are functions to the code
     of an archive, which gives them what it likes.
@@ -133,6 +133,6 @@ def foreign_method(class_: type, name: str) -> Callable[..., Any]:
 
 
 def refuse_receiver(value: Any, wanted: Any) -> ScriptError:
-    """The error for a value that is none of the class that the code says."""
+    """The error for a value that is not of the class that the code expects."""
     shown = "an interface" if wanted is None else annotation(wanted)
     return type_fault(f"expected an object of {shown}, but found a {type(value).__name__}")

@@ -100,7 +100,7 @@ def hides_member(name: str, *, is_module: bool) -> bool:
     return find(name, is_module)
 
 
-# The same names come again in every class; long ones are not worth to be remembered.
+# The same names occur in every class; long ones are not worth caching.
 @lru_cache(maxsize=4096)
 def _hides_member(name: str, is_module: bool) -> bool:
     members = _MEMBERS_OF_MODULES if is_module else _MEMBERS_OF_OBJECTS
@@ -110,7 +110,7 @@ def _hides_member(name: str, is_module: bool) -> bool:
 
 
 def is_dunder(name: str) -> bool:
-    """Whether a name is one of those that Python itself gives a meaning."""
+    """Whether Python itself gives a name its meaning."""
     return name.startswith("__") and name.endswith("__")
 
 
@@ -244,7 +244,7 @@ def find_list(module: torch.nn.Module, key: str) -> Any:
 
 
 def _present(module: torch.nn.Module, name: str, tensor: torch.Tensor) -> Any:
-    """The parameter that stands in the place of ``tensor`` now; itself, if it was taken away."""
+    """The parameter that has replaced ``tensor``; ``tensor`` itself if it was removed."""
     try:
         return find_parameter(module, name)
     except ScriptError:

@@ -56,7 +56,7 @@ _COMPARISONS: Final = frozenset({"aten::__is__", "aten::__isnot__"})
 
 
 def own_text(text: str) -> str:
-    """An equal string that nothing else is; Python has only one that is empty."""
+    """An equal string that is another object, except for the empty one."""
     return "".join((text, "", ""))
 
 
@@ -113,7 +113,7 @@ def _may_be_shared(type_: Type) -> bool:
 
 
 def makes_text(node: Node) -> bool:
-    """Whether an operator makes strings, and does not take them out of what it is given."""
+    """Whether an operator makes new strings, and does not take them from its operands."""
     if node.schema is None or node.kind == "prim::EnumValue":
         return node.kind == "prim::EnumName"
     returned = [value.type for value in node.schema.returns]
@@ -141,7 +141,7 @@ def must_differ(first: Value, second: Value, graph: Block) -> bool:
 
 
 def _source(value: Value) -> Value:
-    """The value that an object has first, before casts and tuples that are taken apart again."""
+    """The value that an object has first, before casts and before tuples that are unpacked."""
     before = _before(value)
     while before is not None:
         value, before = before, _before(before)
@@ -214,7 +214,7 @@ def _graph_of(function: Function) -> Block:
 
 
 def _compares(node: Node, graph: Block) -> bool:
-    """Whether a node compares such values; any method may that an interface stands for."""
+    """Whether a node compares such values; methods of interfaces may."""
     if node.kind == "prim::CallMethod" and isinstance(node.input.type, InterfaceType):
         return any(may_hold_shared(value.type) for value in node.inputs)
     if node.kind not in _COMPARISONS:

@@ -57,7 +57,7 @@ class Identities:
     def _unseen(
         self, graph: Block, nodes: list[Node], candidates: list[Node], found: set[Node]
     ) -> set[Node]:
-        """Those of the candidates that can be left out beside ``found``, as torch goes on."""
+        """The candidates that can be left out beside ``found``, in torch's order."""
         aliases = Aliases(graph, set(nodes), passing=found, gives_new=self._gives_new)
         written = set().union(*map(aliases.written_tensors, nodes))
         known = aliases.known_outside().union(*map(aliases.places, graph.returns))
@@ -79,7 +79,7 @@ class Identities:
             return None
         original = function.original
         if original not in self._called:
-            self._called[original] = None  # what calls itself is not looked into
+            self._called[original] = None  # recursive functions are unknown
             self._called[original] = self._result_is_new(function.graph)
         return self._called[original]
 
