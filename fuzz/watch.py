@@ -23,12 +23,12 @@ FORBIDDEN: Final = (
     "glob.", "pdb.", "cpython.run_",
 )  # fmt: skip
 # The files that may turn a tree or text into code, and those that may run what they made so.
-_GENERATED: Final = ("/run/compiler.py", "/run/tracebacks.py", "/collections/__init__.py")
+_GENERATED: Final = ("/run/lazy_functions.py", "/run/tracebacks.py", "/collections/__init__.py")
 _PERMITTED: Final = {
     "compile": ("/ast.py", *_GENERATED),
     "exec": _GENERATED,
-    # The boundary copies code of its own, so that torch.compile counts each function apart.
-    "code.__new__": ("/run/boundary.py", "/run/compiler.py", "/run/tracebacks.py"),
+    # Functions for Python callers copy their code: torch.compile counts by code object.
+    "code.__new__": ("/run/lazy_functions.py", "/run/tracebacks.py", "/run/tracing.py"),
 }
 # Memory that no file is behind.
 _ANONYMOUS: Final = -1

@@ -11,7 +11,7 @@ import torch
 from tests.support.comparing import equal
 from tsarchive.adopt.torch_jit import adopt_function
 from tsarchive.policy import Guard, Limits, Policy
-from tsarchive.run.boundary import public_function
+from tsarchive.run.calls_from_python import public_function
 from tsarchive.run.classes import Classes
 from tsarchive.run.direct import binding_of
 from tsarchive.run.operators import operator_schemas

@@ -20,7 +20,7 @@ from tsarchive.ir.types import FLOAT, INT, TENSOR, ListType, OptionalType
 from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.run import binding_signatures, direct
 from tsarchive.run.binding_signatures import signatures_of
-from tsarchive.run.boundary import public_function
+from tsarchive.run.calls_from_python import public_function
 from tsarchive.run.classes import Classes
 from tsarchive.run.operators import operator_schemas
 

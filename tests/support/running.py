@@ -20,7 +20,7 @@ from tsarchive.ir.graph import Block, Value
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import Type
 from tsarchive.policy import Guard, Policy
-from tsarchive.run.boundary import public_function
+from tsarchive.run.calls_from_python import public_function
 from tsarchive.run.classes import Classes
 from tsarchive.run.lazy_functions import source_of
 from tsarchive.run.operators import operator_schemas

@@ -27,7 +27,7 @@ _SAVED_AGAIN = (TORCHSCRIPT, LEGACY_TORCHSCRIPT, PT2, *EXECUTORCH)
 
 
 def files_below(folder: str) -> Iterator[str]:
-    """All that is below a folder but folders, in the order of names; links are not followed.
+    """The files below a folder, in the order of names; links are not followed.
 
     Raises OSError when the folder cannot be read.
     """

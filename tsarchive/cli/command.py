@@ -88,13 +88,13 @@ class Command(click.Command):
 
 
 def _require_stdout() -> None:
-    """Files that are opened would take the place of a closed stdout, and what is printed."""
+    """Refuse a closed stdout: files opened later would take its place, and get the output."""
     if sys.stdout is None:
         raise click.ClickException("stdout is closed, so there is nowhere to print to")
 
 
 def _print_no_more() -> None:
-    """Let what stdout still holds go nowhere: Python prints it when it ends."""
+    """Discard what stdout still buffers, which Python would flush at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

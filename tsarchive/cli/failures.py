@@ -51,7 +51,7 @@ class ReportedFailure(click.ClickException):
 
 
 def describe(error: Exception) -> Failure:
-    """The parts of an error; a defect, which is neither of the known ones, says what it is."""
+    """The parts of an error; errors of unknown classes are described as defects."""
     name = type(error).__name__
     if isinstance(error, ArchiveError):
         return Failure(

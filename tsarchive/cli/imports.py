@@ -27,7 +27,7 @@ def import_option(function: _F) -> _F:
 
 
 def _import_named(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> Any:
-    # Other processes that import the same may work in another folder.
+    # Other processes that import the same libraries may run in another folder.
     names = tuple(os.path.abspath(n) if n.endswith(_SHARED_LIBRARIES) else n for n in names)
     try:
         import_all(names)

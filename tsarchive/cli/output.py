@@ -30,7 +30,7 @@ def console(*, stderr: bool = False) -> Console:
     """A console that colours on a terminal only, and never when NO_COLOR is set.
 
     Text is printed as it is: square brackets and emoji names have no meaning, and what a file
-    says is escaped by who prints it.
+    says is escaped by the caller.
     """
     from rich.console import Console
 
@@ -119,7 +119,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
 
 @contextmanager
 def progress(steps: int) -> Iterator[Callable[[str], None]]:
-    """Gives a function to call with what is being done; nothing is shown where no terminal is."""
+    """Yield a function that shows the current step; without a terminal it does nothing."""
     if not sys.stderr.isatty():
         yield lambda description: None
         return

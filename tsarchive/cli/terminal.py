@@ -18,7 +18,7 @@ _AS_ASCII = str.maketrans("─│├└", "-|+`")
 
 
 def has_styles(*, stderr: bool = False) -> bool:
-    """Whether a terminal is there, or FORCE_COLOR asks to act as on one."""
+    """Whether stdout is a terminal, or FORCE_COLOR asks to act as if it were."""
     forced = os.environ.get("FORCE_COLOR")
     stream = own_stream(stderr=stderr)
     is_terminal = stream is not None and stream.isatty() if forced is None else forced

@@ -39,7 +39,7 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
 
 
 def _class_body(program: Program, class_: ClassType, definition: Definition) -> list[ast.stmt]:
-    """A class without its ``__init__``: what its objects hold decides that."""
+    """A class without its ``__init__``, which depends on what its objects hold."""
     members = members_of(class_)
     body: list[ast.stmt] = []
     is_container = container_base(class_) is not None
@@ -71,7 +71,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
 
 
 def _accessors(program: Program, definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
-    """Getters and setters by their names in the archive, which Python changes inside of classes."""
+    """Getters and setters by their names in the archive, which Python mangles in classes."""
     members = members_of(class_)
     for name in filter(is_accessor, class_.methods):
         found = syntax.attribute(syntax.name(definition.name), members.method(name))

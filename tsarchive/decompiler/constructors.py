@@ -20,7 +20,7 @@ from tsarchive.run.slots import SlotKind
 from . import syntax
 from .members import container_base, members_of
 from .objects import ObjectValues, shared_objects
-from .survey import module_type, modules_with_paths
+from .reachability import module_type, modules_with_paths
 from .translation import function_definition
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def _is_constructed(translation: Translation, node: Node) -> bool:
         return False
     if any(used is value for used in inits[0].inputs[1:]):
         return False
-    start = translation.lifetimes.start
+    start = translation.live_ranges.start
     return all(start(user).number >= start(inits[0]).number for user in users)
 
 
@@ -84,7 +84,7 @@ def _construct(translation: Translation, node: Node) -> None:
     if len(translation.uses_of(made)) == 1:
         translation.emit(syntax.expression_statement(shown), node)
         return
-    name = translation.define(made, translation.lifetimes.start(node))
+    name = translation.define(made, translation.live_ranges.start(node))
     translation.emit(syntax.assign([name], shown), node)
 
 
@@ -93,7 +93,7 @@ def _if(translation: Translation, node: Node) -> None:
     translation.flush()
     used = [i for i, output in enumerate(node.outputs) if translation.is_live(output)]
     targets: list[str] = []
-    behind = translation.lifetimes.end(node)
+    behind = translation.live_ranges.end(node)
     for index in used:
         value = node.outputs[index]
         targets.append(
@@ -192,13 +192,13 @@ def _loop(translation: Translation, node: Node) -> None:
 def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict[int, str]:
     """Variables of the carried values by position, with their first values in them.
 
-    What the ``header`` of the loop computes from variables that change is computed before.
+    Expressions of the loop's ``header`` that read such variables are computed first.
     """
     translation.flush()
     (body,) = node.blocks
     targets: dict[int, str] = {}
     first: list[ast.expr] = []
-    point = translation.lifetimes.start(node)
+    point = translation.live_ranges.start(node)
     for index, (before, param, _, output) in enumerate(carried_values(node)):
         if not translation.is_carried(node, index):
             continue
@@ -229,7 +229,7 @@ def _compute_first(translation: Translation, header: list[ast.expr]) -> None:
 def _loop_body(
     translation: Translation, body: Block, targets: dict[int, str], node: Node
 ) -> tuple[list[ast.stmt], ast.expr | None, ast.stmt | None]:
-    """The statements of the body with the moves at their end, the next condition, the moves."""
+    """The statements of the body and its assignments at the end, the condition, the assignments."""
     used = [index + 1 for index in targets]
     condition: ast.expr | None = None
     for index, name in targets.items():
@@ -262,7 +262,7 @@ def _for(
     (body,) = node.blocks
     name = "_"
     if translation.is_live(counter):
-        point = translation.lifetimes.start(body.param_node)
+        point = translation.live_ranges.start(body.param_node)
         name = translation.define(counter, point, list(targets.values()))
     statements, _, _ = _loop_body(translation, body, targets, node)
     called = syntax.call(translation.references.builtin("range"), shown)
@@ -270,7 +270,7 @@ def _for(
 
 
 def _while(translation: Translation, node: Node, targets: dict[int, str], first: ast.expr) -> None:
-    """``while condition:``, or a variable where the condition differs between the turns."""
+    """``while condition:``, or with a variable where turns compute the condition differently."""
     (body,) = node.blocks
     statements, condition, moved = _loop_body(translation, body, targets, node)
     assert condition is not None

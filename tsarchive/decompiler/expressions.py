@@ -11,8 +11,9 @@ from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceTyp
 from tsarchive.ir.graph import Node, Value, must_be_none
 from tsarchive.ir.types import FLOAT, NONE, ListType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
-from tsarchive.run.passes.liveness import called_function, known_result
+from tsarchive.run.passes.calls import called_function
 from tsarchive.run.passes.object_identity import must_differ
+from tsarchive.run.passes.peephole import known_result
 
 from . import syntax
 from .members import is_plain, members_of, method_name
@@ -53,7 +54,7 @@ class Expressions:
         found = self.known.get(value)
         if found is None:
             if not value.node.is_constant and not self.is_live(value):
-                return syntax.literal(None)  # what reads it does not look at it
+                return syntax.literal(None)  # its users ignore it
             if not value.node.is_constant:
                 raise UnsupportedError(
                     f"{self.function.qualified_name} uses a value before it is computed"

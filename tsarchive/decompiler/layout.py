@@ -80,7 +80,7 @@ class Module:
 def settle_paths(
     modules: Iterable[Module], reserved: Iterable[str], shadowing: Container[str] = ()
 ) -> None:
-    """Give modules and folders of one folder names that differ, also where case does not count.
+    """Give modules and folders of one folder unique names, also where case is ignored.
 
     Those of the package's own folder avoid the names in ``shadowing``: whoever stands in there
     imports by such a name what they expect.

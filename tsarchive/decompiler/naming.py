@@ -55,7 +55,7 @@ def module_path(qualified_name: str) -> tuple[str, ...]:
 
 
 class Pool:
-    """Gives names that nothing else in one place has, also where case does not count."""
+    """Makes names unique within one scope, also where case is ignored."""
 
     def __init__(self, taken: Iterable[str] = (), *, fold: bool = True) -> None:
         self._fold = fold

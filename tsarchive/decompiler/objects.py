@@ -17,7 +17,7 @@ from tsarchive.run.typecheck import type_of_class
 
 from . import syntax
 from .members import members_of
-from .survey import modules_with_paths
+from .reachability import modules_with_paths
 
 if TYPE_CHECKING:
     from .program import Program

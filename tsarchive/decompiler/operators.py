@@ -22,7 +22,7 @@ from tsarchive.run.operators import (
     implementation,
     schema_without_text,
 )
-from tsarchive.run.passes.liveness import as_number
+from tsarchive.run.passes.peephole import as_number
 
 from . import syntax
 from .callees import METHOD, by_overload, callee, enum_literal
@@ -249,7 +249,7 @@ class Operators:
         return None
 
     def _int(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """``int`` of a tensor that was made of an int for nothing else."""
+        """``int`` of a tensor that was made only to convert it back."""
         made = node.input.node
         if made.kind == "prim::NumToTensor" and made.input.type == INT:
             match arguments[0]:
@@ -294,7 +294,7 @@ def known_number(node: Node) -> complex | None:
 
 
 def is_only_read(value: Value) -> bool:
-    """Whether a tuple does in the place of a list: it is unpacked, indexed, or given to torch."""
+    """Whether a tuple can stand for a list: it is only unpacked, indexed, or given to torch."""
     return all(
         user.kind in _READERS
         or (

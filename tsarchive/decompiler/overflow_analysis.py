@@ -16,7 +16,7 @@ from tsarchive.ir.closure import closure
 from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.types import INT, DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.operators.python_forms import WRAPPING
-from tsarchive.run.passes.liveness import called_function
+from tsarchive.run.passes.calls import called_function
 
 __all__ = ["functions_that_wrap"]
 

@@ -25,13 +25,13 @@ from .constructors import Instances
 from .destination import SHADOWING, WrittenFile, destination, write
 from .exceptions import EXCEPTIONS
 from .layout import Definition, Layout, Module, settle_paths, written
+from .loading import root_of
 from .naming import Pool
 from .objects import OBJECTS, WEIGHTS, ObjectValues
 from .program import Program
-from .reading import root_of
+from .reachability import module_type
 from .references import HELPERS
 from .runtime import runtime_files
-from .survey import module_type
 from .translation import function_definition, without_type_parameters
 from .weights import TensorFile
 
@@ -222,7 +222,7 @@ class _Package:
 
 
 def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = ()) -> Module:
-    """A module of the package that no record of the archive stands for."""
+    """A module of the package without a record in the archive."""
     definition = Definition(0, "", path, "", body, set(names))
     return Module(path, [definition])
 

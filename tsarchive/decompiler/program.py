@@ -18,8 +18,8 @@ from .constants import Constants
 from .layout import Definition, Module
 from .naming import definition_name, module_path
 from .overflow_analysis import functions_that_wrap
+from .reachability import Reachability
 from .references import References
-from .survey import Survey
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
@@ -39,13 +39,13 @@ class Program:
 
     def __init__(self, root: ArchiveModule, comments: Comments, body: Body) -> None:
         self._body = body
-        survey = Survey(root)
+        reached = Reachability(root)
         self.comments = comments
         self.references = References()
         self.effects = Effects()
         self.identities = Identities()
-        self.assigned = survey.assigned
-        self.wrapping = functions_that_wrap(survey.functions)
+        self.assigned = reached.assigned
+        self.wrapping = functions_that_wrap(reached.functions)
         self.constants = Constants()
         self.exceptions: dict[str, None] = {}
         self.untranslated: dict[str, None] = {}
@@ -81,7 +81,7 @@ class Program:
         return found
 
     def _merged(self, key: Type | Function, made: Definition, kind: str) -> Definition:
-        """The definition with the same content that there is already, or this one."""
+        """A known definition with the same content, or this one."""
         content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
         found = self._by_content.setdefault(content, made)
         self._definitions[key] = found

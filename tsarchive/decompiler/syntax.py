@@ -1,4 +1,4 @@
-"""Python syntax trees of values, templates and calls: the only way by which code is written.
+"""Builds Python syntax trees of values, templates and calls: the only way to write code.
 
 Nothing of an archive reaches generated code but through these nodes: as an identifier that was
 checked, or as a literal.

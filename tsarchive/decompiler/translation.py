@@ -1,4 +1,4 @@
-"""From the graph of a function to the statements of a Python function.
+"""Translates the graph of a function to statements of a Python function.
 
 Nodes are taken in order. An expression waits until the node that uses it is met, and becomes part
 of that one's expression when nothing else was computed in between; otherwise it gets a variable.
@@ -23,7 +23,7 @@ from tsarchive.run.passes.liveness import Liveness
 from . import syntax
 from .code_motion import Movable, dtype_values
 from .expressions import Expressions
-from .lifetimes import Lifetimes, Point
+from .live_ranges import LiveRanges, Point
 from .operators import Operators, known_number
 from .program import Program
 from .variables import Variables
@@ -68,8 +68,8 @@ class Translation(Expressions):
         self.comments = program.comments
         self.live_nodes = live.nodes
         self.movable = Movable(program.assigned)
-        self.lifetimes = Lifetimes(graph, self.live_nodes, self.movable)
-        self.variables = Variables(self.lifetimes, _names(graph, nodes))
+        self.live_ranges = LiveRanges(graph, self.live_nodes, self.movable)
+        self.variables = Variables(self.live_ranges, _names(graph, nodes))
         self._owners = {block.return_node: node for node in nodes for block in node.blocks}
         self.statements: list[ast.stmt] = []
         self.waiting: list[tuple[Value, ast.expr]] = []
@@ -77,7 +77,7 @@ class Translation(Expressions):
         self.block = graph
 
     def uses_of(self, value: Value) -> list[tuple[Node, int]]:
-        """The uses that code which runs makes of a value."""
+        """The uses of a value by code that runs."""
         return [use for use in value.uses if self._counts(*use)]
 
     def _counts(self, user: Node, offset: int) -> bool:
@@ -98,7 +98,7 @@ class Translation(Expressions):
         return self.is_live(loop.outputs[index]) or self.is_live(loop.blocks[0].params[index + 1])
 
     def emit(self, statement: ast.stmt, node: Node | None = None) -> None:
-        """Add a statement behind everything that waits."""
+        """Add a statement after all waiting expressions."""
         self.flush()
         if node is not None:
             comment = self.comments.before(node)
@@ -107,7 +107,7 @@ class Translation(Expressions):
         self.statements.append(statement)
 
     def flush(self) -> None:
-        """Give variables to the expressions that wait."""
+        """Assign all waiting expressions to variables."""
         waiting, self.waiting = self.waiting, []
         for value, shown in waiting:
             self._assign(value, shown)
@@ -123,7 +123,7 @@ class Translation(Expressions):
         """A variable for a new value."""
         if point is None:
             is_if = value.node.kind == "prim::If"
-            point = (self.lifetimes.end if is_if else self.lifetimes.start)(value.node)
+            point = (self.live_ranges.end if is_if else self.live_ranges.start)(value.node)
         name = self.variables.choose(
             self.candidate(value), point, besides=besides, wish=self.wishes.get(value, "")
         )
@@ -146,7 +146,7 @@ class Translation(Expressions):
         return _NAME_OF_OPERATOR.get(shown, shown)
 
     def operands(self, node: Node, offsets: Sequence[int] | None = None) -> list[ast.expr]:
-        """The expressions of the inputs, which are those that wait where the order allows it."""
+        """The expressions of the inputs; waiting ones are used where the order allows it."""
         chosen = range(len(node.inputs)) if offsets is None else offsets
         taken: dict[int, ast.expr] = {}
         for offset in reversed(chosen):
@@ -158,7 +158,7 @@ class Translation(Expressions):
         return [taken[i] if i in taken else self.use(node.inputs[i]) for i in chosen]
 
     def settled_operands(self, node: Node) -> list[ast.expr]:
-        """The inputs where they are not evaluated in their order: variables and constants."""
+        """The inputs as variables and constants, which may be evaluated in any order."""
         self.flush()
         return [self.use(value) for value in node.inputs]
 
@@ -243,14 +243,14 @@ class Translation(Expressions):
         self._alias(node, arguments[0])
 
     def _alias(self, node: Node, changed: ast.expr) -> None:
-        """The result of an operator that gives its first operand back."""
+        """Assign the result of an operator that returns its first operand."""
         for output in node.outputs:
             if self.is_live(output):
                 self._assign(output, changed)
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[list[ast.stmt]]:
-        """Statements written inside go to the list that this gives."""
+        """Collect the statements written inside in the list that this yields."""
         outer = self.statements, self.waiting, self.block
         self.statements, self.waiting, self.block = [], [], block
         with self.comments.nested():
@@ -310,7 +310,7 @@ def function_definition(
 
 
 def without_type_parameters(made: _D) -> _D:
-    """Python 3.12 and later want to be told that a definition has none."""
+    """Say that a definition has no type parameters, as Python 3.12 and later require."""
     if "type_params" in made._fields:
         setattr(made, "type_params", [])  # noqa: B010  # a field that older Pythons lack
     return made

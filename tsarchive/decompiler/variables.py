@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from tsarchive.ir.graph import Value
 
-from .lifetimes import Lifetimes, Point
+from .live_ranges import LiveRanges, Point
 from .naming import GLOBAL_NAMES, identifier
 
 __all__ = ["Variables"]
@@ -19,8 +19,8 @@ _NUMBERED = re.compile(r"(.*?[^0-9])[0-9]+")
 class Variables:
     """The local variables of one function. Names of parameters stay as they are."""
 
-    def __init__(self, lifetimes: Lifetimes, names: Iterable[str]) -> None:
-        self._lifetimes = lifetimes
+    def __init__(self, live_ranges: LiveRanges, names: Iterable[str]) -> None:
+        self._live_ranges = live_ranges
         self._known = frozenset(names)
         self._holders: dict[str, Value] = {}
         self.used: set[str] = set()
@@ -54,7 +54,7 @@ class Variables:
         return found
 
     def new(self, candidate: str) -> str:
-        """A variable that holds nothing else in the whole function."""
+        """A variable that no other value of the function shares."""
         name = candidate
         while name in self.used:
             name += "_"
@@ -69,7 +69,7 @@ class Variables:
 
     def _is_free(self, name: str, point: Point) -> bool:
         holder = self._holders.get(name)
-        return holder is None or not self._lifetimes.is_needed_after(holder, point)
+        return holder is None or not self._live_ranges.is_needed_after(holder, point)
 
     @contextmanager
     def branch(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ Node kinds carry torch's names (``prim::If``, ``aten::add``). Inputs and outputs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -183,6 +183,14 @@ def nested_blocks(node: Node) -> list[Block]:
     """The blocks of control flow, and the body of a fork or awaitable."""
     subgraph = node.attributes.get("subgraph")
     return [*node.blocks, subgraph] if subgraph is not None else node.blocks
+
+
+def walk(nodes: Iterable[Node]) -> Iterator[Node]:
+    """``nodes`` and those of their nested blocks, each before what it holds."""
+    for node in nodes:
+        yield node
+        for inner in nested_blocks(node):
+            yield from walk(inner.nodes)
 
 
 def take_apart(block: Block) -> None:

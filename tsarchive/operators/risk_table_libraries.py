@@ -424,7 +424,7 @@ LIBRARIES: Final = (
         Risk.COMPUTE,
         "a step between the instructions of a program and its memory plan",
         """
-        # language: run/planned.py, pte: views of planned memory within their buffers, and lists
+        # language: run/memory_plan.py, pte: views of planned memory within their buffers, and lists
         # of Python
         adopt apart bounded count fixed give holds item store store_all take
         """,

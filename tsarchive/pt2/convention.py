@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tsarchive.errors import CallError
-from tsarchive.run.boundary import PublicMethod, as_it_is, public_by
-from tsarchive.run.boundary import Signature as CallSignature
+from tsarchive.run.calls_from_python import PublicMethod, as_it_is, public_by
+from tsarchive.run.calls_from_python import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
 
 from .forward import Forward

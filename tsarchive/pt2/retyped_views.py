@@ -6,10 +6,8 @@ equivalent as long as neither the view nor its base is written to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from tsarchive.errors import UnsupportedError
-from tsarchive.ir.graph import Block, Node, nested_blocks
+from tsarchive.ir.graph import Block, Node, walk
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.alias_analysis import Aliases
 
@@ -25,11 +23,11 @@ def copy_retyped_views(graph: Block) -> None:
     Raises UnsupportedError where a view or its base may be written to after the view is made.
     """
     for index, top in enumerate(graph.nodes):
-        for node in filter(_is_retyped, _nodes([top])):
+        for node in filter(_is_retyped, walk([top])):
             aliases = Aliases(graph)
             seen = aliases.places(node.output)
             # In a loop, everything beside a view also runs after it.
-            if any(seen & aliases.written(later) for later in _nodes(graph.nodes[index:])):
+            if any(seen & aliases.written(later) for later in walk(graph.nodes[index:])):
                 raise UnsupportedError(
                     "the program has no form in TorchScript: it writes to a tensor of which it "
                     "has a view of another dtype",
@@ -47,10 +45,3 @@ def _copy(node: Node) -> None:
     node.kind = _COPY
     node.schema = next(schema for schema in schemas if schema.overload == _OVERLOAD)
     node.attributes.pop("lost", None)
-
-
-def _nodes(nodes: Sequence[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        for inner in nested_blocks(node):
-            yield from _nodes(inner.nodes)

@@ -18,8 +18,8 @@ from tsarchive.errors import CallError
 from tsarchive.executorch.methods import Method
 from tsarchive.executorch.values import Shape, Tensor, Value
 from tsarchive.ir.classes import Function
-from tsarchive.run.boundary import PublicMethod, public_by
-from tsarchive.run.boundary import Signature as CallSignature
+from tsarchive.run.calls_from_python import PublicMethod, public_by
+from tsarchive.run.calls_from_python import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
 
 from .container_text import nesting_of

@@ -14,7 +14,7 @@ from tsarchive.executorch.regions import Regions
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.policy import Guard
 from tsarchive.policy.limits import NO_LIMITS
-from tsarchive.run.boundary import PublicMethod
+from tsarchive.run.calls_from_python import PublicMethod
 from tsarchive.run.classes import Classes, new_object, set_slot
 from tsarchive.run.compiler import Compiler
 

@@ -61,7 +61,7 @@ class Budget:
         self.spend(0)
 
     def check(self) -> None:
-        """Raise what ended the budget: code that ran since then may have kept it to itself."""
+        """Raise the error that ended the budget again, in case code has swallowed it."""
         if self._error is not None:
             raise self._error
 
@@ -108,7 +108,7 @@ class Budgets(threading.local):
         budget.check()
 
     def bounded(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function``, a call of which runs on a budget."""
+        """``function`` with a budget for each call."""
 
         @functools.wraps(function, updated=())
         def call(*arguments: Any, **keywords: Any) -> Any:

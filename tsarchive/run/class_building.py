@@ -15,7 +15,7 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassConstant, ClassType, Function
 from tsarchive.ir.types import EnumType, TupleType, Type, annotation
 
-from .boundary import PublicMethod, PublicOverloads, public_method
+from .calls_from_python import PublicMethod, PublicOverloads, public_method
 from .compiler import Compiler
 from .containers import container_class
 from .copying import reduce_member, reduce_named_tuple

@@ -13,7 +13,7 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.types import Type
 from tsarchive.policy import FOR_STRANGERS, Guard
 
-from .boundary import restore_grad_mode, seen_by_callers
+from .calls_from_python import restore_grad_mode, seen_by_callers
 from .class_building import build_class
 from .class_table import ClassTable, name_of
 from .compiler import Compiler

@@ -1,4 +1,4 @@
-"""From the graph of a function to Python source: one statement for each node.
+"""Generates Python source from the graph of a function: one statement for each node.
 
 The source is made of the templates here and in ``expressions.py``, of identifiers from
 ``names.py`` and of Python literals. Every object it refers to is a global under such a name, so
@@ -29,16 +29,17 @@ from tsarchive.operators.costs import size_of_made
 
 from .autocast import autocast, is_autocast
 from .direct import no_call
+from .dynamic_calls import unpack_list
 from .expressions import SCALARS, Expressions
 from .lazy_functions import Bound, GeneratedSource
 from .linkage import Linkage
 from .natives import Awaitable, Future
 from .operators import find_native
+from .passes.calls import NOTHING, Wanted
 from .passes.last_uses import ALIASES, all_nodes, holds_memory, last_uses
-from .passes.liveness import NOTHING, Liveness, Wanted, fails_unless_true
+from .passes.liveness import Liveness
 from .passes.traced_sizes import nodes_on_numbers
 from .slots import SlotKind, as_submodule, as_tensor
-from .support import unpack_list
 from .tracing import held
 
 __all__ = ["generate"]
@@ -49,7 +50,7 @@ _INDENT: Final = "    "
 
 
 class _Part(NamedTuple):
-    """Code that becomes one ``def``; ``texts`` says what values from outside are called in it.
+    """Code that becomes one ``def``; ``texts`` are the names in it of values from outside.
 
     ``end`` is the return node of a graph; code that is only nested too deeply has none.
     """
@@ -149,7 +150,7 @@ class _Writer(Expressions):
         self.level -= 1
 
     def _spend(self, nodes: Sequence[Node], turns: int = 0) -> None:
-        """Where there are limits, take what running ``nodes`` costs from the budget."""
+        """Charge the budget with the cost of running ``nodes``, where there are limits."""
         if self.dispatch.spend is None:
             return
         running = [n for n in nodes if n in self._live_nodes and not n.is_constant]
@@ -164,9 +165,9 @@ class _Writer(Expressions):
     def _nodes(
         self, nodes: Sequence[Node], end: Node | None = None, given: Iterable[Value] = ()
     ) -> None:
-        """Statements for ``nodes``; ``end`` takes what they give to the code around them.
+        """Write statements for ``nodes``; ``end`` is the return node that takes their results.
 
-        What they are ``given`` is theirs alone.
+        Values that are ``given`` to these nodes belong to them alone.
         """
         outside, self._here = self._here, {*nodes, end} if self.level <= _DEEPEST else ()
         ends = last_uses(nodes, self._live_nodes, given)
@@ -217,9 +218,9 @@ class _Writer(Expressions):
             self.line(text)
 
     def _is_inline(self, node: Node) -> bool:
-        """A list that one operator of torch reads is written where it is used.
+        """Whether a list is written where it is used: one operator of torch reads it.
 
-        Its items are constants, or ints and the operator comes next.
+        Its items are constants, or they are ints and the operator comes next.
         """
         if node.kind != "prim::ListConstruct" or len(node.output.uses) != 1:
             return False
@@ -239,7 +240,7 @@ class _Writer(Expressions):
     ) -> None:
         """Assign in parallel, leaving out what is in place already.
 
-        Tensors that the nodes ``made`` have no other variable from then on.
+        Variables of tensors that the nodes ``made`` are deleted after that.
         """
         pairs = [(name, self.whole(value)) for name, value in zip(targets, values, strict=True)]
         moved = [position for position, (name, text) in enumerate(pairs) if name != text]
@@ -272,13 +273,13 @@ class _Writer(Expressions):
             self._forget_lines(middle)
 
     def _condition(self, node: Node) -> str:
-        """Tracers may not decide about a symbol, but may know what holds where nothing fails."""
+        """The condition of an if: tracers cannot decide on a symbol, but can assume it holds."""
         text = self.whole(node.input)
-        is_plain = self.dispatch.inlines or not fails_unless_true(node)
+        is_plain = self.dispatch.inlines or not _fails_unless_true(node)
         return text if is_plain else f"{self.globals.name('held', held)}({text})"
 
     def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> str | None:
-        """Write a branch; its one result, where nothing else stands there."""
+        """Write a branch. Returns the text of its one result, if it has no statements."""
         results = [block.returns[index] for index in used]
         before = len(self.lines)
         with self._indented():
@@ -292,7 +293,7 @@ class _Writer(Expressions):
         del self.lines[start:], self.places[start:]
 
     def _choose(self, node: Node, chosen: Value, first: str, second: str) -> None:
-        """A value that is chosen where neither branch does anything."""
+        """Write a conditional expression, where neither branch does anything else."""
         target, condition = self.text[chosen], self.use(node.input)
         text = f"{first} if {condition} else {second}"
         if self.is_expression(node.input):
@@ -345,7 +346,7 @@ class _Writer(Expressions):
         return targets, first, last
 
     def _taken_over(self, value: Value) -> str | None:
-        """The variable of a value that only becomes the first of those that a loop carries."""
+        """The variable of a value that a loop can take over for one that it carries, else None."""
         text = self.use(value)
         is_own = value in self.ending or value.node in self._here
         if len(value.uses) > 1 or not is_own or value.node.kind in ALIASES | {"prim::Constant"}:
@@ -385,13 +386,13 @@ class _Writer(Expressions):
         start = self.globals.name(class_.__name__, class_)
         arguments = "".join(f", {self.use(value)}" for value in node.inputs)
         if self.dispatch.bounded is not None:
-            # What is put off may be waited for after the call.
+            # Deferred code may run after the call has ended.
             bounded = self.globals.name("bounded", self.dispatch.bounded)
             callee = f"{bounded}({callee})"
         self.line(f"{self._targets(node.outputs)} = {start}({callee}{arguments})")
 
     def _with(self, nodes: Sequence[Node]) -> None:
-        """Code between Enter and Exit; ``__exit__`` is called with Nones in any case."""
+        """Write code between Enter and Exit; ``__exit__`` always gets Nones."""
         if self._outlined(nodes):
             return
         enter, *inside, _ = nodes
@@ -423,7 +424,7 @@ class _Writer(Expressions):
         if self.level <= _DEEPEST:
             return False
         inside = set(all_nodes(nodes))
-        # What has no text yet is used by dead code only.
+        # Values without a text are used by dead code only.
         texts = {v: self.text[v] for v in _free_values(nodes, inside) if v in self.text}
         params = list(dict.fromkeys(text for text in texts.values() if text.isidentifier()))
         params = [text for text in params if not keyword.iskeyword(text)]
@@ -438,6 +439,13 @@ class _Writer(Expressions):
         target = f"{self._targets(results)} = " if results else ""
         self.line(f"{target}{name}({', '.join(params)})")
         return True
+
+
+def _fails_unless_true(node: Node) -> bool:
+    """Whether a condition does nothing but raise an exception where it is false."""
+    true, false = node.blocks
+    last = false.nodes[-1:]
+    return not (node.outputs or true.nodes) and any(n.kind == "prim::RaiseException" for n in last)
 
 
 def _joined(condition: str, first: str, second: str) -> str | None:
@@ -465,7 +473,7 @@ def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:
                 yield value
 
 
-# What Python code finds in these tables it calls methods of.
+# Python code calls methods of the entries of these tables.
 _TABLE_CHECKS: Final[dict[SlotKind, Callable[[Any], Any]]] = {
     SlotKind.PARAMETER: as_tensor,
     SlotKind.BUFFER: as_tensor,

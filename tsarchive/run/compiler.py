@@ -14,13 +14,13 @@ from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import Function
 
 from .class_table import ClassTable
+from .dynamic_calls import DynamicCall
 from .enforcement import Dispatch, Enforcement
 from .lazy_functions import Bound, Call, LazyFunction
 from .linkage import Analyses, Linkage
 from .objects import Objects
-from .passes.liveness import Wanted
+from .passes.calls import Wanted
 from .structural_sharing import Bodies
-from .support import DynamicCall
 from .tracing import called_by_tracers
 
 __all__ = ["Compiler", "TracedFunction"]

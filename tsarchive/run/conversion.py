@@ -51,7 +51,7 @@ class Mismatch(Exception):
     """The value cannot be given for the declared type."""
 
 
-# What torch's own casts take: what has the method of a number.
+# torch's own casts take values that have one of these methods.
 _INT_METHODS = ("__index__", "__int__")
 _FLOAT_METHODS = ("__float__", "__index__")
 _COMPLEX_METHODS = ("__complex__", "__float__", "__index__")
@@ -191,7 +191,7 @@ def _to_none(value: Any) -> None:
 
 
 def admitted(value: Any) -> Any:
-    """``value`` itself, which Python code gave to code of an archive that called it.
+    """Check a value that Python code gave to code of an archive that called it, and return it.
 
     Raises ScriptError for what TorchScript has no type for, at any depth: natives and operators
     would run methods of such objects.
@@ -275,9 +275,9 @@ class Converters:
         self._python_class = python_class
 
     def converter(self, type_: Type) -> Converter:
-        """The function that makes a value of ``type_`` of a Python value.
+        """The function that converts a Python value to ``type_``.
 
-        It raises Mismatch, or what the value itself raises when Python converts it.
+        It raises Mismatch, or the error that the value itself raises when Python converts it.
         """
         if type_ in _SIMPLE:
             return _SIMPLE[type_]

@@ -52,6 +52,7 @@ from tsarchive.operators.python_forms import (
 from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.literals import can_be_inferred
 
+from .dynamic_calls import DynamicCall, NativeCall
 from .enumerations import enumerations, is_number_of, number_check
 from .lazy_functions import Bound
 from .linkage import Linkage
@@ -63,27 +64,20 @@ from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
 from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
+from .passes.calls import Wanted, called_function, wanted_of_call
 from .passes.last_uses import ALIASES
-from .passes.liveness import (
-    Wanted,
-    as_number,
-    called_function,
-    known_result,
-    wanted_of_call,
-)
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
+from .passes.peephole import as_number, known_result
 from .passes.traced_sizes import DIVIDED
 from .receivers import checked, is_certain, method_of, read_slot
 from .slots import (
+    FINDERS,
     SlotKind,
-    find_buffer,
     find_list,
-    find_parameter,
     holds_list,
     slot_key,
     slot_kind,
 )
-from .support import DynamicCall, NativeCall
 from .typecheck import predicate, typed_dict, typed_list
 
 __all__ = ["HELPERS", "SCALARS", "Expressions", "nesting", "told_element"]
@@ -100,10 +94,6 @@ HELPERS: Final[Mapping[str, Any]] = MappingProxyType(
 )  # fmt: skip
 """What exact forms call, by the name in their braces; ``native`` is the operator itself."""
 
-_FINDERS: Final[dict[SlotKind, Callable[[Any, str], Any]]] = {
-    SlotKind.PARAMETER: find_parameter,
-    SlotKind.BUFFER: find_buffer,
-}
 # Natives that take the name of the static type of the elements of a list, float without it.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
@@ -205,7 +195,7 @@ class Expressions:
 
     @cached_property
     def _keeps_apart(self) -> bool:
-        """Whether ``is`` may see which strings and members are one object. Tracers do not care."""
+        """Whether code may compare strings and enum members by ``is``; tracers do not see that."""
         return self.dispatch.inlines and self.linkage.analyses.comparisons.of(self.function)
 
     def _own_constant(self, node: Node) -> Any:
@@ -215,7 +205,7 @@ class Expressions:
         return own_member(constant)
 
     def known_tensor(self, value: Value) -> Any:
-        """The tensor that ``value`` is whenever this code runs; None when that is not known."""
+        """The tensor that ``value`` always is when this code runs; None if unknown."""
         if value in self.known:
             return self.known[value]
         if value.node.is_constant and isinstance(value.node.attributes["value"], TableConstant):
@@ -270,7 +260,7 @@ class Expressions:
         return items
 
     def _needs_type(self, node: Node, element: Type) -> bool:
-        """Whether a later isinstance may ask for a type that the elements do not tell."""
+        """Whether a later isinstance may ask for a type that the elements do not show."""
         if node.inputs and can_be_inferred(element):
             return False
         return not all(_keeps_type(user, offset, node.output) for user, offset in node.output.uses)
@@ -306,7 +296,7 @@ class Expressions:
         return f"{self._checked_method(name, node)}({self.passed(node.inputs)})"
 
     def _checked_method(self, name: str, node: Node) -> str:
-        """``name``, a method, where the object that is called is of its class."""
+        """The method ``name``, after a check that the receiver is of its class."""
         class_ = self.class_to_check(node.input)
         if class_ is None:
             return name
@@ -330,7 +320,7 @@ class Expressions:
         return self.globals.made((name, False), shown, lambda: DynamicCall(name, self.linkage))
 
     def _unless_hooked(self, name: str, receiver: Value, method: str) -> str:
-        """The compiled function, or a call that Python code takes part in."""
+        """The compiled function, or a call through the hooks that Python code registered."""
         check = self.globals.name("is_plain", is_plain)
         if method == "forward":
             call = self.globals.name("call_module", call_module)
@@ -415,7 +405,7 @@ class Expressions:
         return f"{text} // {self.second_number(node)}" if node.kind == DIVIDED else text
 
     def _argument(self, value: Value, kind: str | None) -> str:
-        """The text of an argument; a number of a dtype and such is looked at before it is used."""
+        """The text of an argument; numbers of dtypes, layouts and memory formats are checked."""
         if kind is None or (
             value.node.is_constant and is_number_of(kind, value.node.attributes["value"])
         ):
@@ -435,7 +425,7 @@ class Expressions:
         return ascii(number) if is_literal(number) else self.globals.name("number", number)
 
     def _arguments(self, schema: FunctionSchema, node: Node, texts: list[str]) -> str:
-        """torch fills in defaults itself; native functions are given all arguments."""
+        """The arguments of a call: all for natives; torch fills in defaults itself."""
         if find_native(schema) is None:
             count, outs = necessary_arguments(schema, node.inputs)
             return _all_arguments(schema, texts, range(count, len(texts) - outs))
@@ -448,7 +438,7 @@ class Expressions:
         return self.globals.name(class_.__name__, class_)
 
     def receiver(self, value: Value) -> str:
-        """Like ``use``, for a value of which a member is named: it must be of its class."""
+        """Like ``use``, with a check of its class, for a value whose member is accessed."""
         text = self.use(value)
         class_ = self.class_to_check(value)
         if class_ is None:
@@ -457,14 +447,14 @@ class Expressions:
         return f"({text} if {self.is_of(text, class_)} else {check}({text}, {class_}))"
 
     def class_to_check(self, value: Value) -> str | None:
-        """The name of the class that a value must be seen to be of; None where it is certain."""
+        """The name of the class to check a value against; None where its class is certain."""
         type_ = value.type
         if not isinstance(type_, ClassType) or type_.is_native or is_certain(value, self.function):
             return None
         return self.class_name(type_)
 
     def is_of(self, text: str, class_: str) -> str:
-        """A test whether a value is of this very class."""
+        """A test whether a value is exactly of this class."""
         if not self.dispatch.inlines:
             return f"{text}.__class__ is {class_}"
         return f"{self.globals.name('type', type)}({text}) is {class_}"
@@ -479,12 +469,12 @@ class Expressions:
         return f"({own} if {' and '.join(tests)} else {self._slot_elsewhere(node, class_)})"
 
     def _own_slot(self, node: Node) -> tuple[str, str]:
-        """A slot of an object that is of its class, and when it can be read so; "" for always."""
+        """The text of a slot of an object of its own class, and its condition; "" for none."""
         kind, key = self.slot(node)
         if self.reads_members(node):
             return self._in_members(node.input, kind, key)
         text = self.use(node.input)
-        find = find_list if _holds_list(node) else _FINDERS.get(kind)
+        find = find_list if _holds_list(node) else FINDERS.get(kind)
         own = f"{text}.{kind.value}[{key!a}]" if find is None else self._found(find, text, key)
         return own, ""
 
@@ -498,10 +488,10 @@ class Expressions:
         return f"{self._table}[{key!a}]", f"{key!a} in ({self._table} := {table})"
 
     def _slot_elsewhere(self, node: Node, class_: str | None) -> str:
-        """A slot of what is of another class, or a tensor that Python code took elsewhere."""
+        """A slot of an object of another class, or a tensor that Python code moved elsewhere."""
         text = self.use(node.input)
         if class_ is None:
-            return self._found(_FINDERS[self.slot(node)[0]], text, node.name)
+            return self._found(FINDERS[self.slot(node)[0]], text, node.name)
         return f"{self.globals.name('read_slot', read_slot)}({text}, {class_}, {node.name!a})"
 
     def _found(self, find: Callable[[Any, str], Any], text: str, key: str) -> str:
@@ -517,7 +507,7 @@ class Expressions:
         return _is_module(node.input.type) and not _holds_list(node)
 
     def members(self, module: Value) -> str:
-        """The dictionary of a module, which holds all that it has."""
+        """The ``__dict__`` of a module."""
         if self.own_members and module is self.own_module():
             return self.own_members
         return f"{self.use(module)}.__dict__"
@@ -537,7 +527,7 @@ class Expressions:
         return kind, slot_key(owner, node.name) if kind is SlotKind.PLAIN else node.name
 
     def inlined(self, schema: FunctionSchema, node: Node, texts: Sequence[str]) -> str | None:
-        """The operator as syntax; None where a function runs it, which limits and tracers need."""
+        """The operator as syntax; None where a function must run it, as limits and tracers need."""
         key = schema.full_name
         form = self._form(key, node) if self.dispatch.inlines else None
         if form is None or self.dispatch.implementation(schema) is not NATIVES[key]:
@@ -574,13 +564,13 @@ class Expressions:
         return self._ranges.get(value, ANY_INT)
 
     def counts_turns(self, value: Value) -> None:
-        """``value`` is the number of the turn of a loop."""
+        """Note that ``value`` is the counter of a loop."""
         self._ranges[value] = TURNS
 
     def passed(self, values: Sequence[Value]) -> str:
-        """The arguments of a call of archive code, which alone holds what ends with the call.
+        """The arguments of a call of archive code, which takes over values that end with it.
 
-        It can give a tensor up as soon as it has used it, as torch does.
+        So the callee can free a tensor as soon as it has used it, as torch does.
         """
         texts = [self.use(value) for value in values]
         for position, value in enumerate(values if self.dispatch.inlines else ()):
@@ -595,9 +585,9 @@ class Expressions:
         return node in self._pure
 
     def fold(self, value: Value, text: str, here: Container[Node | None]) -> bool:
-        """Keep ``text`` for the one place that uses ``value``; false where that cannot be.
+        """Fold ``text`` into the one place that uses ``value``; false where that is impossible.
 
-        ``here`` are the nodes of the same block: what stands in an inner one may run many times.
+        ``here`` are the nodes of the same block: code of an inner one may run many times.
         """
         if len(value.uses) != 1:
             return False
@@ -616,7 +606,7 @@ class Expressions:
         return value in self._folded
 
     def whole(self, value: Value) -> str:
-        """The text of ``value`` for a place where it stands alone."""
+        """The text of ``value`` without parentheses, for a place where it stands alone."""
         return self._folded.get(value) or self.use(value)
 
     def _reads_once(self, user: Node, position: int) -> bool:
@@ -656,7 +646,7 @@ def _named(name: str, text: str) -> str:
 
 
 def scalar_form(schema: FunctionSchema) -> FunctionSchema:
-    """The overload for a tensor and a number that stands for one of two tensors."""
+    """The overload for a tensor and a number in place of that for two tensors."""
     wanted = SCALAR_OVERLOADS[schema.full_name]
     return next(form for form in operator_schemas(schema.name) if form.full_name == wanted)
 
@@ -683,7 +673,7 @@ def nesting(type_: Type) -> tuple[int, Type]:
 
 
 def told_element(schema: FunctionSchema, node: Node) -> str | None:
-    """The name of the element type that the native of ``node`` is told, None where it is not."""
+    """The name of the element type to pass to the native of ``node``; None for the default."""
     if schema.full_name not in _TAKING_ELEMENT:
         return None
     leaf = nesting(node.input.type)[1]
@@ -691,7 +681,7 @@ def told_element(schema: FunctionSchema, node: Node) -> str | None:
 
 
 def _keeps_type(user: Node, offset: int, value: Value) -> bool:
-    """Whether what takes ``value`` also declares it by its own type, and not as Any or Union."""
+    """Whether the user of ``value`` declares its type exactly, and not as Any or Union."""
     function = called_function(user)
     if function is not None:
         offset -= user.kind == "prim::CallFunction"

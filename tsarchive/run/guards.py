@@ -28,8 +28,8 @@ from .derivative_checks import (
 )
 from .division_checks import DIVISION_CHECKS, check_rounding
 from .matrix_checks import MATRIX_CHECKS, WITH_SPARE, with_spare
+from .memory_plan import is_planned_out, outgrown
 from .packed_checks import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
-from .planned import is_planned_out, outgrown
 from .recurrent_checks import RECURRENT_CHECKS
 from .sparse_checks import (
     INDICES,

@@ -14,7 +14,7 @@ from tsarchive.garbage import rarely_collecting
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Placed
 
-from .passes.liveness import Wanted
+from .passes.calls import Wanted
 from .tracebacks import FUNCTION, PLACES
 
 __all__ = ["Bound", "Call", "GeneratedSource", "LazyFunction", "Source", "source_of"]
@@ -117,7 +117,7 @@ def _define(source: Source, qualified_name: str) -> Callable[..., Any]:
     """Run the generated definition; tracebacks and ``inspect`` find its source."""
     generated = source.generated
     filename = _register_source(source.lines, qualified_name)
-    # Without a module name, torch.compile takes the namespace for what it is.
+    # With a module name, torch.compile would look for that module instead of this namespace.
     namespace = {
         **generated.namespace,
         PLACES: generated.places,
@@ -134,7 +134,7 @@ def _define(source: Source, qualified_name: str) -> Callable[..., Any]:
 
 
 def _renamed(code: CodeType, filename: str) -> CodeType:
-    """The code of a source, and of what it defines, under the name of a file."""
+    """The code, and that of functions inside it, with another file name."""
     constants = [
         _renamed(constant, filename) if isinstance(constant, CodeType) else constant
         for constant in code.co_consts
@@ -143,7 +143,7 @@ def _renamed(code: CodeType, filename: str) -> CodeType:
 
 
 def _register_source(lines: list[str], qualified_name: str) -> str:
-    """A file name for generated source that is in use once, and shows it in tracebacks."""
+    """A unique file name for generated source, under which tracebacks show it."""
     shown = ascii(qualified_name)[1:-1]
     filename = f"<tsarchive {shown}>"
     entry = (sum(map(len, lines)), None, lines, filename)

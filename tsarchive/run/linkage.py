@@ -12,7 +12,8 @@ from .class_table import ClassTable
 from .enforcement import Dispatch, Enforcement
 from .lazy_functions import Bound, LazyFunction
 from .objects import Objects
-from .passes.liveness import Effects, Wanted
+from .passes.calls import Wanted
+from .passes.liveness import Effects
 from .passes.object_identity import Comparisons
 from .passes.peephole import Identities
 

@@ -1,4 +1,4 @@
-"""Operators as archive code with limits calls them: each pays before it runs."""
+"""Makes operators pay from the budgets of an archive with limits, before they run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Metering:
         self.spend_traced = _spending_in_traces(budgets)
 
     def public(self, function: Implementation, *, is_copied: bool) -> Implementation:
-        """A function of the archive for calls from Python; ``is_copied`` says its result is."""
+        """A function of the archive for calls from Python; ``is_copied`` tells of its result."""
 
         @self.bounded
         def call(*arguments: Any) -> Any:
@@ -119,7 +119,7 @@ class Metering:
         return call
 
     def _walk(self, sizes: Iterator[int]) -> None:
-        """Pay for going through values, and all that they hold."""
+        """Pay for a walk through values and all that they hold."""
         size = 0
         for part in sizes:
             size += part

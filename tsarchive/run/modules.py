@@ -160,11 +160,11 @@ def _converted(owner: ArchiveModule | ArchiveObject, name: str, value: Any) -> A
 
 
 def is_plain(module: Any, class_: type) -> bool:
-    """Whether ``module`` is of this very class, and nobody has to be told of a call."""
+    """Whether ``module`` is exactly of this class, and has no hooks."""
     if type(module) is not class_:
         return False
     members = module.__dict__
-    # This stands before each call of a submodule: a loop over tables would cost more than it.
+    # This runs before each call of a submodule, so it has no loop over the tables.
     return not (
         members["_forward_hooks"]
         or members["_forward_pre_hooks"]
@@ -181,7 +181,7 @@ def is_plain(module: Any, class_: type) -> bool:
 def call_module(module: Any, *arguments: Any, method: str = "forward") -> Any:
     """Call a submodule with its Python hooks; archive code calls the archive's hooks itself.
 
-    ``method`` is the overload of ``forward`` that is meant: torch numbers them.
+    ``method`` names the overload of ``forward``: torch numbers them.
     """
     if not isinstance(module, ArchiveModule):
         if not is_foreign_module(type(module)):
@@ -219,6 +219,6 @@ def forward_overloads(class_: ClassType) -> list[Function]:
 
 
 def is_forward(class_: ClassType, method: str) -> bool:
-    """Whether Python code that hooks a module takes part in calls of this method."""
+    """Whether hooks of Python code run around calls of this method."""
     is_overload = "forward" not in class_.methods and _OVERLOAD.fullmatch(method) is not None
     return class_.is_module and (method == "forward" or is_overload)

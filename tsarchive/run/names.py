@@ -29,7 +29,7 @@ class LocalNames:
         self._next: defaultdict[str, int] = defaultdict(lambda: 1)
 
     def unique(self, candidate: str) -> str:
-        """An identifier like ``candidate``, whatever text that is, which nothing else has.
+        """A new identifier like ``candidate``, which may be any text.
 
         It does not start with an underscore: names that do may mean something to Python.
         """
@@ -59,7 +59,7 @@ class Globals:
         return found
 
     def made(self, key: Hashable, candidate: str, make: Callable[[], Any]) -> str:
-        """The name of what ``make`` gives, which is asked for once for each ``key``."""
+        """The name of the result of ``make``, which is called once for each ``key``."""
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = self.name(candidate, make())

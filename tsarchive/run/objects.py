@@ -33,7 +33,7 @@ def unset_object(class_: type) -> Any:
 
 
 class Objects:
-    """Makes run-time values: an object, a list or a dict once, however often it is asked for.
+    """Makes run-time values; each object, list and dict is made once.
 
     ``native_object`` makes an object of a class bound from C++ from its state, and ``call`` runs a
     function of the archive.
@@ -97,7 +97,7 @@ class Objects:
         known = self._containers.get(id(value))
         if known is None:
             made = self._copied(value)
-            # The original is kept as well, so that nothing else gets its id.
+            # The original is kept alive, so that nothing else gets its id.
             known = self._containers[id(value)] = (value, made)
         return known[1]
 

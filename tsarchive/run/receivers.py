@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -24,9 +24,8 @@ from tsarchive.ir.types import annotation
 from .conversion import Mismatch, admitted
 from .natives.faults import type_fault
 from .slots import (
+    FINDERS,
     SlotKind,
-    find_buffer,
-    find_parameter,
     get_slot,
     hides_member,
     slot_kind,
@@ -43,14 +42,9 @@ __all__ = [
     "refuse_receiver",
 ]
 
-_FINDERS: Final[dict[SlotKind, Callable[[Any, str], Any]]] = {
-    SlotKind.PARAMETER: find_parameter,
-    SlotKind.BUFFER: find_buffer,
-}
-
 
 def is_certain(value: Value, function: Function) -> bool:
-    """Whether a value of a class is one of that class, whatever code there is: ``self``, made.
+    """Whether no code can make a value be of another class: it is ``self``, or just created.
 
     Methods are called as such only, which looks at their ``self``. Hooks are functions to the code
     of an archive, which gives them what it likes.
@@ -89,7 +83,7 @@ def read_slot(value: Any, class_: type, name: str) -> Any:
         return _foreign_slot(value, class_, attribute, slot_kind(owner, attribute))
     if not isinstance(value, class_):
         raise refuse_receiver(value, owner)
-    find = _FINDERS.get(slot_kind(owner, attribute))
+    find = FINDERS.get(slot_kind(owner, attribute))
     return get_slot(value, attribute) if find is None else find(value, name)
 
 
@@ -107,8 +101,8 @@ def _foreign_slot(
 ) -> Any:
     """The attribute of a foreign module with the name of a slot, as a value of its type."""
     name = attribute.name
-    if kind in _FINDERS:
-        return _FINDERS[kind](module, name)
+    if kind in FINDERS:
+        return FINDERS[kind](module, name)
     table = module._modules if kind is SlotKind.MODULE else module.__dict__
     if name not in table or hides_member(name, is_module=True):
         raise ScriptError(
@@ -139,6 +133,6 @@ def foreign_method(class_: type, name: str) -> Callable[..., Any]:
 
 
 def refuse_receiver(value: Any, wanted: Any) -> ScriptError:
-    """The error for a value that is none of the class that the code says."""
+    """The error for a value that is not of the class that the code expects."""
     shown = "an interface" if wanted is None else annotation(wanted)
     return type_fault(f"expected an object of {shown}, but found a {type(value).__name__}")

@@ -12,6 +12,7 @@ what was put into it, an attribute may be anything that Python knows.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from .natives.faults import type_fault
 from .typecheck import type_of_class
 
 __all__ = [
+    "FINDERS",
     "OWN_PREFIX",
     "SlotKind",
     "as_submodule",
@@ -98,7 +100,7 @@ def hides_member(name: str, *, is_module: bool) -> bool:
     return find(name, is_module)
 
 
-# The same names come again in every class; long ones are not worth to be remembered.
+# The same names occur in every class; long ones are not worth caching.
 @lru_cache(maxsize=4096)
 def _hides_member(name: str, is_module: bool) -> bool:
     members = _MEMBERS_OF_MODULES if is_module else _MEMBERS_OF_OBJECTS
@@ -108,7 +110,7 @@ def _hides_member(name: str, is_module: bool) -> bool:
 
 
 def is_dunder(name: str) -> bool:
-    """Whether a name is one of those that Python itself gives a meaning."""
+    """Whether Python itself gives a name its meaning."""
     return name.startswith("__") and name.endswith("__")
 
 
@@ -163,6 +165,13 @@ def find_buffer(module: torch.nn.Module, name: str) -> Any:
         return module._buffers[name]
     except KeyError:
         return _find_elsewhere(module, name)
+
+
+FINDERS: Final[dict[SlotKind, Callable[[Any, str], Any]]] = {
+    SlotKind.PARAMETER: find_parameter,
+    SlotKind.BUFFER: find_buffer,
+}
+"""The functions that find the tensor of a slot."""
 
 
 def _find_elsewhere(module: torch.nn.Module, name: str) -> torch.Tensor:
@@ -235,7 +244,7 @@ def find_list(module: torch.nn.Module, key: str) -> Any:
 
 
 def _present(module: torch.nn.Module, name: str, tensor: torch.Tensor) -> Any:
-    """The parameter that stands in the place of ``tensor`` now; itself, if it was taken away."""
+    """The parameter that has replaced ``tensor``; ``tensor`` itself if it was removed."""
     try:
         return find_parameter(module, name)
     except ScriptError:

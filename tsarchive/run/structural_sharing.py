@@ -25,7 +25,7 @@ from .typecheck import type_of_class
 
 __all__ = ["Bodies"]
 
-# What may be done with a module, which is the first input: its class shows nowhere else then.
+# Nodes that take a module as first input, and do not show its class otherwise.
 _OF_MODULES: Final = frozenset(
     {"prim::CallMethod", "prim::GetAttr", "prim::ModuleContainerIndex", "prim::SetAttr"}
 )
@@ -49,7 +49,7 @@ class Bodies:
         if shared is not None:
             return shared
         source = self._generated(call)
-        # What could not be generated is not here: it fails anew in each twin, with its own place.
+        # Code that cannot be generated is not shared: each twin fails with its own place.
         self._known.setdefault(call.key, _Body(call.function, kin, source))
         return source
 
@@ -134,10 +134,10 @@ class _Step(NamedTuple):
 
 
 def _steps(graph: Block) -> list[_Step] | None:
-    """How code gets to each module whose class it knows.
+    """The steps by which code reaches each module whose class it names.
 
-    None where it does more with one than to name its members, and for constants that calls could
-    change: each function has its own.
+    None where it does more with a module than access its members, and where it has constants that
+    calls could change: each function has its own.
     """
     walk = _Walk(graph.params[0])
     return walk.steps if all(map(walk.is_plain, _blocks(graph))) else None
@@ -179,7 +179,7 @@ class _Walk:
 
 
 def _blocks(block: Block) -> Iterator[Block]:
-    """Blocks in an order in which what defines a value comes before what uses it."""
+    """A block and its nested blocks, definitions before uses."""
     yield block
     for node in block.nodes:
         for inner in nested_blocks(node):

@@ -35,9 +35,9 @@ FUNCTION: Final = "__tsarchive_function__"
 """The global of generated code that holds the qualified name of the function."""
 
 _UNKNOWN: Final = "<unknown>"
-# No source has more; what an archive names may.
+# No source has more lines, but an archive may claim so.
 _MOST_LINES: Final = 200_000
-# What stands in linecache by us.
+# Our entries in linecache.
 _shown: Final[dict[str, tuple[int, None, list[str], str]]] = {}
 _IS_ORIGIN: Final = "__tsarchive_origin__"
 _RUNNER: Final = __name__.rpartition(".")[0]
@@ -48,7 +48,7 @@ _NATIVES: Final = ".natives."
 _OF_OPERATORS: Final = tuple(
     f"{_RUNNER}.{name}"
     for name in (
-        "checks", "derivative_checks", "guards", "metering", "packed_checks", "planned",
+        "checks", "derivative_checks", "guards", "memory_plan", "metering", "packed_checks",
         "receivers", "recurrent_checks", "slots", "tensor_checks", "tensor_costs",
     )
 )  # fmt: skip
@@ -137,7 +137,7 @@ def _entry_at(origin: Location, function: str, after: TracebackType | None) -> T
 
 
 def _code(origin: Location, function: str) -> CodeType:
-    """Code that raises on that line. It has no columns, as what stands there is not known."""
+    """Code that raises on that line, without columns: the text of the line is not known."""
     nowhere: dict[str, Any] = {
         "lineno": origin.line, "end_lineno": origin.line, "col_offset": -1, "end_col_offset": -1,
     }  # fmt: skip

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from tsarchive.run.checks import require
+from tsarchive.run.memory_plan import store
 from tsarchive.run.natives.table import native
-from tsarchive.run.planned import store
 
 __all__: list[str] = []
 

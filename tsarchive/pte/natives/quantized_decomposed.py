@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from tsarchive.errors import ScriptError
+from tsarchive.run.memory_plan import store
 from tsarchive.run.natives.table import native
-from tsarchive.run.planned import store
 
 __all__: list[str] = []
 

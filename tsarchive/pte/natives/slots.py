@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from tsarchive.errors import LimitError, ScriptError
+from tsarchive.run.memory_plan import adopt, bounded_out, fixed_out, resize, store, strides_of
 from tsarchive.run.natives.table import native
-from tsarchive.run.planned import adopt, bounded_out, fixed_out, resize, store, strides_of
 
 __all__ = ["MAX_INSTRUCTIONS"]
 

@@ -168,7 +168,7 @@ class Aliases:
         self._passed[node.output] = self._passed.get(first, first)
 
     def _start(self, node: Node) -> None:
-        """A fork or awaitable: its body runs with the inputs, some time."""
+        """A fork or awaitable: its body runs with the inputs at some time."""
         for value in node.inputs:
             self._release(value)
         for block in nested_blocks(node):

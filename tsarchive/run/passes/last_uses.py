@@ -1,4 +1,4 @@
-"""Where tensors of a function are used for the last time, so that their memory can go."""
+"""Finds the last uses of tensors, after which their memory can be freed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
 def last_uses(
     nodes: Sequence[Node], live: Container[Node], given: Iterable[Value] = ()
 ) -> dict[Node, list[Value]]:
-    """For each of ``nodes`` that run in sequence, the values of theirs that end with it.
+    """For each of ``nodes``, which run in sequence, the values that it uses last.
 
     Those that they are ``given`` may end as well. Values that something outside of ``nodes`` uses
     do not end.

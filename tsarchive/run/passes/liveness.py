@@ -1,51 +1,20 @@
-"""Optimisations of torch's executor, as facts about a graph: dead code and known results.
+"""Dead code: code that has no effect and whose results are not used does not run.
 
-The graph itself stays as it is, because it must print as it was read.
-
-* Code whose results are not used and that has no effect does not run: neither do its errors nor
-  its random numbers.
-* The length of a list that nothing else looks at is a constant.
-* A number is equal to itself, even if it is nan; an int is its own ceiling.
-* A constant tensor without dimensions acts as a Python number on the right-hand side of addition,
-  subtraction, multiplication and division, which decides the dtype of the result.
+Neither do its errors, nor do its random numbers advance, as in torch's executor. The graph itself
+stays as it is, because it must print as it was read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from typing import Any, Final
-
-import torch
-
-from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value
-from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, DictType, ListType, TupleType
 from tsarchive.operators.effects import RUNNING_STATISTICS, WITH_EFFECTS
 
 from .alias_analysis import OUTSIDE, Aliases, Place
+from .calls import CALLS, NOTHING, Wanted, called_function, wanted_values
+from .peephole import known_result
 
-__all__ = [
-    "NOTHING",
-    "Effects",
-    "Liveness",
-    "Wanted",
-    "as_number",
-    "called_function",
-    "known_equality",
-    "known_length",
-    "known_result",
-    "returned_tuple",
-    "wanted_of_call",
-]
-
-Wanted = frozenset[int] | None
-"""Which items of the tuple that a function returns are used; None stands for all of the result."""
-
-_EQUALITY = frozenset({"aten::eq", "aten::ne"})
-_BINARY = 2
-_ALWAYS_EQUAL = frozenset({BOOL, INT, FLOAT, NONE})
-NOTHING: Final[Wanted] = frozenset()
-_CALLS = frozenset({"prim::CallFunction", "prim::CallMethod"})
+__all__ = ["Effects", "Liveness"]
 
 
 class Effects:
@@ -67,53 +36,6 @@ class Effects:
         """Calls whose target is known at run time only count as having effects."""
         callee = called_function(node)
         return callee is None or self.of(callee)
-
-
-def called_function(node: Node) -> Function | None:
-    """The archive function that a call reaches; None for interfaces, native classes, no call."""
-    if node.kind not in _CALLS:
-        return None
-    type_ = node.input.type
-    if node.kind == "prim::CallFunction":
-        return type_.function if isinstance(type_, FunctionType) else None
-    if isinstance(type_, ClassType) and not type_.is_native:
-        return type_.methods.get(node.name)
-    return None
-
-
-def wanted_of_call(call: Node, live: Container[Value]) -> Wanted:
-    """The items of the result of a call that the code around it uses."""
-    result = call.output
-    if result not in live:
-        return NOTHING
-    if not isinstance(result.type, TupleType):
-        return None
-    found: set[int] = set()
-    for user, _ in result.uses:
-        if user.kind == "prim::TupleUnpack":
-            found.update(index for index, item in enumerate(user.outputs) if item in live)
-        elif user.kind == "prim::TupleIndex" and user.inputs[1].node.is_constant:
-            found.add(user.inputs[1].node.attributes["value"] % len(result.type.elements))
-        else:
-            return None
-    return frozenset(found) if len(found) < len(result.type.elements) else None
-
-
-def wanted_values(graph: Block, wanted: Wanted) -> Sequence[Value]:
-    """The values behind the wanted part of the result."""
-    if wanted is None:
-        return graph.returns
-    if not wanted:
-        return ()
-    made = returned_tuple(graph)
-    return graph.returns if made is None else [made.inputs[index] for index in wanted]
-
-
-def returned_tuple(graph: Block) -> Node | None:
-    """The node that makes the result, where it is a tuple made for that alone."""
-    (result,) = graph.returns
-    is_made = result.node.kind == "prim::TupleConstruct" and len(result.uses) == 1
-    return result.node if is_made else None
 
 
 class Liveness:
@@ -184,7 +106,7 @@ class Liveness:
             return True
         if node.kind in WITH_EFFECTS or node.has_effects:
             return True
-        if node.kind in _CALLS:
+        if node.kind in CALLS:
             return self._effects.of_call(node)
         return _may_write(node) and self._writes_to_live(node)
 
@@ -199,42 +121,6 @@ class Liveness:
         return OUTSIDE in written or not written.isdisjoint(self._live_places)
 
 
-def fails_unless_true(node: Node) -> bool:
-    """Whether a condition does nothing but raise an exception where it is false."""
-    true, false = node.blocks
-    last = false.nodes[-1:]
-    return not (node.outputs or true.nodes) and any(n.kind == "prim::RaiseException" for n in last)
-
-
-def known_result(node: Node) -> int | None:
-    """The result of an operator that does not depend on its operands, which then may be dead."""
-    if node.kind in _EQUALITY:
-        return known_equality(node)
-    return known_length(node) if node.kind == "aten::len" else None
-
-
-def known_equality(node: Node) -> bool | None:
-    """The result of ``==`` and ``!=`` with one value on both sides: equal, even where it is nan."""
-    if node.kind not in _EQUALITY or len(node.inputs) != _BINARY:
-        return None
-    first, second = node.inputs
-    if first is not second:
-        return None
-    type_ = first.type
-    is_container = isinstance(type_, ListType | DictType)
-    parts = type_.parts() if is_container else (type_,)
-    return node.kind == "aten::eq" if all(part in _ALWAYS_EQUAL for part in parts) else None
-
-
-def known_length(node: Node) -> int | None:
-    """The length of a list that is built for nothing else, and so need not be built."""
-    if node.schema is None or node.schema.full_name != "aten::len.t":
-        return None
-    made = node.input.node
-    is_only_measured = all(user.kind == node.kind for user, _ in node.input.uses)
-    return len(made.inputs) if made.kind == "prim::ListConstruct" and is_only_measured else None
-
-
 def _may_write(node: Node) -> bool:
     schema = node.schema
     if schema is None:
@@ -246,13 +132,3 @@ def _may_write(node: Node) -> bool:
     if any(argument.is_write for argument in schema.arguments):
         return True
     return not schema.name.startswith(("aten::", "prim::"))
-
-
-def as_number(value: Any) -> int | float | complex | None:
-    """The number that a constant acts as; None for other tensors.
-
-    A bool stays a tensor: torch has no operator for it and fails.
-    """
-    if not isinstance(value, torch.Tensor) or value.dim() or value.dtype is torch.bool:
-        return None
-    return None if value.requires_grad or value.is_meta else value.item()

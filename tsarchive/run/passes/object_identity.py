@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import Function, InterfaceType
-from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.subtyping import flat_members
 from tsarchive.ir.types import (
     ANY,
@@ -35,8 +35,8 @@ from tsarchive.ir.types import (
     Type,
 )
 
+from .calls import called_function
 from .last_uses import ALIASES
-from .liveness import called_function
 
 __all__ = [
     "Comparisons",
@@ -56,7 +56,7 @@ _COMPARISONS: Final = frozenset({"aten::__is__", "aten::__isnot__"})
 
 
 def own_text(text: str) -> str:
-    """An equal string that nothing else is; Python has only one that is empty."""
+    """An equal string that is another object, except for the empty one."""
     return "".join((text, "", ""))
 
 
@@ -113,7 +113,7 @@ def _may_be_shared(type_: Type) -> bool:
 
 
 def makes_text(node: Node) -> bool:
-    """Whether an operator makes strings, and does not take them out of what it is given."""
+    """Whether an operator makes new strings, and does not take them from its operands."""
     if node.schema is None or node.kind == "prim::EnumValue":
         return node.kind == "prim::EnumName"
     returned = [value.type for value in node.schema.returns]
@@ -141,7 +141,7 @@ def must_differ(first: Value, second: Value, graph: Block) -> bool:
 
 
 def _source(value: Value) -> Value:
-    """The value that an object has first, before casts and tuples that are taken apart again."""
+    """The value that an object has first, before casts and before tuples that are unpacked."""
     before = _before(value)
     while before is not None:
         value, before = before, _before(before)
@@ -197,9 +197,9 @@ class Comparisons:
             function = waiting.pop()
             known = self._known.get(function)
             graph = _graph_of(function) if known is None else Block()
-            if known or any(_compares(node, graph) for node in _nodes(graph)):
+            if known or any(_compares(node, graph) for node in walk(graph.nodes)):
                 return True
-            callees = {callee for node in _nodes(graph) if (callee := _given_such(node))}
+            callees = {callee for node in walk(graph.nodes) if (callee := _given_such(node))}
             waiting += callees - reached
             reached |= callees
         self._known.update(dict.fromkeys(reached, False))
@@ -214,7 +214,7 @@ def _graph_of(function: Function) -> Block:
 
 
 def _compares(node: Node, graph: Block) -> bool:
-    """Whether a node compares such values; any method may that an interface stands for."""
+    """Whether a node compares such values; methods of interfaces may."""
     if node.kind == "prim::CallMethod" and isinstance(node.input.type, InterfaceType):
         return any(may_hold_shared(value.type) for value in node.inputs)
     if node.kind not in _COMPARISONS:
@@ -228,10 +228,3 @@ def _given_such(node: Node) -> Function | None:
     """The function that a call passes such values to."""
     callee = called_function(node)
     return callee if callee and any(may_hold_shared(v.type) for v in node.inputs) else None
-
-
-def _nodes(block: Block) -> Iterator[Node]:
-    for node in block.nodes:
-        yield node
-        for inner in nested_blocks(node):
-            yield from _nodes(inner)

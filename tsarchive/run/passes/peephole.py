@@ -1,22 +1,29 @@
-"""Arithmetic that torch's executor leaves out: adding the int 0, multiplying by the int 1.
+"""Peephole simplifications of torch's executor, as facts about nodes.
 
-The tensor itself takes the place of the result, so ``mask * 1`` of a bool tensor stays bool. It
-does so only where nobody can see that both are one tensor: neither is written to, and not both
-are known outside of the function.
+* Adding the int 0 and multiplying by the int 1 is left out. The tensor itself takes the place of
+  the result, so ``mask * 1`` of a bool tensor stays bool. This happens only where nobody can see
+  that both are one tensor: neither is written to, and not both are known outside of the function.
+* The length of a list that nothing else looks at is a constant.
+* A number is equal to itself, even if it is nan.
+* A constant tensor without dimensions acts as a Python number on the right-hand side of addition,
+  subtraction, multiplication and division, which decides the dtype of the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
+from typing import Any
+
+import torch
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value
-from tsarchive.ir.types import INT
+from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, DictType, ListType
 
 from .alias_analysis import OUTSIDE, Aliases, Place
-from .liveness import called_function
+from .calls import called_function
 
-__all__ = ["Identities", "NumberOf"]
+__all__ = ["Identities", "NumberOf", "as_number", "known_result"]
 
 NumberOf = Callable[[Node], int | float | complex | None]
 """The number that the second operand of a node acts as, where it is a constant tensor."""
@@ -24,6 +31,9 @@ NumberOf = Callable[[Node], int | float | complex | None]
 # The operators, as overloads for a number and for a tensor, and what they add or multiply by.
 _NEUTRAL = {"aten::add": 0, "aten::sub": 0, "aten::mul": 1}
 _OVERLOADS = frozenset({"Scalar", "Tensor"})
+_EQUALITY = frozenset({"aten::eq", "aten::ne"})
+_BINARY = 2
+_ALWAYS_EQUAL = frozenset({BOOL, INT, FLOAT, NONE})
 
 
 class Identities:
@@ -47,7 +57,7 @@ class Identities:
     def _unseen(
         self, graph: Block, nodes: list[Node], candidates: list[Node], found: set[Node]
     ) -> set[Node]:
-        """Those of the candidates that can be left out beside ``found``, as torch goes on."""
+        """The candidates that can be left out beside ``found``, in torch's order."""
         aliases = Aliases(graph, set(nodes), passing=found, gives_new=self._gives_new)
         written = set().union(*map(aliases.written_tensors, nodes))
         known = aliases.known_outside().union(*map(aliases.places, graph.returns))
@@ -69,7 +79,7 @@ class Identities:
             return None
         original = function.original
         if original not in self._called:
-            self._called[original] = None  # what calls itself is not looked into
+            self._called[original] = None  # recursive functions are unknown
             self._called[original] = self._result_is_new(function.graph)
         return self._called[original]
 
@@ -102,3 +112,42 @@ def _int(value: Value) -> int | None:
     if value.node.is_constant and value.type == INT:
         return int(value.node.attributes["value"])
     return None
+
+
+def known_result(node: Node) -> int | None:
+    """The result of an operator that does not depend on its operands, which then may be dead."""
+    if node.kind in _EQUALITY:
+        return _known_equality(node)
+    return _known_length(node) if node.kind == "aten::len" else None
+
+
+def _known_equality(node: Node) -> bool | None:
+    """The result of ``==`` and ``!=`` with one value on both sides: equal, even where it is nan."""
+    if node.kind not in _EQUALITY or len(node.inputs) != _BINARY:
+        return None
+    first, second = node.inputs
+    if first is not second:
+        return None
+    type_ = first.type
+    is_container = isinstance(type_, ListType | DictType)
+    parts = type_.parts() if is_container else (type_,)
+    return node.kind == "aten::eq" if all(part in _ALWAYS_EQUAL for part in parts) else None
+
+
+def _known_length(node: Node) -> int | None:
+    """The length of a list that is built for nothing else, and so need not be built."""
+    if node.schema is None or node.schema.full_name != "aten::len.t":
+        return None
+    made = node.input.node
+    is_only_measured = all(user.kind == node.kind for user, _ in node.input.uses)
+    return len(made.inputs) if made.kind == "prim::ListConstruct" and is_only_measured else None
+
+
+def as_number(value: Any) -> int | float | complex | None:
+    """The number that a constant acts as; None for other tensors.
+
+    A bool stays a tensor: torch has no operator for it and fails.
+    """
+    if not isinstance(value, torch.Tensor) or value.dim() or value.dtype is torch.bool:
+        return None
+    return None if value.requires_grad or value.is_meta else value.item()

@@ -1,4 +1,4 @@
-"""Numbers that code of torch.jit.trace puts into tensors, only to take them out again.
+"""Finds sizes that code of torch.jit.trace puts into tensors only to take them out again.
 
 A trace computes with sizes as tensors without dimensions: ``Int(NumToTensor(size(x, 0)))``. Where
 nothing else can see such a tensor, generated code has the number itself.
@@ -46,7 +46,7 @@ def _may_be_number(node: Node, divisor_of: Callable[[Node], int | float | comple
 
 
 def _is_unseen(node: Node, made: Container[Node], live: Container[Node]) -> bool:
-    """Whether a number is enough for all that ``node`` takes, and all that takes its result."""
+    """Whether numbers suffice for the operands of ``node`` and the users of its result."""
     if node.kind == DIVIDED and node.inputs[0].node not in made:
         return False
     users = [use for use in node.output.uses if use.user in live or use.user.kind == RETURN]

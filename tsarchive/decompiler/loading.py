@@ -1,4 +1,4 @@
-"""Loading an archive for what it says, on a machine that may lack its devices."""
+"""Loads an archive to read it, on a machine that may lack its devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HOST = torch.device("cpu")
 
 
 class _Importer(Importer):
-    """Tensors come to the CPU, while the code is for ``device``, or as it is in the file."""
+    """Loads tensors to the CPU, while code is for ``device``, or as it is in the file."""
 
     def __init__(self, container: Container, device: torch.device | None, guard: Guard) -> None:
         super().__init__(container, device, guard)

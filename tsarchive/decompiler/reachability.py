@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType
-from tsarchive.ir.graph import Block, Node, nested_blocks
+from tsarchive.ir.graph import Node, walk
 from tsarchive.ir.types import Type
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.run.typecheck import type_of_class
 
-__all__ = ["Survey", "module_type", "modules_with_paths"]
+__all__ = ["Reachability", "module_type", "modules_with_paths"]
 
 
-class Survey:
+class Reachability:
     """Walks the graphs of everything that ``root`` and its submodules can call."""
 
     def __init__(self, root: ArchiveModule) -> None:
@@ -44,7 +44,7 @@ class Survey:
         self.functions.append(function)
         for argument in function.schema.arguments:
             self._type(argument.type)
-        for node in _all_nodes(function.graph):
+        for node in walk(function.graph.nodes):
             self._node(node)
 
     def _node(self, node: Node) -> None:
@@ -56,13 +56,6 @@ class Survey:
             owner = node.inputs[0].type
             assert isinstance(owner, ClassType)
             self.assigned.add((owner, node.name))
-
-
-def _all_nodes(block: Block) -> Iterator[Node]:
-    for node in block.nodes:
-        yield node
-        for inner in nested_blocks(node):
-            yield from _all_nodes(inner)
 
 
 def module_type(module: torch.nn.Module) -> ClassType:

@@ -25,7 +25,7 @@ from tests.support.running import hand_written, ours, outcome, scripted
 from tsarchive.errors import CallError, ScriptError
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.types import INT
-from tsarchive.run.boundary import Signature
+from tsarchive.run.calls_from_python import Signature
 from tsarchive.run.classes import Classes
 
 

@@ -42,12 +42,12 @@ __all__ = [
     "seen_by_callers",
 ]
 
-# What Python's syntax raises in generated code, in torch's words.
+# Messages of Python's syntax in generated code, and torch's words for them.
 _AS_TORCH: Final = {"list assignment index out of range": "list index out of range"}
 
 
 class _Missing:
-    """Stands for an argument or a default that is not there; tracers know classes by identity."""
+    """Marks a missing argument or default; a class, because tracers compare those by identity."""
 
 
 class Signature:
@@ -200,16 +200,16 @@ def public_by(
 
 
 def restore_grad_mode(is_enabled: bool) -> None:
-    """Undo what code of an archive may leave behind in the thread of its caller."""
+    """Restore the grad mode of the caller's thread, which code of an archive may have changed."""
     if torch.is_grad_enabled() is not is_enabled:
         torch._C._set_grad_enabled(is_enabled)
 
 
 def seen_by_callers(error: Exception) -> Exception:
-    """The same error with lines of user source.
+    """The error with lines of user source in its traceback, as callers in Python should see it.
 
-    Where the stack ran out, one that says so. What an operator raises is a RuntimeError, as in
-    torch.jit, besides the class that eager code knows it by.
+    A RecursionError becomes an error that names the limit. The error of an operator becomes a
+    RuntimeError, as in torch.jit, that is also of the class that eager code raises.
     """
     found = error
     if isinstance(error, RecursionError) and not isinstance(error, ScriptError):
@@ -327,7 +327,7 @@ def _export_of(schema: FunctionSchema) -> Callable[[Any], Any]:
 
 
 def as_it_is(value: Any) -> Any:
-    """A result that callers in Python get as code gives it."""
+    """Return a result as it is."""
     return value
 
 

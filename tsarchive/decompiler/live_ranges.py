@@ -1,4 +1,4 @@
-"""When values are needed, so that values of one name can share a variable.
+"""Live ranges of values, so that values of one name can share a variable.
 
 Nodes are numbered in the order of the text. A value that a loop uses and that was made outside
 of it is needed until the loop ends; what only the other branch of an ``if`` uses does not count.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tsarchive.ir.graph import Block, Node, Value
 
-__all__ = ["Lifetimes", "Point"]
+__all__ = ["LiveRanges", "Point"]
 
 
 class Point(NamedTuple):
@@ -21,7 +21,7 @@ class Point(NamedTuple):
     path: tuple[tuple[Node, int], ...]
 
 
-class Lifetimes:
+class LiveRanges:
     """The places of the nodes of one function.
 
     ``moves`` tells which nodes may be computed later than where they stand, where their result

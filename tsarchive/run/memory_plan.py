@@ -33,12 +33,12 @@ _BOUNDED: Final = "bounded"
 
 
 def fixed_out(slot: Tensor) -> Tensor:
-    """A tensor over the same memory; what an operator makes of its sizes is not the slot's."""
+    """A tensor over the same memory; the slot keeps its sizes if an operator resizes it."""
     return _marked(slot.detach(), _FIXED)
 
 
 def bounded_out(slot: Tensor) -> Tensor:
-    """A tensor without elements over the same memory, which grows as far as that reaches."""
+    """A tensor without elements over the same memory, which can grow within it."""
     return _marked(slot.as_strided((0,), (1,)), _BOUNDED)
 
 
@@ -48,7 +48,7 @@ def _marked(made: Tensor, kind: str) -> Tensor:
 
 
 def is_planned_out(value: Any) -> bool:
-    """Whether an operator may write to it, or to all in a list, whatever becomes of sizes."""
+    """Whether an operator may write to a value, or to each in a list, and resize it."""
     if isinstance(value, list):
         return all(map(is_planned_out, value))
     return hasattr(value, _MARK)
@@ -111,7 +111,7 @@ def strides_of(size: Sequence[int], order: Sequence[int]) -> list[int]:
 
 
 def adopt(slot: Tensor, written: Any, is_fixed: bool) -> None:
-    """Let a slot have the sizes of what an operator wrote into its memory, where it may.
+    """Give a slot the sizes of the tensor that an operator wrote into its memory.
 
     Raises ScriptError where it may not: sizes that are fixed, or another number of dimensions.
     """
