@@ -186,7 +186,7 @@ class Draft:
         return moved
 
     def merge(self, archive: Opened) -> None:
-        """Add all entries of another data file, whose ``archive`` must stay open until the draft is
+        """Add all entries of another data file, whose ``archive`` stays open until the draft is
         written.
 
         Raises CallError for a key that both have with other bytes, UnsupportedError for other
@@ -260,9 +260,7 @@ class Draft:
             return self._write(stream, pieces)
 
     def pieces(self, *, anew: bool = False) -> Pieces:
-        """Return the bytes of the file; with ``anew``, tables are encoded again even without
-        edits.
-        """
+        """Return the bytes of the file; with ``anew``, tables are encoded even without edits."""
         self._require_unchanged()
         if self.is_edited or anew:
             return self._drafted.assembled()

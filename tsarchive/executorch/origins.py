@@ -24,8 +24,7 @@ _BLOBS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The encoding of a file's tables, which end at ``size``, possibly before the end of the
-    buffer.
+    """The encoding of a file's tables, which end at ``size``, possibly before the buffer ends.
 
     ``inserted`` bytes stand between head and body. Both are None when no known order gives the
     tables of the file, which are then written in the current one.

@@ -170,8 +170,7 @@ class Program:
         return group.offsets[tensor.data_index] if known else None
 
     def group_of(self, tensor: Tensor) -> Subsegment | None:
-        """Return the subsegment that a tensor's ``data_index`` refers to; None for inline
-        constants.
+        """Return the subsegment that a tensor's ``data_index`` refers to; None if inline.
 
         Raises FormatError for initial values of a program without any.
         """

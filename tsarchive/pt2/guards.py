@@ -142,8 +142,9 @@ class Checks:
     # Sizes that depend on symbols
 
     def _check_sizes(self, sizes: Sequence[tuple[Source, Expression]]) -> None:
-        """Bind symbols that are a size by themselves, then those that can be solved for, and check
-        that every other size equals its expression.
+        """Bind the symbols in sizes and check the sizes that are then determined.
+
+        Symbols that are a size by themselves come first, then those that can be solved for.
         """
         rest = [pair for pair in sizes if not self._bind(*pair)]
         unsolved = [pair for pair in rest if not self._solve(*pair)]

@@ -74,9 +74,7 @@ class HigherOrderCall(NamedTuple):
         return [value for one in given for value in operands(self.body, one, self.values)]
 
     def inlined(self, body: Body, position: int, given: Sequence[Value]) -> list[Value]:
-        """Inline the graph that is the argument at ``position`` into ``body``; return its
-        results.
-        """
+        """Inline the graph argument at ``position`` into ``body``; return its results."""
         return self.program.inlined(body, self.graph(position), given)
 
 

@@ -71,8 +71,7 @@ def load_from_state_dict(
     unexpected_keys: list[str],
     error_msgs: list[str],
 ) -> None:
-    """Implement ``_load_from_state_dict`` of a program; values are copied even with
-    ``assign=True``.
+    """Implement ``_load_from_state_dict``; values are copied even with ``assign=True``.
 
     torch takes a name with dots for that of a submodule; here it names a buffer.
     """

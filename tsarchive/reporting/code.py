@@ -22,8 +22,9 @@ __all__ = ["LineAnchors", "code", "line_anchors"]
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line with its 1-based number, or a line of user source without one, whose ``anchor`` links
-    to the full source.
+    """A numbered line of code (from 1), or an unnumbered line of user source.
+
+    ``anchor`` links the latter to the full source.
     """
 
     text: str

@@ -36,8 +36,7 @@ def read_debug_record(data: bytes, record: str) -> list[TaggedRange]:
 
 
 def read_any_debug_record(data: bytes, record: str) -> list[TaggedRange]:
-    """Return the ranges of one code record in any form, also without a table of texts (before torch
-    1.11).
+    """Return the ranges of one code record, also without a text table (before torch 1.11).
 
     Raises PickleError.
     """

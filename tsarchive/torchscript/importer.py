@@ -224,9 +224,7 @@ class Unpickling:
         return build(self, value)
 
     def _container(self, name: str, argument: Any) -> tuple[Callable[[Any], Any], Any]:
-        """Return the builder of a container and its argument; not called here to limit
-        recursion.
-        """
+        """Return the builder of a container and its argument, uncalled to limit recursion."""
         match name, argument:
             case _, (list() as items,) if name in _LIST_BUILDERS:
                 return self._list, items

@@ -137,9 +137,7 @@ class Pickling:
         return {name: self.value(slot, attributes[name].type) for name, slot in value.slots.items()}
 
     def _state(self, state: TypedValue) -> Value:
-        """Return the result of ``__getstate__``: torch holds it, and some elements, while
-        pickling.
-        """
+        """Return the result of ``__getstate__``; torch holds it and some elements meanwhile."""
         if not isinstance(state.value, tuple) or not isinstance(state.type, TupleType):
             return self.held(state.value, state.type)
         pairs = zip(state.value, state.type.elements, strict=True)
@@ -182,9 +180,7 @@ class Pickling:
 
 
 def container_type(value: Any, declared: Type) -> Type:
-    """Return the type of a list, dict or tuple from its slot or, under Any and Union, its
-    content.
-    """
+    """Return the type of a container from its slot or, under Any and Union, its content."""
     if isinstance(declared, OptionalType):
         declared = declared.element
     if isinstance(declared, UnionType):

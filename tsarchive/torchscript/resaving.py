@@ -74,8 +74,9 @@ def canonical_loaded_records(
 
 
 def _refuse_partial_states(module: ArchiveModule) -> None:
-    """Refuse ``__getstate__`` of before torch 1.3, beside which parameters and submodules were
-    saved.
+    """Refuse modules from before torch 1.3 with a partial ``__getstate__``.
+
+    Their parameters and submodules were saved beside its result.
     """
     for part in module.modules():
         class_: ClassType | None = getattr(part, "tsarchive_class", None)
@@ -178,9 +179,7 @@ class _Objects:
         return found
 
     def _refuse_additions(self, owner: Any, class_: ClassType) -> None:
-        """Refuse state that was added to a module after loading: it has no slot, and would be
-        lost.
-        """
+        """Refuse state added to a module after loading: without a slot it would be lost."""
         if not class_.is_module:
             return
         for table in (owner._parameters, owner._buffers, owner._modules):

@@ -43,9 +43,7 @@ def remember(sparse: torch.Tensor, indices: Sequence[torch.Tensor]) -> None:
 
 
 def as_read(sparse: torch.Tensor, indices: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """Return the originals of ``indices``, so that they are written once; unless they now
-    differ.
-    """
+    """Return the originals of ``indices``, to be written once; unless they now differ."""
     found = _read.get(sparse, ())
     same = len(found) == len(indices) and all(map(torch.equal, found, indices))
     return found if same else indices

@@ -258,9 +258,7 @@ class StoredTensors:
         self._check_grad(tensor.requires_grad, view.storage.dtype)
 
     def _part(self, value: Value, device: str | None) -> View:
-        """Parse a dense tensor inside another one: torch reads all of it, so it must be
-        complete.
-        """
+        """Parse a dense tensor inside another: torch reads all of it, so it must be complete."""
         if not isinstance(value, Reduce) or value.function != _DENSE:
             self._malformed("a part of a tensor is not a dense tensor")
         if not isinstance(value.argument, tuple):
