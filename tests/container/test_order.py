@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tsarchive.container import Container, unordered_map_order
 from tsarchive.container.names import alike
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId, combine
-from tsarchive.container.unordered import bucket_count, iteration_order, string_hash
+from tsarchive.container.unordered_map import bucket_count, iteration_order, string_hash
 
 
 @pytest.fixture(scope="module")

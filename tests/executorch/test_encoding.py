@@ -12,8 +12,8 @@ from tests.support.suite import examples
 from tsarchive.errors import SaveError, UnsupportedError
 from tsarchive.executorch import encoding
 from tsarchive.executorch.encoding import Order, encoded
+from tsarchive.executorch.encoding_detection import detect_encoding
 from tsarchive.executorch.flatbuffer import Buffer, check_all
-from tsarchive.executorch.origins import origin_of
 from tsarchive.executorch.schema import SCALARS, Field, Schema
 from tsarchive.executorch.schema_bundled import BUNDLED_PROGRAM
 from tsarchive.executorch.schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
@@ -82,7 +82,7 @@ def test_what_was_encoded_is_encoded_the_same_again(schema, order):
     def check(values):
         data = joined(schema, values, order)
         root = root_of(data, schema)
-        found = origin_of(root, table_values(root), None)
+        found = detect_encoding(root, table_values(root), None)
         assert (found.inserted, found.size) == (0, len(data))
         assert joined(schema, table_values(root), found.order, found.alignments) == data
 
@@ -132,7 +132,7 @@ def test_the_alignment_that_blobs_were_given_is_found():
         values = {"constant_buffer": [{"storage": b"x" * n} for n in sizes], "version": 3}
         alignments = {("Buffer", "storage"): width}
         data = joined(PROGRAM, values, Order.PYTHON, alignments)
-        found = origin_of(root_of(data, PROGRAM), values, None)
+        found = detect_encoding(root_of(data, PROGRAM), values, None)
         assert joined(PROGRAM, values, found.order, found.alignments) == data
 
 

@@ -32,13 +32,13 @@ class _Held:
     elements: list[_Held] = field(default_factory=list)
     first: _Held | None = None
 
-    def settled(self) -> Any:
+    def representative(self) -> Any:
         """Return the one value that represents the object at all of its places."""
         if self.first is not None:
-            return self.first.settled()
+            return self.first.representative()
         if self.elements and self.parts is not None:
             for element in self.elements:
-                self.parts[element.key] = element.settled()
+                self.parts[element.key] = element.representative()
             self.elements = []
             self.holder[self.key] = tuple(self.parts)
         return self.holder[self.key]
@@ -111,7 +111,7 @@ class Sharing:
             for held, first in zip(group, firsts, strict=True):
                 held.first = group[first] if group[first] is not held else None
         for held in itertools.chain.from_iterable(self._groups.values()):
-            held.holder[held.key] = held.settled()
+            held.holder[held.key] = held.representative()
         for owner, parts, joined in self._states:
             assert owner.state is not None
             owner.state = replace(owner.state, value=joined(parts))

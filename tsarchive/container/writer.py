@@ -10,7 +10,6 @@ from typing import BinaryIO
 
 from tsarchive.container.atomic import replacing
 from tsarchive.container.checksum import crc32
-from tsarchive.container.extra import zip64_field
 from tsarchive.container.layout import (
     ALIGNMENT,
     CENTRAL,
@@ -37,9 +36,11 @@ from tsarchive.container.layout import (
     Locator64,
 )
 from tsarchive.container.names import alike, is_plain, name_problem, root_of_path
-from tsarchive.container.reserving import reserve
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
 from tsarchive.errors import SaveError
+
+from .extra_fields import zip64_field
+from .preallocation import reserve
 
 __all__ = ["NewRecord", "Packed", "write_container"]
 

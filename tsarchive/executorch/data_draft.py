@@ -10,14 +10,14 @@ from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
 from .alignment import SEGMENT_ALIGNMENT
 from .data_file import RECORD, DataFile
 from .encoding import Order
+from .encoding_detection import TableEncoding
 from .header import data_header
-from .new_bytes import bytes_for, raw_bytes
-from .origins import Origin
 from .pieces import Bytes, Pieces
 from .program_tensors import layout_of
 from .schema_flat_tensor import FLAT_TENSOR
 from .segmented_draft import SegmentedDraft, opened_draft
 from .table_values import Values, put
+from .tensor_bytes import bytes_for, raw_bytes
 from .values import Layout
 
 __all__ = ["DataDraft"]
@@ -150,7 +150,7 @@ class DataDraft:
 
 def _new_file() -> SegmentedDraft:
     values: Values = {"segments": [], "named_data": []}
-    made = SegmentedDraft(FLAT_TENSOR, data_header, values, Origin(Order.FLATC))
+    made = SegmentedDraft(FLAT_TENSOR, data_header, values, TableEncoding(Order.FLATC))
     made.inserted = data_header(b"", _TABLES_AT, 0, 0).ljust(_TABLES_AT, b"\0")
     return made
 

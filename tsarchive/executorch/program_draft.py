@@ -11,7 +11,6 @@ from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
 
 from .alignment import CONSTANT_ALIGNMENT, aligned
 from .header import program_header
-from .new_bytes import bytes_for
 from .pieces import Pieces
 from .pools import InlinePool, Pool, SegmentPool
 from .program import RECORD, Program
@@ -26,6 +25,7 @@ from .program_tensors import (
 from .segment_users import renumber_segments, segment_users
 from .segmented_draft import opened_draft
 from .table_values import Values, put
+from .tensor_bytes import bytes_for
 
 __all__ = ["ProgramDraft"]
 
@@ -193,7 +193,7 @@ class ProgramDraft:
 
     def _constant_pool(self) -> Pool:
         if self._has_inline_constants:
-            return InlinePool(self.root["constant_buffer"], self.file.origin.alignments)
+            return InlinePool(self.root["constant_buffer"], self.file.encoding.alignments)
         group = self.root.setdefault("constant_segment", {})
         return self._segment_pool(group, False, CONSTANT_ALIGNMENT)
 

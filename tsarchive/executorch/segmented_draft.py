@@ -10,9 +10,9 @@ from tsarchive.errors import FormatError
 
 from .alignment import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, aligned, alignments_of
 from .encoding import encoded
+from .encoding_detection import TableEncoding, detect_encoding
 from .flatbuffer import Table
 from .header import AT, Header
-from .origins import Origin, origin_of
 from .pieces import Bytes, Pieces
 from .schema import Schema
 from .segments import Segment
@@ -46,7 +46,7 @@ class SegmentedDraft:
     schema: Schema
     write_header: HeaderWriter
     values: Values
-    origin: Origin
+    encoding: TableEncoding
     segments: list[NewSegment] = field(default_factory=list)
     inserted: bytes = b""
     keeps_header: bool = True
@@ -81,7 +81,7 @@ class SegmentedDraft:
     def assembled(self) -> Pieces:
         """Return the whole file."""
         behind = self._placed()
-        tables = encoded(self.schema, self.values, self.origin.order, self.origin.alignments)
+        tables = encoded(self.schema, self.values, self.encoding.order, self.encoding.alignments)
         inserted = self._inserted(len(behind))
         size = AT + len(inserted) + len(tables.body) + len(self.tail)
         base = self._base(size, len(behind)) if inserted else 0
@@ -109,7 +109,7 @@ class SegmentedDraft:
         if not nbytes:
             return b""
         made = self.write_header(b"", 0, 0, 0)
-        width = max((CONSTANT_ALIGNMENT, *self.origin.alignments.values()))
+        width = max((CONSTANT_ALIGNMENT, *self.encoding.alignments.values()))
         return made.ljust(aligned(len(made), width), b"\0")
 
     def _base(self, size: int, nbytes: int) -> int:
@@ -127,24 +127,24 @@ def opened_draft(
     Raises UnsupportedError for tables with fields that would be lost.
     """
     values = table_values(root)
-    origin = origin_of(root, values, header)
-    draft = SegmentedDraft(root.buffer.schema, write_header, values, origin)
-    if origin.size is not None:
-        draft.tail = root.buffer.data[origin.size :]
+    encoding = detect_encoding(root, values, header)
+    draft = SegmentedDraft(root.buffer.schema, write_header, values, encoding)
+    if encoding.size is not None:
+        draft.tail = root.buffer.data[encoding.size :]
     if header is None:
         draft.keeps_header = False
         draft.segments = [NewSegment(b"") for _ in segments]
     else:
         draft.keeps_header = not any(segment.size for segment in segments)
-        draft.inserted = _inserted(data, header, origin)
+        draft.inserted = _inserted(data, header, encoding)
         _read_segments(draft, segments, header, data)
     return draft
 
 
-def _inserted(data: memoryview, header: Header, origin: Origin) -> bytes:
+def _inserted(data: memoryview, header: Header, encoding: TableEncoding) -> bytes:
     """Return the header, and the bytes between it and the body of the tables."""
-    if origin.inserted is not None:
-        return bytes(data[AT : AT + origin.inserted])
+    if encoding.inserted is not None:
+        return bytes(data[AT : AT + encoding.inserted])
     found = bytes(data[AT : AT + header.length])
     return found.ljust(aligned(len(found), CONSTANT_ALIGNMENT), b"\0")
 

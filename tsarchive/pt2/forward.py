@@ -14,13 +14,13 @@ from tsarchive.ir.types import TENSOR
 
 from .arguments import Values, define, named
 from .building import Body
+from .dead_code import drop_unused
 from .guards import Checks
 from .module_classes import Module
 from .program import Translation
 from .schema import ExportedProgram
 from .signature import Signature
-from .structure import TypedTree, built, taken
-from .unused import drop_unused
+from .typed_trees import TypedTree, built, taken
 
 __all__ = ["Forward", "argument_names"]
 

@@ -20,8 +20,8 @@ from tsarchive.torchscript.stored_values import DenseTensor, StoredTensor, Wrapp
 from .dtypes import DTYPES, SCALAR_TYPES
 from .records import CONSTANTS, FLAT_CONSTANTS, FLAT_WEIGHTS, WEIGHTS, Records
 from .records import Layout as FileLayout
-from .saved import Saved
 from .schema import Device, Layout, PayloadMeta, ScalarType, SymInt, TensorMeta
+from .torch_save import Saved
 
 __all__ = [
     "Configured", "Kind", "Payload", "PickledPayload", "Storage", "StoredView", "check_bounds",

@@ -21,7 +21,7 @@ from .library import Library
 from .operator_calls import OPERATOR_CALLS
 from .operators import call_function, call_operator, operator_of
 from .scalars import SCALARS, call_scalar
-from .stack_places import NodePlace, Places
+from .source_locations import NodePlace, Places
 
 __all__ = ["Translation"]
 

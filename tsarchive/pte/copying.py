@@ -9,7 +9,7 @@ from typing import Any
 
 from tsarchive.run.copying import ClassReference, deep_copy
 
-from .convention import MEMORY
+from .calling_convention import MEMORY
 from .memory import Memory
 
 __all__ = ["copied", "reduced"]

@@ -28,7 +28,7 @@ from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.classes import Classes, get_slot, new_object, set_slot
 from tsarchive.run.operators import operator_schemas
 
-from .convention import MEMORY, ProgramMethod
+from .calling_convention import MEMORY, ProgramMethod
 from .copying import copied, reduced
 from .data import Data
 from .layout import Layout, layout_of

@@ -26,8 +26,8 @@ from tsarchive.pt2.building import Body, Operators
 from .blocks import Numbered, basic_blocks
 from .emitting import append, emit
 from .kernels import Call, Calls, FindOverloads
-from .places import Places
 from .slots import Slots, Step
+from .source_locations import Places
 
 __all__ = ["MethodGraph", "Names", "tensor_inputs"]
 

@@ -16,7 +16,7 @@ from tsarchive.run.boundary import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
 
 from .forward import Forward
-from .nesting import given, result
+from .pytree_conversion import given, result
 
 __all__ = ["ForwardMethod"]
 

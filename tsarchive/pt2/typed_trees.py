@@ -28,7 +28,7 @@ from tsarchive.ir.types import (
 )
 
 from .building import Body
-from .trees import MAPPINGS, Key, Kind, Tree
+from .pytrees import MAPPINGS, Key, Kind, Tree
 
 __all__ = ["NamedTuples", "TypedTree", "built", "taken", "typed_tree"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from struct import Struct, pack, unpack
 
-from tsarchive.container.faults import Faults, Place
-from tsarchive.container.layout import MAX32, ZIP64_FIELD
+from .faults import Faults, Place
+from .layout import MAX32, ZIP64_FIELD
 
 __all__ = ["parse_extra", "widen", "zip64_field"]
 

@@ -6,7 +6,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from tsarchive.pt2.trees import MAPPINGS, Kind, Tree
+from tsarchive.pt2.pytrees import MAPPINGS, Kind, Tree
 
 __all__ = ["Mismatch", "arguments_of", "built", "leaves_of"]
 

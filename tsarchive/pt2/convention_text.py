@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tsarchive.errors import FormatError, UnsupportedError
 
+from .formatting import argument, is_name, is_named, name, one_line, type_of
+from .pytrees import LEAF, Kind, Tree, read_tree
 from .schema import Argument, GraphModule, InputSpec, ModuleCallSignature
-from .shown import argument, is_name, is_named, name, one_line, type_of
-from .trees import LEAF, Kind, Tree, read_tree
 
 __all__ = ["Convention", "convention"]
 

@@ -18,7 +18,7 @@ from tsarchive.run.boundary import PublicMethod
 from tsarchive.run.classes import Classes, new_object, set_slot
 from tsarchive.run.compiler import Compiler
 
-from .convention import MEMORY, Arguments, locked, result_of, signature_of
+from .calling_convention import MEMORY, Arguments, locked, result_of, signature_of
 from .data import Data
 from .delegates import Backends, check_sound
 from .importer import CLASS, TRAINING, failing

@@ -20,8 +20,8 @@ from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, ann
 from tsarchive.run.class_table import ClassTable
 from tsarchive.strict_json import parse_text
 
-from .structure import TypedTree
-from .trees import MAPPINGS, Kind, Tree
+from .pytrees import MAPPINGS, Kind, Tree
+from .typed_trees import TypedTree
 
 __all__ = ["given", "result"]
 

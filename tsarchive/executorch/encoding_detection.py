@@ -12,7 +12,7 @@ from .flatbuffer import Table
 from .header import AT, Header
 from .table_values import Values
 
-__all__ = ["Origin", "origin_of"]
+__all__ = ["TableEncoding", "detect_encoding"]
 
 # Alignments that writers may use for blobs in the tables of a program, the usual first.
 _ALIGNMENTS: Final = tuple(1 << power for power in range(4, 13))
@@ -23,7 +23,7 @@ _BLOBS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class TableEncoding:
     """The encoding of a file's tables, which end at ``size``, possibly before the buffer ends.
 
     ``inserted`` bytes stand between head and body. Both are None when no known order gives the
@@ -36,7 +36,7 @@ class Origin:
     size: int | None = None
 
 
-def origin_of(root: Table, values: Values, header: Header | None) -> Origin:
+def detect_encoding(root: Table, values: Values, header: Header | None) -> TableEncoding:
     """Return the first order that gives the tables of a file; ``values`` are their contents.
 
     The offset of the root tells how much is inserted before them: at least the header, nothing in a
@@ -47,8 +47,8 @@ def origin_of(root: Table, values: Values, header: Header | None) -> Origin:
         inserted = root.position - made.root
         is_possible = inserted == 0 if header is None else inserted >= header.length
         if is_possible and made.body.is_at(root.buffer.data, AT + inserted):
-            return Origin(order, alignments, inserted, AT + inserted + len(made.body))
-    return Origin()
+            return TableEncoding(order, alignments, inserted, AT + inserted + len(made.body))
+    return TableEncoding()
 
 
 def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:

@@ -23,7 +23,7 @@ from tsarchive.run.boundary import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
 
 from .container_text import nesting_of
-from .nesting import Mismatch, arguments_of, built, leaves_of
+from .flattening import Mismatch, arguments_of, built, leaves_of
 
 __all__ = ["Arguments", "ProgramMethod", "result_of"]
 

@@ -6,10 +6,10 @@ headers of a large archive are spread over all of its pages.
 
 from __future__ import annotations
 
-from tsarchive.container.entries import Entry
-from tsarchive.container.extra import parse_extra, widen
-from tsarchive.container.faults import Faults, Place
-from tsarchive.container.layout import (
+from .entries import Entry
+from .extra_fields import parse_extra, widen
+from .faults import Faults, Place
+from .layout import (
     DESCRIPTOR,
     DESCRIPTOR64,
     DESCRIPTOR_SIGNATURE,
@@ -20,7 +20,7 @@ from tsarchive.container.layout import (
     MAX32,
     LocalHeader,
 )
-from tsarchive.container.names import quoted
+from .names import quoted
 
 __all__ = ["check_descriptor", "locate_data"]
 
