@@ -80,7 +80,7 @@ def _last_shown(source: bytes, end: int) -> int:
 def ranges_of_function(text: str) -> list[Extent]:
     """Return the ranges of everything in the source text of a function, inner before outer."""
     dedented = dedent(text)
-    tree = parsed(dedented)
+    tree = parse(dedented)
     if tree is None:
         return []
     indent = len(text.partition("\n")[0]) - len(dedented.partition("\n")[0])
@@ -104,7 +104,7 @@ def _in_levels(root: ast.AST) -> list[ast.AST]:
     return found
 
 
-def parsed(text: str) -> ast.Module | None:
+def parse(text: str) -> ast.Module | None:
     """Return the syntax tree of Python code, None if invalid. Warnings were given on import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -16,7 +16,7 @@ from typing import Any
 
 from tsarchive.ir.names import MANGLE_PREFIX
 
-from .frontend_ranges import Extent, FrontendRanges, parsed
+from .frontend_ranges import Extent, FrontendRanges, parse
 
 
 class SourceText:
@@ -154,7 +154,7 @@ class _File:
         known = self._functions.get(piece)
         if known is None:
             start, end = self._starts[piece], self._starts[piece + 1]
-            tree = parsed("".join(self.lines[start:end]))
+            tree = parse("".join(self.lines[start:end]))
             if tree is None:
                 tree, start = self._whole, 0
             known = self._functions[piece] = tuple(_functions_in(tree, self.lines, start))
@@ -179,7 +179,7 @@ class _File:
 
     @cached_property
     def _whole(self) -> ast.Module | None:
-        return parsed("".join(self.lines))
+        return parse("".join(self.lines))
 
 
 _files: dict[str, _File] = {}

@@ -76,7 +76,7 @@ class Place:
         return Place(self.module, (*self.steps, step))
 
 
-def then(place: Place | None, step: Step) -> Place | None:
+def extend(place: Place | None, step: Step) -> Place | None:
     """Extend a path by a step, if there is a path."""
     return None if place is None else place.then(step)
 

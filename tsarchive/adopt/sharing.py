@@ -98,7 +98,7 @@ class Sharing:
         return self._add("tuple", held.parts, held)
 
     def _add(self, kind: str, value: Any, held: _Held) -> _Held:
-        self._groups.setdefault(f"{kind} {_outline(value)}", []).append(held)
+        self._groups.setdefault(f"{kind} {_sharing_key(value)}", []).append(held)
         return held
 
     def restore(self, probe: Probe) -> None:
@@ -117,13 +117,13 @@ class Sharing:
             owner.state = replace(owner.state, value=joined(parts))
 
 
-def _outline(value: Any) -> str:
+def _sharing_key(value: Any) -> str:
     """Return a key that is equal for values that may be the same object."""
     match value:
         case list() | tuple():
-            return f"{len(value)}[{','.join(map(_outline, value))}]"
+            return f"{len(value)}[{','.join(map(_sharing_key, value))}]"
         case dict():
-            return f"{len(value)}{{{','.join(map(_outline, value.values()))}}}"
+            return f"{len(value)}{{{','.join(map(_sharing_key, value.values()))}}}"
         case None | bool() | int() | float() | complex() | str():
             return repr(value)
     return type(value).__name__

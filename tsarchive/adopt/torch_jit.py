@@ -53,7 +53,7 @@ from .class_headers import code_of, field_names, in_header_order, read_header
 from .getstate import always_held_parts, held_parts
 from .lifting import GraphCopy, placeholder
 from .node_ranges import PlaceReader
-from .probe import FIRST_SAME, Attr, Item, Place, Probe, State, Values, then
+from .probe import FIRST_SAME, Attr, Item, Place, Probe, State, Values, extend
 from .sharing import Sharing
 
 
@@ -265,7 +265,7 @@ class Adopter:
     def _container(self, value: Any, type_: Type, place: Place | None) -> Any:
         if isinstance(value, dict):
             key, item = (type_.key, type_.value) if isinstance(type_, DictType) else (ANY, ANY)
-            values = self._items(value.values(), repeat(item), then(place, Values()))
+            values = self._items(value.values(), repeat(item), extend(place, Values()))
             return dict(zip((self.value(k, key) for k in value), values, strict=True))
         if isinstance(value, list):
             element = type_.element if isinstance(type_, ListType) else ANY
@@ -275,7 +275,9 @@ class Adopter:
 
     def _items(self, items: Iterable[Any], types: Iterable[Type], place: Place | None) -> list[Any]:
         pairs = enumerate(zip(items, types, strict=False))
-        return [self.value(item, type_, then(place, Item(index))) for index, (item, type_) in pairs]
+        return [
+            self.value(item, type_, extend(place, Item(index))) for index, (item, type_) in pairs
+        ]
 
     def _enum_member(self, value: enum.Enum, type_: Type) -> EnumMember:
         if not isinstance(type_, EnumType):
@@ -291,7 +293,7 @@ class Adopter:
             return self._object_at(place, type_)
         found = ObjectValue(type_)
         for name, slot in type_.attributes.items():
-            inner = then(place, Attr(name))
+            inner = extend(place, Attr(name))
             found.slots[name] = self.value(getattr(value, name), slot.type, inner)
             if inner is not None:
                 self._sharing.note(found.slots, name, slot.type, inner)

@@ -26,7 +26,7 @@ from tsarchive.container.layout import (
 from tsarchive.container.names import quoted
 
 from .end_record import DirectoryPlace, find_directory
-from .extra_fields import parse_extra, widen
+from .extra_fields import apply_zip64, parse_extra
 
 __all__ = ["ANY_REFUSED_FLAG", "Directory", "read_directory"]
 
@@ -143,7 +143,7 @@ def _widened(
     fields = parse_extra(extra, at, faults)
     if UNICODE_PATH_FIELD in fields and fields[UNICODE_PATH_FIELD][5:] != raw:
         faults.report("zip-second-name", "the entry has a second, different name", at)
-    size, stored_size, header_offset = widen(fields, numbers, at, faults)
+    size, stored_size, header_offset = apply_zip64(fields, numbers, at, faults)
     return size, stored_size, header_offset
 
 

@@ -7,7 +7,7 @@ headers of a large archive are spread over all of its pages.
 from __future__ import annotations
 
 from .entries import Entry
-from .extra_fields import parse_extra, widen
+from .extra_fields import apply_zip64, parse_extra
 from .faults import Faults, Place
 from .layout import (
     DESCRIPTOR,
@@ -75,7 +75,7 @@ def _compare_fields(
         stored_size = entry.stored_size if stored_size in (0, MAX32) else stored_size
     elif MAX32 in (size, stored_size):
         fields = parse_extra(bytes(extra), at, faults)
-        size, stored_size = widen(fields, (size, stored_size), at, faults)
+        size, stored_size = apply_zip64(fields, (size, stored_size), at, faults)
     _compare("CRC-32", crc, entry.crc, at, faults)
     _compare("size", size, entry.size, at, faults)
     _compare("stored size", stored_size, entry.stored_size, at, faults)

@@ -8,7 +8,7 @@ from typing import Any
 from tsarchive.errors import MissingRecordError
 
 from .bundled import RECORD, SUITES, BundledProgram
-from .encoding import encoded
+from .encoding import encode
 from .encoding_detection import detect_encoding
 from .lazy import Lazy
 from .pieces import Bytes, Pieces
@@ -58,11 +58,11 @@ class BundleDraft:
             self._values["method_test_suites"] = []
         return had_any
 
-    def assembled(self) -> Pieces:
+    def assemble(self) -> Pieces:
         """Return the whole file."""
         if self._program.made is not None and self._program.made.is_edited:
-            self._values["program"] = self.program.assembled()
-        made = encoded(
+            self._values["program"] = self.program.assemble()
+        made = encode(
             BUNDLED_PROGRAM, self._values, self._encoding.order, self._encoding.alignments
         )
         return Pieces((made.head(), made.body, self._trailing))

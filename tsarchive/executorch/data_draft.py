@@ -15,8 +15,8 @@ from .header import data_header
 from .pieces import Bytes, Pieces
 from .program_tensors import layout_of
 from .schema_flat_tensor import FLAT_TENSOR
-from .segmented_draft import SegmentedDraft, opened_draft
-from .table_values import Values, put
+from .segmented_draft import SegmentedDraft, open_draft
+from .table_values import Values, set_scalar
 from .tensor_bytes import bytes_for, raw_bytes
 from .values import Layout
 
@@ -53,7 +53,7 @@ class DataDraft:
         else:
             new = bytes_for(key, layout, data)
         if self._is_shared(table):
-            put(table, "segment_index", self.file.add_segment(new, segment.alignment))
+            set_scalar(table, "segment_index", self.file.add_segment(new, segment.alignment))
         else:
             segment.data = new
 
@@ -117,9 +117,9 @@ class DataDraft:
         """Align all entries to multiples of ``width``."""
         self.file.align_segments(width)
 
-    def assembled(self) -> Pieces:
+    def assemble(self) -> Pieces:
         """Return the whole file."""
-        return self.file.assembled()
+        return self.file.assemble()
 
     def _entries(self) -> dict[str, Values]:
         """Return the first table of each key."""
@@ -156,7 +156,7 @@ def _new_file() -> SegmentedDraft:
 
 
 def _opened(found: DataFile) -> SegmentedDraft:
-    made = opened_draft(found.data, found.root(), found.header, found.segments, data_header)
+    made = open_draft(found.data, found.root(), found.header, found.segments, data_header)
     made.keeps_header = True
     return made
 
@@ -171,9 +171,9 @@ def _keyed(root: Values) -> Iterator[tuple[str, Values]]:
 
 def _entry(key: str, number: int, layout: Layout | None) -> Values:
     table: Values = {"key": key}
-    put(table, "segment_index", number)
+    set_scalar(table, "segment_index", number)
     if layout is not None:
         made: Values = {"sizes": layout.sizes, "dim_order": bytes(layout.dim_order)}
-        put(made, "scalar_type", layout.scalar_type)
+        set_scalar(made, "scalar_type", layout.scalar_type)
         table["tensor_layout"] = made
     return table

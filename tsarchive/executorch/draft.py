@@ -263,7 +263,7 @@ class Draft:
         """Return the bytes of the file; with ``anew``, tables are encoded even without edits."""
         self._require_unchanged()
         if self.is_edited or anew:
-            return self._drafted.assembled()
+            return self._drafted.assemble()
         return Pieces((self._original,))
 
     def _write(self, stream: BinaryIO, pieces: Pieces) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
-from .encoding import Order, encoded
+from .encoding import Order, encode
 from .flatbuffer import Table
 from .header import AT, Header
 from .table_values import Values
@@ -43,7 +43,7 @@ def detect_encoding(root: Table, values: Values, header: Header | None) -> Table
     file without one.
     """
     for alignments, order in product(_alignments(root), Order):
-        made = encoded(root.buffer.schema, values, order, alignments)
+        made = encode(root.buffer.schema, values, order, alignments)
         inserted = root.position - made.root
         is_possible = inserted == 0 if header is None else inserted >= header.length
         if is_possible and made.body.is_at(root.buffer.data, AT + inserted):
@@ -54,13 +54,13 @@ def detect_encoding(root: Table, values: Values, header: Header | None) -> Table
 def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:
     """Yield the alignments that the writer may have used, judging by the positions of blobs."""
     known = [name for name in _BLOBS if name in root.buffer.schema.slots[root.name]]
-    starts = {name: _starts(root, name) for name in known}
+    starts = {name: _blob_starts(root, name) for name in known}
     present = [_BLOBS[name] for name in known if starts[name]]
-    for chosen in product(*(_possible(found) for found in starts.values() if found)):
+    for chosen in product(*(_possible_alignments(found) for found in starts.values() if found)):
         yield dict(zip(present, chosen, strict=True))
 
 
-def _starts(root: Table, field: str) -> list[int]:
+def _blob_starts(root: Table, field: str) -> list[int]:
     """Return where blobs begin; empty ones, not always aligned, only if there are no others."""
     blob = _BLOBS[field][1]
     tables = [table for table in root.tables(field) or () if table.has(blob)]
@@ -68,7 +68,7 @@ def _starts(root: Table, field: str) -> list[int]:
     return [table.data_start(blob) for table in full or tables]
 
 
-def _possible(starts: list[int]) -> list[int]:
+def _possible_alignments(starts: list[int]) -> list[int]:
     """Return the usual alignment, and larger ones at whose multiples all blobs begin."""
     usual, *larger = _ALIGNMENTS
     return [usual, *(width for width in larger if not any(start % width for start in starts))]

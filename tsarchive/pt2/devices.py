@@ -11,12 +11,12 @@ from tsarchive.torchscript.stored_values import is_device
 from .payloads import device_name
 from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, Node
 
-__all__ = ["moved_program"]
+__all__ = ["move_program"]
 
 _HOST, _NOWHERE = "cpu", "meta"
 
 
-def moved_program(
+def move_program(
     program: ExportedProgram, target: str, tensors_on: Iterable[str]
 ) -> ExportedProgram:
     """Return the program with the devices that its nodes name moved to ``target``.

@@ -21,7 +21,7 @@ from .pytrees import Kind, Tree
 from .schema import ExportedProgram, RangeConstraint, SymInt, TensorMeta
 from .signature import Input, Parameter
 from .size_facts import SizeFacts
-from .symbol_lowering import lowered
+from .symbol_lowering import lower
 from .symbols import Expression, Number, Operation, Symbol, canonical, free_symbols, parse
 
 __all__ = ["Checks"]
@@ -150,7 +150,7 @@ class Checks:
         unsolved = [pair for pair in rest if not self._solve(*pair)]
         for source, size in unsolved:
             if isinstance(size, Number):
-                self._check_equal(source, self._value(source), lowered(self._body, size, {}))
+                self._check_equal(source, self._value(source), lower(self._body, size, {}))
             elif free_symbols(size) <= self._symbols.keys():
                 self._check_expression(source, size)
         for source, size in sizes:
@@ -187,7 +187,7 @@ class Checks:
         return True
 
     def _check_expression(self, source: Source, size: Expression) -> None:
-        wanted = lowered(self._body, size, self._symbols)
+        wanted = lower(self._body, size, self._symbols)
         if isinstance(size, Symbol):
             self._facts.add_equal(str(source), self._places[size.name])
         names = ", ".join(f"{name} is {self._places[name]}" for name in sorted(free_symbols(size)))
@@ -201,11 +201,11 @@ class Checks:
         body, held = self._body, self._value(source)
         least, most = constraint.min_val, constraint.max_val
         if least is not None and least > _GREATEST_UNCHECKED_MINIMUM:
-            fits = body.value("aten::ge", held, lowered(body, Number(least), {}))
+            fits = body.value("aten::ge", held, lower(body, Number(least), {}))
             self._require(fits, f"{source} must be {least} at least, but is {{}}", held)
             self._facts.add_bounds(str(source), least, None)
         if most is not None:
-            fits = body.value("aten::le", held, lowered(body, Number(most), {}))
+            fits = body.value("aten::le", held, lower(body, Number(most), {}))
             self._require(fits, f"{source} must be {most} at most, but is {{}}", held)
             self._facts.add_bounds(str(source), None, most)
 
@@ -225,7 +225,7 @@ class Checks:
         if self._facts.implies(guard.condition, texts):
             return
         values = {name: self._value(source) for name, source in sources.items()}
-        condition = self._body.truth(lowered(self._body, guard.condition, values))
+        condition = self._body.truth(lower(self._body, guard.condition, values))
         self._require(condition, f"the arguments must be such that {_plain(guard.text)}")
 
     # Values and errors

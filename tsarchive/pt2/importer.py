@@ -21,7 +21,7 @@ from tsarchive.torchscript.importer import Unpickling
 from tsarchive.torchscript.tensors import TensorReader
 
 from .calling_convention import ForwardMethod
-from .devices import moved_program
+from .devices import move_program
 from .forward import Forward
 from .metadata import places
 from .module_classes import TRAINING, Module, module_of
@@ -72,7 +72,7 @@ class Pt2Importer:
         if self.device is None:
             return program
         values = program.graph_module.graph.tensor_values.values()
-        return moved_program(program, str(self.device), {device_name(v.device) for v in values})
+        return move_program(program, str(self.device), {device_name(v.device) for v in values})
 
     def _classes_made(self) -> Module:
         signature, named = self.signature, self.code.named_tuples

@@ -23,7 +23,7 @@ from tsarchive.strict_json import parse_text
 from .pytrees import MAPPINGS, Kind, Tree
 from .typed_trees import TypedTree
 
-__all__ = ["given", "result"]
+__all__ = ["argument_converter", "result_converter"]
 
 Convert = Callable[[Any], Any]
 
@@ -56,7 +56,7 @@ _SCALARS: Mapping[Type, tuple[type, ...]] = MappingProxyType(
 )
 
 
-def given(typed: TypedTree, place: str, table: ClassTable) -> Convert:
+def argument_converter(typed: TypedTree, place: str, table: ClassTable) -> Convert:
     """Return a converter from an argument to a value of code; ``place`` names it in errors.
 
     The converter raises CallError for values of another structure or type.
@@ -65,7 +65,7 @@ def given(typed: TypedTree, place: str, table: ClassTable) -> Convert:
     if tree.kind is Kind.LEAF:
         return _leaf(typed.type, place)
     inner = [
-        given(child, place + step, table)
+        argument_converter(child, place + step, table)
         for (step, _), child in zip(tree.places(), typed.children, strict=True)
     ]
     items = _items_of(tree, place)
@@ -216,12 +216,12 @@ def _context(tree: Tree, class_: type) -> Any:
 # Results
 
 
-def result(typed: TypedTree) -> Convert | None:
+def result_converter(typed: TypedTree) -> Convert | None:
     """Return a converter from a result of code to that of the user's module; None if equal."""
     tree = typed.tree
     if tree.kind is Kind.LEAF:
         return None
-    inner = [result(child) or _same for child in typed.children]
+    inner = [result_converter(child) or _same for child in typed.children]
     if tree.kind in MAPPINGS:
         return _mapping(tree, inner)
     match tree.kind:

@@ -23,7 +23,7 @@ from tsarchive.run.boundary import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
 
 from .container_text import nesting_of
-from .flattening import Mismatch, arguments_of, built, leaves_of
+from .flattening import Mismatch, arguments_of, flatten, nest
 
 __all__ = ["Arguments", "ProgramMethod", "result_of"]
 
@@ -73,9 +73,9 @@ class Arguments:
         if len(given) != len(positional) or keywords.keys() != named.keys():
             raise Mismatch(f"it takes {self._shown()}")
         for number, (tree, value) in enumerate(zip(positional, given, strict=True)):
-            yield from leaves_of(tree, value, f"argument {number}")
+            yield from flatten(tree, value, f"argument {number}")
         for name, tree in named.items():
-            yield from leaves_of(tree, keywords[name], f"argument {name!r}")
+            yield from flatten(tree, keywords[name], f"argument {name!r}")
 
     def _shown(self) -> str:
         assert self.trees is not None
@@ -146,7 +146,7 @@ def result_of(method: Method) -> Callable[[Any], Any]:
         return lambda value: value
 
     def nested(value: Any) -> Any:
-        return built(tree, iter([value] if count == 1 else value or ()))
+        return nest(tree, iter([value] if count == 1 else value or ()))
 
     return nested
 
@@ -164,10 +164,10 @@ class ProgramMethod(PublicMethod):
     def _made(self) -> Any:
         convention = _Convention(self._method_of_program, self._function, self._compiler)
         finish = result_of(self._method_of_program)
-        return locked(public_by(self._function, self._compiler, convention, finish), self._check)
+        return with_lock(public_by(self._function, self._compiler, convention, finish), self._check)
 
 
-def locked(call: Callable[..., Any], check: Callable[..., None] | None = None) -> Any:
+def with_lock(call: Callable[..., Any], check: Callable[..., None] | None = None) -> Any:
     """Wrap a method of a program in the lock that guards its module's memory.
 
     ``check`` inspects memory and buffers before each call.

@@ -16,7 +16,7 @@ from tsarchive.ir.values import is_device
 from tsarchive.pickler import Value, dumps, loads
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX
 from tsarchive.torchscript.device_places import DevicePlace, Places, is_device_text, places_in
-from tsarchive.torchscript.edits import Edit, EditedText, moved_debug_record
+from tsarchive.torchscript.edits import Edit, EditedText, move_debug_record
 from tsarchive.torchscript.pickled import devices_in, move_devices, objects_of, replace_strings
 
 _DATA, _CONSTANTS = "data.pkl", "constants.pkl"
@@ -142,7 +142,7 @@ def _changed_code(
         yield name, edited.data
         for debug in _debug_records(name):
             if debug in container.records:
-                yield debug, moved_debug_record(container.read(debug), edited, debug)
+                yield debug, move_debug_record(container.read(debug), edited, debug)
 
 
 def _debug_records(name: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ class EditedText:
     """A code record after edits; nested edits are ignored. Offsets are in bytes."""
 
     def __init__(self, data: bytes, edits: Iterable[Edit]) -> None:
-        self._edits = _outermost(edits)
+        self._edits = _outermost_edits(edits)
         self._starts = [edit.start for edit in self._edits]
         self._shifts = [0]
         parts, position = [], 0
@@ -44,7 +44,7 @@ class EditedText:
         return before + self._shifts[count]
 
 
-def _outermost(edits: Iterable[Edit]) -> list[Edit]:
+def _outermost_edits(edits: Iterable[Edit]) -> list[Edit]:
     found: list[Edit] = []
     for edit in sorted(set(edits), key=lambda edit: (edit.start, -edit.end)):
         if not found or edit.start >= found[-1].end:
@@ -52,7 +52,7 @@ def _outermost(edits: Iterable[Edit]) -> list[Edit]:
     return found
 
 
-def moved_debug_record(data: bytes, edited: EditedText, record: str) -> bytes:
+def move_debug_record(data: bytes, edited: EditedText, record: str) -> bytes:
     """Adjust the row offsets of a debug record to edited text.
 
     Works for all forms that torch has written: rows are (offset, place, tag). Raises PickleError.

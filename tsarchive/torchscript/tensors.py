@@ -266,7 +266,7 @@ class TensorReader:
             tensor = tensor_over(self._content(stored), stored.elements, dtype)
         else:
             tensor = torch.empty(0, dtype=dtype, device="cpu")
-        return tensor if target.type == "cpu" else moved(tensor, target, self._name)
+        return tensor if target.type == "cpu" else move_tensor(tensor, target, self._name)
 
     def _content(self, stored: StoredStorage) -> Any:
         """Return the record of a storage, which is not inflated if its size is wrong."""
@@ -364,7 +364,7 @@ def tensor_over(data: Any, elements: int, dtype: torch.dtype) -> torch.Tensor:
     return tensor
 
 
-def moved(tensor: torch.Tensor, device: torch.device, record: str) -> torch.Tensor:
+def move_tensor(tensor: torch.Tensor, device: torch.device, record: str) -> torch.Tensor:
     """Move a tensor that spans its whole storage to a device. Raises UnsupportedError."""
     if not _has_module(device.type):
         raise _lacking(device, why_unusable(device), record)
