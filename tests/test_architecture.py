@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "tsarchive.printer": {"tsarchive.ir"},
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators", "tsarchive.printer"},
     "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
-    "tsarchive.other_processes": {"tsarchive.policy"},
+    "tsarchive.fresh_processes": {"tsarchive.policy"},
     "tsarchive.run": {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",
     },
