@@ -95,7 +95,7 @@ def program_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
 
 
 def data_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
-    """The same for a data file; in a new one the tables begin after 48 bytes."""
+    """Make the header of a data file; in a new one the tables begin after 48 bytes."""
     made = bytearray(old or DATA_MAGIC + struct.pack("<IQ32x", _DATA_HEADER_BYTES, 48))
     (start,) = struct.unpack_from("<Q", made, 8)
     struct.pack_into("<QQQ", made, 16, tables_size - start, base, size)

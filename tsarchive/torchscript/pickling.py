@@ -212,7 +212,7 @@ def _common(types: list[Type]) -> Type:
 
 
 def fits(value: Any, type_: Type) -> bool:
-    """Whether ``value`` can be of ``type_``; an empty container fits every element type."""
+    """Return whether ``value`` can be of ``type_``; an empty container fits every element type."""
     return conforms(value, type_, _is_of)
 
 

@@ -160,13 +160,13 @@ class ProgramText:
         self._attributes: dict[str, dict[str, str]] = {}
 
     def definition(self, qualified_name: str) -> ast.stmt | None:
-        """The class or function of this name."""
+        """Return the class or function of this name."""
         module, _, name = qualified_name.rpartition(".")
         record = self.records.get(record_of(module))
         return None if record is None else record.definitions.get(name)
 
     def function(self, qualified_name: str) -> FunctionText | None:
-        """The function or method of this name."""
+        """Return the function or method of this name."""
         owner = qualified_name.rpartition(".")[0]
         for module in (owner, owner.rpartition(".")[0]):
             record = self.records.get(record_of(module))
