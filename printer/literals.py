@@ -47,7 +47,7 @@ def float_text(value: float) -> str:
         return "-0." if math.copysign(1, value) < 0 else "0."
     if _is_short(value) and abs(value) < 1e10:
         return f"{int(value)}."
-    text = _general(value)
+    text = _format_general(value)
     # Whole numbers from 1e10 need the point as well, or they read back as integers.
     return f"{text}." if text.lstrip("-").isdigit() else text
 
@@ -58,7 +58,7 @@ def part_text(value: float) -> str:
         return "0."
     if _is_short(value) and -(2.0**63) <= value < 2.0**63:
         return f"{int(value)}."
-    return _general(value)
+    return _format_general(value)
 
 
 def enum_float_text(value: float) -> str:
@@ -73,7 +73,7 @@ def enum_float_text(value: float) -> str:
     return part_text(value) if value else float_text(value)
 
 
-def _general(value: float) -> str:
+def _format_general(value: float) -> str:
     """C's ``%.17g``, which shows the sign of a nan as well."""
     if math.isnan(value):
         return "-nan" if math.copysign(1, value) < 0 else "nan"
@@ -230,23 +230,23 @@ class Literals:
         yield checked_value_name(self.rename(type_)) if type_.qualified_name else ""
         items = (self.literal(*pair) for pair in zip(value, type_.elements, strict=True))
         end = ",)" if len(value) == 1 else ")"
-        yield from _joined("(", ([item] for item in items), end)
+        yield from _join("(", ([item] for item in items), end)
 
     def _list(self, value: list[Any], element: Type) -> Iterator[str | Literal]:
-        text = _joined("[", ([self.literal(item, element)] for item in value), "]")
+        text = _join("[", ([self.literal(item, element)] for item in value), "]")
         if value and can_be_inferred(element):
             return text
         return chain([f"annotate({annotation(ListType(element), self.tag)}, "], text, ")")
 
     def _dict(self, value: dict[Any, Any], key: Type, item: Type) -> Iterator[str | Literal]:
         pairs = ((self.literal(k, key), ": ", self.literal(v, item)) for k, v in value.items())
-        text = _joined("{", pairs, "}")
+        text = _join("{", pairs, "}")
         if value and can_be_inferred(item):
             return text
         return chain([f"annotate({annotation(DictType(key, item), self.tag)},"], text, ")")
 
 
-def _joined(
+def _join(
     begin: str, items: Iterable[Sequence[str | Literal]], end: str
 ) -> Iterator[str | Literal]:
     """Items with commas between them."""

@@ -92,12 +92,12 @@ def sources_behind(function: str, line: int) -> list[SourceText]:
 
     torch takes the lines of the inner function, and the file name of the outer one.
     """
-    found = _unwrapped(_python_function(function))
+    found = _unwrap(_python_function(function))
     file = inspect.getsourcefile(found) if found is not None else None
     return sources_at(file, line, function.rpartition(".")[2]) if file is not None else []
 
 
-def _unwrapped(found: Any) -> FunctionType | None:
+def _unwrap(found: Any) -> FunctionType | None:
     """Return the function inside decorators; None where it is not wrapped or unknown.
 
     Attributes are read statically: the name may by now belong to any object.

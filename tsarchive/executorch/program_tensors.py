@@ -58,7 +58,7 @@ def stored_tensors(root: Values) -> dict[str, StoredTensor]:
     """
     found: dict[str, StoredTensor] = {}
     for place, table in tensors_of(root):
-        one = _described_tensors(table.get(_EXTRA, {}).get(_NAME) or place, table)
+        one = _describe_tensor(table.get(_EXTRA, {}).get(_NAME) or place, table)
         if not (one.is_external or one.number):
             continue
         known = found.get(one.name, replace(one, tables=()))
@@ -69,7 +69,7 @@ def stored_tensors(root: Values) -> dict[str, StoredTensor]:
     return found
 
 
-def _described_tensors(name: str, table: Values) -> StoredTensor:
+def _describe_tensor(name: str, table: Values) -> StoredTensor:
     is_external = table.get(_EXTRA, {}).get(_LOCATION, 0) == _EXTERNAL
     number = 0 if is_external else table.get(_NUMBER, 0)
     is_mutable = "allocation_info" in table

@@ -70,13 +70,15 @@ def _of_method(
     expected = _of_source(source, args, kwargs)
     try:
         module: Any = load(io.BytesIO(program), data=None if data is None else io.BytesIO(data))
-        found = _outputs(getattr(module, name)(*_own(args), **_own(kwargs)))
+        found = _outputs(getattr(module, name)(*_copy_arguments(args), **_copy_arguments(kwargs)))
     except (ArchiveError, RuntimeError) as error:
         return Agreement(name, None, None, f"our runner: {error}")
     beside = compare_outputs(found, expected, rtol=_RELATIVE, atol=_ABSOLUTE)
     try:
         runtime = Backends(program, () if data is None else (data,))
-        there = _outputs(runtime.run(name, tree_flatten((_own(args), _own(kwargs)))[0]))
+        there = _outputs(
+            runtime.run(name, tree_flatten((_copy_arguments(args), _copy_arguments(kwargs)))[0])
+        )
     except ArchiveError as error:
         return Agreement(name, None, beside.max_difference, str(error))
     other = compare_outputs(found, there, rtol=_RELATIVE, atol=_ABSOLUTE)
@@ -93,10 +95,10 @@ def _of_source(
     with quietly():
         module = copy.deepcopy(source.module())
     with torch.no_grad():
-        return _outputs(module(*_own(args), **_own(kwargs)))
+        return _outputs(module(*_copy_arguments(args), **_copy_arguments(kwargs)))
 
 
-def _own(given: Any) -> Any:
+def _copy_arguments(given: Any) -> Any:
     """Copy arguments that a call may change."""
     return copy.deepcopy(given)
 

@@ -195,7 +195,9 @@ class Checks:
 
     def _check_equal(self, source: Source, held: Value, wanted: Value, why: str = "") -> None:
         fits = self._body.value("aten::eq", held, wanted)
-        self._require(fits, f"{source} must be {{}}{_plain(why)}, but is {{}}", wanted, held)
+        self._require(
+            fits, f"{source} must be {{}}{_escape_braces(why)}, but is {{}}", wanted, held
+        )
 
     def _check_range(self, source: Source, constraint: RangeConstraint) -> None:
         body, held = self._body, self._value(source)
@@ -226,7 +228,7 @@ class Checks:
             return
         values = {name: self._value(source) for name, source in sources.items()}
         condition = self._body.truth(lower(self._body, guard.condition, values))
-        self._require(condition, f"the arguments must be such that {_plain(guard.text)}")
+        self._require(condition, f"the arguments must be such that {_escape_braces(guard.text)}")
 
     # Values and errors
 
@@ -260,7 +262,7 @@ class Checks:
         failing.call("prim::RaiseException", text)
 
 
-def _plain(text: str) -> str:
+def _escape_braces(text: str) -> str:
     """Escape braces, which are placeholders in messages."""
     return text.replace("{", "(").replace("}", ")")
 

@@ -211,7 +211,7 @@ def _associative_scan(call: HigherOrderCall) -> list[Value]:
 
 def _set_grad_enabled(call: HigherOrderCall) -> list[Value]:
     name = WITH_GRAD if call.literal(0, "as_bool") else NO_GRAD
-    return _within(call, name, [], 1, call.rest(2))
+    return _in_context(call, name, [], 1, call.rest(2))
 
 
 def _autocast(call: HigherOrderCall) -> list[Value]:
@@ -220,10 +220,10 @@ def _autocast(call: HigherOrderCall) -> list[Value]:
         argument_value(call.body, call.argument(position), call.values, type_)
         for position, type_ in enumerate(types)
     ]
-    return _within(call, AUTOCAST, given, len(types), call.rest(len(types) + 1))
+    return _in_context(call, AUTOCAST, given, len(types), call.rest(len(types) + 1))
 
 
-def _within(
+def _in_context(
     call: HigherOrderCall, name: str, arguments: list[Value], graph: int, given: list[Value]
 ) -> list[Value]:
     """Return the results of a graph that runs inside a context."""

@@ -72,19 +72,19 @@ def argument_converter(typed: TypedTree, place: str, table: ClassTable) -> Conve
     if tree.kind in MAPPINGS:
         return _dict_of(items, tree.keys, inner)
     if tree.kind in (Kind.LIST, Kind.DEQUE):
-        return lambda value: _converted(inner, items(value))
+        return lambda value: _convert(inner, items(value))
     if tree.kind is Kind.NAMED_TUPLE:
         make = table.python_class(typed.type)
-        return lambda value: make(*_converted(inner, items(value)))
-    return lambda value: tuple(_converted(inner, items(value)))
+        return lambda value: make(*_convert(inner, items(value)))
+    return lambda value: tuple(_convert(inner, items(value)))
 
 
-def _converted(converters: list[Convert], items: Any) -> list[Any]:
+def _convert(converters: list[Convert], items: Any) -> list[Any]:
     return [convert(item) for convert, item in zip(converters, items, strict=True)]
 
 
 def _dict_of(items: Convert, keys: tuple[Any, ...], inner: list[Convert]) -> Convert:
-    return lambda value: dict(zip(keys, _converted(inner, items(value)), strict=True))
+    return lambda value: dict(zip(keys, _convert(inner, items(value)), strict=True))
 
 
 def _leaf(type_: Type, place: str) -> Convert:
@@ -226,14 +226,14 @@ def result_converter(typed: TypedTree) -> Convert | None:
         return _mapping(tree, inner)
     match tree.kind:
         case Kind.LIST:
-            return lambda value: _converted(inner, value)
+            return lambda value: _convert(inner, value)
         case Kind.DEQUE:
-            return lambda value: deque(_converted(inner, value), maxlen=tree.context)
+            return lambda value: deque(_convert(inner, value), maxlen=tree.context)
         case Kind.NAMED_TUPLE:
-            return lambda value: (_registered(tree.name) or type(value))(*_converted(inner, value))
+            return lambda value: (_registered(tree.name) or type(value))(*_convert(inner, value))
         case Kind.REGISTERED:
-            return lambda value: _unflattened(tree, _converted(inner, value))
-    return lambda value: tuple(_converted(inner, value))
+            return lambda value: _unflattened(tree, _convert(inner, value))
+    return lambda value: tuple(_convert(inner, value))
 
 
 def _same(value: Any) -> Any:
@@ -244,7 +244,7 @@ def _mapping(tree: Tree, inner: list[Convert]) -> Convert:
     keys, factory = tree.keys, _FACTORIES[tree.context]
 
     def pairs(value: Any) -> Any:
-        return zip(keys, _converted(inner, value.values()), strict=True)
+        return zip(keys, _convert(inner, value.values()), strict=True)
 
     match tree.kind:
         case Kind.ORDERED_DICT:

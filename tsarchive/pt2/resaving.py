@@ -208,10 +208,10 @@ def _state(module: ArchiveModule, forward: Forward, saving: _Saving) -> State:
         value = _held(module, state.target)
         _check(state.target, value, stored[folder].get(state.target))
         held[folder][state.target] = value
-    return {folder: _completed(held[folder], stored[folder]) for folder in held}
+    return {folder: _complete(held[folder], stored[folder]) for folder in held}
 
 
-def _completed(held: Mapping[str, Any], stored: Mapping[str, Payload]) -> dict[str, Any]:
+def _complete(held: Mapping[str, Any], stored: Mapping[str, Payload]) -> dict[str, Any]:
     """Add what the archive holds and its program does not use."""
     unused = {name: payload for name, payload in stored.items() if name not in held}
     found = {**held, **read_values(unused)}

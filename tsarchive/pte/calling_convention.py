@@ -80,20 +80,20 @@ class Arguments:
     def _shown(self) -> str:
         assert self.trees is not None
         positional, named = self.trees
-        shown = _counted(len(positional), "positional argument")
+        shown = _count_text(len(positional), "positional argument")
         return shown + (f" and {', '.join(named)}" if named else "")
 
     def _count_error(
         self, given: Sequence[Any], keywords: dict[str, Any], problem: str | None
     ) -> CallError:
         name, count = self._method.name, len(self._values)
-        message = f"{name}() takes {_counted(count, 'input')}, not {len(given)}"
+        message = f"{name}() takes {_count_text(count, 'input')}, not {len(given)}"
         if keywords:
             message = f"{name}() has no inputs by these names: {', '.join(keywords)}"
         return CallError(message, hint=problem and f"Nested, {problem}")
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
