@@ -1,4 +1,4 @@
-"""The comparison table of the README: tsarchive beside torch.jit on the two demo models.
+"""The comparison table of the README: tsarchive against torch.jit on the two demo models.
 
     python benchmarks/compare.py [--runs 5]
 

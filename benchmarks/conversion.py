@@ -1,4 +1,4 @@
-"""How many TorchScript archives become programs of torch.export: tsarchive beside torch.
+"""The number of TorchScript archives that convert to torch.export programs: tsarchive and torch.
 
     python benchmarks/conversion.py [--json] [PATH ...]
 
@@ -43,7 +43,7 @@ def default_paths() -> list[Path]:
 
 
 def inputs_of(path: Path, module: Any) -> tuple[Any, ...] | None:
-    """Stored inputs of a fixture, else arguments that torch.jit takes."""
+    """Return the stored inputs of a fixture, else arguments that torch.jit accepts."""
     stored = path.with_suffix(".io.pt")
     if stored.exists():
         return _first_call(stored)
@@ -52,7 +52,7 @@ def inputs_of(path: Path, module: Any) -> tuple[Any, ...] | None:
 
 
 def _first_call(path: Path) -> tuple[Any, ...] | None:
-    """The first stored call of forward, of those with a tensor if there is one."""
+    """Return the first stored call of forward, preferring one with a tensor."""
     calls = torch.load(path, weights_only=False).get("forward", [])
     positional = [tuple(call["args"]) for call in calls if not call["kwargs"]]
     with_tensors = [
@@ -62,7 +62,7 @@ def _first_call(path: Path) -> tuple[Any, ...] | None:
 
 
 def same(one: Any, two: Any) -> bool:
-    """Equal to the bit, or to rounding; programs return tuples where code returns lists."""
+    """Compare bitwise or up to rounding; programs return tuples where code returns lists."""
     if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor):
         is_close = one.shape == two.shape and one.dtype == two.dtype and one.is_floating_point()
         return equal(one, two) or (
@@ -87,7 +87,7 @@ def by_torch(path: Path, inputs: tuple[Any, ...]) -> Any:
 
 
 def outcome(convert: Callable[..., Any], path: Path, inputs: tuple[Any, ...], expected: Any) -> str:
-    """ "equal", or why not."""
+    """Return "equal", or the reason for a failure."""
     torch.manual_seed(0)
     try:
         program = convert(path, copy.deepcopy(inputs))
@@ -107,7 +107,7 @@ def shown(error: Exception) -> str:
 
 
 def examine(path: Path) -> dict[str, str]:
-    """The row of one archive; ``skipped`` says why nothing was tried."""
+    """Return the row of one archive; ``skipped`` says why nothing was tried."""
     try:
         module = torch.jit.load(path, map_location="cpu")
     except RuntimeError as error:
@@ -129,7 +129,7 @@ def examine(path: Path) -> dict[str, str]:
 
 
 def examine_all(paths: list[Path], timeout: float) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Rows from other processes: one goes on until an archive ends it."""
+    """Yield rows from worker processes, each of which continues until an archive crashes it."""
     left = list(paths)
     while left:
         command = [sys.executable, __file__, "--timeout", str(timeout), "--here", *map(str, left)]

@@ -1,4 +1,4 @@
-"""How many modules of a collection are saved exactly as torch saves them, or run the same.
+"""The number of modules of a collection that are saved exactly as torch does, or run the same.
 
     python benchmarks/fidelity.py [--run] [--first MODULE] [--json FILE] [--seconds 60] MODULES...
 
@@ -64,7 +64,7 @@ def work(collection: str, options: argparse.Namespace) -> None:
 
 
 def silence() -> None:
-    """What strangers' modules print is not part of the report."""
+    """Suppress output of the modules under test."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -76,7 +76,7 @@ def give_up(*_: object) -> None:
 
 
 def built(build: Any) -> tuple[Any, Result]:
-    """The module to compare; or None and the reason."""
+    """Return the module to compare; or None and the reason."""
     if isinstance(build, Unimportable):
         return None, {"status": "not importable", "error": build.error}
     try:
@@ -86,7 +86,7 @@ def built(build: Any) -> tuple[Any, Result]:
 
 
 def rows_of(options: argparse.Namespace) -> ModuleType:
-    """The module that compares: its ``compare`` and the names of its rows."""
+    """Return the comparing module: its ``compare`` and the names of its rows."""
     return running_rows if options.run else fidelity_rows
 
 
@@ -101,7 +101,7 @@ def judged(module: Any, rows: ModuleType) -> Result:
 
 
 def failure(error: Exception) -> Result:
-    """Where torch itself refuses to save or to load its own file there is nothing to compare."""
+    """Return the result where torch itself fails to save, or to load its own file."""
     frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     by_torch = "expected_records" in frames
     status = "refused by torch" if by_torch else "failed"
@@ -144,7 +144,7 @@ def worker_messages(collection: str, skip: int, options: argparse.Namespace) -> 
 
 
 def lines(stream: TextIO, patience: int) -> Iterator[str]:
-    """Lines until the stream ends, or stays silent for longer than ``patience`` seconds."""
+    """Yield lines until the stream ends, or is silent for more than ``patience`` seconds."""
     while select.select([stream], [], [], patience)[0]:
         line = stream.readline()
         if not line:

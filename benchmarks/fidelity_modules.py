@@ -1,4 +1,4 @@
-"""Finds modules to compare in anything importable: makes instances, guesses example inputs.
+"""Discovery of modules to compare in any importable package, with guessed example inputs.
 
 A Python module with a function `all_cases` gives its own cases, objects with `name` and
 `build()`. In any other, each subclass of `torch.nn.Module` that it defines is made with guessed
@@ -45,7 +45,7 @@ _INPUTS: tuple[Callable[[int], torch.Tensor], ...] = (
 
 
 class Config(dict):  # type: ignore[type-arg]
-    """Stands for a configuration object: any attribute is there, guessed by its name."""
+    """A stand-in for a configuration object with every attribute, guessed by its name."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -57,7 +57,7 @@ class Config(dict):  # type: ignore[type-arg]
 
 
 def subjects(name: str) -> Iterator[Subject]:
-    """Every subject of a module, and of all modules below it."""
+    """Yield every subject of a module, and of all modules below it."""
     try:
         module = importlib.import_module(name)
     except Exception as error:
@@ -73,7 +73,7 @@ def subjects(name: str) -> Iterator[Subject]:
 
 
 class Unimportable:
-    """Stands for the subjects of a module that needs what is not installed here."""
+    """A stand-in for the subjects of a module whose dependencies are not installed."""
 
     def __init__(self, error: Exception) -> None:
         self.error = f"{type(error).__name__}: {error}"
@@ -94,7 +94,7 @@ def module_subjects(module: ModuleType) -> Iterator[Subject]:
 
 
 def instances(class_: type[nn.Module]) -> Iterator[tuple[int, nn.Module]]:
-    """Instances by guessed arguments, with the width that was guessed."""
+    """Yield instances made with guessed arguments, with the width that was guessed."""
     for width in _WIDTHS:
         torch.manual_seed(0)
         try:
@@ -134,7 +134,7 @@ def guess(parameter: inspect.Parameter, width: int) -> Any:
 
 
 def scripted(class_: type[nn.Module]) -> Any:
-    """The first instance that torch.jit.script accepts; None when there is none."""
+    """Return the first instance that torch.jit.script accepts; None when there is none."""
     for _, made in instances(class_):
         try:
             return torch.jit.script(made)
@@ -144,7 +144,7 @@ def scripted(class_: type[nn.Module]) -> Any:
 
 
 def traced(class_: type[nn.Module]) -> Any:
-    """The first instance that can be traced with guessed inputs; None when there is none."""
+    """Return the first instance that can be traced with guessed inputs; None when there is none."""
     for width, made in instances(class_):
         count = required_inputs(made)
         for make in _INPUTS if count else ():

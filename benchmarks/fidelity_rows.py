@@ -1,4 +1,4 @@
-"""One module against torch: every record of our save beside the one that torch writes.
+"""Comparison of one module with torch: every record of our save against torch's.
 
 `S1` is torch's first save, `S2` and `S3` its saves after one and two rounds of loading. Code is
 compared with S1, pickles and storages with S2, which no longer depends on reference counts, and
@@ -58,11 +58,11 @@ def resaved(data: bytes) -> bytes:
 
 
 def expected_records(module: Any) -> Records:
-    """What torch writes, each record from the save that settles it.
+    """Return torch's records, each from the save in which it reaches its fixpoint.
 
     Where the text of torch's own code changes from save to save, records of later saves may not
-    belong to the text of S1: its debug records are left out then, and where the constants have
-    other numbers in S2, those of S1 are expected.
+    belong to the text of S1: its debug records are then omitted, and where the constants have other
+    numbers in S2, those of S1 are expected.
     """
     saves = [torch_saved(module)]
     saves += [resaved(saves[0])]
@@ -87,7 +87,7 @@ def expected_records(module: Any) -> Records:
 
 
 def numbers_of_constants(records: Records) -> dict[str, list[bytes]]:
-    """The entries of the constant table that code mentions, record by record."""
+    """Return the constant table entries that code mentions, record by record."""
     return {
         name: re.findall(rb"CONSTANTS\.c\d+", content)
         for name, content in records.items()
@@ -96,7 +96,7 @@ def numbers_of_constants(records: Records) -> dict[str, list[bytes]]:
 
 
 def serialization_id(records: Records) -> bytes:
-    """The id that torch's writer gives to an archive of these records."""
+    """Return the id that torch's writer gives to an archive of these records."""
     buffer = io.BytesIO()
     writer = torch._C.PyTorchFileWriter(buffer)
     writer.set_min_version(int(records.get("version") or records[".data/version"]))
@@ -114,7 +114,7 @@ def our_save(module: Any) -> bytes:
 
 
 def compare(module: Any) -> dict[str, str]:
-    """The rows that differ, each with its first difference; empty when all is equal."""
+    """Return the rows that differ, each with its first difference; empty when all is equal."""
     expected = expected_records(module)
     saved = our_save(module)
     ours = records_of(saved)
@@ -127,7 +127,7 @@ def compare(module: Any) -> dict[str, str]:
 
 
 def jitter(saved: bytes) -> Iterator[tuple[str, str]]:
-    """What changes when an archive of ours is loaded and saved, or printed from its graphs."""
+    """Yield what changes when our archive is loaded and saved, or printed from its graphs."""
     report = tsarchive.check_jitter(io.BytesIO(saved))
     if not (report.stable and report.as_read and report.as_read.same_file):
         yield LOADED, f"{report.as_read} {report.records}"
@@ -148,7 +148,7 @@ def differences(ours: Records, expected: Records) -> Iterator[tuple[str, str]]:
         if name not in expected or ours[name] == expected[name]:
             continue
         if left_out and name.endswith(".debug_pkl"):
-            # Tags are counted over all records, and so over those of the changed text.
+            # Tags are counted over all records, including those of the changed text.
             yield from debug_differences(name, ours[name], expected[name])
         else:
             yield row_of(name), f"{name}: {first_difference(ours[name], expected[name])}"
@@ -167,9 +167,9 @@ class WithoutClasses(pickle.Unpickler):
 
 
 def debug_rows(record: bytes) -> list[tuple[Any, ...]]:
-    """Offset, source as (text, file, line), begin, end and tag of each row of a debug record.
+    """Return offset, source (text, file, line), begin, end and tag of each row of a debug record.
 
-    The tags are counted anew in the record.
+    The tags are renumbered within the record.
     """
     _, texts, rows = WithoutClasses(io.BytesIO(record)).load()
     tags: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Where the time of a first call or of a save goes, by part of tsarchive.
+"""The time of a first call or of a save, by part of tsarchive.
 
     python benchmarks/profiling.py first-call|save [NETWORK:FORM ...]
 
@@ -30,7 +30,7 @@ USUAL = {
 }
 SECONDS = 0.001
 GENERATED = "(generated code)"
-# What modules are for, by the start of their names behind that of the package; the first counts.
+# Titles of modules by the prefix of their names below the package; the first match counts.
 PARTS = {
     "archive and pickles": ("container", "pickler", "opening", "kinds"),
     "code to graphs": ("frontend", "ir.text_limits", "ir.plain_text"),
@@ -46,7 +46,7 @@ PARTS = {
 
 
 class Sampling:
-    """Counts the functions of tsarchive that run while it is entered."""
+    """Samples which functions of tsarchive are running inside the block."""
 
     def __init__(self) -> None:
         self.found: Counter[tuple[str, str]] = Counter()
@@ -89,12 +89,12 @@ def save(name: str, form: str) -> Callable[[], Any]:
     import tsarchive
 
     module = models.NETWORKS[name].live(form)
-    tsarchive.save(module, io.BytesIO())  # imports, and what is made once in a process
+    tsarchive.save(module, io.BytesIO())  # warm-up: imports, and caches
     return lambda: tsarchive.save(module, io.BytesIO())
 
 
 def sampled(row: str, settings: list[str]) -> Counter[tuple[str, str]]:
-    """What one process finds; this one."""
+    """Sample the work in this process."""
     import torch
 
     warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What the operators of a call cost through torch's Python bindings, without a runner around them.
+"""The cost of a call's operators through torch's Python bindings, without a runner.
 
     python benchmarks/replaying.py [NETWORK:FORM ...]
 
@@ -31,7 +31,7 @@ ROUNDS = 5
 
 
 class Recorder(TorchFunctionMode):
-    """Keeps the calls of operators that pass through it."""
+    """Records the operator calls that pass through it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Recorder(TorchFunctionMode):
 
 
 def least(call: Callable[[], Any]) -> float:
-    """Milliseconds of the quickest call."""
+    """Return the milliseconds of the fastest call."""
     found = []
     for _ in range(CALLS):
         start = time.thread_time()

@@ -1,4 +1,4 @@
-"""Whether a module runs the same without torch.jit: the rows of ``fidelity.py --run``.
+"""Equality of results without torch.jit: the rows of ``fidelity.py --run``.
 
 The archive that torch.jit saves is loaded by both sides. Guessed inputs are tried until torch.jit
 takes one; what it refuses must be refused here as well.
@@ -32,7 +32,7 @@ _TOLERANCE = 1e-4
 
 
 def expected_records(module: Any) -> bytes:
-    """The archive as torch saves it; named so that its refusals count as torch's."""
+    """Return the archive as torch saves it; the name makes its failures count as torch's."""
     file = io.BytesIO()
     torch.jit.save(module, file)
     torch.jit.load(io.BytesIO(file.getvalue()))
@@ -40,7 +40,7 @@ def expected_records(module: Any) -> bytes:
 
 
 def compare(module: Any) -> dict[str, str]:
-    """The rows that do not hold, each with what is different."""
+    """Return the rows that do not hold, each with the difference."""
     data = expected_records(module)
     found: dict[str, str] = {}
     refused = 0
@@ -116,7 +116,7 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def candidates(module: Any) -> Iterator[tuple[Any, ...]]:
-    """Arguments by the schema of ``forward``, one shape of tensors at a time."""
+    """Yield arguments by the schema of ``forward``, one shape of tensors at a time."""
     try:
         schema = module._c._get_method("forward").schema
     except (AttributeError, RuntimeError):
@@ -148,7 +148,7 @@ def guesses(type_: str, shape: tuple[int, ...]) -> list[Any]:
 
 
 def alike(one: Any, two: Any) -> bool:
-    """Equal to the bit, or as close as two orders of float additions."""
+    """Compare bitwise, or up to the order of float additions."""
     match one, two:
         case Exception(), Exception():
             return True

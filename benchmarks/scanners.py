@@ -1,4 +1,4 @@
-"""The table of scanners in the README: tsarchive audit beside picklescan, modelscan and fickling.
+"""The table of scanners in the README: tsarchive audit, picklescan, modelscan and fickling.
 
     python benchmarks/scanners.py --benign DIR... --hostile DIR... [--harmless PATTERN...]
         [--scanners /path/to/environment/bin] [--jobs 2] [--json]
@@ -65,7 +65,7 @@ def fickling(commands: Path, file: Path) -> Verdict:
 
 
 def pickles_of(file: Path, folder: Path) -> Iterable[Path]:
-    """The file, or the pickles in it, unpacked; a broken archive has none that can be had."""
+    """Yield the file, or the pickles in it, unpacked; none for a broken archive."""
     if not zipfile.is_zipfile(file):
         return [file]
     try:
@@ -94,7 +94,7 @@ def files_below(folders: Iterable[Path]) -> list[Path]:
 
 
 def run(name: str, commands: Path, files: list[Path], jobs: int) -> dict[str, list[str]] | None:
-    """Which files get which verdict; None where the scanner is missing."""
+    """Return the files by verdict; None where the scanner is missing."""
     if name != "tsarchive audit" and not (commands / name).exists():
         return None
     with ThreadPoolExecutor(jobs) as pool:

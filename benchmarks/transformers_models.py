@@ -1,4 +1,4 @@
-"""The models of the transformers package with tiny random configurations, traced and scripted.
+"""The models of the transformers package in tiny random configurations, traced and scripted.
 
 A collection for `fidelity.py`. Every model class of the package's own tables is made from its
 configuration class with small sizes; nothing is downloaded.
@@ -49,7 +49,7 @@ class Model:
 
 
 def traced(model: Any) -> Any:
-    """Traced with the first combination of inputs that the model takes."""
+    """Trace with the first combination of inputs that the model accepts."""
     problems: list[Exception] = []
     for named in candidate_inputs(model):
         inputs = tuple(named.values())
@@ -79,7 +79,7 @@ class Tensors(torch.nn.Module):
 
 
 def shrink(config: PretrainedConfig) -> None:
-    """Make every size of the configuration and of those inside it small."""
+    """Make every size of the configuration and of nested ones small."""
     config.use_cache = False
     for name, value in list(vars(config).items()):
         if isinstance(value, PretrainedConfig):
@@ -109,7 +109,7 @@ def candidate_inputs(model: Any) -> Iterator[dict[str, torch.Tensor]]:
 
 
 def all_cases() -> Iterator[Model]:
-    """Every model class of the package's tables, once."""
+    """Yield every model class of the package's tables, once."""
     seen = set()
     for config_class, model_class in entries():
         if model_class.__name__ not in seen:
@@ -120,7 +120,7 @@ def all_cases() -> Iterator[Model]:
 
 
 def entries() -> Iterator[tuple[Any, Any]]:
-    """Configuration and model classes; those that need packages not installed are left out."""
+    """Yield configuration and model classes; those that need missing packages are left out."""
     for name in sorted(name for name in vars(modeling_auto) if name.endswith("_MAPPING")):
         table = getattr(modeling_auto, name)
         for config_class in table.keys() if hasattr(table, "keys") else ():

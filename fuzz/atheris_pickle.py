@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of pickle records: reading them, and looking at what they hold."""
+"""Coverage-guided fuzzing of pickle records: reading them, and inspecting their contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the atheris harnesses share: our mutators in place of blind ones, and seeds."""
+"""Shared parts of the atheris harnesses: structure-aware mutators, and seeds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CHANCE_OF_BLIND_CHANGE = 0.3
 
 
 def fuzz(run: Callable[[bytes], object], mutate: Mutate, seeds: Iterable[bytes]) -> None:
-    """Run ``run`` on what libFuzzer gives; anything but ArchiveError ends the process.
+    """Fuzz ``run`` with libFuzzer; any exception but ArchiveError ends the process.
 
-    The first argument of the process that is no option is the folder of the corpus.
+    The first positional argument of the process is the folder of the corpus.
     """
     _fill(sys.argv[1:], seeds)
 
@@ -27,7 +27,7 @@ def fuzz(run: Callable[[bytes], object], mutate: Mutate, seeds: Iterable[bytes])
             try:
                 return mutate(data, random)[:most]
             except (ValueError, LookupError, OverflowError, StructError):
-                pass  # the mutators know sound data; what has been mutated before may be none
+                pass  # the mutators expect sound data, which earlier mutations may have broken
         blind: bytes = atheris.Mutate(data, most)
         return blind
 

@@ -1,4 +1,4 @@
-"""Pickles that call something, in every form and hiding place: what an audit must not miss."""
+"""Malicious pickles in every form and hiding place, which audit must find."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from random import Random
 
 from texts import text, zipped
 
-# Modules that are there, as it happens or by a careless reader's own doing, and an argument each.
+# Callables that exist on most machines, or through careless readers, with an argument each.
 CALLS = (
     ("os", "system", "id"), ("posix", "system", "id"), ("nt", "system", "dir"),
     ("subprocess", "Popen", "id"), ("subprocess", "check_output", "id"),
@@ -27,14 +27,17 @@ CALLS = (
     ("ctypes", "CDLL", "./x.so"), ("pickle", "loads", "cos\nsystem\n."), ("bdb", "Bdb", "x"),
     ("operator", "attrgetter", "__class__"), ("socket", "create_connection", "h:1"),
 )  # fmt: skip
-# Modules that only the attacker knows of: in the working directory, or of a rare package.
+# Modules known only to the attacker: in the working directory, or of a rare package.
 STRANGE = (("evil", "run", "x"), ("my_package.tools", "start", "a b"), ("setup", "main", "--all"))
 
 
 @dataclass(frozen=True)
 class Attack:
-    """``data`` are the bytes of a file, ``pickled`` the pickle in it, and ``how`` tells how it was
-    made and hidden."""
+    """A file with a malicious pickle.
+
+    ``data`` are the bytes of the file, ``pickled`` the pickle in it, and ``how`` describes how it
+    was made and hidden.
+    """
 
     data: bytes
     pickled: bytes
@@ -42,7 +45,7 @@ class Attack:
 
 
 def attack(random: Random) -> Attack:
-    """A file that calls something when it, or a part of it, is unpickled."""
+    """Return a file that calls something when it, or a part of it, is unpickled."""
     form, make = random.choice(list(FORMS.items()))
     place, hide = random.choice(list(PLACES.items()))
     end, finish = random.choice(list(ENDS.items()))
@@ -57,12 +60,12 @@ def attack(random: Random) -> Attack:
 
 
 class Writer:
-    """Opcodes of a protocol, as ``pickle`` writes them and as it reads them besides."""
+    """Writes opcodes of a protocol, as ``pickle`` does and in other forms that it reads."""
 
     def __init__(
         self, call: tuple[str, str, str], protocol: int, random: Random, is_plain: bool
     ) -> None:
-        """``is_plain`` lets it write text without quotes, and leave out the protocol."""
+        """Initialize; ``is_plain`` allows text without quotes, and a missing PROTO opcode."""
         self.call = call
         self.is_plain = is_plain
         self.protocol = protocol
@@ -70,7 +73,7 @@ class Writer:
         self._memo = 0
 
     def text(self, value: str) -> bytes:
-        """Text, often put in the memo."""
+        """Return text, often memoised."""
         raw = value.encode()
         if self.protocol == 0:
             line = value.replace("\n", "\\u000a").encode()
@@ -81,14 +84,14 @@ class Writer:
         return self._maybe_kept(b"\x8c" + bytes([len(raw)]) + raw)
 
     def name(self) -> bytes:
-        """The global that is called, by its lines or by two texts."""
+        """Return the called global, as lines or as two strings."""
         module, name, _ = self.call
         if self.protocol >= 4 and self.random.random() < 0.7:
             return self.text(module) + self.text(name) + b"\x93"
         return self._maybe_kept(f"c{module}\n{name}\n".encode())
 
     def arguments(self) -> bytes:
-        """A tuple of the argument."""
+        """Return a tuple of the argument."""
         argument = self.text(self.call[2])
         tuple_ = argument + b"\x85" if self.protocol >= 2 else b"(" + argument + b"t"
         return self._maybe_kept(tuple_)
@@ -97,7 +100,7 @@ class Writer:
         return value + self.kept() if self.random.random() < 0.5 else value
 
     def kept(self) -> bytes:
-        """Put the value on top in the memo."""
+        """Memoise the value on top of the stack."""
         self._memo += 1
         if self.protocol == 0:
             return b"p%d\n" % self.last
@@ -105,15 +108,15 @@ class Writer:
 
     @property
     def last(self) -> int:
-        """The number of the value that was kept last."""
+        """Return the number of the last memoised value."""
         return self._memo - 1
 
     def got(self, number: int) -> bytes:
-        """A value from the memo."""
+        """Return a value from the memo."""
         return b"g%d\n" % number if self.protocol == 0 else b"h" + bytes([number])
 
     def wrapped(self, make: Callable[[Writer], bytes]) -> bytes:
-        """A value in a container or behind others, with a protocol where there may be one."""
+        """Nest a value in a container or behind others, with a PROTO opcode where allowed."""
         says_so = self.protocol >= 2 and (not self.is_plain or self.random.random() < 0.9)
         head = b"\x80" + bytes([self.protocol]) if says_so else b""
         begin, end = self.random.choice(_CONTAINERS)
@@ -162,7 +165,7 @@ PROTOCOLS = {form: _LATER if form.startswith("NEWOBJ") else (0, 1, *_LATER) for 
 
 
 def _broken(pickled: bytes, random: Random) -> bytes:
-    """Breaks off right behind the last opcode that matters."""
+    """Truncate directly after the last opcode that matters."""
     return pickled + random.choice(
         [b"\xff\xff", b"\n", b"0000000R", b"g99\n.", b"#", b"zz.", b"t."]
     )
@@ -181,7 +184,7 @@ def _in_archive(name: str, method: int = zipfile.ZIP_STORED) -> Callable[[bytes,
 
 
 def _damaged(data: bytes, random: Random) -> bytes:
-    """An archive with a checksum that is wrong: other readers do not look."""
+    """Return an archive with a wrong checksum, which other readers ignore."""
     made = bytearray(zipped({"data.pkl": data}, random.choice([zipfile.ZIP_STORED, 8])))
     made[made.index(b"PK\x01\x02") + 46] ^= 1
     return bytes(made)
@@ -238,5 +241,5 @@ PLACES: dict[str, Callable[[bytes, Random], bytes]] = {
     "before a zip": lambda data, _: data + zipped({"data.pkl": b"\x80\x02}.", "version": b"3\n"}),
     "behind a zip": lambda data, _: zipped({"data.pkl": b"\x80\x02}.", "version": b"3\n"}) + data,
 }
-# Where no reader begins by itself.
+# Places where no reader begins by itself.
 ELSEWHERE = {"after an image", "in words", "behind a zip"}

@@ -1,4 +1,4 @@
-"""One process that runs a stretch of inputs and tells the driver what came of them."""
+"""A process that runs a range of inputs and reports their outcomes to the driver."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stretch:
 
 
 def run_stretch(stretch: Stretch, seed: int, watch: Watch, pipe: int, progress: mmap.mmap) -> None:
-    """Run the inputs; counts and violations go to ``pipe`` as lines of JSON."""
+    """Run the inputs; write counts and violations to ``pipe`` as lines of JSON."""
     limit_memory()
     counts: Counter[str] = Counter()
     with os.fdopen(pipe, "w") as told:
@@ -46,7 +46,7 @@ def run_stretch(stretch: Stretch, seed: int, watch: Watch, pipe: int, progress: 
 
 
 def run_one(layer: str, seed: int, number: int, watch: Watch) -> tuple[str, dict[str, Any] | None]:
-    """The outcome of one input, and what it violated."""
+    """Return the outcome of one input, and its violation."""
     made_input = made(layer, seed, number)
     name = made_input.door.__name__
     try:
@@ -58,7 +58,7 @@ def run_one(layer: str, seed: int, number: int, watch: Watch) -> tuple[str, dict
 
 
 def _described(error: BaseException, made_input: Input, layer: str, number: int) -> dict[str, Any]:
-    traceback.clear_frames(error.__traceback__)  # what they hold may be all the memory there is
+    traceback.clear_frames(error.__traceback__)  # they may hold all the memory there is
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if f"{os.sep}fuzz{os.sep}" not in f.filename]
     last = ours[-1] if ours else frames[-1]

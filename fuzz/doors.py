@@ -1,4 +1,4 @@
-"""The doors that load. Each gives a result or raises ArchiveError."""
+"""Fuzz targets that load. Each returns a result or raises ArchiveError."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITS = tsarchive.Limits(steps=2000, seconds=1.0, bytes=1 << 26)
 
 
 def load(data: bytes) -> None:
-    """Load as everyone does: on the terms of a stranger."""
+    """Load with the default policy for untrusted files."""
     tsarchive.load(io.BytesIO(data))
 
 
@@ -31,7 +31,7 @@ def load_moved(data: bytes) -> None:
 
 
 def compile_all(data: bytes) -> None:
-    """Load, and compile each method of each class that is met."""
+    """Load, and compile each method of each class."""
     module = tsarchive.load(io.BytesIO(data))
     classes = type(module).tsarchive_classes
     for _, type_ in classes.table.module_classes():
@@ -42,7 +42,7 @@ def compile_all(data: bytes) -> None:
 def run(data: bytes) -> None:
     """Load and call ``forward`` with small tensors, with limits.
 
-    Code may raise what it likes, but it neither exhausts memory nor the stack of Python.
+    Code may raise anything, but must exhaust neither memory nor Python's stack.
     """
     module = tsarchive.load(io.BytesIO(data), limits=LIMITS)
     _call(module, _arguments(module))
@@ -58,13 +58,13 @@ def _call(module: Callable[..., Any], arguments: list[Any]) -> None:
 
 
 def run_exported(data: bytes) -> None:
-    """Load a PT2 archive, and call it with small tensors for its arguments, with limits."""
+    """Load a PT2 archive, and call it with small tensors, with limits."""
     module = tsarchive.load(io.BytesIO(data), limits=LIMITS)
     _call(module, [_VALUES.get(type_, torch.ones(2, 4)) for type_ in _types(module)])
 
 
 def run_program(data: bytes) -> None:
-    """Load a program of ExecuTorch, and call each method with tensors as it wants, with limits."""
+    """Load an ExecuTorch program, and call each method with matching tensors, with limits."""
     module = tsarchive.load(io.BytesIO(data), limits=LIMITS)
     with tsarchive.open(io.BytesIO(data)) as archive:
         methods = archive.executorch.regions.require_program().methods
@@ -76,12 +76,12 @@ def run_program(data: bytes) -> None:
 
 
 def _like(value: Any) -> Any:
-    """An argument for an input of a program."""
+    """Return an argument for an input of a program."""
     if not isinstance(value, Tensor):
         return value
     if prod(value.sizes) > MOST_ELEMENTS:
         raise tsarchive.CallError("an input is large")
-    with without_warnings():  # of dtypes, which are the caller's here
+    with without_warnings():  # about dtypes, which are the caller's here
         return torch.ones(value.sizes).to(getattr(torch, value.dtype))
 
 
@@ -112,7 +112,7 @@ _VALUES: dict[str, Any] = {
 
 
 def replaced(archive: bytes, record: str, content: bytes) -> bytes:
-    """The archive with another content for a record, sound in its container."""
+    """Return the archive with other content for a record, in a sound container."""
     draft = take_apart(archive).copy()
     for index, member in enumerate(draft.members):
         if member.record == record:

@@ -1,4 +1,4 @@
-"""The door of edits: files of ExecuTorch as they are, and with every edit that they take."""
+"""Fuzz targets that edit files of ExecuTorch with every applicable edit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DATA_MAGIC = b"FT01"
 
 
 def edit(data: bytes) -> None:
-    """What is not edited is copied; what is edited is encoded, and stays when it is once more."""
+    """Check that unedited parts are copied, and that encoding edited ones is a fixpoint."""
     with tsarchive.open(io.BytesIO(data)) as archive:
         assert Draft(archive).pieces().join() == data
         for change in _EDITS:
@@ -49,7 +49,7 @@ def _rename_all(draft: Draft) -> None:
 
 @cache
 def _other() -> Archive:
-    """A data file to take entries from."""
+    """Return a data file to take entries from."""
     data = next(data for data in POOL.executorch if data[4:8] == _DATA_MAGIC)
     return tsarchive.open(io.BytesIO(data))
 

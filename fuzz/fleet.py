@@ -1,4 +1,4 @@
-"""Processes that run inputs side by side; one that dies is told of and replaced."""
+"""Worker processes that run inputs in parallel; one that dies is reported and replaced."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from child import PROGRESS, Stretch, run_stretch
 from ledger import Ledger
 from watch import Watch
 
-# An input that holds a process up for so long on the clock never ends, not even by the timer.
+# An input that takes this many seconds of wall-clock time is hung, even for the timer.
 _STUCK_SECONDS = 120.0
 _PROGRESS_EVERY = 10.0
 
 
 @dataclass(eq=False)
 class _Ship:
-    """A process on its stretch, and what it has told so far."""
+    """A worker process with its range of inputs, and its reports so far."""
 
     stretch: Stretch
     process: int
@@ -38,13 +38,13 @@ class _Ship:
 
     @property
     def number(self) -> int:
-        """The input that it is at."""
+        """The input that it is running."""
         number: int = PROGRESS.unpack_from(self.progress)[0]
         return number
 
 
 class Fleet:
-    """Keeps ``processes`` processes at work."""
+    """Keeps ``processes`` worker processes busy."""
 
     def __init__(
         self, processes: int, seed: int, watch: Watch, ledger: Ledger, *, quiet: bool
@@ -58,7 +58,7 @@ class Fleet:
         self._shown = 0.0
 
     def run(self, work: list[Stretch]) -> None:
-        """Run all stretches to their ends."""
+        """Run all ranges to their ends."""
         waiting = list(reversed(work))
         while waiting or self._ships:
             while waiting and len(self._ships) < self._processes:
@@ -123,7 +123,7 @@ class Fleet:
             self._ledger.finished(ship.stretch, ship.counts)
 
     def _check(self, ship: _Ship) -> None:
-        """End a process that has not moved on for long."""
+        """Kill a process that makes no progress."""
         number, now = ship.number, time.monotonic()
         if number != ship.at:
             ship.at, ship.moved = number, now

@@ -1,4 +1,4 @@
-"""The layers of an archive: how inputs for each are made, and which doors they come in by."""
+"""The layers of an archive: how inputs for each are made, and their fuzz targets."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from tsarchive.testing.mutated_source import mutate_code
 
 @dataclass(frozen=True)
 class Input:
-    """What one door is given; ``data`` is what was mutated."""
+    """The input of one fuzz target; ``data`` is what was mutated."""
 
     data: bytes
     door: Callable[..., None]
     arguments: tuple[Any, ...]
 
     def run(self) -> str:
-        """``sound``, or the name of the error."""
+        """Return ``sound``, or the name of the error."""
         try:
             self.door(*self.arguments)
         except tsarchive.ArchiveError as error:
-            str(error)  # which must work, too
+            str(error)  # formatting must work, too
             return type(error).__name__
         return "sound"
 
 
 Layer = Callable[[Random], Input]
-# How many in a thousand inputs come in by each door: what is dear gets less.
+# Inputs per thousand for each fuzz target: expensive ones get fewer.
 _OF_ARCHIVES = (
     (torch_free.read_archive, 845), (torch_free.look_at_archive, 100), (torch_free.verify, 10),
     (torch_free.audit, 5), (torch_free.report, 5), (doors.load, 30), (doors.load_moved, 5),
@@ -68,9 +68,9 @@ _OF_EXECUTORCH = (
     (torch_free.report, 50), (edits.edit, 100), (doors.load, 50), (doors.run_program, 250),
 )  # fmt: skip
 _CHANCE_OF_BLIND_CHANGE = 0.05
-# What inputs may make Python import: decompressors, and a codec that pickletools uses.
+# Modules that inputs may make Python import: decompressors, and a codec of pickletools.
 _LAZY = ("bz2", "lzma", "zipfile_deflate64", "encodings.raw_unicode_escape")
-# Every so many of the seeds are enough to import everything.
+# Every eighth seed suffices to import everything.
 _WARMING = 8
 _UNUSED = (
     "tsarchive.__main__", "tsarchive.cli", "tsarchive.testing", "tsarchive.models",
@@ -79,14 +79,14 @@ _UNUSED = (
 
 
 def container(random: Random) -> Input:
-    """Whole archives, changed in their headers and in their records."""
+    """Draw whole archives, changed in their headers and in their records."""
     data = mutate_archive(random.choice(POOL.archives), random, donors=POOL.archives)
     doors_, shares = zip(*_OF_ARCHIVES, strict=True)
     return Input(data, random.choices(doors_, shares)[0], (data,))
 
 
 def pickle(random: Random) -> Input:
-    """Pickle records; most are read alone, some in the archive that they stand in."""
+    """Draw pickle records; most are read alone, some within their archive."""
     seed = random.choice(POOL.pickles)
     if random.random() < _CHANCE_OF_BLIND_CHANGE:
         data = mutate_bytes(seed.data, random)
@@ -96,7 +96,7 @@ def pickle(random: Random) -> Input:
 
 
 def code(random: Random) -> Input:
-    """Code records; most are parsed alone, some in the archive that they stand in."""
+    """Draw code records; most are parsed alone, some within their archive."""
     seed = random.choice(POOL.code)
     if random.random() < _CHANCE_OF_BLIND_CHANGE:
         data = mutate_bytes(seed.text.encode(), random)
@@ -107,14 +107,14 @@ def code(random: Random) -> Input:
 
 
 def running(random: Random) -> Input:
-    """Code and pickles of archives whose ``forward`` is then called, on a stranger's terms."""
+    """Draw code and pickles of archives whose ``forward`` is called under the default policy."""
     made = (code if random.random() < 0.8 else pickle)(random)
     whole = made.arguments[0] if len(made.arguments) == 1 else doors.replaced(*made.arguments)
     return Input(made.data, doors.run, (whole,))
 
 
 def pt2(random: Random) -> Input:
-    """PT2 archives, changed in their JSON, in their pickles, or as a whole."""
+    """Draw PT2 archives, changed in their JSON, in their pickles, or as a whole."""
     seed = random.choice(POOL.exported_records)
     if random.random() < 0.1:
         data = whole = mutate_archive(seed.archive, random, donors=POOL.exported)
@@ -127,20 +127,20 @@ def pt2(random: Random) -> Input:
 
 
 def executorch(random: Random) -> Input:
-    """Programs, data and bundles of ExecuTorch, changed in their offsets and numbers."""
+    """Draw programs, data and bundles of ExecuTorch, changed in their offsets and numbers."""
     data = mutate_flatbuffer(random.choice(POOL.executorch), random)
     doors_, shares = zip(*_OF_EXECUTORCH, strict=True)
     return Input(data, random.choices(doors_, shares)[0], (data,))
 
 
 def text(random: Random) -> Input:
-    """Texts, none of which is a pickle."""
+    """Draw texts, none of which is a pickle."""
     data = innocent(random)
     return Input(data, torch_free.find_no_pickle, (data,))
 
 
 def attack(random: Random) -> Input:
-    """Pickles that call something, hidden or not."""
+    """Draw malicious pickles, hidden or not."""
     made = make_attack(random)
     return Input(made.data, torch_free.find_attack, (made.data, made.how))
 
@@ -176,13 +176,13 @@ _TEXTS = [seed.text for seed in POOL.code]
 
 
 def made(layer: str, seed: int, number: int) -> Input:
-    """Input ``number`` of a layer: the same for the same numbers, wherever it is made."""
+    """Return input ``number`` of a layer, reproducibly."""
     return LAYERS[layer](Random(f"{seed}/{layer}/{number}"))
 
 
 def warm_up() -> None:
-    """Import all that inputs may use: our modules, and what sound seeds make torch import."""
-    # What errors tell of operators and of torch is read from files of the package.
+    """Import everything that inputs may use: our modules, and torch's for sound seeds."""
+    # Errors about operators and torch read files of the package.
     known_operators()
     untried_torch()
     for name in (*_LAZY, *_modules()):
@@ -201,7 +201,7 @@ def warm_up() -> None:
 
 
 def _know_the_schema() -> None:
-    """What reads each class of the schema is made from annotations, which Python compiles."""
+    """Create the decoders of the schema, from annotations that Python compiles."""
     for kind in vars(schema).values():
         if is_dataclass(kind):
             with suppress(tsarchive.ArchiveError):
@@ -209,7 +209,7 @@ def _know_the_schema() -> None:
 
 
 def _modules() -> Iterator[str]:
-    """The modules of tsarchive, but for those that need more than it does."""
+    """Yield the modules of tsarchive without additional dependencies."""
     for module in walk_packages(tsarchive.__path__, "tsarchive."):
         if not module.name.startswith(_UNUSED):
             yield module.name

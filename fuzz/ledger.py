@@ -1,4 +1,4 @@
-"""What has been run and what came of it, kept on disk so that a run can be taken up again."""
+"""Progress and results of a run, kept on disk so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXAMPLES = 5
 
 
 class Ledger:
-    """Counts of outcomes by layer, finished stretches, and violations."""
+    """Counts of outcomes by layer, finished ranges, and violations."""
 
     def __init__(self, folder: Path | None, seed: int) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Ledger:
         return _key(stretch) in self._finished
 
     def finished(self, stretch: Stretch, counts: Counter[str]) -> None:
-        """A stretch was run to its end."""
+        """Record that a range was run to its end."""
         self.counts.setdefault(stretch.layer, Counter()).update(counts)
         self._finished.add(_key(stretch))
         if self.folder is not None:
@@ -49,7 +49,9 @@ class Ledger:
             (self.folder / "state.json").write_text(json.dumps(state, indent=1) + "\n")
 
     def violation(self, problem: dict[str, Any]) -> bool:
-        """Count a violation by its kind, keep the first few of each; whether it is one of these."""
+        """Count a violation by its kind; return whether it is among the first few, which are
+        kept.
+        """
         error = str(problem["error"]).partition("\n")[0].partition("(")[0][:80]
         kind = (
             " | ".join(str(problem.get(k, "")) for k in ("layer", "door", "place")) + f" | {error}"
@@ -81,7 +83,7 @@ class Ledger:
         }
 
     def summary(self, seconds: float) -> str:
-        """A few lines for people."""
+        """Return a summary of a few lines."""
         lines = []
         for layer, counts in self.counts.items():
             total = sum(counts.values())

@@ -1,4 +1,4 @@
-"""Arguments at the corners of what operators take: mostly sound ones, with a few that are not."""
+"""Corner-case arguments of operators: mostly valid ones, with a few that are not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tsarchive.ir.types import DictType, ListType, OptionalType, TupleType, Type
 __all__ = ["Arguments", "NoValuesError", "tensors_in"]
 
 _KEPT: Final = 24
-_LARGEST: Final = 1 << 16  # elements of a tensor that later calls are given
+_LARGEST: Final = 1 << 16  # maximum elements of a tensor that is passed to later calls
 _SHAPES: Final = (
     (), (0,), (1,), (2,), (3,), (17,), (2, 3), (3, 3), (0, 3), (2, 0), (1, 1), (4, 4), (5, 33),
     (3, 1, 2), (2, 0, 3), (2, 3, 3), (1, 2, 4, 4), (2, 1, 5, 3), (1, 1, 3, 4, 4), (0, 2, 4, 4),
@@ -44,14 +44,14 @@ _QUANTIZED: Final = (torch.qint8, torch.quint8, torch.qint32)
 
 
 class Arguments:
-    """Arguments of the calls of one stretch; what a call gives, later ones are given."""
+    """Arguments for the calls of one stretch; results are passed to later calls."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed)
         self.kept: deque[Tensor] = deque(maxlen=_KEPT)
 
     def draw(self, schema: FunctionSchema, types: Sequence[Type]) -> list[Any]:
-        """Arguments of one call: sound ones, some of them exchanged."""
+        """Draw valid arguments of one call, then replace some of them."""
         sound = Draw(str(self.random.random()), types, schema.name.partition("::")[0])
         given = [
             sound.argument(type_, argument.name)
@@ -63,7 +63,7 @@ class Arguments:
         return given
 
     def keep(self, values: Any) -> None:
-        """Give the tensors of a result to later calls."""
+        """Keep the tensors of a result for later calls."""
         for tensor in tensors_in(values):
             if tensor.is_sparse or tensor.numel() <= _LARGEST:
                 self.kept.append(tensor)
@@ -195,7 +195,7 @@ _CORNERS: Final[dict[str, Callable[[Arguments], Any]]] = {
 
 
 def tensors_in(value: Any) -> list[Tensor]:
-    """The tensors of a value, alone or in lists, tuples and dicts."""
+    """Return the tensors of a value, alone or in lists, tuples and dicts."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Call every operator that the default policy allows, in archive code, with corner cases.
+"""Fuzzing of every operator that the default policy allows, from archive code.
 
 python fuzz/operators.py --passes 4 --processes 2
 python fuzz/operators.py --only 'sparse|indices' --passes 100
@@ -49,10 +49,10 @@ from tsarchive.run.sparse_checks import validated  # noqa: E402
 _CALLS: Final = 24
 _PLAIN: Final = (int, float, complex, str, type(None), torch.device)
 _ROOM: Final = 1 << 30
-_SHOWN: Final = 3000  # so that a line of JSON is written to a pipe whole
+_SHOWN: Final = 3000  # so that a line of JSON is written to a pipe atomically
 _TOLD: Final = "guard_pages: "
 _GUARDED: Final = "TSARCHIVE_GUARD_PAGES"
-# These wait for what never comes, say what they are given, or repeat it as often as they are told.
+# Operators that wait forever, print their arguments, or repeat them a given number of times.
 _LEFT_OUT: Final = re.compile(
     r"aten::(wait|warn|_print)|prim::(Print|RaiseException|TimePoint)|aten::mul_?[.](\w+_)?(t|str)"
 )
@@ -60,7 +60,7 @@ _LEFT_OUT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a call did that no call may do."""
+    """An operator call with a forbidden effect."""
 
     stretch: int
     problem: str
@@ -69,7 +69,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One overload, for one meaning of its type variables."""
+    """One overload, with one binding of its type variables."""
 
     schema: FunctionSchema
     types: list[Type]
@@ -81,7 +81,7 @@ class Target:
 
 
 def targets(only: str) -> list[Target]:
-    """Every overload that the default policy allows, as a method of a loaded archive."""
+    """Return every overload that the default policy allows, as a method of a loaded archive."""
     found = []
     for schema in registry():
         is_out = row_of(schema.full_name).is_refused or _LEFT_OUT.fullmatch(schema.full_name)
@@ -104,7 +104,7 @@ def _function(schema: FunctionSchema, types: list[Type]) -> Any:
 
 
 class Stretch:
-    """Calls that share their tensors, the same ones for the same seed and number."""
+    """Calls that share their tensors, reproducible by seed and number."""
 
     def __init__(self, options: argparse.Namespace, number: int, found: list[Target]) -> None:
         self._arguments = Arguments(f"{options.seed} {number}")
@@ -114,7 +114,7 @@ class Stretch:
         self._others = [target for target in found if target.takes_tensors] or found
 
     def run(self, shown: mmap.mmap) -> Iterator[str | None]:
-        """Make the calls; what is wrong with the result of each, or None."""
+        """Make the calls; yield the problem with the result of each, or None."""
         torch.manual_seed(0)
         for _ in range(_CALLS):
             is_turn = self._random.random() < 0.5
@@ -130,7 +130,7 @@ class Stretch:
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
         try:
             result = target.function(*given)
-        except Exception:  # any error is an answer
+        except Exception:  # any error is a valid outcome
             result = None
         problem = next(filter(None, map(_fault, tensors_in([result, given]))), None)
         self._arguments.keep(result)
@@ -138,7 +138,7 @@ class Stretch:
 
 
 def _fault(tensor: torch.Tensor) -> str | None:
-    """Why memory of a tensor cannot be as it claims."""
+    """Return the inconsistency between a tensor and its memory."""
     if tensor.is_meta or tensor.is_nested:
         return None
     if tensor.layout is not torch.strided:
@@ -177,7 +177,7 @@ def _tensor_text(tensor: torch.Tensor) -> str:
 
 
 def _show(shown: mmap.mmap, text: str) -> None:
-    """Leave the call where it can be read when the process has ended."""
+    """Write the call to shared memory, where it survives a crash of the process."""
     data = text.encode("ascii", "backslashreplace")[: _SHOWN - 1] + b"\0"
     shown[: len(data)] = data
 
@@ -207,7 +207,7 @@ def child(options: argparse.Namespace, found: list[Target], numbers: range) -> F
 
 
 def _told(messages: int) -> str:
-    """What the process or its guard pages told, among the warnings of torch."""
+    """Return messages of the process or its guard pages, without torch's warnings."""
     text = os.pread(messages, os.fstat(messages).st_size, 0).decode(errors="replace")
     told = [line.partition(_TOLD)[2] for line in text.splitlines() if _TOLD in line]
     return " ".join(told)
@@ -222,7 +222,7 @@ def _run(
 ) -> str:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
-    os.dup2(options.messages, 2)  # where guard pages tell of writes
+    os.dup2(options.messages, 2)  # where guard pages report writes
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _ROOM, used + _ROOM))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -235,7 +235,10 @@ def _run(
 
 
 def work(options: argparse.Namespace, part: int) -> int:
-    """Every stretch of one of the processes; findings as lines of JSON. The number of calls."""
+    """Run every stretch of one of the processes; report findings as lines of JSON.
+
+    Returns the number of calls.
+    """
     os.environ["TORCH_SHOW_CPP_STACKTRACES"] = "0"
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -256,7 +259,7 @@ def work(options: argparse.Namespace, part: int) -> int:
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    """Make the calls of one stretch here, and tell each."""
+    """Make the calls of one stretch in this process, and print each."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     shown = mmap.mmap(-1, _SHOWN)
@@ -274,7 +277,7 @@ def reproduce(options: argparse.Namespace) -> int:
 
 
 def guarded_environment(folder: str) -> dict[str, str]:
-    """This environment, with every allocation of torch between guard pages where that can be."""
+    """Return this environment, with guard pages around every allocation of torch if possible."""
     compiler = shutil.which("cc")
     if sys.platform != "linux" or compiler is None:
         print("no C compiler: reads and writes beyond tensors are not seen", file=sys.stderr)
@@ -286,7 +289,7 @@ def guarded_environment(folder: str) -> dict[str, str]:
 
 
 def drive(options: argparse.Namespace) -> int:
-    """Run all processes, each between guard pages of one kind, and tell what they find."""
+    """Run all processes, each with guard pages of one kind, and report their findings."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         environment = guarded_environment(folder)
@@ -313,7 +316,7 @@ def _start(part: int, environment: dict[str, str], sending: int) -> subprocess.P
 
 
 def _heard(receiving: int) -> Iterator[dict[str, Any]]:
-    """What the processes tell, line by line; findings are shown as they come."""
+    """Yield the reports of the processes by line; findings are shown as they arrive."""
     with os.fdopen(receiving) as lines:
         for line in lines:
             one = json.loads(line)

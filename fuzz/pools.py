@@ -1,4 +1,4 @@
-"""Small sound archives to begin with, and their pickles and code."""
+"""Small sound archives as seeds, and their pickles and code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ sys.path.insert(0, str(FIXTURES.parent))
 
 from fixtures.executorch_programs import RUNNING  # noqa: E402  # found by the line above
 
-# Speed counts: what larger archives could show, small ones show.
+# Speed counts: small archives exercise the same code as large ones.
 LARGEST_ARCHIVE = 6000
 LARGEST_RECORD = 2500
 
 
 @dataclass(frozen=True)
 class PickleSeed:
-    """A record, most often a pickle, and the archive that it stands in."""
+    """A record, usually a pickle, and its archive."""
 
     archive: bytes
     record: str
@@ -33,7 +33,7 @@ class PickleSeed:
 
 @dataclass(frozen=True)
 class CodeSeed:
-    """A code record and the archive that it stands in."""
+    """A code record and its archive."""
 
     archive: bytes
     record: str
@@ -45,7 +45,7 @@ class Pool:
 
     @cached_property
     def archives(self) -> list[bytes]:
-        """Archives of today and of old torch versions, in the same order everywhere."""
+        """Archives of current and old torch versions, in a deterministic order."""
         paths = [
             path
             for folder in ("archives", "legacy", "old")

@@ -1,4 +1,4 @@
-"""Run mutated inputs through every door, and report whatever is no result and no ArchiveError.
+"""Run mutated inputs through every fuzz target, and report anything but results and ArchiveErrors.
 
 python fuzz/run.py --inputs 10_000_000 --processes 2 --seed 0
 python fuzz/run.py --reproduce pickle:1234 --seed 0
@@ -68,12 +68,12 @@ def _options() -> argparse.Namespace:
 
 
 def _whole(path: str) -> Path:
-    """A path that stays the same when the inputs run in a folder of their own."""
+    """Make a path absolute, since inputs run in a folder of their own."""
     return Path(path).absolute()
 
 
 def _stretches(layers: list[str], inputs: int, ledger: Ledger) -> list[Stretch]:
-    """The work, layers taking turns, without what an earlier run has done."""
+    """Return the ranges to run, layers alternating, without those of earlier runs."""
     total = sum(_SHARES[layer] for layer in layers)
     work = []
     for layer in layers:
@@ -87,7 +87,7 @@ def _stretches(layers: list[str], inputs: int, ledger: Ledger) -> list[Stretch]:
 
 
 def _reproduce(options: argparse.Namespace, watch: Watch) -> int:
-    """Run one input in this process; an error shows where it comes from."""
+    """Run one input in this process; errors show their traceback."""
     layer, _, number = options.reproduce.partition(":")
     warm_up()
     made_input = made(layer, options.seed, int(number))

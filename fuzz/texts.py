@@ -1,4 +1,4 @@
-"""Texts of many kinds, none of which is a pickle: what an audit must not take for one."""
+"""Texts of many kinds, none of which audit may mistake for a pickle."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _PUNCTUATION = re.findall(
 
 
 def text(random: Random) -> bytes:
-    """A text of a few thousand letters at most."""
+    """Return a text of a few thousand letters at most."""
     return random.choice(_KINDS)(random).encode("utf-8", "replace")[: random.randrange(_LONGEST)]
 
 
 def innocent(random: Random) -> bytes:
-    """A file that is a text, or what became of one, or that has one in it."""
+    """Return a text file, a mangled one, or another file with a text in it."""
     made = _changed(text(random), random)
     place = random.random()
     if place < 0.04:
@@ -64,7 +64,7 @@ def innocent(random: Random) -> bytes:
 
 
 def zipped(records: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    """A zip archive in a folder of its own."""
+    """Return a zip archive with its records in a folder."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", method) as archive:
         for name, data in records.items():
@@ -84,7 +84,7 @@ def _changed(made: bytes, random: Random) -> bytes:
 
 
 def _letters(random: Random) -> str:
-    """Letters without any order; in some, those that are opcodes are frequent."""
+    """Return random letters; in some texts, those that are opcodes are frequent."""
     alphabet = random.choice([
         _PRINTABLE, _PRINTABLE + "\n" * 10, "abcdefghijklmnopqrstuvwxyz\n\n", "ciotRobseau\n\n",
         "".join(_SCRIPTS) + " \n", "cios\ntRVSIpq01 x", "01234567890 \n.-",
@@ -105,7 +105,7 @@ def _cased(word: str, random: Random) -> str:
 
 
 def _lines(random: Random) -> str:
-    """One word a line, in the order of a dictionary or in none."""
+    """Return one word a line, sorted or not."""
     found = [_cased(_word(random), random) for _ in range(random.randrange(1, 400))]
     if random.random() < 0.5:
         found.sort(key=random.choice([str, str.lower]))
@@ -113,7 +113,7 @@ def _lines(random: Random) -> str:
 
 
 def _pieces(random: Random) -> str:
-    """A vocabulary as of BERT: special tokens, letters, words, and ends of words."""
+    """Return a vocabulary like BERT's: special tokens, letters, words, and word pieces."""
     special = ["[PAD]", *(f"[unused{n}]" for n in range(random.randrange(20))), "[UNK]", "[CLS]"]
     letters = random.sample(_PUNCTUATION, 9) + random.sample("".join(_SCRIPTS), 40)
     is_cased = random.random() < 0.5
@@ -128,7 +128,7 @@ def _pieces(random: Random) -> str:
 
 
 def _tokens(random: Random) -> str:
-    """A vocabulary as of language models that read code: pieces with their signs and blanks."""
+    """Return a vocabulary like that of code models: pieces with punctuation and blanks."""
     head = ("", "", "", "Ġ", "▁", " ", "(", "(", ".", "_", "#", "'", '"', "</", "[", "{", "\\", "$")
     tail = ("", "", "", "(", ")", "()", ").", ")R", ":", ",", ";", "='", '"', "]", "</w>", ">", "'")
     made = (
@@ -146,7 +146,7 @@ def _sentence(random: Random) -> str:
 
 
 def _prose(random: Random) -> str:
-    """Sentences, broken where they are long, or a word a line as in tagged corpora."""
+    """Return sentences, wrapped, or one word a line as in tagged corpora."""
     made = " ".join(_sentence(random) for _ in range(random.randrange(1, 30)))
     if random.random() < 0.3:
         return re.sub(r"([.!?():])", r" \1", made).replace(" ", "\n")
@@ -176,7 +176,7 @@ def _number(random: Random) -> str:
 
 
 def _numbers(random: Random) -> str:
-    """Numbers, alone or in tables among words."""
+    """Return numbers, alone or in tables among words."""
     sign = random.choice(",\t; ")
     row = random.choice([(_number,), (_word, _number, _number)])
     rows = range(random.randrange(1, 200))
@@ -184,7 +184,7 @@ def _numbers(random: Random) -> str:
 
 
 def _tree(random: Random) -> str:
-    """JSON or YAML."""
+    """Return JSON or YAML."""
     value = {_word(random): [_word(random), random.random(), {_word(random): _sentence(random)}]
              for _ in range(random.randrange(1, 30))}  # fmt: skip
     if random.random() < 0.5:
@@ -193,7 +193,7 @@ def _tree(random: Random) -> str:
 
 
 def _excerpt(random: Random) -> str:
-    """Some lines of a file of this project."""
+    """Return some lines of a file of this project."""
     lines = random.choice(files())
     start = random.randrange(len(lines))
     return "".join(lines[start : start + random.randrange(1, 80)])
@@ -207,7 +207,7 @@ _KINDS: tuple[Callable[[Random], str], ...] = (
 
 @cache
 def files() -> list[list[str]]:
-    """Documents and code of this project, in lines."""
+    """Return documents and code of this project, in lines."""
     paths = [
         *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
@@ -218,7 +218,7 @@ def files() -> list[list[str]]:
 
 @cache
 def words() -> list[str]:
-    """The words of those, and names that Python knows, which are words as well."""
+    """Return words of those files, and Python names that are also words."""
     found = {word for lines in files() for word in re.findall(r"[^\W\d_]+", "".join(lines))}
     found |= {*dir(builtins), *keyword.kwlist, *sys.stdlib_module_names}
     return sorted(found)

@@ -1,4 +1,4 @@
-"""The doors that need no torch. Each gives a result or raises ArchiveError."""
+"""Fuzz targets that need no torch. Each returns a result or raises ArchiveError."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def read_archive(data: bytes) -> None:
 
 
 def look_at_archive(data: bytes) -> None:
-    """All that an open archive shows."""
+    """Show everything about an open archive."""
     look(tsarchive.open(io.BytesIO(data)))
 
 
 def look(archive: Archive) -> None:
-    """Kind, tensors, tree, and what the code needs."""
+    """Show kind, tensors, tree, and requirements of the code."""
     assert archive.kind
     assert archive.format_version >= 0
     assert archive.tensors is not None
@@ -39,7 +39,7 @@ def look(archive: Archive) -> None:
 
 
 def look_at_exported(data: bytes) -> None:
-    """The same, and what the commands show of PT2 archives."""
+    """Show everything about a PT2 archive that the commands show."""
     archive = tsarchive.open(io.BytesIO(data))
     for part in (lambda: look(archive), lambda: list(archive.code.values())):
         _tried(part)
@@ -52,7 +52,7 @@ def look_at_exported(data: bytes) -> None:
 
 
 def look_at_executorch(data: bytes) -> None:
-    """All that a file of ExecuTorch shows, each part where the others are refused."""
+    """Show everything about a file of ExecuTorch, each part even if others are refused."""
     archive = tsarchive.open(io.BytesIO(data))
     for part in (
         lambda: [archive.read(name) for name in archive.records],
@@ -65,7 +65,7 @@ def look_at_executorch(data: bytes) -> None:
 
 
 def _tried(look_at: Callable[[], object]) -> None:
-    """Each part is shown where the others are refused."""
+    """Run one part, whose refusal does not stop the others."""
     try:
         look_at()
     except tsarchive.ArchiveError as error:
@@ -73,7 +73,7 @@ def _tried(look_at: Callable[[], object]) -> None:
 
 
 def verify(data: bytes) -> None:
-    """Verify tells of everything in its report."""
+    """Check that verify reports every problem instead of raising."""
     try:
         tsarchive.verify(io.BytesIO(data))
     except tsarchive.ArchiveError as error:
@@ -81,7 +81,7 @@ def verify(data: bytes) -> None:
 
 
 def audit(data: bytes) -> None:
-    """Audit tells of everything in its report."""
+    """Check that audit reports every problem instead of raising."""
     try:
         tsarchive.audit(io.BytesIO(data))
     except tsarchive.ArchiveError as error:
@@ -89,13 +89,13 @@ def audit(data: bytes) -> None:
 
 
 def find_no_pickle(data: bytes) -> None:
-    """Audit takes no text for a pickle that does harm, or for too much to look at."""
+    """Check that audit takes no text for a harmful pickle, or for one too large to examine."""
     told = [found for found in tsarchive.audit(io.BytesIO(data)).findings if _is_of_pickle(found)]
     assert not told, told[0].message
 
 
 def find_attack(data: bytes, how: str) -> None:
-    """Audit tells of a pickle that calls something."""
+    """Check that audit reports a malicious pickle."""
     findings = tsarchive.audit(io.BytesIO(data)).findings
     assert any(_is_of_pickle(f) and f.nature is tsarchive.Nature.HOSTILE for f in findings), how
 
@@ -105,7 +105,7 @@ def _is_of_pickle(finding: tsarchive.Finding) -> bool:
 
 
 def report(data: bytes) -> None:
-    """A page tells of everything, and holds no markup but its own."""
+    """Check that a page is made for every file, without markup of the file's."""
     try:
         html = tsarchive.report(io.BytesIO(data), histograms="*", rows=40).html
     except tsarchive.ArchiveError as error:
@@ -115,7 +115,7 @@ def report(data: bytes) -> None:
 
 
 def read_pickle(archive: bytes, record: str, data: bytes) -> None:
-    """Read one pickle, and what it shows without torch."""
+    """Read one pickle, and show its contents without torch."""
     if record.endswith(".debug_pkl"):
         read_any_debug_record(data, record)
         return
@@ -138,12 +138,12 @@ def read_code(archive: bytes, record: str, text: bytes) -> None:
 
 
 def read_needs(archive: bytes, record: str, text: bytes) -> None:
-    """What the code needs, as ``tsarchive info`` tells before loading."""
+    """List what the code needs, as ``tsarchive info`` does before loading."""
     container = ChangedContainer(opened(archive).container, {record: text})
     assert Archive(container).needs is not None
 
 
 @cache
 def opened(archive: bytes) -> Archive:
-    """A sound archive, opened once."""
+    """Open a sound archive, once."""
     return Archive(Container.open(io.BytesIO(archive)))

@@ -1,4 +1,4 @@
-"""What an input must not do: watched by an audit hook, limits of the system, and a timer."""
+"""Detection of forbidden actions of inputs, by an audit hook, resource limits, and a timer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, TextIO
 
-# Beginnings of the names of audit events that no input may raise.
+# Prefixes of audit events that no input may raise.
 FORBIDDEN: Final = (
     "os.", "subprocess.", "socket.", "ctypes.", "shutil.", "tempfile.", "pty.", "urllib.", "http.",
     "ftplib.", "smtplib.", "imaplib.", "nntplib.", "poplib.", "telnetlib.", "webbrowser.",
@@ -22,15 +22,15 @@ FORBIDDEN: Final = (
     "signal.pthread_kill", "sys.addaudithook", "sys.setprofile", "sys.settrace", "resource.",
     "glob.", "pdb.", "cpython.run_",
 )  # fmt: skip
-# The files that may turn a tree or text into code, and those that may run what they made so.
+# The files that may compile a tree or text, and those that may execute the result.
 _GENERATED: Final = ("/run/lazy_functions.py", "/run/tracebacks.py", "/collections/__init__.py")
 _PERMITTED: Final = {
     "compile": ("/ast.py", *_GENERATED),
     "exec": _GENERATED,
-    # Functions for Python callers copy their code: torch.compile counts by code object.
+    # The boundary copies code of its own, so that torch.compile counts each function separately.
     "code.__new__": ("/run/lazy_functions.py", "/run/tracebacks.py", "/run/tracing.py"),
 }
-# Memory that no file is behind.
+# Memory that is not backed by a file.
 _ANONYMOUS: Final = -1
 # CPython looks for the line of a syntax error in the file of this name, which ast.parse invents.
 _LINE_OF_SYNTAX_ERROR: Final = ("<unknown>", "rb")
@@ -38,11 +38,11 @@ _MEMORY: Final = 1 << 30
 
 
 class Violation(BaseException):
-    """An input did what no input may do. No handler of the library catches it."""
+    """A forbidden action of an input. No handler of the library catches it."""
 
 
 class Watch:
-    """Stops a process that runs inputs from doing anything but computing."""
+    """Restricts a process that runs inputs to pure computation."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -54,7 +54,7 @@ class Watch:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Raises Violation at the first thing that is forbidden, and after ``seconds`` of CPU."""
+        """Raise Violation at the first forbidden action, and after ``seconds`` of CPU time."""
         self.seen.clear()
         self._armed = True
         signal.setitimer(signal.ITIMER_PROF, self.seconds)
@@ -94,7 +94,7 @@ class Watch:
 
 
 def _problem(event: str, arguments: tuple[Any, ...]) -> str | None:
-    """What is wrong with an audit event."""
+    """Return the problem with an audit event."""
     if event == "open":
         is_python = arguments[:2] == _LINE_OF_SYNTAX_ERROR
         return None if is_python else f"opened {arguments[0]!r} with mode {arguments[1]!r}"
@@ -109,10 +109,10 @@ def _problem(event: str, arguments: tuple[Any, ...]) -> str | None:
 
 
 def limit_memory() -> None:
-    """Bound what the process may take from now on, and let it write nothing."""
+    """Limit the memory of the process from now on, and prevent writes to files."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * os.sysconf("SC_PAGE_SIZE") + _MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # C++ raises no audit events: what it writes to files fails here.
+    # C++ raises no audit events: its writes to files fail here.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

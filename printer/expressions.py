@@ -230,8 +230,7 @@ class Expressions:
         return text
 
     def written_arguments(self, node: Node) -> int:
-        """Return the number of arguments in the text that the node was read from, if more than
-        needed.
+        """Return the number of arguments in the text that the node came from, if not the minimum.
 
         torch writes a default of the overload that it had, and may read back another overload.
         """

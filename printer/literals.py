@@ -39,7 +39,7 @@ class ConstantTable(Protocol):
     """The archive-wide table behind ``CONSTANTS.cN``."""
 
     def index(self, value: Any, type_: Type) -> int:
-        """The position of ``value``; equal tensors share one, other values get a new one."""
+        """Return the index of ``value``; equal tensors share one, other values get a new one."""
 
 
 def float_text(value: float) -> str:
@@ -47,22 +47,22 @@ def float_text(value: float) -> str:
         return "-0." if math.copysign(1, value) < 0 else "0."
     if _is_short(value) and abs(value) < 1e10:
         return f"{int(value)}."
-    text = _general(value)
+    text = _format_general(value)
     # Whole numbers from 1e10 need the point as well, or they read back as integers.
     return f"{text}." if text.lstrip("-").isdigit() else text
 
 
 def part_text(value: float) -> str:
-    """A part of a complex number, and a float inside ``str(x)``: no -0, no bound at 1e10."""
+    """Print a part of a complex number or a float inside ``str(x)``: no -0, no bound at 1e10."""
     if value == 0:
         return "0."
     if _is_short(value) and -(2.0**63) <= value < 2.0**63:
         return f"{int(value)}."
-    return _general(value)
+    return _format_general(value)
 
 
 def enum_float_text(value: float) -> str:
-    """The value of an enum member, which must be a number literal. Raises SaveError for nan."""
+    """Print an enum member's value, which must be a number literal. Raises SaveError for nan."""
     if math.isnan(value):
         raise SaveError(
             "an enum value that is nan has no literal that torch.jit reads back",
@@ -73,7 +73,7 @@ def enum_float_text(value: float) -> str:
     return part_text(value) if value else float_text(value)
 
 
-def _general(value: float) -> str:
+def _format_general(value: float) -> str:
     """C's ``%.17g``, which shows the sign of a nan as well."""
     if math.isnan(value):
         return "-nan" if math.copysign(1, value) < 0 else "nan"
@@ -115,9 +115,9 @@ def _signs_of_zeros(value: Any) -> Iterator[bool]:
 
 
 def string_text(value: str) -> str:
-    """A quoted string; bytes that are neither printable nor have an escape of their own go octal.
+    """Quote a string; bytes that are neither printable nor have an escape of their own go octal.
 
-    ``\\r`` is one of these: torch writes that escape and does not read it.
+    ``\\r`` is among these: torch writes that escape and does not read it.
     """
     shown = value.encode("utf-8", "surrogateescape").decode("latin-1")
     return '"' + "".join(_escaped(char) for char in shown) + '"'
@@ -130,7 +130,7 @@ def _escaped(char: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Text between quotes as it is, but for what would end the string or start an escape."""
+    """Quote text unchanged, except for what would end the string or start an escape."""
     return '"' + _ESCAPED_IN_QUOTES.sub(lambda match: _ESCAPES[match[0]], text) + '"'
 
 
@@ -147,7 +147,7 @@ def has_non_ascii(value: Any) -> bool:
 
 
 def can_be_inferred(element: Type) -> bool:
-    """Whether a list literal of this element type reads back as such without annotation."""
+    """Return whether a list literal of this element type needs no annotation."""
     return element not in (ANY, NUMBER) and not isinstance(
         element, UnionType | OptionalType | InterfaceType
     )
@@ -209,7 +209,7 @@ class Literals:
         raise SaveError(f"a constant of type {type(value).__name__} cannot be written as source")
 
     def _entry(self, value: Any, type_: Type) -> Literal:
-        """A constant of the table; torch reads no tensors in it that require grad."""
+        """Add a constant to the table, where torch reads no tensors that require grad."""
         text = f"CONSTANTS.c{self.constants.index(value, type_)}"
         entry = value if isinstance(value, TableConstant) else TableConstant(value)
         if getattr(entry.value, "requires_grad", False):
@@ -230,23 +230,23 @@ class Literals:
         yield checked_value_name(self.rename(type_)) if type_.qualified_name else ""
         items = (self.literal(*pair) for pair in zip(value, type_.elements, strict=True))
         end = ",)" if len(value) == 1 else ")"
-        yield from _joined("(", ([item] for item in items), end)
+        yield from _join("(", ([item] for item in items), end)
 
     def _list(self, value: list[Any], element: Type) -> Iterator[str | Literal]:
-        text = _joined("[", ([self.literal(item, element)] for item in value), "]")
+        text = _join("[", ([self.literal(item, element)] for item in value), "]")
         if value and can_be_inferred(element):
             return text
         return chain([f"annotate({annotation(ListType(element), self.tag)}, "], text, ")")
 
     def _dict(self, value: dict[Any, Any], key: Type, item: Type) -> Iterator[str | Literal]:
         pairs = ((self.literal(k, key), ": ", self.literal(v, item)) for k, v in value.items())
-        text = _joined("{", pairs, "}")
+        text = _join("{", pairs, "}")
         if value and can_be_inferred(item):
             return text
         return chain([f"annotate({annotation(DictType(key, item), self.tag)},"], text, ")")
 
 
-def _joined(
+def _join(
     begin: str, items: Iterable[Sequence[str | Literal]], end: str
 ) -> Iterator[str | Literal]:
     """Items with commas between them."""

@@ -364,7 +364,7 @@ def _needs_annotations(node: Node) -> bool:
 
 
 def _loop_form(node: Node) -> tuple[bool, Value]:
-    """Whether a loop prints as ``for``, and its initial condition."""
+    """Return whether a loop prints as ``for``, and its initial condition."""
     condition = node.inputs[1]
     (body,) = node.blocks
     always = is_constant_true(condition) and is_constant_true(body.returns[0])

@@ -18,7 +18,7 @@ BRIDGE = "tsarchive.adopt.torch_jit"
 
 # Room -> rooms it may import besides itself and the floor.
 FLOOR = {
-    "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.late",
+    "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.lazy_members",
     "tsarchive.strict_json",
 }  # fmt: skip
 MAY_IMPORT = {
@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "tsarchive.garbage": set(),
     "tsarchive.ir": set(),
     "tsarchive.kinds": set(),
-    "tsarchive.late": set(),
+    "tsarchive.lazy_members": set(),
     "tsarchive.pickler": set(),
     "tsarchive.strict_json": set(),
     "tsarchive.adopt": {"tsarchive.ir"},
@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "tsarchive.printer": {"tsarchive.ir"},
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators", "tsarchive.printer"},
     "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
-    "tsarchive.other_processes": {"tsarchive.policy"},
+    "tsarchive.fresh_processes": {"tsarchive.policy"},
     "tsarchive.run": {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",
     },
@@ -114,7 +114,7 @@ MAY_IMPORT = {
     },
     "tsarchive.jitter": {
         "tsarchive.container", "tsarchive.executorch", "tsarchive.kinds", "tsarchive.loading",
-        "tsarchive.other_processes", "tsarchive.policy", "tsarchive.pt2", "tsarchive.run",
+        "tsarchive.fresh_processes", "tsarchive.policy", "tsarchive.pt2", "tsarchive.run",
         "tsarchive.saving", "tsarchive.torchscript",
     },
     "tsarchive.preparing": {
@@ -148,10 +148,10 @@ WITHOUT_TORCH = (
     "tsarchive.legacy.model", "tsarchive.legacy.values",
     "tsarchive.strict_json", "tsarchive.pt2.schema", "tsarchive.pt2.decoding",
     "tsarchive.pt2.records", "tsarchive.pt2.dtypes", "tsarchive.pt2.payloads",
-    "tsarchive.pt2.saved", "tsarchive.pt2.looking", "tsarchive.pt2.listing",
-    "tsarchive.pt2.calling", "tsarchive.pt2.shown", "tsarchive.pt2.metadata",
+    "tsarchive.pt2.torch_save", "tsarchive.pt2.looking", "tsarchive.pt2.listing",
+    "tsarchive.pt2.convention_text", "tsarchive.pt2.formatting", "tsarchive.pt2.metadata",
     "tsarchive.pt2.module_tree", "tsarchive.pt2.samples", "tsarchive.pt2.compiled",
-    "tsarchive.pt2.symbols", "tsarchive.pt2.trees", "tsarchive.pt2.guard_texts",
+    "tsarchive.pt2.symbols", "tsarchive.pt2.pytrees", "tsarchive.pt2.guard_texts",
     "tsarchive.pt2.encoding", "tsarchive.pt2.reencoding",
     "tsarchive.needs", "tsarchive.torchscript.devices", "tsarchive.torchscript.device_places",
     "tsarchive.torchscript.device_strings", "tsarchive.torchscript.edits",

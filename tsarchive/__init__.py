@@ -30,7 +30,8 @@ from tsarchive.errors import (
     UnknownOperatorError,
     UnsupportedError,
 )
-from tsarchive.late import late_member
+
+from .lazy_members import lazy_member
 
 if TYPE_CHECKING:
     from tsarchive.archive import Archive, open
@@ -152,7 +153,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    return late_member(__name__, _HOMES, name)
+    return lazy_member(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

@@ -24,6 +24,7 @@ class Severity(str, Enum):
 
     @property
     def rank(self) -> int:
+        """The position in the order of severities, 0 for the mildest."""
         return list(Severity).index(self)
 
     def __lt__(self, other: str) -> bool:
@@ -57,6 +58,7 @@ class Nature(str, Enum):
 
     @property
     def rank(self) -> int:
+        """The position in the order of natures, 0 for the mildest."""
         return list(Nature).index(self)
 
 

@@ -273,8 +273,9 @@ def _comparison(first: bytes, second: bytes) -> SaveComparison:
 
 
 def _compare_processes(module: torch.nn.Module, first: bytes, terms: _Terms) -> SaveComparison:
-    from tsarchive.other_processes import canonical_saves
     from tsarchive.saving import save
+
+    from .fresh_processes import canonical_saves
 
     buffer = io.BytesIO()
     save(module, buffer, canonical=True)

@@ -1,4 +1,4 @@
-"""The performance table of the README: tsarchive beside torch.jit, and how both grow.
+"""The performance table of the README: tsarchive against torch.jit, and how both scale.
 
     python benchmarks/performance [--quick] [--rows NAME,...] [--networks PATTERN,...] [--runs 5]
         [--clock wall|cpu] [--json FILE] [--pictures DIR] [--details]
@@ -64,7 +64,7 @@ def tell(text: str) -> None:
 
 
 def measure(bench: Bench, wanted: argparse.Namespace) -> tuple[list[Line], dict[str, Any]]:
-    """Rows and curves in turn; what is there is written after each, since all take long."""
+    """Measure rows and curves alternately; results are written after each, since all take long."""
     sizes = QUICK if wanted.quick else Sizes(patterns=tuple(wanted.networks.split(",")))
     lines: list[Line] = []
     curves: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Convolutional networks in the manner of well-known ones, in torch.nn alone.
+"""Convolutional networks modelled on well-known ones, in torch.nn alone.
 
 Each maps [1, 3, H, W] to logits or to a map of scores; none has trained weights.
 """
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 def convolution(
     inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1
 ) -> list[nn.Module]:
-    """A convolution that keeps or divides the resolution, and its batch norm."""
+    """Return a convolution that keeps or divides the resolution, and its batch norm."""
     layer = nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
     return [layer, nn.BatchNorm2d(outputs)]
 
 
 class SqueezeExcitation(nn.Module):
-    """Weighs channels by what they hold on the average."""
+    """Weights channels by their means."""
 
     def __init__(self, channels: int, squeezed: int, gate: type[nn.Module]) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def efficient_net() -> nn.Module:
 
 
 class DenseLayer(nn.Module):
-    """Two convolutions over all maps that came before, concatenated."""
+    """Two convolutions over the concatenation of all preceding maps."""
 
     def __init__(self, inputs: int, growth: int) -> None:
         super().__init__()
@@ -166,14 +166,14 @@ def transition(channels: int) -> list[nn.Module]:
 
 
 def shuffled(x: Tensor, groups: int) -> Tensor:
-    """Channels of all groups in turn."""
+    """Interleave the channels of all groups."""
     batch, channels, height, width = x.size()
     x = x.view(batch, groups, channels // groups, height, width)
     return torch.transpose(x, 1, 2).contiguous().view(batch, channels, height, width)
 
 
 class ShuffleUnit(nn.Module):
-    """Half of the channels pass, or both halves are reduced; then channels are shuffled."""
+    """Passes half of the channels through, or reduces both halves; then shuffles channels."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ class ShuffleNet(nn.Module):
 
 
 class UNet(nn.Module):
-    """Down and up again, with maps of the way down joined on the way up."""
+    """Downsampling and upsampling with skip connections."""
 
     def __init__(self, width: int = 8, depth: int = 4, classes: int = 2) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The growth curves as pictures."""
+"""Plots of the scaling curves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PANELS = (("seconds", "ms", 1e-3), ("bytes", "MiB of anonymous memory", MIB))
 
 
 def draw(found: dict[str, Any], folder: Path) -> None:
-    """One picture for each curve: time on the left, memory on the right."""
+    """Draw one picture for each curve: time on the left, memory on the right."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -51,7 +51,7 @@ def draw_panel(panel: Any, curve: Curve, series: dict[str, Any], key: str, scale
     panel.set_xscale("log")
     if key == "bytes":
         panel.set_yscale("symlog")
-        # Memory may not have grown, or a little less than nothing.
+        # Memory may not have grown, or slightly less than not at all.
         panel.set_ylim(0, max(2 * panel.dataLim.y1, 1))
     else:
         panel.set_yscale("log")

@@ -1,4 +1,4 @@
-"""From what the processes found to the figures of the table: medians, ratios, means."""
+"""Computation of the table's figures from measurements: medians, ratios, means."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rows import ONCE_IN_A_PROCESS, Goal, Kind, Row, Sizes
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was found on one network: a number of each side, ours with imports as well."""
+    """The measurements on one network: a number for each side, ours with imports as well."""
 
     name: str
     sides: dict[str, float]
@@ -34,10 +34,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One goal of one row, and what was reached.
+    """One goal of one row, and its result.
 
     figure: the name of the row, with the sizes that were measured;
-    with_imports: the same when the imports of tsarchive's modules are counted, or None;
+    with_imports: the same including the imports of tsarchive's modules, or None;
     failures: why subjects are missing.
     """
 
@@ -51,7 +51,7 @@ class Line:
 
     @property
     def holds(self) -> str:
-        """Yes or no, as a word; a dash where nothing is promised."""
+        """Return yes or no as a word; a dash where nothing is promised."""
         if self.goal.limit is None:
             return "-"
         if self.failures or self.reached is None or self.reached > self.goal.limit:
@@ -61,7 +61,7 @@ class Line:
 
 
 def lines_of(row: Row, bench: Bench, sizes: Sizes, clock: str) -> list[Line]:
-    """Measures a row; it has no lines where there is nothing that it could measure."""
+    """Measure a row; it has no lines where nothing could be measured."""
     readings: dict[str, Readings] = {}
     failures: list[str] = []
     subjects = row.subjects(bench, sizes)
@@ -113,7 +113,7 @@ def number(run: dict[str, Any], goal: Goal, clock: str) -> float:
 
 
 def reached(kind: Kind, pairs: list[tuple[float, float]]) -> float | None:
-    """The figure of a line, from (our value, ratio) of each subject; None without subjects."""
+    """Return a line's figure from each subject's (our value, ratio); None without any."""
     if not pairs:
         return None
     if kind is Kind.VALUE:

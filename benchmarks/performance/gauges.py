@@ -1,4 +1,4 @@
-"""Time and memory of a piece of a process, as the operating system counts them."""
+"""Time and memory of a part of a process, as counted by the operating system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _FORGET_THE_PEAK = "5"
 
 
 def memory() -> Reading:
-    """Bytes: ``anonymous`` (of no file), ``resident`` (with mapped files), ``peak`` of resident."""
+    """Return bytes: ``anonymous`` (of no file), ``resident`` (with mapped files), their
+    ``peak``.
+    """
     fields = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
     names = {"anonymous": "RssAnon", "resident": "VmRSS", "peak": "VmHWM"}
     return {key: float(fields[name].split()[0]) * 1024 for key, name in names.items()}
@@ -24,7 +26,7 @@ def memory() -> Reading:
 
 @contextmanager
 def gauged() -> Iterator[Reading]:
-    """Seconds by the clock and of the processor, bytes that came and stayed, bytes at the most."""
+    """Measure wall-clock and CPU seconds, growth of memory in bytes, and its peak."""
     found: Reading = {}
     gc.collect()
     _CLEAR_REFERENCES.write_text(_FORGET_THE_PEAK)
@@ -39,7 +41,7 @@ def gauged() -> Iterator[Reading]:
 
 
 def repeated(call: Callable[[], Any], times: int) -> list[Reading]:
-    """Seconds of each of many calls."""
+    """Return the seconds of each of many calls."""
     return [timed(call) for _ in range(times)]
 
 
@@ -50,9 +52,9 @@ def timed(call: Callable[[], Any]) -> Reading:
 
 
 def tensor_peak(call: Callable[[], Any]) -> float:
-    """Bytes of tensors at the most while a call runs, as torch's allocator is asked for them.
+    """Return the peak of tensor bytes during a call, as requested from torch's allocator.
 
-    Unlike resident memory this does not depend on what the C library gives back when.
+    Unlike resident memory this does not depend on when the C library returns memory.
     """
     from torch.autograd import profiler
 

@@ -1,4 +1,4 @@
-"""How time and memory grow with weights, with code and with submodules."""
+"""Scaling of time and memory with weights, with code and with submodules."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rows import MIB
 Point = dict[str, float]
 Series = dict[str, list[Point]]
 MOST_RUNS = 3
-STRAIGHT = 1.15  # an exponent up to this is taken for linear, or below
-FLAT = 0.3  # and up to this for flat: a few milliseconds, for more layers
+STRAIGHT = 1.15  # exponents up to this count as linear or better
+FLAT = 0.3  # and up to this as constant: a few milliseconds, for more layers
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One quantity that grows, and what is measured along it.
+    """One quantity that scales, and what is measured along it.
 
     family: of networks, see `models.py`;
-    x: what stands on the horizontal axis, ``weights`` or ``code`` of the archive, or ``size``;
-    unit: of x, and how many of x one is;
-    part: of what the probe found;
-    is_flat: time should not grow at all, where it else should grow with x at the most.
+    x: the horizontal axis, ``weights`` or ``code`` of the archive, or ``size``;
+    unit: of x, and its scale;
+    part: the measured part of the probe;
+    is_flat: whether time should be constant, rather than at most linear in x.
     """
 
     name: str
@@ -60,7 +60,7 @@ CURVES: tuple[Curve, ...] = (
 
 
 def drawn(curve: Curve, bench: Bench, wanted: argparse.Namespace) -> dict[str, Any]:
-    """The points of a curve for each form and side, and how steep it is at its end."""
+    """Return the points of a curve for each form and side, and its exponents at the end."""
     series: Series = {}
     failures: list[str] = []
     for form in curve.forms:
@@ -84,7 +84,7 @@ def drawn(curve: Curve, bench: Bench, wanted: argparse.Namespace) -> dict[str, A
 def measured(
     curve: Curve, bench: Bench, size: int, form: str, sides: list[str], wanted: argparse.Namespace
 ) -> dict[str, Point | ProbeFailed]:
-    """One point of each side, or why it has none; the archive is there for as long alone."""
+    """Measure one point for each side, or return its failure; the archive is removed afterwards."""
     name = f"{curve.family}:{size}"
     made = bench.archive(name, form)
     x = float(size if curve.x == "size" else made[curve.x])
@@ -112,7 +112,7 @@ def point_of(
 
 
 def exponent(points: list[Point]) -> float | None:
-    """Of x, in the last third of the curve: 0 is flat, 1 is linear, 2 is quadratic."""
+    """Return the exponent of x in the last third: 0 is constant, 1 linear, 2 quadratic."""
     if len(points) < 2:
         return None
     end = points[-3:]
@@ -130,7 +130,7 @@ def holds(curve: Curve, steep: float | None, reasons: list[str]) -> bool:
 
 
 def table(found: dict[str, Any]) -> str:
-    """The ends of the curves, and their exponents."""
+    """Return the ends of the curves, and their exponents."""
     lines = [
         "| growth | from, to | tsarchive | torch.jit | exponent at the end: tsarchive, torch.jit "
         "| to reach | holds |\n|---|---|---|---|---|---|---|"

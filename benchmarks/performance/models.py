@@ -1,4 +1,4 @@
-"""What is measured: networks by name, how each becomes an archive, and its arguments."""
+"""The measured networks by name, their archives, and their arguments."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ TORCHVISION = (
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network that is made anew each time, with the same weights.
+    """A network that is created anew each time, with the same weights.
 
-    forms: whether it is measured scripted, traced, exported or lowered, or in several forms.
+    forms: the forms in which it is measured: scripted, traced, exported or lowered.
     """
 
     build: Callable[[], nn.Module]
@@ -87,7 +87,7 @@ PROGRAMS: dict[str, Network] = {
 
 
 def torchvision_networks() -> dict[str, Network]:
-    """Networks of torchvision, where it is installed and can be imported."""
+    """Return torchvision's networks, if it is installed and can be imported."""
     try:
         from torchvision import models
     except (ImportError, RuntimeError):  # RuntimeError: built for another torch
@@ -101,7 +101,7 @@ def torchvision_networks() -> dict[str, Network]:
 
 
 class Weights(nn.Module):
-    """Layers of 64 MiB, or one layer for less, whose weights are never all used at once."""
+    """Layers of 64 MiB, or one smaller layer, whose weights are never all used at once."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Weights(nn.Module):
 
 
 class Unrolled(nn.Module):
-    """One method of as many operators as it is told, once it is traced."""
+    """One method with a given number of operators, once it is traced."""
 
     def __init__(self, operators: int) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class Unrolled(nn.Module):
 
 
 class Layered(nn.Module):
-    """As many operators as it is told, each with a weight of its own."""
+    """A given number of operators, each with a weight of its own."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ FAMILIES: dict[str, Callable[[int], Network]] = {
 
 
 def network(name: str) -> Network:
-    """The network of a name; ``weights:64`` is the member of a family, by its size."""
+    """Return the network of a name; ``weights:64`` is the member of a family, by its size."""
     family, _, size = name.partition(":")
     if size:
         return FAMILIES[family](int(size))
@@ -184,7 +184,7 @@ def network(name: str) -> Network:
 
 
 def make(name: str, form: str, folder: Path) -> dict[str, Any]:
-    """Writes the archive and the arguments of one network; tells paths and sizes."""
+    """Write the archive and the arguments of one network; return paths and sizes."""
     made = network(name)
     path = folder / f"{name.replace(':', '-')}.{form}.{SUFFIXES[form]}"
     if form == EXPORTED:
@@ -199,7 +199,7 @@ def make(name: str, form: str, folder: Path) -> dict[str, Any]:
 
 
 def lower(program: torch.export.ExportedProgram, path: Path) -> None:
-    """A program of ExecuTorch without delegates."""
+    """Write an ExecuTorch program without delegates."""
     from executorch.exir import to_edge
 
     with path.open("wb") as file:
@@ -207,7 +207,7 @@ def lower(program: torch.export.ExportedProgram, path: Path) -> None:
 
 
 def sizes(path: Path) -> dict[str, int]:
-    """Bytes of code and of tensors in an archive; programs of ExecuTorch tell neither."""
+    """Return the bytes of code and of tensors in an archive; unknown for ExecuTorch programs."""
     if not zipfile.is_zipfile(path):
         return {"code": 0, "weights": 0}
     with zipfile.ZipFile(path) as archive:

@@ -1,4 +1,4 @@
-"""What one fresh process does and measures; started by `processes.py`, prints one JSON object.
+"""One measurement in a fresh process; started by `processes.py`, prints one JSON object.
 
 Each probe is a function of a side, ``tsarchive`` or ``torch.jit``, and of its settings. torch is
 imported before anything is measured, with one thread. The modules of tsarchive that the work
@@ -33,7 +33,7 @@ def probe(function: Callable[[str, Settings], Found]) -> Callable[[str, Settings
     return function
 
 
-# --- what the sides do ---
+# --- the two sides ---
 
 
 def loaded(side: str, source: Any) -> Any:
@@ -49,7 +49,7 @@ def loaded(side: str, source: Any) -> Any:
 
 
 def saved(side: str, module: Any, target: Path) -> None:
-    """``torch.save`` and ``safetensors`` write the weights alone."""
+    """Save. ``torch.save`` and ``safetensors`` write only the weights."""
     import torch
 
     if side == OURS:
@@ -67,7 +67,7 @@ def saved(side: str, module: Any, target: Path) -> None:
 
 
 def opened(side: str, path: str) -> Any:
-    """The tree of submodules and tensors; torch.jit has none but that of the loaded module."""
+    """Return the tree of submodules and tensors; torch.jit has only that of the loaded module."""
     if side == OURS:
         import tsarchive
 
@@ -77,11 +77,11 @@ def opened(side: str, path: str) -> Any:
     return module, list(module.named_modules())
 
 
-# --- the state of the process before ---
+# --- preparation of the process ---
 
 
 def prepared(side: str, settings: Settings, needs_torch: bool = True) -> Reading:
-    """Imports torch, warms its kernels, imports our modules; tells the seconds of the last."""
+    """Import torch, warm its kernels, import our modules; return the seconds of the last."""
     warnings.simplefilter("ignore")
     if needs_torch or side != OURS:
         import torch
@@ -94,7 +94,7 @@ def prepared(side: str, settings: Settings, needs_torch: bool = True) -> Reading
 
 
 def imported(names: Sequence[str]) -> None:
-    """The collector of garbage is off meanwhile, as it is when tsarchive imports its parts."""
+    """Import modules with the garbage collector off, as tsarchive does for its own parts."""
     if not names:
         return
     from tsarchive.garbage import not_collecting
@@ -105,7 +105,7 @@ def imported(names: Sequence[str]) -> None:
 
 
 def warm_kernels() -> None:
-    """The libraries below torch start up at their first convolution and product of matrices."""
+    """Run a convolution and a matrix product: libraries below torch initialize on the first."""
     import torch
     from torch.nn import functional
 
@@ -120,7 +120,7 @@ def arguments_of(settings: Settings) -> tuple[Any, ...]:
 
 
 def middle(readings: list[Reading]) -> Reading:
-    """Medians; ``least`` is the quickest by the clock, nearest to a machine at rest."""
+    """Return medians; ``least`` is the fastest by the clock, closest to an idle machine."""
     found = {key: median(reading[key] for reading in readings) for key in readings[0]}
     return {**found, "least": min(reading["wall"] for reading in readings)}
 
@@ -130,7 +130,7 @@ def middle(readings: list[Reading]) -> Reading:
 
 @probe
 def calls(side: str, settings: Settings) -> Found:
-    """Load, first call, second call, and calls after a warm-up."""
+    """Measure load, first call, second call, and calls after a warm-up."""
     imports = prepared(side, settings)
     arguments = arguments_of(settings)
     with gauged() as load:
@@ -148,7 +148,7 @@ def calls(side: str, settings: Settings) -> Found:
 
 @probe
 def exported(side: str, settings: Settings) -> Found:
-    """Load of a program of torch.export, and its first call, for which torch makes a module."""
+    """Measure loading a torch.export program, and its first call, which makes a module."""
     imports = prepared(side, settings)
     if side != OURS:
         importlib.import_module("torch.export.pt2_archive._package")
@@ -164,7 +164,7 @@ def exported(side: str, settings: Settings) -> Found:
 
 @probe
 def described(side: str, settings: Settings) -> Found:
-    """Every method and tensor of a program of ExecuTorch, without its weights where it can."""
+    """Measure listing every method and tensor of an ExecuTorch program, without reading weights."""
     imports = prepared(side, settings, needs_torch=False)
     if side != OURS:
         importlib.import_module("executorch.exir._serialize._program")
@@ -204,7 +204,7 @@ def load(side: str, settings: Settings) -> Found:
 
 
 class Reader(io.RawIOBase):
-    """Gives the bytes of a file without telling which file: a download, say."""
+    """Returns the bytes of a file without a path, like a download."""
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed with the process
@@ -227,7 +227,7 @@ class Reader(io.RawIOBase):
 
 @probe
 def read(side: str, settings: Settings) -> Found:
-    """Load from an object that only reads and seeks, and use every weight once."""
+    """Measure loading from an object that only reads and seeks, then using every weight once."""
     imports = prepared(side, settings)
     source = Reader(settings["path"])
     with gauged() as found:
@@ -242,7 +242,7 @@ def read(side: str, settings: Settings) -> Found:
 
 @probe
 def save(side: str, settings: Settings) -> Found:
-    """A live module is saved for the first time in its process, then a few times more."""
+    """Measure the first save of a live module in its process, then a few more."""
     import models
 
     imports = prepared(side, settings)
@@ -252,7 +252,7 @@ def save(side: str, settings: Settings) -> Found:
 
 @probe
 def resave(side: str, settings: Settings) -> Found:
-    """A module that the same side loaded is saved."""
+    """Measure saving a module that the same side loaded."""
     imports = prepared(side, settings)
     return {"imports": imports, **saves(side, loaded(side, settings["path"]), settings)}
 
@@ -271,7 +271,7 @@ def saves(side: str, module: Any, settings: Settings) -> Found:
 
 @probe
 def peak(side: str, settings: Settings) -> Found:
-    """Memory of tensors while a module runs that has run before."""
+    """Measure the tensor memory of a module that has run before."""
     prepared(side, settings)
     module, arguments = loaded(side, settings["path"]), arguments_of(settings)
     repeated(lambda: module(*arguments), 5)
@@ -280,7 +280,7 @@ def peak(side: str, settings: Settings) -> Found:
 
 @probe
 def process(side: str, settings: Settings) -> Found:
-    """A whole process: ``tsarchive info FILE``, or one that imports torch and ends."""
+    """Measure a whole process: ``tsarchive info FILE``, or one that imports torch and exits."""
     command = [sys.executable, "-c", "import torch"]
     if side == OURS:
         command = [sys.executable, "-m", "tsarchive", "info", settings["path"]]
@@ -299,7 +299,7 @@ def children_seconds() -> float:
 
 @probe
 def make(side: str, settings: Settings) -> Found:
-    """Writes the archive of a network."""
+    """Write the archive of a network."""
     import models
 
     prepared(side, {})
@@ -308,7 +308,7 @@ def make(side: str, settings: Settings) -> Found:
 
 @probe
 def names(side: str, settings: Settings) -> Found:
-    """The networks there are, and their forms."""
+    """Return the available networks and their forms."""
     import models
 
     groups = {

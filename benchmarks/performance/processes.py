@@ -1,4 +1,4 @@
-"""Starts probes in fresh processes, the sides in turn, and keeps what they found."""
+"""Runs probes in fresh processes, alternating between the sides, and caches their results."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Found = dict[str, Any]
 Readings = dict[str, list[Found]]
 _PROBES = Path(__file__).with_name("probes.py")
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # where it is set, imports compile: no installation does
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # if set, imports compile, which an installation avoids
 
 
 class ProbeFailed(Exception):
-    """A process ended with an error, or took too long; says which and why."""
+    """A process that failed or timed out; says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where archives are kept, how often things are measured, and what was found before.
+    """The location of archives, the settings of measurements, and earlier results.
 
     runs: processes of each side for each measurement;
-    seconds: the longest that one process may take;
-    tell: is told what is being done.
+    seconds: the time limit of one process;
+    tell: a callback for progress messages.
     """
 
     folder: Path
@@ -43,24 +43,24 @@ class Bench:
     _found: dict[str, Readings] = field(default_factory=dict)
 
     def names(self, group: str) -> list[tuple[str, str]]:
-        """The networks of a group of `probes.names`, with their forms."""
+        """Return the networks of a group of `probes.names`, with their forms."""
         if not self._names:
             self._names.update(self._probe("names", THEIRS, {}))
         return [(name, form) for name, form in self._names[group]]
 
     def archive(self, name: str, form: str) -> Found:
-        """The archive of a network, made when it is first asked for."""
+        """Return the archive of a network, created on first use."""
         key = (name, form)
         if key not in self._made:
             self.tell(f"making {name} {form}")
             settings = {"name": name, "form": form, "folder": str(self.folder)}
             made = self._probe("make", THEIRS, settings)
-            del made["modules"]  # what makes a network imports is not what a probe of it needs
+            del made["modules"]  # imports of making a network are not those of probing it
             self._made[key] = settings | made
         return self._made[key]
 
     def forget(self, name: str, form: str) -> None:
-        """Removes the archive of a network, which may be large."""
+        """Remove the archive of a network, which may be large."""
         made = self._made.pop((name, form))
         for key in ("path", "arguments"):
             Path(made[key]).unlink()
@@ -68,7 +68,7 @@ class Bench:
     def measured(
         self, probe: str, settings: Found, sides: tuple[str, ...] = SIDES, runs: int = 0
     ) -> Readings:
-        """What each run of each side found; the sides take turns, and turns at being first."""
+        """Return each run's results by side; the sides alternate, also in which goes first."""
         key = json.dumps([probe, settings, sides])
         if key not in self._found:
             self.tell(f"{probe} {settings['name']} {settings['form']}")
@@ -81,7 +81,7 @@ class Bench:
         return self._found[key]
 
     def modules(self, probe: str, settings: Found) -> list[str]:
-        """Our modules that a probe imports, in order; the run that tells also warms caches."""
+        """Return the modules of ours that a probe imports, in order; that run also warms caches."""
         if probe not in self._modules:
             self._modules[probe] = self._probe(probe, OURS, settings)["modules"]
         return self._modules[probe]

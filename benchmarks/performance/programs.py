@@ -1,10 +1,10 @@
-"""Loops whose work is on numbers, lists and strings: programs that torch.jit interprets."""
+"""Interpreter-bound programs: loops over numbers, lists and strings."""
 
 from torch import nn
 
 
 class Integers(nn.Module):
-    """The longest of the sequences that end in 1 by halving and tripling."""
+    """The longest Collatz sequence."""
 
     def forward(self, limit: int) -> int:
         longest = 0
@@ -18,7 +18,7 @@ class Integers(nn.Module):
 
 
 class Floats(nn.Module):
-    """Which points of a line stay near zero when they are squared and moved again and again."""
+    """The points of a line whose iterated squares stay bounded."""
 
     def forward(self, points: int) -> float:
         total = 0.0
@@ -34,7 +34,7 @@ class Floats(nn.Module):
 
 
 class Lists(nn.Module):
-    """The prime numbers below a limit, by crossing out."""
+    """The prime numbers below a limit, by sieving."""
 
     def forward(self, limit: int) -> list[int]:
         is_prime = [True] * limit
@@ -52,7 +52,7 @@ class Lists(nn.Module):
 
 
 class Strings(nn.Module):
-    """Words that are counted, and written with their counts."""
+    """Word counts, as text."""
 
     def forward(self, text: str) -> str:
         counts: dict[str, int] = {}
@@ -67,7 +67,7 @@ class Strings(nn.Module):
 
 
 class Characters(nn.Module):
-    """Letters of a text, moved by three places of the alphabet."""
+    """A Caesar cipher."""
 
     def forward(self, text: str) -> str:
         result = ""

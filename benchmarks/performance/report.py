@@ -1,4 +1,4 @@
-"""The table in Markdown, the list by network, and all of it as JSON."""
+"""The table in Markdown, results by network, and everything as JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def others(line: Line) -> list[str]:
 
 
 def typical(line: Line, side: str) -> str:
-    """The figure of a side: the geometric mean over networks where there are many."""
+    """Return the figure of a side: the geometric mean over networks where there are several."""
     numbers = [subject.sides[side] for subject in line.subjects]
     if not numbers:
         return "failed"
@@ -68,7 +68,7 @@ def shown(goal: Goal, number: float) -> str:
 
 
 def details(lines: list[Line]) -> str:
-    """What was found on each network, the worst ratio first, and what failed."""
+    """Return the results for each network, the worst ratio first, and failures."""
     parts = {}
     for line in lines:
         title = f"{line.row.name}: {line.goal.part}, {line.goal.measure}"

@@ -1,4 +1,4 @@
-"""The rows of the table, as data: what is measured, on what, and what is to be reached."""
+"""The rows of the table as data: measurements, networks, and goals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pair = tuple[str, str]
 
 
 class Kind(Enum):
-    """What a limit is compared with."""
+    """The quantity that a limit applies to."""
 
     VALUE = "ours"
     RATIO = "ours / theirs, geometric mean"
@@ -30,7 +30,7 @@ class Kind(Enum):
 class Goal:
     """One line of the table.
 
-    part: of what the probe found;
+    part: the measured part of the probe;
     measure: "time", or the key of a number of bytes, or of a share;
     limit: seconds, bytes or a ratio, by kind and measure; None when nothing is promised;
     shown: the limit in words.
@@ -46,7 +46,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured, and (shell patterns) on which networks."""
+    """The amount of measurements, and shell patterns of the networks."""
 
     large: int = GIB
     saved: int = 320 * MIB
@@ -75,13 +75,13 @@ Subjects = Callable[[Bench, Sizes], list[Pair]]
 class Row:
     """Lines that one probe measures.
 
-    name: what ``--rows`` calls it;
-    figure: what the table calls it, with the names of sizes in braces;
-    peer: what stands beside tsarchive;
+    name: the row's name for ``--rows``;
+    figure: the row's title, with the names of sizes in braces;
+    peer: what tsarchive is compared with;
     subjects: the networks and forms;
-    code: the bytes of code that count, from and to;
+    code: the range of code sizes in bytes;
     others: further sides, which have no part in the goals;
-    settings: of `Sizes`, those that the probe asks for.
+    settings: the fields of `Sizes` that the probe takes.
     """
 
     name: str
@@ -299,7 +299,7 @@ ROWS: tuple[Row, ...] = (
         one,
         (
             value("process", "time", 0.15, "≤ 150 ms"),
-            # Machines differ: 150 ms are set for one that imports torch in 1.4 s.
+            # Machines differ: the goal is 150 ms where importing torch takes 1.4 s.
             ratio("process", 0.15 / 1.4, "≤ 0.107"),
         ),
         peer="import torch",

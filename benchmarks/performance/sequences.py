@@ -19,7 +19,7 @@ class Encoder(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal attention, each step of it an operator of its own."""
+    """Causal attention, with an operator for each step."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class DecoderBlock(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Tokens to the logits of the next ones, [1, L] int64 to [1, L, vocabulary]."""
+    """Tokens to next-token logits, [1, L] int64 to [1, L, vocabulary]."""
 
     def __init__(self, vocabulary: int = 1000, width: int = 64, blocks: int = 12) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class LanguageModel(nn.Module):
 
 
 class RecurrentLayer(nn.Module):
-    """The equations of an LSTM, one step of the loop for each place of the sequence."""
+    """The equations of an LSTM, in a loop over the sequence."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()

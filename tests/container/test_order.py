@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsarchive.container import Container, unordered_map_order
-from tsarchive.container.names import alike
+from tsarchive.container.names import fold_name
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId, combine
-from tsarchive.container.unordered import bucket_count, iteration_order, string_hash
+from tsarchive.container.unordered_map import bucket_count, iteration_order, string_hash
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def random_names(source, count):
     names = {"n" + "".join(source.choices(letters, k=source.randrange(40))) for _ in range(count)}
     safe = [name.replace("..", "x").rstrip("/.") for name in sorted(names)]
     # Nor may two names differ only in what some readers pass over.
-    return list({alike(name): name for name in safe}.values())
+    return list({fold_name(name): name for name in safe}.values())
 
 
 def test_extra_files_are_in_the_order_of_torch():

@@ -25,7 +25,7 @@ from tsarchive.errors import CallError, PickleError, SourceError
 from tsarchive.pickler import dumps, loads
 from tsarchive.torchscript.debug import read_debug_record
 from tsarchive.torchscript.debug_writing import DebugWriter
-from tsarchive.torchscript.edits import Edit, EditedText, moved_debug_record
+from tsarchive.torchscript.edits import Edit, EditedText, move_debug_record
 
 # Debug records
 
@@ -59,7 +59,7 @@ def test_debug_records_keep_all_but_the_offsets():
     name = "code/__torch__/tests/devices/subjects.py.debug_pkl"
     content = records_of(data)[name]
     text = records_of(data)[name.removesuffix(".debug_pkl")]
-    same = moved_debug_record(content, EditedText(text, []), name)
+    same = move_debug_record(content, EditedText(text, []), name)
     rows = read_debug_record(content, name)
     assert DebugWriter().record(read_debug_record(same, name)) == DebugWriter().record(rows)
 
@@ -67,7 +67,7 @@ def test_debug_records_keep_all_but_the_offsets():
 def test_a_debug_record_of_an_older_form_moves():
     edited = EditedText(b"abcdef", [Edit(1, 2, b"xyz")])
     rows = ((0, ("text", 1), 0), (3, ("text", 2), 1))
-    assert loads(moved_debug_record(dumps(rows), edited, "d")) == (
+    assert loads(move_debug_record(dumps(rows), edited, "d")) == (
         (0, ("text", 1), 0), (5, ("text", 2), 1)
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ def test_a_debug_record_of_an_older_form_moves():
 @pytest.mark.parametrize("value", [3, (1, 2), (("x", 1),)])
 def test_a_malformed_debug_record_is_refused(value):
     with pytest.raises(PickleError, match="malformed"):
-        moved_debug_record(dumps(value), EditedText(b"", []), "d")
+        move_debug_record(dumps(value), EditedText(b"", []), "d")
 
 
 @given(st.data())

@@ -11,14 +11,14 @@ from tests.executorch.strategies import Packer, plain, values_of
 from tests.support.suite import examples
 from tsarchive.errors import SaveError, UnsupportedError
 from tsarchive.executorch import encoding
-from tsarchive.executorch.encoding import Order, encoded
+from tsarchive.executorch.encoding import Order, encode
+from tsarchive.executorch.encoding_detection import detect_encoding
 from tsarchive.executorch.flatbuffer import Buffer, check_all
-from tsarchive.executorch.origins import origin_of
 from tsarchive.executorch.schema import SCALARS, Field, Schema
 from tsarchive.executorch.schema_bundled import BUNDLED_PROGRAM
 from tsarchive.executorch.schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
 from tsarchive.executorch.schema_program import PROGRAM
-from tsarchive.executorch.table_values import put, table_values
+from tsarchive.executorch.table_values import set_scalar, table_values
 
 EVERY = Schema(
     identifier=b"TEST",
@@ -53,7 +53,7 @@ UNHURRIED = settings(
 
 
 def joined(schema, values, order=Order.PYTHON, alignments=None):
-    made = encoded(schema, values, order, alignments)
+    made = encode(schema, values, order, alignments)
     return made.head() + made.body.join()
 
 
@@ -82,7 +82,7 @@ def test_what_was_encoded_is_encoded_the_same_again(schema, order):
     def check(values):
         data = joined(schema, values, order)
         root = root_of(data, schema)
-        found = origin_of(root, table_values(root), None)
+        found = detect_encoding(root, table_values(root), None)
         assert (found.inserted, found.size) == (0, len(data))
         assert joined(schema, table_values(root), found.order, found.alignments) == data
 
@@ -110,12 +110,12 @@ def test_absent_and_empty_stay_apart():
 def test_numbers_at_their_default_stay_written_where_they_were():
     values = {"i32": 0, "f64": 0.0, "bool": False}
     assert table_values(root_of(joined(EVERY, values))) == values
-    put(values, "i32", 0)
+    set_scalar(values, "i32", 0)
     assert values["i32"] == 0
-    put(values, "i32", 5)
-    put(values, "u8", 0)
+    set_scalar(values, "i32", 5)
+    set_scalar(values, "u8", 0)
     assert values == {"i32": 5, "f64": 0.0, "bool": False}
-    put(values, "i32", 0)
+    set_scalar(values, "i32", 0)
     assert "i32" not in values
 
 
@@ -132,7 +132,7 @@ def test_the_alignment_that_blobs_were_given_is_found():
         values = {"constant_buffer": [{"storage": b"x" * n} for n in sizes], "version": 3}
         alignments = {("Buffer", "storage"): width}
         data = joined(PROGRAM, values, Order.PYTHON, alignments)
-        found = origin_of(root_of(data, PROGRAM), values, None)
+        found = detect_encoding(root_of(data, PROGRAM), values, None)
         assert joined(PROGRAM, values, found.order, found.alignments) == data
 
 
@@ -147,19 +147,19 @@ def test_orders_differ():
 
 def test_large_blobs_are_not_copied():
     blob = memoryview(bytes(1 << 20))
-    parts = list(encoded(EVERY, {"blob": blob}, Order.FLATC).body)
+    parts = list(encode(EVERY, {"blob": blob}, Order.FLATC).body)
     assert any(part is blob for part in parts)
 
 
 def test_more_bytes_than_offsets_reach_are_refused(monkeypatch):
     monkeypatch.setattr(encoding, "_MAX_BYTES", 1000)
     with pytest.raises(SaveError, match="too large"):
-        encoded(EVERY, {"blob": bytes(1000)}, Order.PYTHON)
+        encode(EVERY, {"blob": bytes(1000)}, Order.PYTHON)
 
 
 def test_numbers_that_their_type_cannot_hold_are_refused():
     with pytest.raises(SaveError, match="cannot hold"):
-        encoded(EVERY, {"u8": 256}, Order.PYTHON)
+        encode(EVERY, {"u8": 256}, Order.PYTHON)
 
 
 def test_fields_of_a_later_version_are_not_lost_in_silence():

@@ -57,12 +57,12 @@ def test_an_order_that_changes_is_jitter(monkeypatch):
     """Every second time in another order: what a set would do to tables."""
     orders = iter([Order.PYTHON, Order.FLATC] * 10)
     from tsarchive.executorch import segmented_draft
-    from tsarchive.executorch.encoding import encoded
+    from tsarchive.executorch.encoding import encode
 
     monkeypatch.setattr(
         segmented_draft,
         "encoded",
-        lambda schema, values, _, alignments: encoded(schema, values, next(orders), alignments),
+        lambda schema, values, _, alignments: encode(schema, values, next(orders), alignments),
     )
     found = tsarchive.check_jitter(FIXTURES / "linear.pte")
     assert found.graph.records

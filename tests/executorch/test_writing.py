@@ -107,13 +107,13 @@ ORDERS = {
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_orders_of_writers(corpus, name):
-    from tsarchive.executorch.origins import origin_of
+    from tsarchive.executorch.encoding_detection import detect_encoding
 
     with tsarchive.open(corpus / name) as archive:
         found = archive.executorch.regions.content
         root = found.root()
         header = None if archive.kind == "bpte" else found.header
-        assert origin_of(root, table_values(root), header).order is ORDERS[name]
+        assert detect_encoding(root, table_values(root), header).order is ORDERS[name]
 
 
 def header_of(data, size):

@@ -18,8 +18,8 @@ from tests.support.features import checks_guards
 from tests.support.pt2_archives import saved_today
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.pt2.established import Established
 from tsarchive.pt2.guard_texts import read_guard
+from tsarchive.pt2.size_facts import SizeFacts
 from tsarchive.pt2.symbol_values import evaluate
 from tsarchive.pt2.symbols import MAX_DEPTH, MAX_TEXT
 
@@ -362,7 +362,7 @@ def test_hostile_sizes_are_refused(text):
     ],
 )
 def test_what_checks_have_established_is_not_checked_again(text, is_known):
-    known = Established()
+    known = SizeFacts()
     known.add_bounds("x.size()[0]", 6, None)
     known.add_bounds("x.size()[0]", None, 9)
     known.add_equal("x.size()[1]", 3)

@@ -13,10 +13,10 @@ import tsarchive
 from tests.support.features import exports_numbers
 from tests.support.pt2_archives import NAMES, changed, corpus_files, fixture
 from tsarchive.container import Container
+from tsarchive.pt2.formatting import argument, expression, name, target
 from tsarchive.pt2.listing import Listings, range_text
 from tsarchive.pt2.records import Records
 from tsarchive.pt2.schema import RangeConstraint
-from tsarchive.pt2.shown import argument, expression, name, target
 
 MODEL = "models/model.json"
 LINEAR = """\

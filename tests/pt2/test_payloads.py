@@ -19,7 +19,7 @@ from tsarchive.pt2 import payloads
 from tsarchive.pt2.dtypes import DTYPES, SCALAR_TYPES
 from tsarchive.pt2.payloads import Kind
 from tsarchive.pt2.records import Layout, Records
-from tsarchive.pt2.saved import Saved
+from tsarchive.pt2.torch_save import Saved
 
 CONFIG = "data/weights/model_weights_config.json"
 LOADABLE = ("control_flow", "mutating", "shared", "extra_files", "linear")

@@ -14,7 +14,7 @@ from tests.support.archives import ROOT
 from tests.support.executorch_files import mutated
 from tests.support.report_pages import HOSTILE, data_of, hostile_program, read
 from tsarchive.reporting.caps import MAX_TEXT
-from tsarchive.reporting.colouring import coloured
+from tsarchive.reporting.colouring import highlight_line
 from tsarchive.reporting.html import Html, joined, tag, text
 from tsarchive.reporting.page import page
 from tsarchive.reporting.section import Section, Subject
@@ -47,7 +47,7 @@ def text_of(value):
 
 @given(st.text(st.characters(exclude_characters="\n")) | st.sampled_from(HOSTILE))
 def test_colours_change_no_letter(line):
-    element = read(tag("code", coloured(line, 10_000))).one("code")
+    element = read(tag("code", highlight_line(line, 10_000))).one("code")
     assert element.text == "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
     assert {child.name for child in element.children} <= {"span"}
 

@@ -1,1 +1,1 @@
-"""torch.jit's modules, types and graphs as ours. ``torch_jit`` alone touches torch."""
+"""Conversion of torch.jit's modules, types and graphs to ours. Only ``torch_jit`` touches torch."""

@@ -1,8 +1,8 @@
-"""Functions that torch itself compiles from source text when it starts.
+"""Sources of the functions that torch compiles from text at startup.
 
-A call of one of them leaves ranges in these texts behind. torch shows a range with two lines
-around it, so the whole of a text cannot be read off; a test compares each with the text that torch
-writes. Where torch's text is another one, what it shows does not agree with the text here.
+Calls of them leave ranges in these texts. torch shows a range with two lines of context, so the
+whole text cannot be read from it; a test compares each with the text that torch writes. With
+another version of torch's text, the shown lines disagree with the text here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the header of a printed class: the facts about a class that no binding of torch gives."""
+"""Parsing of the header of a printed class, for facts that no binding of torch exposes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _METHODS = re.compile(r"\n  def (?!: )")
 
 @dataclass(frozen=True, slots=True)
 class ClassHeader:
-    """Attribute names in slot order, which of them are flagged, and whether constants follow.
+    """Attribute names in slot order, their flags, and whether constants follow.
 
     No attributes are given when one of them has a line break in its name.
     """
@@ -32,7 +32,10 @@ class ClassHeader:
 
 
 def code_of(printed: Any, name: str) -> str:
-    """What torch prints of an object of the class ``name``. Raises SaveError where it cannot."""
+    """Return torch's printed form of the class ``name``.
+
+    Raises SaveError where it cannot print it.
+    """
     try:
         code: str = printed.code
     except RuntimeError as error:
@@ -44,12 +47,12 @@ def code_of(printed: Any, name: str) -> str:
 
 
 def read_header(code: str) -> ClassHeader:
-    """The header of the class that ``code`` begins with; methods are not looked at."""
+    """Parse the header of the class that ``code`` begins with; methods are ignored."""
     header = _METHODS.split(code, 1)[0]
     first, *lines = header.split("\n")
     attributes = [match for line in lines if (match := _ATTRIBUTE.match(line))]
     if sum(line.startswith(_QUOTED_SLOT) for line in lines) > sum(m[1] is None for m in attributes):
-        attributes = []  # a name breaks its line
+        attributes = []  # a name contains a line break
     flags = _FLAGS.search(header)
     parameters, buffers = flags.groups() if flags else ("", "")
     return ClassHeader(
@@ -62,13 +65,13 @@ def read_header(code: str) -> ClassHeader:
 
 
 def in_header_order(names: Iterable[str], code: str) -> tuple[str, ...]:
-    """Names of attributes or constants, known from elsewhere, in the order of their lines.
+    """Return known names of attributes or constants in the order of their lines.
 
-    Such names may hold anything, line breaks included.
+    Such names may contain anything, even line breaks.
     """
 
     places: dict[str, int] = {}
-    # A long name may hold what looks like the line of a short one.
+    # A long name may contain text that looks like the line of a short one.
     for name in sorted(names, key=len, reverse=True):
         for line in (f'\n  __annotations__["{name}"] = ', f"\n  {name} : "):
             if (found := code.find(line)) >= 0:
@@ -79,7 +82,7 @@ def in_header_order(names: Iterable[str], code: str) -> tuple[str, ...]:
 
 
 def field_names(shown: str) -> tuple[str, ...]:
-    """The fields of ``NamedTuple(a : Tensor, b : NamedTuple(...))``, outermost level only."""
+    """Return the fields of ``NamedTuple(a : Tensor, b : NamedTuple(...))``, not nested ones."""
     depth, level_one = 0, []
     for char in shown:
         depth -= char in ")]"

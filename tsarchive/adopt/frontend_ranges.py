@@ -1,9 +1,9 @@
-"""The ranges that torch's frontend gives to the syntax of a function.
+"""The source ranges that torch's frontend assigns to the syntax of a function.
 
-The frontend computes the ends of ranges from what it knows of the syntax, not from the text: a call
-ends with its last argument, a number is as long as Python prints it, and an attribute stands two
-bytes behind the range before its dot, wherever that is. Such an end may lie behind a line, where
-no highlight shows it.
+The frontend computes the ends of ranges from the syntax, not from the text: a call ends with its
+last argument, a number is as long as Python prints it, and an attribute begins two bytes after the
+range before its dot, wherever that is. Such an end may lie beyond the end of a line, where no
+highlight shows it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 _WHITESPACE = b" \t\n\r\x0b\x0c"
 _UNARY = {ast.Not: 3, ast.USub: 1, ast.Invert: 1}
-# What a call of an unused function does instead; only its line and column count.
+# The replacement body of an unused function; only its line and column count.
 _UNUSED = ast.parse('def unused(self):\n\traise RuntimeError("Cannot call @unused methods")')
 
 
@@ -28,7 +28,7 @@ class Extent(NamedTuple):
     end: int
 
     def merged(self, others: Iterable[Extent]) -> Extent:
-        """The smallest extent around this one and ``others``."""
+        """Return the smallest extent around this one and ``others``."""
         begin, end = self
         for other_begin, other_end in others:
             begin = min(begin, other_begin)
@@ -37,7 +37,7 @@ class Extent(NamedTuple):
 
 
 class FrontendRanges:
-    """The ranges of everything in the source text of a function, found by how torch shows them."""
+    """The ranges of a function's syntax, identified by how torch shows them."""
 
     def __init__(self, text: str) -> None:
         self._source = text.encode("utf-8", "surrogateescape")
@@ -46,9 +46,9 @@ class FrontendRanges:
             self._by_look.setdefault(_marked(self._source, extent), []).append(extent)
 
     def exact(self, marked: Extent, last_shown: int) -> Extent:
-        """The range of which torch marks just this; it marks no blanks at the ends of a range.
+        """Return the range that torch marks like this; blanks at its ends are not marked.
 
-        ``last_shown`` is the number of the last line, counted from 0, that is shown after it.
+        ``last_shown`` is the number of the last context line shown after it, counted from 0.
         """
         for extent in self._by_look.get(marked, ()):
             if _last_shown(self._source, extent.end) == last_shown:
@@ -68,7 +68,7 @@ def _marked(source: bytes, extent: Extent) -> Extent:
 
 
 def _last_shown(source: bytes, end: int) -> int:
-    """Two lines are shown after the range; the second one not when it is empty."""
+    """Return the number of the last context line: two are shown, the second only if not empty."""
     position = min(end, len(source)) - 1
     for _ in range(3):
         position = source.find(b"\n", position + 1)
@@ -78,9 +78,9 @@ def _last_shown(source: bytes, end: int) -> int:
 
 
 def ranges_of_function(text: str) -> list[Extent]:
-    """The ranges of everything in the source text of a function, inner before outer."""
+    """Return the ranges of everything in the source text of a function, inner before outer."""
     dedented = dedent(text)
-    tree = parsed(dedented)
+    tree = parse(dedented)
     if tree is None:
         return []
     indent = len(text.partition("\n")[0]) - len(dedented.partition("\n")[0])
@@ -92,9 +92,9 @@ def ranges_of_function(text: str) -> list[Extent]:
 
 
 def _in_levels(root: ast.AST) -> list[ast.AST]:
-    """The tree level by level; contexts and operators, which have no place, are left out."""
+    """Return the tree in level order, without contexts and operators, which have no location."""
     found = [root]
-    for node in found:  # grows on the way
+    for node in found:  # grows during the loop
         for name in node._fields:
             part = getattr(node, name, None)
             if isinstance(part, list):
@@ -104,8 +104,8 @@ def _in_levels(root: ast.AST) -> list[ast.AST]:
     return found
 
 
-def parsed(text: str) -> ast.Module | None:
-    """The syntax tree of Python code; None when it is none. Warnings were given on import."""
+def parse(text: str) -> ast.Module | None:
+    """Return the syntax tree of Python code, None if invalid. Warnings were given on import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -115,7 +115,7 @@ def parsed(text: str) -> ast.Module | None:
 
 
 class _Frontend:
-    """Computes ranges, those of parts first; all of them are in ``found``."""
+    """Computes ranges bottom-up; all of them are in ``found``."""
 
     def __init__(self, source: bytes, indent: int) -> None:
         self.found: list[Extent] = []
@@ -180,7 +180,7 @@ class _Frontend:
         return whole
 
     def _subscript(self, node: ast.Subscript) -> Extent:
-        """One byte more than the indices, for the bracket; a slice adds no more than its bounds."""
+        """The range has one byte more than the indices, for the bracket; a slice is its bounds."""
         index = node.slice
         parts = index.elts if isinstance(index, ast.Tuple) and index.elts else [index]
         indices: list[Extent] = []
@@ -205,7 +205,7 @@ class _Frontend:
         return self._at(node, 1).merged(self._all(values))
 
     def _parts(self, node: ast.AST) -> Extent:
-        """What has no text of its own lies around its parts."""
+        """The range of a node without text of its own is around its parts."""
         parts = self._all(_syntax(node))
         return parts[0].merged(parts)
 
@@ -214,17 +214,17 @@ class _Frontend:
         return self._at(node, len("def")).merged(self._all([*signature, *node.body]))
 
     def _with_item(self, node: ast.withitem) -> Extent:
-        """As long as torch's name for the statement, at least."""
+        """The range is at least as long as torch's name for the statement."""
         named = self._at(node.context_expr, len("with statements"))
         return named.merged(self._all(_syntax(node)))
 
     def _keyword(self, node: ast.AST) -> Extent:
-        """A statement that begins with a keyword."""
+        """The range of a statement that begins with a keyword."""
         keyword = "del" if isinstance(node, ast.Delete) else type(node).__name__
         return self._at(node, len(keyword)).merged(self._all(_syntax(node)))
 
     def _raise(self, node: ast.Raise) -> Extent:
-        """Without the cause."""
+        """The range excludes the cause."""
         return self._at(node, len("raise")).merged(self._all([node.exc]))
 
 

@@ -1,4 +1,4 @@
-"""The source text of functions, as torch's frontend takes it from Python files."""
+"""The source text of functions, as torch's frontend extracts it from Python files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any
 
 from tsarchive.ir.names import MANGLE_PREFIX
 
-from .frontend_ranges import Extent, FrontendRanges, parsed
+from .frontend_ranges import Extent, FrontendRanges, parse
 
 
 class SourceText:
-    """The text of a source, beginning with line number ``first_line`` of its file.
+    """The text of a source that begins at line ``first_line`` of its file.
 
-    Text that torch's Python frontend has read has ranges as the frontend computes them.
+    For text that torch's Python frontend has read, ranges are those that the frontend computes.
     """
 
     def __init__(self, text: str, first_line: int, *, is_from_frontend: bool = True) -> None:
@@ -35,7 +35,7 @@ class SourceText:
         return self.text.removesuffix("\n").split("\n")
 
     def exact(self, marked: Extent, last_shown: int) -> Extent:
-        """The range of which torch marks just this, where ``last_shown`` is the last line shown."""
+        """Return the range that torch marks like this; ``last_shown`` is the last line shown."""
         return self._ranges.exact(marked, last_shown) if self._is_from_frontend else marked
 
     @cached_property
@@ -44,7 +44,7 @@ class SourceText:
 
 
 class _Function:
-    """A function of a file, from its first decorator on."""
+    """A function of a file, including its decorators."""
 
     def __init__(self, node: ast.FunctionDef, lines: Sequence[str], lines_before: int) -> None:
         first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
@@ -58,20 +58,28 @@ class _Function:
         return SourceText(_normalized(self._block()), self.first_line)
 
     def _block(self) -> Sequence[str]:
-        """The lines of the function. Comments after the last statement may belong to them."""
+        """Return the lines of the function.
+
+        Comments after the last statement may belong to them.
+        """
         behind = (line for line in islice(self._lines, self.last_line, None) if line.strip())
         if next(behind, "").lstrip().startswith("#"):
             return inspect.getblock(self._lines[self.first_line - 1 :])
         return self._lines[self.first_line - 1 : self.last_line]
 
     def is_compiled_as(self, function: str) -> bool:
-        """Overloads are compiled as ``f__0``, property accessors as ``__p_getter``."""
+        """Return whether it is compiled as ``function``.
+
+        Overloads are compiled as ``f__0``, property accessors as ``__p_getter``.
+        """
         name = re.escape(self.name)
         return re.fullmatch(rf"{name}(?:__\d+)?|__{name}_[gs]etter", function) is not None
 
 
 def sources_at(file: str, line: int, function: str) -> list[SourceText]:
-    """The functions around a line: first those compiled under that name, and inner before outer."""
+    """Return the functions around a line, the ones with that compiled name first, then inner
+    ones.
+    """
     functions = _file(file).functions_near(line)
     around = [found for found in functions if found.first_line <= line <= found.last_line]
     around.reverse()
@@ -80,19 +88,19 @@ def sources_at(file: str, line: int, function: str) -> list[SourceText]:
 
 
 def sources_behind(function: str, line: int) -> list[SourceText]:
-    """The same for a function that decorators wrap, by its qualified name.
+    """Return the sources of a decorated function, by its qualified name.
 
-    torch takes the lines of the function inside, and the name of the file of the one outside.
+    torch takes the lines of the inner function, and the file name of the outer one.
     """
-    found = _unwrapped(_python_function(function))
+    found = _unwrap(_python_function(function))
     file = inspect.getsourcefile(found) if found is not None else None
     return sources_at(file, line, function.rpartition(".")[2]) if file is not None else []
 
 
-def _unwrapped(found: Any) -> FunctionType | None:
-    """The function inside of decorators; None where nothing is wrapped, or nothing tells.
+def _unwrap(found: Any) -> FunctionType | None:
+    """Return the function inside decorators; None where it is not wrapped or unknown.
 
-    Attributes are read without running code of theirs: anything may have the name by now.
+    Attributes are read statically: the name may by now belong to any object.
     """
     seen: list[Any] = []
     inner = found.__func__ if isinstance(found, staticmethod | classmethod) else found
@@ -104,7 +112,7 @@ def _unwrapped(found: Any) -> FunctionType | None:
 
 
 def _python_function(qualified_name: str) -> Any:
-    """What Python has under a name of TorchScript, whatever is imported; None if nothing."""
+    """Return the imported Python object of a TorchScript name, None if there is none."""
     parts = [part for part in qualified_name.split(".")[1:] if not part.startswith(MANGLE_PREFIX)]
     counts = (n for n in range(len(parts) - 1, 0, -1) if ".".join(parts[:n]) in sys.modules)
     count = next(counts, 0)
@@ -114,12 +122,11 @@ def _python_function(qualified_name: str) -> Any:
     return found
 
 
-# Where statements hold statements, in the order of their fields.
+# Fields of statements that hold statements, in order.
 _BODIES = ("body", "handlers", "orelse", "finalbody", "cases")
 
-# The beginnings of functions and classes at the left margin; what stands in strings and comments
-# is passed over, and what goes on with the line before. `@` in brackets may begin a line, too: what
-# it cuts off does not parse.
+# The beginnings of functions and classes at the left margin; strings, comments and continuation
+# lines are skipped. An `@` in brackets may also begin a line: a piece cut off there does not parse.
 _BEGINNING = re.compile(
     r"""^(?:(@)|(async|class|def)\b)|\#[^\n]*|\\\n[@acd]?"""
     r"""|\"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"{3}"""
@@ -130,9 +137,9 @@ _BEGINNING = re.compile(
 
 
 class _File:
-    """A file that is parsed piece by piece: most have many functions, and a model uses few.
+    """A file that is parsed piecewise: most have many functions, and a model uses few.
 
-    A piece goes from a function or class at the left margin, decorators included, to the next one.
+    A piece extends from a function or class at the left margin, decorators included, to the next.
     """
 
     def __init__(self, lines: list[str]) -> None:
@@ -140,14 +147,14 @@ class _File:
         self._functions: dict[int, tuple[_Function, ...]] = {}
 
     def functions_near(self, line: int) -> tuple[_Function, ...]:
-        """The functions of the piece with that line, outer before inner; none if it is no code."""
+        """Return the functions of the piece with that line, outer first; none if it is no code."""
         if not 0 < line <= len(self.lines):
             return ()
         piece = bisect_right(self._starts, line - 1) - 1
         known = self._functions.get(piece)
         if known is None:
             start, end = self._starts[piece], self._starts[piece + 1]
-            tree = parsed("".join(self.lines[start:end]))
+            tree = parse("".join(self.lines[start:end]))
             if tree is None:
                 tree, start = self._whole, 0
             known = self._functions[piece] = tuple(_functions_in(tree, self.lines, start))
@@ -155,7 +162,7 @@ class _File:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """How many lines stand before each piece, and in all pieces."""
+        """Return the number of lines before each piece, and in total."""
         text = "".join(self.lines)
         starts = [0]
         position = line = 0
@@ -172,14 +179,14 @@ class _File:
 
     @cached_property
     def _whole(self) -> ast.Module | None:
-        return parsed("".join(self.lines))
+        return parse("".join(self.lines))
 
 
 _files: dict[str, _File] = {}
 
 
 def _file(name: str) -> _File:
-    """A file as it is now; without lines when it cannot be read."""
+    """Read a file in its present state; no lines when it cannot be read."""
     lines = linecache.getlines(name)
     known = _files.get(name)
     if known is None or not (known.lines is lines or known.lines == lines):
@@ -196,16 +203,16 @@ def _functions_in(
 
 
 def _statements(tree: ast.Module) -> list[ast.AST]:
-    """All statements and what is made of them, outer before inner: where functions can be."""
+    """Return statements and their parts, outer before inner: everything that may hold functions."""
     found: list[ast.AST] = [tree]
-    for node in found:  # grows on the way
+    for node in found:  # grows during the loop
         for part in _BODIES:
             found += getattr(node, part, ())
     return found
 
 
 def _normalized(lines: Sequence[str]) -> str:
-    """Every line gets at least the indentation of the ``def`` line, as torch's frontend does."""
+    """Indent every line at least as far as the ``def`` line, as torch's frontend does."""
     definition = next((line for line in lines if line.lstrip().startswith("def")), None)
     indent = definition[: definition.index("def")] if definition is not None else ""
     return "".join(line if line.startswith(indent) else indent + line for line in lines)

@@ -1,4 +1,7 @@
-"""What a pickle must know of a ``__getstate__``: which parts of its result something else holds."""
+"""Analysis of ``__getstate__``: which parts of its result outlive the result.
+
+The pickler memoises values that are referenced elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ _BIAS = 1
 
 
 class _Fate(enum.IntEnum):
-    """What becomes of a part of a state when the state is gone."""
+    """What keeps a part of a state alive once the state is gone."""
 
     HELD = 0
-    PACKED = 1  # the weight out of packed parameters: some engines hold it, others make it
+    PACKED = 1  # the weight of packed parameters: some engines hold it, others create it
     FRESH = 2
 
 
 def held_parts(class_: ClassType, state: Any, again: Callable[[], Any]) -> Held:
-    """The parts of ``state`` that something besides it keeps alive.
+    """Return the parts of ``state`` that are also referenced elsewhere.
 
-    These are slots of the object, constants of the graph, and the bias inside packed
-    parameters; what the function computes is held by the result alone. ``again`` calls
-    ``__getstate__`` once more, to see whether the weight inside packed parameters is a new one.
+    These are slots of the object, constants of the graph, and the bias inside packed parameters;
+    computed values are held by the result alone. ``again`` calls ``__getstate__`` once more, to see
+    whether the weight inside packed parameters is a new one.
     """
     fates = _fates(class_)
     held = _held(class_, fates)
@@ -40,7 +43,7 @@ def held_parts(class_: ClassType, state: Any, again: Callable[[], Any]) -> Held:
 
 
 def always_held_parts(class_: ClassType) -> Held:
-    """The same as far as it does not depend on the engine for quantized operators."""
+    """Return those that are held regardless of the engine for quantized operators."""
     return _held(class_, _fates(class_))
 
 
@@ -62,7 +65,7 @@ def _state_types(class_: ClassType) -> tuple[Type, ...]:
 
 
 def _native_fate(type_: Type) -> _Fate:
-    """Packed parameters give their weight, and their own bias, an optional."""
+    """Packed parameters unpack to their weight, and to their own bias, an optional."""
     if type_ == TENSOR:
         return _Fate.PACKED
     return _Fate.HELD if type_ == OptionalType(TENSOR) else _Fate.FRESH
@@ -90,7 +93,7 @@ def _fate(value: Value) -> _Fate:
 
 
 def _fate_in(tuple_: Value, index: int) -> _Fate:
-    """The fate of the element of a tuple, whatever becomes of the tuple."""
+    """Return the fate of an element of a tuple, regardless of the tuple's own."""
     node = tuple_.node
     match node.kind:
         case "prim::TupleConstruct":
@@ -105,14 +108,14 @@ def _fate_in(tuple_: Value, index: int) -> _Fate:
 
 
 def _choices(value: Value) -> Iterable[Value]:
-    """What the branches of an if statement give for one of its outputs, where they give any."""
+    """Return the values of the branches for one output of an if statement."""
     position = value.node.outputs.index(value)
     given = [block.returns[position] for block in value.node.blocks]
     return [choice for choice in given if choice.node.kind != "prim::Uninitialized"]
 
 
 def _is_unpack(node: Node) -> bool:
-    """``conv2d_unpack(packed)`` and ``packed.unpack()`` give a weight and the own bias."""
+    """Return whether the node is ``conv2d_unpack(packed)`` or ``packed.unpack()``."""
     if node.kind == "prim::CallMethod":
         return node.name == "unpack"
     return node.kind.startswith("quantized::") and "_unpack" in node.kind

@@ -1,7 +1,7 @@
-"""Reads the marked text in which torch shows a source range.
+"""Parsing of the highlighted text in which torch shows a source range.
 
-No binding gives the numbers of a range. torch names file and line, and shows the lines of the range
-with up to two lines before and after; below each line of the range stands a line of ``~``.
+No binding exposes the numbers of a range. torch names file and line, and shows the lines of the
+range with up to two lines before and after; below each line of the range is a line of ``~``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ _MARK = re.compile(f" *~+(?:{_HERE})?")
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """``line`` is the number of the first marked line, ``shown`` all lines with the marks.
+    """A parsed highlight.
 
+    ``line`` is the number of the first marked line, ``shown`` all lines with the marks.
     ``code_file`` names the code record from which torch loaded the range, if it did. A range that
     is the whole of its source has no file; its source is ``text``. The file is empty where the
-    source has none: the number of the line is not known then.
+    source has none: the number of the line is then unknown.
     """
 
     text: str
@@ -40,7 +41,7 @@ class Highlight:
 class Marked:
     """The lines without marks, and the range in them: columns in bytes of two of the lines.
 
-    How many lines follow depends on the end of the range, also where its end is not marked.
+    The number of lines after the range depends on its end, even where that is not marked.
     """
 
     lines: tuple[str, ...]
@@ -63,7 +64,7 @@ def read_highlight(shown: str) -> Highlight:
 
 
 def read_marks(highlight: Highlight, lines_before: int | None = None) -> Marked | None:
-    """The marked range, if ``lines_before`` lines can stand before it.
+    """Return the marked range, provided that ``lines_before`` lines can precede it.
 
     The number is known when the source is: lines of the source may look like marks.
     """
@@ -74,7 +75,7 @@ def read_marks(highlight: Highlight, lines_before: int | None = None) -> Marked 
 
 
 def agrees(marked: Marked, lines: Sequence[str], first: int) -> bool:
-    """Whether the lines are those of a source in which the range begins with line ``first``."""
+    """Return whether a source has these lines, with the range beginning at line ``first``."""
     start = first - marked.first
     return start >= 0 and marked.lines == tuple(lines[start : start + len(marked.lines)])
 
@@ -93,7 +94,7 @@ def _marks(shown: Sequence[str], before: int) -> Marked | None:
             if mark.endswith(_HERE):
                 break
         elif not marks or lines[-1].strip(" "):
-            break  # only blank lines of a range stay without marks
+            break  # only blank lines of a range have no marks
     if not marks:
         return None
     lines += shown[position:]
@@ -101,7 +102,7 @@ def _marks(shown: Sequence[str], before: int) -> Marked | None:
 
 
 def _marks_line(mark: str, line: str, *, is_first: bool) -> bool:
-    """Whether ``mark`` stands below ``line``: lines of a source may look like marks."""
+    """Return whether ``mark`` is the mark of ``line``: lines of a source may look like marks."""
     if not _MARK.fullmatch(mark) or byte_length(line) < len(mark.removesuffix(_HERE)):
         return False
     indent = len(line) - len(line.lstrip(" "))
@@ -115,7 +116,7 @@ def _between(lines: tuple[str, ...], opening: tuple[int, str], closing: tuple[in
 
 
 class View:
-    """Lines of one source by their numbers. Lines that no range shows are taken to be empty."""
+    """Known lines of one source by number. Lines that no range shows are assumed to be empty."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -132,21 +133,21 @@ class View:
 
     @cached_property
     def source(self) -> Source:
-        """The source as far as it was seen; nothing is added any more."""
+        """Return the source as far as it is known; nothing may be added afterwards."""
         first, last = min(self._lines), max(self._lines)
         text = "\n".join(self._lines.get(number, "") for number in range(first, last + 1))
-        # Source without a file is a pattern of graphs, which ends with a bracket.
+        # Sources without a file are graph patterns, which end with a bracket.
         return Source(text + "\n" * bool(self._file), self._file, first)
 
 
 class Views:
-    """The sources seen in parts, by what they must have in common: a file and an owner."""
+    """Partially known sources, by what identifies them: a file and an owner."""
 
     def __init__(self) -> None:
         self._views: dict[tuple[str, ...], list[View]] = {}
 
     def add(self, key: tuple[str, ...], first: int, lines: Sequence[str]) -> View:
-        """Add lines to the source that they are taken from; ``key`` begins with its file."""
+        """Add lines to their source; the first item of ``key`` is its file."""
         views = self._views.setdefault(key, [])
         fitting = [view for view in views if not view.conflicts(first, lines)]
         fitting.sort(key=lambda view: not view.overlaps(first, lines))

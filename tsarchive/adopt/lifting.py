@@ -1,7 +1,7 @@
-"""Copies a graph of torch's IR, node by node, into the program graph.
+"""Copying of a graph of torch's IR, node by node, to the program graph.
 
-Works on the interface of torch's graph objects alone; what a type, a constant or a subgraph
-becomes is the adopter's business.
+Uses only the interface of torch's graph objects; types, constants and subgraphs are converted by
+the adopter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .node_ranges import PlaceReader
 
 
 class TypesAndConstants(Protocol):
-    """What the copy needs to know of things that are not nodes."""
+    """Conversions that the copy needs for everything but nodes."""
 
     def type(self, type_: Any) -> Type: ...
 
@@ -28,7 +28,7 @@ class TypesAndConstants(Protocol):
 
 
 class GraphCopy:
-    """Copies one graph; values are found again by their numbers, unique in a graph."""
+    """Copies one graph; values are identified by their numbers, unique in a graph."""
 
     def __init__(self, adopter: TypesAndConstants, places: PlaceReader, function: str) -> None:
         self.adopter = adopter
@@ -114,7 +114,7 @@ _ATTRIBUTES: dict[str, Callable[[GraphCopy, Any, Node], dict[str, Any]]] = {
 _WITH_BLOCKS = frozenset({"prim::If", "prim::Loop"})
 
 
-# By position: the iterators over the same values cost ten times as much.
+# By index: the iterators over the same values cost ten times as much.
 def _inputs(node: Any) -> Iterator[Any]:
     return map(node.inputsAt, range(node.inputsSize()))
 
@@ -123,14 +123,14 @@ def _outputs(node: Any) -> Iterator[Any]:
     return map(node.outputsAt, range(node.outputsSize()))
 
 
-# The number by which torch tells repeated warnings apart; it counts anew after loading.
+# The number by which torch identifies repeated warnings; it is reassigned on loading.
 _NOT_WRITTEN = frozenset({"warn_id"})
 
 _schemas: dict[str, FunctionSchema] = {}
 
 
 def _operator_schema(text: str) -> FunctionSchema:
-    """Operators may name torchbind classes; printing needs no more of them than the name."""
+    """Parse a schema. Operators may name torchbind classes; printing only needs their names."""
     found = _schemas.get(text)
     if found is None:
         found = parse_schema_with(text, lambda name: ClassType(name, is_native=True))
@@ -139,9 +139,9 @@ def _operator_schema(text: str) -> FunctionSchema:
 
 
 def placeholder(graph: Block) -> ObjectValue:
-    """A function as the ``forward`` of a module without state.
+    """Wrap a function as the ``forward`` of a module without state.
 
-    The schema is made anew from the graph, so defaults are lost, as they are in torch.
+    The schema is rebuilt from the graph, so defaults are lost, as they are in torch.
     """
     class_ = ClassType("__torch__.PlaceholderModule", is_module=True)
     class_.attributes["training"] = Attribute("training", BOOL)

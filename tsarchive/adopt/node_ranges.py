@@ -1,4 +1,4 @@
-"""The places of nodes in user source, found from what torch shows of them."""
+"""The locations of nodes in user source, reconstructed from what torch shows of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .frontend_ranges import Extent
 from .function_sources import SourceText, sources_at, sources_behind
 from .highlight import Highlight, Marked, View, Views, agrees, read_highlight, read_marks
 
-# Nodes of these kinds have no place in the source when torch shows none.
+# Nodes of these kinds have no location if torch shows none.
 _WITHOUT_PLACE = frozenset(
     f"prim::{name}"
     for name in (
@@ -27,7 +27,7 @@ _WITHOUT_PLACE = frozenset(
     )
 )  # fmt: skip
 
-# What passes make of one tensor when they quantize a graph.
+# Created by passes from one tensor when they quantize a graph.
 _OF_PASSES = frozenset(
     f"aten::{name}"
     for name in (
@@ -46,7 +46,7 @@ _DATACLASS_METHODS = "__torch_jit_dataclass/"
 
 
 class Place:
-    """Where a node of a function stands, as torch shows it. The range is found when asked for."""
+    """The location of a node of a function, as torch shows it. The range is computed on demand."""
 
     __slots__ = ("_found", "_reader", "function", "shown")
 
@@ -66,7 +66,7 @@ class Place:
 
 
 class PlaceReader:
-    """Reads the places of one save; sources that are equal become one object.
+    """Reads the locations of one save; equal sources become one object.
 
     ``generated`` has the methods of dataclasses, and the texts that torch wrote for them.
     """
@@ -84,7 +84,7 @@ class PlaceReader:
         self._waiting: list[Place] = []
 
     def place(self, node: Any, kind: str, function: str) -> Place:
-        """The place of a node of torch's in the code of a function, by its qualified name."""
+        """Return the location of a torch node in the code of a function, by its qualified name."""
         shown = node.sourceRange()
         place = Place(self, shown, function)
         if shown.strip():
@@ -94,7 +94,7 @@ class PlaceReader:
         return place
 
     def find_waiting(self) -> None:
-        """Find the ranges of all places read so far: parts of a source are seen around each."""
+        """Compute the ranges of all places read so far: each shows parts of a source."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
@@ -108,7 +108,7 @@ class PlaceReader:
             range_ = self._known(highlight, place.function)
             if range_ is not None:
                 place.found(range_)
-                if highlight.file is not None:  # a stack is a source of its own each time
+                if highlight.file is not None:  # each stack is a source of its own
                     self._ranges[place.shown, name] = range_
             elif (marked := read_marks(highlight)) is not None:
                 line = highlight.line if highlight.file else marked.first
@@ -118,7 +118,7 @@ class PlaceReader:
             place.found(Range(view.source, *_extent(view.source, line, marked)))
 
     def _known(self, highlight: Highlight, function: str) -> Range | None:
-        """The range in a source of which the whole text is known."""
+        """Return a range in a source whose whole text is known."""
         code_file = highlight.code_file or ""
         if highlight.file is None:
             return self._whole(highlight.text, code_file, function)
@@ -152,11 +152,11 @@ class PlaceReader:
         return self._sources.setdefault(key, Source(text.text, file, text.first_line))
 
     def _empty_range(self, code_file: str, end: int) -> Range:
-        """What torch.jit.load makes of no place at all, and of the dummy range."""
+        """Return torch.jit.load's range for nodes without one, and for the dummy range."""
         return self._empty.setdefault((code_file, end), Range(Source("", "", 0), 0, end))
 
     def _whole(self, text: str, code_file: str, function: str) -> Range:
-        """A range that is a whole source: torch shows no file then."""
+        """Return a range that is a whole source: torch shows no file for it."""
         if not text:
             return self._empty_range(code_file, 0)
         method = function.split(".")[-2:]
@@ -168,17 +168,17 @@ class PlaceReader:
 
     def _view(self, highlight: Highlight, line: int, marked: Marked, function: str) -> View:
         assert highlight.file is not None
-        # A text given to `define` holds several functions of one class.
+        # A text passed to `define` holds several functions of one class.
         owner = function.rpartition(".")[0]
         key = (highlight.file, owner, highlight.code_file or "")
         return self._views.add(key, line - marked.first, marked.lines)
 
 
 def _is_nowhere(node: Any, kind: str) -> bool:
-    """Whether a node without a place does not even have torch's dummy range.
+    """Return whether a node without a location lacks even torch's dummy range.
 
-    Frontends insert operators with that range: properties, conversions and the arithmetic of
-    loops. Operators on several tensors come from passes that optimise, and have none.
+    Frontends insert operators with that range: properties, conversions and the arithmetic of loops.
+    Operators on several tensors come from optimization passes, and have none.
     """
     if kind in _WITHOUT_PLACE or kind in _OF_PASSES:
         return True
@@ -189,7 +189,7 @@ def _is_nowhere(node: Any, kind: str) -> bool:
 
 
 def _extent(source: Source, line: int, marked: Marked) -> Extent:
-    """The marked bytes of a source; the first marked line has the number ``line``."""
+    """Return the marked bytes of a source; the first marked line has the number ``line``."""
     starts = _line_starts(source.text)
     first = line - source.first_line
     last = first + marked.last - marked.first
@@ -198,12 +198,12 @@ def _extent(source: Source, line: int, marked: Marked) -> Extent:
 
 @lru_cache(maxsize=64)
 def _line_starts(text: str) -> list[int]:
-    """The byte at which each line of a text begins, and where one more would."""
+    """Return the byte offset of each line of a text, and the offset after the last."""
     return [0, *accumulate(byte_length(line) + 1 for line in text.split("\n"))]
 
 
 def _stack_range(text: str) -> Range:
-    """A traced node: the whole of a Python stack, one frame a line, innermost first."""
+    """Return the range of a traced node: a Python stack, one frame a line, innermost first."""
     frame = _FRAME.match(text)
     filename, line = (frame[1], int(frame[2])) if frame else (None, 0)
     return Range(Source(text, filename, line), 0, byte_length(text))

@@ -1,7 +1,7 @@
-"""Reads what Python cannot see of a live module: slots of script objects, and what is shared.
+"""Inspection of a live module beyond Python's view: slots of script objects, and sharing.
 
-torch's bindings copy lists, dicts and script objects on the way to Python, so identity is lost.
-A small graph that follows a path of attributes and items, and runs inside torch, keeps it.
+torch's bindings copy lists, dicts and script objects on the way to Python, which loses identity. A
+small graph that follows a path of attributes and items, and runs inside torch, preserves it.
 ``bindings`` is ``torch._C``; this file works on what it is given and imports no torch.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from tsarchive.errors import SaveError
 
-# Of each group: which earlier value each value is the same object as; itself when there is none.
+# For each value of a group, the index of the first value that is the same object.
 FIRST_SAME = """
 def first_same(groups: List[List[Any]]) -> List[List[int]]:
     found : List[List[int]] = []
@@ -52,12 +52,12 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A step to the list of the values of a dict: not every key can stand in a graph."""
+    """A step to the list of the values of a dict: some keys cannot be written in a graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A step to what ``__getstate__`` of an object returns, a value of torch's ``type``."""
+    """A step to the result of an object's ``__getstate__``, a value of torch's ``type``."""
 
     type: Any = field(compare=False)
 
@@ -67,7 +67,7 @@ Step = Attr | Item | Values | State
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value is held: a ``torch._C.ScriptModule`` and the steps from there."""
+    """The path to a value: a ``torch._C.ScriptModule`` and the steps from there."""
 
     module: Any
     steps: tuple[Step, ...]
@@ -76,8 +76,8 @@ class Place:
         return Place(self.module, (*self.steps, step))
 
 
-def then(place: Place | None, step: Step) -> Place | None:
-    """A step further, where there is a place at all."""
+def extend(place: Place | None, step: Step) -> Place | None:
+    """Extend a path by a step, if there is a path."""
     return None if place is None else place.then(step)
 
 
@@ -94,14 +94,14 @@ class Probe:
         self._slot_types: dict[int, tuple[Any, dict[str, Any]]] = {}
 
     def read(self, place: Place) -> Any:
-        """The value at ``place`` as torch's bindings give it."""
+        """Return the value at ``place`` as torch's bindings give it."""
         graph, values = self._follow([place])
         return self._run(graph, values[0], [place])
 
     def same(self, groups: Sequence[Sequence[Place]]) -> list[list[int]]:
-        """For each place of a group the first one in it that holds the very same object.
+        """For each place of a group, return the index of the first that holds the very same object.
 
-        All groups are looked at in one run: making a function ready costs more than running it.
+        All groups are examined in one run: compiling a function costs more than running it.
         """
         places = [place for group in groups for place in group]
         graph, values = self._follow(places)
@@ -126,7 +126,7 @@ class Probe:
         return graph, [self._at(graph, place, known) for place in places]
 
     def _at(self, graph: Any, place: Place, known: dict[Place, Any]) -> Any:
-        """Each place is gone to once: what a state makes anew is one object in one graph."""
+        """Emit the steps to a place, each once, so that a state made anew is one object."""
         if place not in known:
             *before, step = place.steps
             holder = self._at(graph, Place(place.module, tuple(before)), known)
@@ -148,7 +148,7 @@ class Probe:
                 return node.output()
 
     def _unwrapped(self, graph: Any, value: Any) -> Any:
-        """A value of optional type that is not None."""
+        """Unwrap an optional value that is not None."""
         if value.type().kind() != "OptionalType":
             return value
         element = value.type().getElementType()
@@ -192,7 +192,7 @@ class Probe:
 
     @contextmanager
     def _unoptimised(self) -> Iterator[None]:
-        """A graph that runs once takes longer to optimise than to run; the thread's own switch."""
+        """Disable optimization in this thread: optimizing a graph that runs once does not pay."""
         before = self._bindings._get_graph_executor_optimize()
         self._bindings._set_graph_executor_optimize(False)
         try:

@@ -1,4 +1,4 @@
-"""Restores sharing in adopted values: containers and objects that torch holds once are one."""
+"""Restoration of sharing in adopted values: each container or object of torch becomes one value."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Holder = MutableMapping[Any, Any] | MutableSequence[Any]
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """``holder[key]`` is a value with an identity in torch, to be found at ``place``.
+    """A value ``holder[key]`` with an identity in torch, at ``place``.
 
     ``parts`` are the items of a tuple, and ``elements`` those of them that have an identity;
-    ``first`` is the first place that holds the same object, when it is another.
+    ``first`` is the first place that holds the same object, if it is another.
     """
 
     holder: Any
@@ -32,13 +32,13 @@ class _Held:
     elements: list[_Held] = field(default_factory=list)
     first: _Held | None = None
 
-    def settled(self) -> Any:
-        """The one value that stands for the object wherever it is held."""
+    def representative(self) -> Any:
+        """Return the one value that represents the object at all of its places."""
         if self.first is not None:
-            return self.first.settled()
+            return self.first.representative()
         if self.elements and self.parts is not None:
             for element in self.elements:
-                self.parts[element.key] = element.settled()
+                self.parts[element.key] = element.representative()
             self.elements = []
             self.holder[self.key] = tuple(self.parts)
         return self.holder[self.key]
@@ -52,9 +52,9 @@ class Sharing:
         self._states: list[tuple[ObjectValue, list[Any], Callable[[list[Any]], Any]]] = []
 
     def note(self, holder: Holder, key: Any, type_: Type, place: Place) -> _Held | None:
-        """``holder[key]`` was read from ``place``; items inside are noted with it.
+        """Note that ``holder[key]`` was read from ``place``, and its items likewise.
 
-        Only values that look the same can be the same, so those are compared.
+        Only values that look alike can be the same object, so those are compared.
         """
         value = holder[key]
         if isinstance(type_, OptionalType):
@@ -76,7 +76,7 @@ class Sharing:
         return self._add(type(value).__name__, value, _Held(holder, key, place))
 
     def note_state(self, owner: ObjectValue, place: Place) -> None:
-        """The same for what ``__getstate__`` of ``owner`` has returned; a tuple is torn apart."""
+        """Note the result of ``__getstate__`` of ``owner``; a tuple is split into its items."""
         assert owner.state is not None
         value, type_ = owner.state.value, owner.state.type
         if isinstance(type_, TupleType) and isinstance(value, tuple):
@@ -98,11 +98,11 @@ class Sharing:
         return self._add("tuple", held.parts, held)
 
     def _add(self, kind: str, value: Any, held: _Held) -> _Held:
-        self._groups.setdefault(f"{kind} {_outline(value)}", []).append(held)
+        self._groups.setdefault(f"{kind} {_sharing_key(value)}", []).append(held)
         return held
 
     def restore(self, probe: Probe) -> None:
-        """Put one value wherever torch holds one object."""
+        """Replace copies so that each object of torch is represented by one value."""
         groups = [group for group in self._groups.values() if len(group) > 1]
         if not groups:
             return
@@ -111,19 +111,19 @@ class Sharing:
             for held, first in zip(group, firsts, strict=True):
                 held.first = group[first] if group[first] is not held else None
         for held in itertools.chain.from_iterable(self._groups.values()):
-            held.holder[held.key] = held.settled()
+            held.holder[held.key] = held.representative()
         for owner, parts, joined in self._states:
             assert owner.state is not None
             owner.state = replace(owner.state, value=joined(parts))
 
 
-def _outline(value: Any) -> str:
-    """Equal for values that may be the same object: scalars in full, the rest by its kind."""
+def _sharing_key(value: Any) -> str:
+    """Return a key that is equal for values that may be the same object."""
     match value:
         case list() | tuple():
-            return f"{len(value)}[{','.join(map(_outline, value))}]"
+            return f"{len(value)}[{','.join(map(_sharing_key, value))}]"
         case dict():
-            return f"{len(value)}{{{','.join(map(_outline, value.values()))}}}"
+            return f"{len(value)}{{{','.join(map(_sharing_key, value.values()))}}}"
         case None | bool() | int() | float() | complex() | str():
             return repr(value)
     return type(value).__name__

@@ -53,12 +53,12 @@ from .class_headers import code_of, field_names, in_header_order, read_header
 from .getstate import always_held_parts, held_parts
 from .lifting import GraphCopy, placeholder
 from .node_ranges import PlaceReader
-from .probe import FIRST_SAME, Attr, Item, Place, Probe, State, Values, then
+from .probe import FIRST_SAME, Attr, Item, Place, Probe, State, Values, extend
 from .sharing import Sharing
 
 
 class Adopter:
-    """Adopts the types, functions and values that one save reaches; each once."""
+    """Adopts the types, functions and values that one save reaches, each once."""
 
     def __init__(self) -> None:
         self._named: dict[str, list[tuple[Any, Type]]] = {}
@@ -203,7 +203,7 @@ class Adopter:
         return Argument(argument.name, type_, default, argument.kwarg_only, argument.N)
 
     def function(self, script: Any, qualified_name: str) -> Function:
-        """Adopt a ScriptFunction or ScriptMethod; its graph when first asked for."""
+        """Adopt a ScriptFunction or ScriptMethod; its graph on first use."""
         return Function(
             qualified_name,
             self.schema(script.schema),
@@ -213,7 +213,7 @@ class Adopter:
     def _free_function(self, name: str) -> Function:
         known = self._functions.get(name)
         if known is None:
-            # A function of this process may have the name of a file's function, and differ.
+            # A function of this process may have the name of a file's function, but differ from it.
             script = torch.jit._state._python_cu.find_function(name)
             if script is None or self._owner in self._from_file:
                 raise SaveError(
@@ -231,11 +231,11 @@ class Adopter:
             self._owner = outer
 
     def constant(self, node: Any) -> Any:
-        """The value of a prim::Constant node that is not a function."""
+        """Return the value of a prim::Constant node that is not a function."""
         if "value" not in node.attributeNames():
             return None
         if node.kindOf("value") == "t":
-            # A 0-dim tensor in arithmetic would turn into a Python number below.
+            # Below, a 0-dim tensor in arithmetic would become a Python number.
             return TableConstant(node.t("value"))
         output = node.output()
         return self.value(output.toIValue(), self.type(output.type()))
@@ -243,7 +243,7 @@ class Adopter:
     # --- values ---
 
     def value(self, value: Any, type_: Type, place: Place | None = None) -> Any:
-        """A Python value that torch's bindings gave, in the forms of ``values.py``."""
+        """Convert a Python value from torch's bindings to the forms of ``values.py``."""
         if isinstance(type_, OptionalType):
             type_ = type_.element
         if isinstance(value, torch.Tensor | torch.ScriptObject):
@@ -265,7 +265,7 @@ class Adopter:
     def _container(self, value: Any, type_: Type, place: Place | None) -> Any:
         if isinstance(value, dict):
             key, item = (type_.key, type_.value) if isinstance(type_, DictType) else (ANY, ANY)
-            values = self._items(value.values(), repeat(item), then(place, Values()))
+            values = self._items(value.values(), repeat(item), extend(place, Values()))
             return dict(zip((self.value(k, key) for k in value), values, strict=True))
         if isinstance(value, list):
             element = type_.element if isinstance(type_, ListType) else ANY
@@ -275,7 +275,9 @@ class Adopter:
 
     def _items(self, items: Iterable[Any], types: Iterable[Type], place: Place | None) -> list[Any]:
         pairs = enumerate(zip(items, types, strict=False))
-        return [self.value(item, type_, then(place, Item(index))) for index, (item, type_) in pairs]
+        return [
+            self.value(item, type_, extend(place, Item(index))) for index, (item, type_) in pairs
+        ]
 
     def _enum_member(self, value: enum.Enum, type_: Type) -> EnumMember:
         if not isinstance(type_, EnumType):
@@ -284,14 +286,14 @@ class Adopter:
         return EnumMember(type_, value.name, value.value)
 
     def _script_object(self, value: Any, type_: ClassType, place: Place | None) -> ObjectValue:
-        """A script object by the copy that Python sees, on which nobody can call methods."""
+        """Adopt a script object from Python's copy of it, which has no callable methods."""
         if type_.has_state_methods:
             if place is None:
                 raise SaveError(f"a constant of {type_.qualified_name} does not tell its state")
             return self._object_at(place, type_)
         found = ObjectValue(type_)
         for name, slot in type_.attributes.items():
-            inner = then(place, Attr(name))
+            inner = extend(place, Attr(name))
             found.slots[name] = self.value(getattr(value, name), slot.type, inner)
             if inner is not None:
                 self._sharing.note(found.slots, name, slot.type, inner)
@@ -348,13 +350,13 @@ class Adopter:
         try:
             value = module.getattr(slot.name)
         except RuntimeError:
-            value = self._probe.read(place)  # says what is missing
+            value = self._probe.read(place)  # raises an error that says what is missing
         if isinstance(value, torch._C.ScriptModule):
             return self._module(value)
         return self.value(value, slot.type, place)
 
     def _object_at(self, place: Place, class_: ClassType) -> ObjectValue:
-        """A script object, slot by slot: Python would only see a copy of it."""
+        """Adopt a script object, slot by slot: Python would only see a copy of it."""
         found = ObjectValue(class_)
         if class_.has_state_methods:
             getstate = self._torch_method(class_, "__getstate__")
@@ -404,19 +406,19 @@ def _is_module_interface(type_: Any) -> bool:
 
 
 def _is_of_this_process(type_: Any, name: str) -> bool:
-    """Whether a class was compiled here; torch.jit.load keeps classes of files apart."""
+    """Return whether a class was compiled here; torch.jit.load keeps classes of files separate."""
     known: Any = torch.jit._state._python_cu.get_class(name)
     return known is not None and bool(known == type_)
 
 
 def _slots_of(type_: Any) -> list[str]:
-    """The attribute names of a module class, data before modules."""
+    """Return the attribute names of a module class, data before modules."""
     concrete: Any = torch._C.ConcreteModuleType.from_jit_type(type_)
     return [*concrete.get_attributes(), *dict(concrete.get_modules())]
 
 
 def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum]:
-    """The Python class of a scripted enum; no binding lists the members."""
+    """Return the Python class of a scripted enum; no binding lists the members."""
     found: Any = torch.jit._state._name_to_pyclass.get(qualified_name)
     value_type = type_.containedTypes()[0]
     if found is None or torch._C.EnumType(qualified_name, value_type, list(found)) != type_:
@@ -439,7 +441,7 @@ def adopt_function(function: Any) -> Function:
 
 
 def adopt_placeholder(function: Any) -> ObjectValue:
-    """A function as the ``forward`` of a module, the form in which it is saved."""
+    """Adopt a function as the ``forward`` of a module, the form in which it is saved."""
     return placeholder(Adopter()._graph(function.graph, function.name))
 
 
@@ -452,7 +454,7 @@ def is_script_function(value: Any) -> bool:
 
 
 def adopt_traced(module: Any) -> dict[str, list[Any]]:
-    """The example inputs that tracing stored, by method name; empty for other modules."""
+    """Return the example inputs of tracing by method name; empty for other modules."""
     adopter = Adopter()
     stored = module._c._retrieve_traced_inputs()
     return {name: adopter.value(list(inputs), ANY) for name, inputs in stored.items()}
@@ -468,7 +470,7 @@ BUILDERS: dict[str, Callable[..., Type]] = {
     "RRefType": partial(HandleType, "RRef"),
 }
 
-# Types without parts, which torch has one of each.
+# Types without parameters, each a singleton in torch.
 SINGLE: dict[str, Type] = {
     "BoolType": types.BOOL,
     "FloatType": types.FLOAT,

@@ -22,7 +22,7 @@ from tsarchive.container.faults import Stopped
 from tsarchive.errors import ArchiveError
 from tsarchive.executorch.looking import OWN_NAMESPACES, called
 from tsarchive.executorch.program import RECORD, Program
-from tsarchive.executorch.unclaimed import unclaimed
+from tsarchive.executorch.unclaimed import find_unclaimed
 from tsarchive.executorch.values import Tensor
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.kinds import EXECUTORCH
@@ -64,7 +64,7 @@ def audit_executorch(source: str | BinaryIO, found: Collected) -> str | None:
 def _hidden(archive: tsarchive.archive.Archive, found: Collected) -> None:
     """A file that other readers find: torch.jit.load looks for a zip from the end on."""
     what = "a zip archive" if _is_zip(archive.executorch.regions.buffer()) else None
-    for _, data, _ in unclaimed(archive.executorch.regions.content):
+    for _, data, _ in find_unclaimed(archive.executorch.regions.content):
         content = bytes(data).lstrip(b"\0")
         if has_zip_end(content):
             what = "a zip archive"

@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.container.reader import Container, Record
-from tsarchive.late import late_member
+from tsarchive.lazy_members import lazy_member
 
 if TYPE_CHECKING:
     from tsarchive.container.changed import ChangedContainer
     from tsarchive.container.surveying import ContainerSurvey, survey, survey_inside
-    from tsarchive.container.unordered import unordered_map_order
     from tsarchive.container.writer import NewRecord, Packed, write_container
+
+    from .unordered_map import unordered_map_order
 
 __all__ = [
     "ChangedContainer",
@@ -30,7 +31,7 @@ _HOMES = {
     "ContainerSurvey": "tsarchive.container.surveying",
     "survey": "tsarchive.container.surveying",
     "survey_inside": "tsarchive.container.surveying",
-    "unordered_map_order": "tsarchive.container.unordered",
+    "unordered_map_order": "tsarchive.container.unordered_map",
     "NewRecord": "tsarchive.container.writer",
     "Packed": "tsarchive.container.writer",
     "write_container": "tsarchive.container.writer",
@@ -38,4 +39,4 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    return late_member(__name__, _HOMES, name)
+    return lazy_member(__name__, _HOMES, name)

@@ -12,8 +12,8 @@ __all__ = [
     "MAX_ENTRIES",
     "MAX_LZMA_WINDOW",
     "SMALLEST_CAP",
+    "exceeds_ratio",
     "inflated_cap",
-    "is_blown_up",
     "size_cap",
 ]
 
@@ -69,6 +69,6 @@ def inflated_cap(stored: int) -> int:
     return max(FREE_INFLATED_BYTES, MAX_INFLATED_RATIO * stored)
 
 
-def is_blown_up(size: int, stored: int) -> bool:
+def exceeds_ratio(size: int, stored: int) -> bool:
     """Return whether inflating ``stored`` bytes to ``size`` exceeds what real data reaches."""
     return size > MAX_INFLATED_RATIO * stored

@@ -7,9 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
 from tsarchive.container import caps
-from tsarchive.container.end import DirectoryPlace, find_directory
 from tsarchive.container.entries import Entry, check_names, check_sizes
-from tsarchive.container.extra import parse_extra, widen
 from tsarchive.container.faults import Faults, Place, Stopped
 from tsarchive.container.layout import (
     CENTRAL,
@@ -26,6 +24,9 @@ from tsarchive.container.layout import (
     CentralHeader,
 )
 from tsarchive.container.names import quoted
+
+from .end_record import DirectoryPlace, find_directory
+from .extra_fields import apply_zip64, parse_extra
 
 __all__ = ["ANY_REFUSED_FLAG", "Directory", "read_directory"]
 
@@ -142,7 +143,7 @@ def _widened(
     fields = parse_extra(extra, at, faults)
     if UNICODE_PATH_FIELD in fields and fields[UNICODE_PATH_FIELD][5:] != raw:
         faults.report("zip-second-name", "the entry has a second, different name", at)
-    size, stored_size, header_offset = widen(fields, numbers, at, faults)
+    size, stored_size, header_offset = apply_zip64(fields, numbers, at, faults)
     return size, stored_size, header_offset
 
 

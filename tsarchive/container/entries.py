@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tsarchive.container import caps
 from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import DESCRIPTOR, FLAG_DESCRIPTOR, LOCAL, STORED
-from tsarchive.container.names import alike, is_plain, name_problem, quoted
+from tsarchive.container.names import fold_name, is_plain, name_problem, quoted
 
 __all__ = ["Entry", "check_names", "check_sizes"]
 
@@ -58,7 +58,7 @@ def check_names(entries: Sequence[Entry], faults: Faults) -> None:
         if is_plain(entry.name):
             different.add(entry.name.lower())
             continue
-        different.add(alike(entry.name))
+        different.add(fold_name(entry.name))
         problem = name_problem(entry.name)
         if problem is not None:
             faults.report("zip-bad-name", f"the name {quoted(entry.name)} {problem}", entry.place)
@@ -69,7 +69,7 @@ def check_names(entries: Sequence[Entry], faults: Faults) -> None:
 def _report_alike(entries: Sequence[Entry], faults: Faults) -> None:
     firsts: dict[str, Entry] = {}
     for entry in entries:
-        first = firsts.setdefault(alike(entry.name), entry)
+        first = firsts.setdefault(fold_name(entry.name), entry)
         if first is entry:
             continue
         if first.name == entry.name:
@@ -89,7 +89,7 @@ def check_sizes(entries: Sequence[Entry], faults: Faults) -> None:
     _check_inflated(packed, caps.inflated_cap(sum(e.stored_size for e in packed)), faults)
     if sum(entry.size for entry in packed) > caps.FREE_PARSED_BYTES:
         parsed = [entry for entry in packed if caps.size_cap(entry.name) is not None]
-        blown_up = [e for e in parsed if caps.is_blown_up(e.size, e.stored_size)]
+        blown_up = [e for e in parsed if caps.exceeds_ratio(e.size, e.stored_size)]
         _check_inflated(blown_up, caps.FREE_PARSED_BYTES, faults)
 
 

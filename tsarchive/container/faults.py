@@ -131,7 +131,7 @@ class Collected(Faults):
         """All findings, and a summary finding for each rule that exceeded the maximum."""
         found = self._findings
         if self._doubts:
-            found = [_excused(f) if RULES[f.rule].is_of_whole else f for f in found]
+            found = [_excuse(f) if RULES[f.rule].is_of_whole else f for f in found]
         more = [
             Finding(
                 rule,
@@ -160,7 +160,7 @@ class Collected(Faults):
         if any(finding.rule in _DAMAGED_DATA for finding in latest):
             latest = [_changed(f, Nature.INCONSISTENT, Nature.BROKEN) for f in latest]
         is_borne_out = self._doubts == doubts
-        self._findings[count:] = latest if is_borne_out else [_excused(f) for f in latest]
+        self._findings[count:] = latest if is_borne_out else [_excuse(f) for f in latest]
         return is_borne_out
 
     def excuse_directory(
@@ -173,7 +173,7 @@ class Collected(Faults):
         self._doubts += sum(name not in borne_out for name in members)
         names = {shown(name) for name in borne_out}
         self._findings[:count] = [
-            f if f.record is None or RULES[f.rule].is_of_whole or f.record in names else _excused(f)
+            f if f.record is None or RULES[f.rule].is_of_whole or f.record in names else _excuse(f)
             for f in self._findings[:count]
         ]
 
@@ -199,7 +199,7 @@ class Collected(Faults):
         )
 
 
-def _excused(finding: Finding) -> Finding:
+def _excuse(finding: Finding) -> Finding:
     return _changed(finding, Nature.HOSTILE, Nature.INCONSISTENT)
 
 

@@ -155,7 +155,7 @@ def _bzip2(payload: memoryview, size: int, most: int) -> _Pieces:
 
     decoder = bz2.BZ2Decompressor()
     try:
-        fed = yield from _fed(decoder, payload, size + 1, most)
+        fed = yield from _feed(decoder, payload, size + 1, most)
     except (OSError, ValueError) as error:
         raise _BadStream(error) from error
     if not decoder.eof or decoder.unused_data or fed < len(payload):
@@ -168,14 +168,14 @@ def _lzma(payload: memoryview, size: int, most: int) -> _Pieces:
     try:
         decoder = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[_lzma_filter(payload, size)])
         # The end marker is optional in a zip archive, so the data ends at its declared size.
-        fed = yield from _fed(decoder, payload[_LZMA_HEADER:], size, most)
+        fed = yield from _feed(decoder, payload[_LZMA_HEADER:], size, most)
     except (lzma.LZMAError, ValueError) as error:
         raise _BadStream(error) from error
     if decoder.unused_data or (decoder.eof and fed < len(payload) - _LZMA_HEADER):
         raise _WrongEnd
 
 
-def _fed(
+def _feed(
     decoder: _Limited, payload: memoryview, size: int, most: int
 ) -> Generator[bytes, None, int]:
     """Feed a decoder until it has yielded ``size`` bytes; return the amount of payload consumed."""

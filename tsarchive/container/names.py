@@ -6,7 +6,7 @@ import re
 
 __all__ = [
     "MAX_NAME_BYTES",
-    "alike",
+    "fold_name",
     "is_plain",
     "name_problem",
     "quoted",
@@ -64,7 +64,7 @@ def start_problem(name: str) -> str | None:
 _NOT_NORMAL = re.compile(r"\\|//|(?:\A|/)\.(?:/|\Z)|/\Z")
 
 
-def alike(name: str) -> str:
+def fold_name(name: str) -> str:
     """Fold names that some reader or file system takes for the same to one text.
 
     Letter case does not count (torch's own reader ignores it), nor do the kind of slash, empty and

@@ -12,10 +12,11 @@ from tsarchive.container.contents import checked_pieces
 from tsarchive.container.entries import Entry
 from tsarchive.container.faults import STRICT, Place
 from tsarchive.container.layout import STORED
-from tsarchive.container.local import check_descriptor, locate_data
 from tsarchive.container.members import Members, read_members
 from tsarchive.container.source import PartOfSource, Source, open_source
 from tsarchive.errors import ArchiveError, MissingRecordError
+
+from .local_header import check_descriptor, locate_data
 
 __all__ = ["Container", "Record"]
 

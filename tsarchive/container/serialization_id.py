@@ -6,7 +6,8 @@ Forty digits: a 64 bit hash of the record names, then one of the CRC-32 values o
 from __future__ import annotations
 
 from tsarchive.container.layout import DESCRIPTOR_SIGNATURE, STORED
-from tsarchive.container.unordered import iteration_order, string_hash
+
+from .unordered_map import iteration_order, string_hash
 
 __all__ = ["RECORD_NAME", "SerializationId", "combine"]
 

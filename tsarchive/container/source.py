@@ -109,7 +109,7 @@ def _source_of(file: BinaryIO, faults: Faults) -> Source:
     try:
         # A file object is read from its position; a map can only begin at the first byte.
         if _is_plain_file(file) and file.tell() == 0:
-            return _mapped(file.fileno())
+            return _map(file.fileno())
         return Source(read_all(file, faults))
     except (ArchiveError, Stopped, OSError, MemoryError):
         raise
@@ -121,7 +121,7 @@ def _source_of(file: BinaryIO, faults: Faults) -> Source:
         )
 
 
-def _mapped(number: int) -> Source:
+def _map(number: int) -> Source:
     descriptor = os.dup(number)
     try:
         return Source(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), descriptor)

@@ -13,12 +13,13 @@ from tsarchive.container.directory import ANY_REFUSED_FLAG
 from tsarchive.container.entries import Entry
 from tsarchive.container.faults import Collected, Place, Stopped
 from tsarchive.container.layout import STORED
-from tsarchive.container.local import check_descriptor, locate_data
 from tsarchive.container.members import Members, read_members
 from tsarchive.container.reader import Container
 from tsarchive.container.source import FileChanged, Source, open_source
 from tsarchive.container.unusual import report_gap, report_unusual
 from tsarchive.findings import Finding
+
+from .local_header import check_descriptor, locate_data
 
 __all__ = ["ContainerSurvey", "survey", "survey_inside"]
 

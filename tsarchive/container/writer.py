@@ -10,7 +10,6 @@ from typing import BinaryIO
 
 from tsarchive.container.atomic import replacing
 from tsarchive.container.checksum import crc32
-from tsarchive.container.extra import zip64_field
 from tsarchive.container.layout import (
     ALIGNMENT,
     CENTRAL,
@@ -36,10 +35,12 @@ from tsarchive.container.layout import (
     LocalHeader,
     Locator64,
 )
-from tsarchive.container.names import alike, is_plain, name_problem, root_of_path
-from tsarchive.container.reserving import reserve
+from tsarchive.container.names import fold_name, is_plain, name_problem, root_of_path
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
 from tsarchive.errors import SaveError
+
+from .extra_fields import zip64_field
+from .preallocation import reserve
 
 __all__ = ["NewRecord", "Packed", "write_container"]
 
@@ -187,7 +188,7 @@ class _Writer:
     def _check_name(self, name: str) -> None:
         problem, key = None, name.lower()
         if not (is_plain(name) and is_plain(f"{self._root}/{name}")):
-            problem, key = self._name_problem(name), alike(name)
+            problem, key = self._name_problem(name), fold_name(name)
         first = self._names.get(key)
         if first is not None:
             taken = f"is the same as {first!r} for some readers, torch's among them"

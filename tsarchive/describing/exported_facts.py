@@ -7,13 +7,13 @@ from tsarchive.describing.advice import advice
 from tsarchive.describing.facts import ExportedFacts, ModelFacts, ObjectFacts
 from tsarchive.errors import PickleError
 from tsarchive.pt2.compiled import compiled
+from tsarchive.pt2.formatting import expression
 from tsarchive.pt2.listing import range_text
 from tsarchive.pt2.looking import Pt2Door
 from tsarchive.pt2.metadata import graphs_in
 from tsarchive.pt2.payloads import PickledPayload
 from tsarchive.pt2.records import EXECUTORCH, EXTRA, FLAT_EXTRA
 from tsarchive.pt2.samples import sample_inputs
-from tsarchive.pt2.shown import expression
 from tsarchive.torchscript.inspection import ModuleInfo
 from tsarchive.torchscript.tensor_infos import TensorInfo
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tsarchive.late import late_member
+from tsarchive.lazy_members import lazy_member
 
 if TYPE_CHECKING:
     from .draft import Draft
@@ -19,4 +19,4 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    return late_member(__name__, _HOMES, name)
+    return lazy_member(__name__, _HOMES, name)

@@ -7,7 +7,7 @@ from typing import Final
 
 from tsarchive.errors import CallError
 
-__all__ = ["aligned", "alignments_of", "require_alignment"]
+__all__ = ["align_up", "infer_alignments", "require_alignment"]
 
 SEGMENT_ALIGNMENT: Final = 128
 CONSTANT_ALIGNMENT: Final = 16
@@ -16,12 +16,12 @@ _LARGEST: Final = 1 << 20
 _LIKELY: Final = (*(1 << power for power in range(4, 13)), 8, 4, 2, 1)
 
 
-def aligned(place: int, width: int) -> int:
+def align_up(place: int, width: int) -> int:
     """Round ``place`` up to a multiple of ``width``."""
     return place + -place % width
 
 
-def alignments_of(places: Sequence[tuple[int, int]], usual: int) -> list[int]:
+def infer_alignments(places: Sequence[tuple[int, int]], usual: int) -> list[int]:
     """Return the alignment that explains each (end of one thing, start of the next).
 
     A single alignment for all where there is one, preferring ``usual``.
@@ -53,4 +53,4 @@ def _alignment(place: tuple[int, int], widths: Sequence[int]) -> int:
 
 def _fits(place: tuple[int, int], width: int) -> bool:
     end, start = place
-    return aligned(end, width) == start
+    return align_up(end, width) == start

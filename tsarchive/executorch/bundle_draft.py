@@ -8,15 +8,15 @@ from typing import Any
 from tsarchive.errors import MissingRecordError
 
 from .bundled import RECORD, SUITES, BundledProgram
-from .encoding import encoded
-from .late import Late
-from .new_bytes import bytes_for
-from .origins import origin_of
+from .encoding import encode
+from .encoding_detection import detect_encoding
+from .lazy import Lazy
 from .pieces import Bytes, Pieces
 from .program_draft import ProgramDraft
 from .program_tensors import layout_of
 from .schema_bundled import BUNDLED_PROGRAM
 from .table_values import Values, table_values
+from .tensor_bytes import bytes_for
 from .values import Layout
 
 __all__ = ["BundleDraft"]
@@ -25,13 +25,13 @@ __all__ = ["BundleDraft"]
 class BundleDraft:
     """The program of a bundle and the tensors of its test calls."""
 
-    def __init__(self, found: BundledProgram, program: Late[ProgramDraft]) -> None:
+    def __init__(self, found: BundledProgram, program: Lazy[ProgramDraft]) -> None:
         root = found.root()
         self._values = table_values(root)
-        self._origin = origin_of(root, self._values, None)
+        self._encoding = detect_encoding(root, self._values, None)
         self._program = program
         self.is_edited = False
-        end = self._origin.size
+        end = self._encoding.size
         self._trailing: Bytes = b"" if end is None else found.data[end:]
 
     @property
@@ -58,11 +58,13 @@ class BundleDraft:
             self._values["method_test_suites"] = []
         return had_any
 
-    def assembled(self) -> Pieces:
+    def assemble(self) -> Pieces:
         """Return the whole file."""
         if self._program.made is not None and self._program.made.is_edited:
-            self._values["program"] = self.program.assembled()
-        made = encoded(BUNDLED_PROGRAM, self._values, self._origin.order, self._origin.alignments)
+            self._values["program"] = self.program.assemble()
+        made = encode(
+            BUNDLED_PROGRAM, self._values, self._encoding.order, self._encoding.alignments
+        )
         return Pieces((made.head(), made.body, self._trailing))
 
 

@@ -10,14 +10,14 @@ from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
 from .alignment import SEGMENT_ALIGNMENT
 from .data_file import RECORD, DataFile
 from .encoding import Order
+from .encoding_detection import TableEncoding
 from .header import data_header
-from .new_bytes import bytes_for, raw_bytes
-from .origins import Origin
 from .pieces import Bytes, Pieces
 from .program_tensors import layout_of
 from .schema_flat_tensor import FLAT_TENSOR
-from .segmented_draft import SegmentedDraft, opened_draft
-from .table_values import Values, put
+from .segmented_draft import SegmentedDraft, open_draft
+from .table_values import Values, set_scalar
+from .tensor_bytes import bytes_for, raw_bytes
 from .values import Layout
 
 __all__ = ["DataDraft"]
@@ -53,7 +53,7 @@ class DataDraft:
         else:
             new = bytes_for(key, layout, data)
         if self._is_shared(table):
-            put(table, "segment_index", self.file.add_segment(new, segment.alignment))
+            set_scalar(table, "segment_index", self.file.add_segment(new, segment.alignment))
         else:
             segment.data = new
 
@@ -117,9 +117,9 @@ class DataDraft:
         """Align all entries to multiples of ``width``."""
         self.file.align_segments(width)
 
-    def assembled(self) -> Pieces:
+    def assemble(self) -> Pieces:
         """Return the whole file."""
-        return self.file.assembled()
+        return self.file.assemble()
 
     def _entries(self) -> dict[str, Values]:
         """Return the first table of each key."""
@@ -150,13 +150,13 @@ class DataDraft:
 
 def _new_file() -> SegmentedDraft:
     values: Values = {"segments": [], "named_data": []}
-    made = SegmentedDraft(FLAT_TENSOR, data_header, values, Origin(Order.FLATC))
+    made = SegmentedDraft(FLAT_TENSOR, data_header, values, TableEncoding(Order.FLATC))
     made.inserted = data_header(b"", _TABLES_AT, 0, 0).ljust(_TABLES_AT, b"\0")
     return made
 
 
 def _opened(found: DataFile) -> SegmentedDraft:
-    made = opened_draft(found.data, found.root(), found.header, found.segments, data_header)
+    made = open_draft(found.data, found.root(), found.header, found.segments, data_header)
     made.keeps_header = True
     return made
 
@@ -171,9 +171,9 @@ def _keyed(root: Values) -> Iterator[tuple[str, Values]]:
 
 def _entry(key: str, number: int, layout: Layout | None) -> Values:
     table: Values = {"key": key}
-    put(table, "segment_index", number)
+    set_scalar(table, "segment_index", number)
     if layout is not None:
         made: Values = {"sizes": layout.sizes, "dim_order": bytes(layout.dim_order)}
-        put(made, "scalar_type", layout.scalar_type)
+        set_scalar(made, "scalar_type", layout.scalar_type)
         table["tensor_layout"] = made
     return table

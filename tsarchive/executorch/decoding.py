@@ -19,14 +19,14 @@ from .values import (
     Value,
 )
 
-__all__ = ["decoded_method"]
+__all__ = ["decode_method"]
 
 _EXTERNAL: Final = 1
 _INLINE: Final = 0
 _NOT_WRITTEN: Final = "it is not there, and the format demands it"
 
 
-def decoded_method(plan: Table) -> Method:
+def decode_method(plan: Table) -> Method:
     """Decode an execution plan. Raises FormatError where the tables break a rule."""
     container = plan.table("container_meta_type")
     return Method(

@@ -15,7 +15,7 @@ from .bundled import BundledProgram
 from .data_draft import DataDraft
 from .data_file import DataFile
 from .externalizing import externalize, internalize
-from .late import Late
+from .lazy import Lazy
 from .pieces import Pieces, write_pieces
 from .program import Program
 from .program_draft import ProgramDraft
@@ -74,12 +74,12 @@ class Draft:
         content = regions.content
         inner = None
         if isinstance(content, BundledProgram):
-            inner = Late(lambda: ProgramDraft(content.program))
-        drafted = Late(lambda: _drafted(content, inner))
+            inner = Lazy(lambda: ProgramDraft(content.program))
+        drafted = Lazy(lambda: _drafted(content, inner))
         self._start(drafted, inner, regions.buffer(), [regions])
 
     def _start(
-        self, drafted: Late[_Drafted], inner: Late[ProgramDraft] | None, original: memoryview,
+        self, drafted: Lazy[_Drafted], inner: Lazy[ProgramDraft] | None, original: memoryview,
         sources: Iterable[Regions],
     ) -> None:  # fmt: skip
         """Initialize; ``inner`` is the draft of the program in a bundle, itself editable."""
@@ -186,7 +186,7 @@ class Draft:
         return moved
 
     def merge(self, archive: Opened) -> None:
-        """Add all entries of another data file, whose ``archive`` must stay open until the draft is
+        """Add all entries of another data file, whose ``archive`` stays open until the draft is
         written.
 
         Raises CallError for a key that both have with other bytes, UnsupportedError for other
@@ -260,12 +260,10 @@ class Draft:
             return self._write(stream, pieces)
 
     def pieces(self, *, anew: bool = False) -> Pieces:
-        """Return the bytes of the file; with ``anew``, tables are encoded again even without
-        edits.
-        """
+        """Return the bytes of the file; with ``anew``, tables are encoded even without edits."""
         self._require_unchanged()
         if self.is_edited or anew:
-            return self._drafted.assembled()
+            return self._drafted.assemble()
         return Pieces((self._original,))
 
     def _write(self, stream: BinaryIO, pieces: Pieces) -> int:
@@ -310,14 +308,14 @@ def _data_file(archive: Opened) -> DataFile:
 
 def _draft(
     make: Callable[[], _Drafted], original: memoryview, sources: Iterable[Regions],
-    inner: Late[ProgramDraft] | None = None,
+    inner: Lazy[ProgramDraft] | None = None,
 ) -> Draft:  # fmt: skip
     made = Draft.__new__(Draft)
-    made._start(Late(make), inner, original, sources)
+    made._start(Lazy(make), inner, original, sources)
     return made
 
 
-def _drafted(content: Content, inner: Late[ProgramDraft] | None) -> _Drafted:
+def _drafted(content: Content, inner: Lazy[ProgramDraft] | None) -> _Drafted:
     if isinstance(content, DataFile):
         return DataDraft(content)
     if isinstance(content, Program):

@@ -18,7 +18,7 @@ from .pieces import Bytes, Pieces
 from .schema import SCALARS, TEXT, Schema, Slot
 from .table_values import Values
 
-__all__ = ["Alignments", "Encoded", "Order", "encoded"]
+__all__ = ["Alignments", "Encoded", "Order", "encode"]
 
 Alignments = Mapping[tuple[str, str], int]
 """What is forced for vectors by table and field, in the place of what the schema says."""
@@ -61,7 +61,7 @@ class Encoded:
         return _OFFSET.pack(self.root + inserted) + self.identifier
 
 
-def encoded(
+def encode(
     schema: Schema, values: Values, order: Order, alignments: Alignments | None = None
 ) -> Encoded:
     """Encode ``values`` as the root table of a buffer. Large vectors of bytes are not copied.

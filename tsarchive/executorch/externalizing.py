@@ -14,7 +14,7 @@ from .program_draft import ProgramDraft
 from .program_tensors import StoredTensor, make_external, make_internal
 from .segment_users import segment_users
 from .segments import part_of
-from .table_values import Values, put
+from .table_values import Values, set_scalar
 from .values import Layout
 
 __all__ = ["externalize", "internalize"]
@@ -48,8 +48,8 @@ def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | No
     CallError for a tensor or key that the program has itself, FormatError where they disagree about
     a tensor.
     """
-    outside = _outside(program)
-    chosen = list(dict.fromkeys(_usable(outside, data) if names is None else names))
+    outside = _external_tensors(program)
+    chosen = list(dict.fromkeys(_usable_keys(outside, data) if names is None else names))
     found = [(entry := _entry(data, name), data.data_of(entry)) for name in chosen]
     for entry, _ in found:
         _require_outside(program, entry, outside.get(entry.key, ()))
@@ -64,7 +64,7 @@ def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | No
     return chosen
 
 
-def _outside(program: ProgramDraft) -> dict[str, list[StoredTensor]]:
+def _external_tensors(program: ProgramDraft) -> dict[str, list[StoredTensor]]:
     """Return the tensors in data files by key; one method's constant may be another's buffer."""
     found: dict[str, list[StoredTensor]] = {}
     for one in program.tensors.values():
@@ -73,7 +73,7 @@ def _outside(program: ProgramDraft) -> dict[str, list[StoredTensor]]:
     return found
 
 
-def _usable(outside: Collection[str], data: DataFile) -> Iterator[str]:
+def _usable_keys(outside: Collection[str], data: DataFile) -> Iterator[str]:
     """Yield tensors in program order, then bytes without layout, which backends read."""
     yield from (key for key in outside if key in data.by_key)
     for key, entry in data.by_key.items():
@@ -134,7 +134,7 @@ def _add_key(
     if entry.segment not in numbers:
         numbers[entry.segment] = program.file.add_segment(content)
     table: Values = {"key": entry.key}
-    put(table, "segment_index", numbers[entry.segment])
+    set_scalar(table, "segment_index", numbers[entry.segment])
     program.root.setdefault("named_data", []).append(table)
 
 

@@ -63,7 +63,7 @@ def read_program_header(data: memoryview) -> Header | None:
     segments = struct.unpack_from("<Q", data, AT + 24)[0] if length >= _WITH_DATA_SIZE else None
     if AT + length > size:
         raise _error(f"the extended header of {length} bytes is longer than the program", AT + 4)
-    return _checked(Header(length, size, base, segments), len(data))
+    return _check_bounds(Header(length, size, base, segments), len(data))
 
 
 def read_data_header(data: memoryview) -> Header:
@@ -82,7 +82,7 @@ def read_data_header(data: memoryview) -> Header:
         raise _error(f"the header has {length} bytes", AT + 4, _DATA_HEADER_BYTES)
     if AT + length > tables:
         raise _error(f"the tables begin at {tables}, inside of the header", AT + 8)
-    return _checked(Header(length, tables + size, base, segments), len(data))
+    return _check_bounds(Header(length, tables + size, base, segments), len(data))
 
 
 def program_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
@@ -95,14 +95,14 @@ def program_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
 
 
 def data_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
-    """The same for a data file; in a new one the tables begin after 48 bytes."""
+    """Make the header of a data file; in a new one the tables begin after 48 bytes."""
     made = bytearray(old or DATA_MAGIC + struct.pack("<IQ32x", _DATA_HEADER_BYTES, 48))
     (start,) = struct.unpack_from("<Q", made, 8)
     struct.pack_into("<QQQ", made, 16, tables_size - start, base, size)
     return bytes(made)
 
 
-def _checked(header: Header, size: int) -> Header:
+def _check_bounds(header: Header, size: int) -> Header:
     """Check that the tables, and the segments behind them, lie in the file."""
     if header.tables_size > size:
         raise _error(f"the tables would end at {header.tables_size:,}", AT + 8, size)

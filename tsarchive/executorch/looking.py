@@ -79,7 +79,7 @@ class ExecutorchDoor:
         return dict(found)
 
     def needed(self) -> dict[str, int]:
-        """The same, without operators that are built into every runtime of ExecuTorch."""
+        """The number of calls of operators that are not built into every runtime of ExecuTorch."""
         return {
             name: count
             for name, count in self.operators().items()

@@ -18,7 +18,7 @@ class Pieces:
     __slots__ = ("_parts", "_size")
 
     def __init__(self, parts: Iterable[Bytes]) -> None:
-        self._parts = tuple(_joined(_flat(parts)))
+        self._parts = tuple(_join_small(_flatten(parts)))
         self._size = sum(map(len, self._parts))
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ def write_pieces(stream: BinaryIO, pieces: Pieces) -> None:
         stream.write(part)
 
 
-def _flat(parts: Iterable[Bytes]) -> Iterator[bytes | memoryview]:
+def _flatten(parts: Iterable[Bytes]) -> Iterator[bytes | memoryview]:
     for part in parts:
         if isinstance(part, Pieces):
             yield from part
@@ -57,7 +57,7 @@ def _flat(parts: Iterable[Bytes]) -> Iterator[bytes | memoryview]:
             yield part
 
 
-def _joined(parts: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+def _join_small(parts: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     for is_large, run in itertools.groupby(parts, key=lambda part: len(part) > _LARGE):
         if is_large:
             yield from run

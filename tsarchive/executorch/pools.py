@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from tsarchive.errors import FormatError
 
-from .alignment import aligned, alignments_of
+from .alignment import align_up, infer_alignments
 from .pieces import Bytes, Pieces
 from .program import RECORD
 from .segmented_draft import NewSegment
@@ -90,7 +90,7 @@ class SegmentPool(Pool):
         self._group = group
         self.segment = segment
         ends = [offset + len(item) for offset, item in zip(offsets, self.items, strict=True)]
-        widths = alignments_of(list(zip(ends[:-1], offsets[1:], strict=True)), usual)
+        widths = infer_alignments(list(zip(ends[:-1], offsets[1:], strict=True)), usual)
         self._widths = [usual, *widths]
         self._usual = max(widths, default=usual)
 
@@ -125,7 +125,7 @@ class SegmentPool(Pool):
         offsets = []
         end = 0
         for item, width in zip(self.items, self._widths, strict=True):
-            offsets.append(aligned(end, width))
+            offsets.append(align_up(end, width))
             end = offsets[-1] + len(item)
         return tuple(offsets)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tsarchive.errors import FormatError, MissingRecordError
 
-from .decoding import decoded_method
+from .decoding import decode_method
 from .flatbuffer import Buffer, Table, check_all
 from .header import AT, PROGRAM_MAGIC, Header, read_program_header
 from .methods import Delegate, Method
@@ -170,8 +170,7 @@ class Program:
         return group.offsets[tensor.data_index] if known else None
 
     def group_of(self, tensor: Tensor) -> Subsegment | None:
-        """Return the subsegment that a tensor's ``data_index`` refers to; None for inline
-        constants.
+        """Return the subsegment that a tensor's ``data_index`` refers to; None if inline.
 
         Raises FormatError for initial values of a program without any.
         """
@@ -191,7 +190,7 @@ class Program:
     def _method(self, index: int) -> Method:
         found = self._decoded.get(index)
         if found is None:
-            found = self._decoded[index] = decoded_method(self._plans[index])
+            found = self._decoded[index] = decode_method(self._plans[index])
         return found
 
     def _numbered(self, items: tuple[_T, ...], index: int, what: str) -> _T:

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
 
-from .alignment import CONSTANT_ALIGNMENT, aligned
+from .alignment import CONSTANT_ALIGNMENT, align_up
 from .header import program_header
-from .new_bytes import bytes_for
 from .pieces import Pieces
 from .pools import InlinePool, Pool, SegmentPool
 from .program import RECORD, Program
@@ -24,8 +23,9 @@ from .program_tensors import (
     tensors_of,
 )
 from .segment_users import renumber_segments, segment_users
-from .segmented_draft import opened_draft
-from .table_values import Values, put
+from .segmented_draft import open_draft
+from .table_values import Values, set_scalar
+from .tensor_bytes import bytes_for
 
 __all__ = ["ProgramDraft"]
 
@@ -40,7 +40,7 @@ class ProgramDraft:
 
     def __init__(self, found: Program) -> None:
         data, segments = found.data, found.segments
-        self.file = opened_draft(data, found.root(), found.header, segments, program_header)
+        self.file = open_draft(data, found.root(), found.header, segments, program_header)
         self.root: Values = self.file.values
         self.is_edited = False
         self._pools: dict[bool, Pool] = {}
@@ -135,11 +135,11 @@ class ProgramDraft:
             is_old = True
         return is_old
 
-    def assembled(self) -> Pieces:
+    def assemble(self) -> Pieces:
         """Return the whole file."""
         for pool in self._pools.values():
             pool.write()
-        return self.file.assembled()
+        return self.file.assemble()
 
     def pool(self, is_mutable: bool) -> Pool:
         """Return the pool of constants, or that of the initial values of buffers."""
@@ -193,7 +193,7 @@ class ProgramDraft:
 
     def _constant_pool(self) -> Pool:
         if self._has_inline_constants:
-            return InlinePool(self.root["constant_buffer"], self.file.origin.alignments)
+            return InlinePool(self.root["constant_buffer"], self.file.encoding.alignments)
         group = self.root.setdefault("constant_segment", {})
         return self._segment_pool(group, False, CONSTANT_ALIGNMENT)
 
@@ -212,7 +212,7 @@ class ProgramDraft:
             data = self.file.segment(number).data if group.get("offsets") else b""
             group["offsets"] = group.get("offsets") or (0,)
             number = self.file.add_segment(data)
-            put(group, "segment_index", number)
+            set_scalar(group, "segment_index", number)
         return SegmentPool(group, self.file.segment(number), self._sizes(is_mutable), usual)
 
     def _extract_constants(self) -> bool:
@@ -235,5 +235,5 @@ class ProgramDraft:
         """Raise the alignment of the segment base, so that alignments hold in the whole file."""
         file = self.file
         if file.inserted:
-            file.inserted = file.inserted.ljust(aligned(len(file.inserted), width), b"\0")
+            file.inserted = file.inserted.ljust(align_up(len(file.inserted), width), b"\0")
         file.base_alignment = max(file.base_alignment, width) if file.base_alignment else 0

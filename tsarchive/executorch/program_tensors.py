@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from .table_values import Values, put
+from .table_values import Values, set_scalar
 from .values import Layout
 
 __all__ = [
@@ -58,7 +58,7 @@ def stored_tensors(root: Values) -> dict[str, StoredTensor]:
     """
     found: dict[str, StoredTensor] = {}
     for place, table in tensors_of(root):
-        one = _described(table.get(_EXTRA, {}).get(_NAME) or place, table)
+        one = _describe_tensor(table.get(_EXTRA, {}).get(_NAME) or place, table)
         if not (one.is_external or one.number):
             continue
         known = found.get(one.name, replace(one, tables=()))
@@ -69,7 +69,7 @@ def stored_tensors(root: Values) -> dict[str, StoredTensor]:
     return found
 
 
-def _described(name: str, table: Values) -> StoredTensor:
+def _describe_tensor(name: str, table: Values) -> StoredTensor:
     is_external = table.get(_EXTRA, {}).get(_LOCATION, 0) == _EXTERNAL
     number = 0 if is_external else table.get(_NUMBER, 0)
     is_mutable = "allocation_info" in table
@@ -94,8 +94,8 @@ def make_external(table: Values, key: str) -> None:
 
 def make_internal(table: Values, number: int) -> None:
     """Make a tensor refer to the bytes of a number."""
-    put(table, _NUMBER, number)
-    put(table.setdefault(_EXTRA, {}), _LOCATION, 0)
+    set_scalar(table, _NUMBER, number)
+    set_scalar(table.setdefault(_EXTRA, {}), _LOCATION, 0)
 
 
 def set_name(table: Values, name: str) -> None:

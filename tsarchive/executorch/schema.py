@@ -54,9 +54,9 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """A schema: ``identifier`` stands at byte 4 of a buffer, ``root`` is the table of its first
-    offset.
+    """A schema.
 
+    ``identifier`` stands at byte 4 of a buffer, ``root`` is the table of its first offset.
     ``unions`` list the tables that tags refer to, from 1 on.
     """
 

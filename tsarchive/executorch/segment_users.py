@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .table_values import Values, put
+from .table_values import Values, set_scalar
 
 __all__ = ["renumber_segments", "segment_users"]
 
@@ -29,4 +29,4 @@ def renumber_segments(root: Values, dropped: int) -> None:
     """Renumber references after segment ``dropped`` was removed."""
     for table, field in segment_users(root):
         if table.get(field, 0) > dropped:
-            put(table, field, table[field] - 1)
+            set_scalar(table, field, table[field] - 1)

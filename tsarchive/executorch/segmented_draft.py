@@ -8,17 +8,17 @@ from typing import TypeAlias
 
 from tsarchive.errors import FormatError
 
-from .alignment import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, aligned, alignments_of
-from .encoding import encoded
+from .alignment import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, align_up, infer_alignments
+from .encoding import encode
+from .encoding_detection import TableEncoding, detect_encoding
 from .flatbuffer import Table
 from .header import AT, Header
-from .origins import Origin, origin_of
 from .pieces import Bytes, Pieces
 from .schema import Schema
 from .segments import Segment
-from .table_values import Values, put, table_values
+from .table_values import Values, set_scalar, table_values
 
-__all__ = ["NewSegment", "SegmentedDraft", "opened_draft"]
+__all__ = ["NewSegment", "SegmentedDraft", "open_draft"]
 
 HeaderWriter: TypeAlias = Callable[[bytes, int, int, int], bytes]
 
@@ -46,7 +46,7 @@ class SegmentedDraft:
     schema: Schema
     write_header: HeaderWriter
     values: Values
-    origin: Origin
+    encoding: TableEncoding
     segments: list[NewSegment] = field(default_factory=list)
     inserted: bytes = b""
     keeps_header: bool = True
@@ -78,10 +78,10 @@ class SegmentedDraft:
         for segment in self.segments:
             segment.alignment = width
 
-    def assembled(self) -> Pieces:
+    def assemble(self) -> Pieces:
         """Return the whole file."""
         behind = self._placed()
-        tables = encoded(self.schema, self.values, self.origin.order, self.origin.alignments)
+        tables = encode(self.schema, self.values, self.encoding.order, self.encoding.alignments)
         inserted = self._inserted(len(behind))
         size = AT + len(inserted) + len(tables.body) + len(self.tail)
         base = self._base(size, len(behind)) if inserted else 0
@@ -96,9 +96,9 @@ class SegmentedDraft:
         parts: list[Bytes] = []
         end = 0
         for table, segment in zip(self.values.get("segments", ()), self.segments, strict=True):
-            start = aligned(end, segment.alignment)
-            put(table, "offset", start)
-            put(table, "size", len(segment.data))
+            start = align_up(end, segment.alignment)
+            set_scalar(table, "offset", start)
+            set_scalar(table, "size", len(segment.data))
             parts += (_filled(start - end, segment.padding), segment.data)
             end = start + len(segment.data)
         return Pieces(parts)
@@ -109,16 +109,16 @@ class SegmentedDraft:
         if not nbytes:
             return b""
         made = self.write_header(b"", 0, 0, 0)
-        width = max((CONSTANT_ALIGNMENT, *self.origin.alignments.values()))
-        return made.ljust(aligned(len(made), width), b"\0")
+        width = max((CONSTANT_ALIGNMENT, *self.encoding.alignments.values()))
+        return made.ljust(align_up(len(made), width), b"\0")
 
     def _base(self, size: int, nbytes: int) -> int:
         """Return where segments begin behind tables of this size."""
         width = self.base_alignment or (SEGMENT_ALIGNMENT if nbytes else 0)
-        return aligned(size, width) if width else 0
+        return align_up(size, width) if width else 0
 
 
-def opened_draft(
+def open_draft(
     data: memoryview, root: Table, header: Header | None, segments: Sequence[Segment],
     write_header: HeaderWriter,
 ) -> SegmentedDraft:  # fmt: skip
@@ -127,26 +127,26 @@ def opened_draft(
     Raises UnsupportedError for tables with fields that would be lost.
     """
     values = table_values(root)
-    origin = origin_of(root, values, header)
-    draft = SegmentedDraft(root.buffer.schema, write_header, values, origin)
-    if origin.size is not None:
-        draft.tail = root.buffer.data[origin.size :]
+    encoding = detect_encoding(root, values, header)
+    draft = SegmentedDraft(root.buffer.schema, write_header, values, encoding)
+    if encoding.size is not None:
+        draft.tail = root.buffer.data[encoding.size :]
     if header is None:
         draft.keeps_header = False
         draft.segments = [NewSegment(b"") for _ in segments]
     else:
         draft.keeps_header = not any(segment.size for segment in segments)
-        draft.inserted = _inserted(data, header, origin)
+        draft.inserted = _inserted(data, header, encoding)
         _read_segments(draft, segments, header, data)
     return draft
 
 
-def _inserted(data: memoryview, header: Header, origin: Origin) -> bytes:
+def _inserted(data: memoryview, header: Header, encoding: TableEncoding) -> bytes:
     """Return the header, and the bytes between it and the body of the tables."""
-    if origin.inserted is not None:
-        return bytes(data[AT : AT + origin.inserted])
+    if encoding.inserted is not None:
+        return bytes(data[AT : AT + encoding.inserted])
     found = bytes(data[AT : AT + header.length])
-    return found.ljust(aligned(len(found), CONSTANT_ALIGNMENT), b"\0")
+    return found.ljust(align_up(len(found), CONSTANT_ALIGNMENT), b"\0")
 
 
 def _read_segments(
@@ -163,7 +163,7 @@ def _read_segments(
         padding = data[base + end : start] if is_there else b""
         draft.segments.append(NewSegment(data[start : start + size], padding=padding))
         end = max(end, offset + size) if is_there else end
-    widths = alignments_of(places, SEGMENT_ALIGNMENT)
+    widths = infer_alignments(places, SEGMENT_ALIGNMENT)
     draft.base_alignment = widths[0] if header.segment_base else 0
     for segment, width in zip(draft.segments, widths[1:], strict=True):
         segment.alignment = width

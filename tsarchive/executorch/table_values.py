@@ -9,7 +9,7 @@ from tsarchive.errors import UnsupportedError
 from .flatbuffer import Table
 from .schema import TEXT, Slot
 
-__all__ = ["Values", "put", "table_values"]
+__all__ = ["Values", "set_scalar", "table_values"]
 
 Values: TypeAlias = dict[str, Any]
 """A table by the names of its fields, without those that are absent. Nested tables are dicts,
@@ -29,7 +29,7 @@ def table_values(table: Table) -> Values:
     return {field: value for field, value in found.items() if value is not None}
 
 
-def put(values: Values, field: str, value: int, default: int = 0) -> None:
+def set_scalar(values: Values, field: str, value: int, default: int = 0) -> None:
     """Set a scalar as writers do: omit it if it equals its default."""
     if value == values.get(field, default):
         return

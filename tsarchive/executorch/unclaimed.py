@@ -10,7 +10,7 @@ from .data_file import DataFile
 from .program import Program
 from .segments import Segment
 
-__all__ = ["Unclaimed", "unclaimed"]
+__all__ = ["Unclaimed", "find_unclaimed"]
 
 
 class Unclaimed(NamedTuple):
@@ -21,7 +21,7 @@ class Unclaimed(NamedTuple):
     is_rest: bool
 
 
-def unclaimed(content: Program | DataFile | BundledProgram) -> Iterator[Unclaimed]:
+def find_unclaimed(content: Program | DataFile | BundledProgram) -> Iterator[Unclaimed]:
     """Yield bytes behind the tables of a file that are in no segment, and are not padding.
 
     Of a bundle, those behind its own tables and those in its program. Raises FormatError and
@@ -29,7 +29,7 @@ def unclaimed(content: Program | DataFile | BundledProgram) -> Iterator[Unclaime
     """
     if isinstance(content, BundledProgram):
         yield from _between(content.data, content.tables_end, (), 0)
-        yield from unclaimed(content.program)
+        yield from find_unclaimed(content.program)
     else:
         start = content.start if isinstance(content, Program) else 0
         yield from _between(content.data, content.tables_end, content.segments, start)

@@ -90,9 +90,7 @@ class LegacyDoor:
         return module_tree(Root(MODEL, "", self.root), class_of, self._container.records)
 
     def _roots(self) -> Iterator[Root]:
-        """Yield the root, and the rest of the table of tensors, which contains the code's
-        constants.
-        """
+        """Yield the root, and the rest of the tensor table, which holds the code's constants."""
         yield Root(MODEL, "", self.root)
         held = {id(value) for value in reachable(self.root)}
         for root in constants_in(self._values.table(), MODEL):

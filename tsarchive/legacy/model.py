@@ -79,9 +79,7 @@ class ParameterDef:
 
 @dataclass(frozen=True, slots=True)
 class AttributeDef:
-    """An attribute; ``value`` is the index of its value in attributes.pkl, None where
-    ``__setstate__`` sets it.
-    """
+    """An attribute; ``value`` indexes attributes.pkl, None where ``__setstate__`` sets it."""
 
     name: str
     type: str

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten
 
 from tsarchive.errors import ArchiveError
 from tsarchive.loading import load
-from tsarchive.pte.comparing import compared, flattened
+from tsarchive.pte.comparing import compare_outputs, flatten_outputs
 from tsarchive.pte.delegates import Backends
 
 from .lowering import quietly
@@ -21,7 +21,7 @@ from .lowering import quietly
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["Agreement", "agreement_of"]
+__all__ = ["Agreement", "measure_agreement"]
 
 # The runtime's kernels add in another order than torch's.
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
@@ -46,7 +46,7 @@ class Agreement:
         return self.problem is None
 
 
-def agreement_of(
+def measure_agreement(
     program: bytes,
     data: bytes | None,
     sources: Mapping[str, ExportedProgram],
@@ -70,16 +70,18 @@ def _of_method(
     expected = _of_source(source, args, kwargs)
     try:
         module: Any = load(io.BytesIO(program), data=None if data is None else io.BytesIO(data))
-        found = _outputs(getattr(module, name)(*_own(args), **_own(kwargs)))
+        found = _outputs(getattr(module, name)(*_copy_arguments(args), **_copy_arguments(kwargs)))
     except (ArchiveError, RuntimeError) as error:
         return Agreement(name, None, None, f"our runner: {error}")
-    beside = compared(found, expected, rtol=_RELATIVE, atol=_ABSOLUTE)
+    beside = compare_outputs(found, expected, rtol=_RELATIVE, atol=_ABSOLUTE)
     try:
         runtime = Backends(program, () if data is None else (data,))
-        there = _outputs(runtime.run(name, tree_flatten((_own(args), _own(kwargs)))[0]))
+        there = _outputs(
+            runtime.run(name, tree_flatten((_copy_arguments(args), _copy_arguments(kwargs)))[0])
+        )
     except ArchiveError as error:
         return Agreement(name, None, beside.max_difference, str(error))
-    other = compared(found, there, rtol=_RELATIVE, atol=_ABSOLUTE)
+    other = compare_outputs(found, there, rtol=_RELATIVE, atol=_ABSOLUTE)
     problem = f"the runtime: {other.problem}" if other.problem else None
     if problem is None and beside.problem is not None:
         problem = f"the program it was made from: {beside.problem}"
@@ -93,13 +95,16 @@ def _of_source(
     with quietly():
         module = copy.deepcopy(source.module())
     with torch.no_grad():
-        return _outputs(module(*_own(args), **_own(kwargs)))
+        return _outputs(module(*_copy_arguments(args), **_copy_arguments(kwargs)))
 
 
-def _own(given: Any) -> Any:
+def _copy_arguments(given: Any) -> Any:
     """Copy arguments that a call may change."""
     return copy.deepcopy(given)
 
 
 def _outputs(result: Any) -> list[Any]:
-    return [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in flattened(result)]
+    return [
+        leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
+        for leaf in flatten_outputs(result)
+    ]

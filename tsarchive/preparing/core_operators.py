@@ -24,7 +24,7 @@ def with_core_operators(program: ExportedProgram) -> ExportedProgram:
     """Return the program without such operators; the program itself where it has none."""
     if not any(_replacements(program.graph_module)):
         return program
-    module = _copied(program.graph_module)
+    module = _copy(program.graph_module)
     for node, (target, arguments) in _replacements(module):
         node.target, node.args, node.kwargs = target, arguments, {}
     for graph in _graphs(module):
@@ -32,7 +32,7 @@ def with_core_operators(program: ExportedProgram) -> ExportedProgram:
     return program._update(module, program.graph_signature)
 
 
-def _copied(module: GraphModule) -> GraphModule:
+def _copy(module: GraphModule) -> GraphModule:
     """Copy a graph; nodes whose names Python reserves are renamed by fx, but not in signatures."""
     copied = copy.deepcopy(module)
     for old, new in zip(_graphs(module), _graphs(copied), strict=True):
@@ -45,7 +45,7 @@ def _replacements(module: GraphModule) -> Iterator[tuple[Node, _Call]]:
     for graph in _graphs(module):
         for node in graph.graph.nodes:
             form = _FORMS.get(node.target)
-            call = None if form is None else form(node, _given(node))
+            call = None if form is None else form(node, _named_arguments(node))
             if call is not None:
                 yield node, call
 
@@ -54,7 +54,7 @@ def _graphs(module: GraphModule) -> Iterator[GraphModule]:
     return (found for found in module.modules() if isinstance(found, GraphModule))
 
 
-def _given(node: Node) -> dict[str, Any]:
+def _named_arguments(node: Node) -> dict[str, Any]:
     """Return the arguments of a node by name, including defaults."""
     target: Any = node.target
     schema = target._schema.arguments

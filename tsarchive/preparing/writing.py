@@ -10,7 +10,7 @@ from pathlib import Path
 from tsarchive.container.atomic import replacing
 from tsarchive.errors import CallError
 
-from .agreement import Agreement, agreement_of
+from .agreement import Agreement, measure_agreement
 from .lowering import Prepared, lower
 from .sources import Source
 
@@ -64,4 +64,4 @@ def check(
     if not source.examples:
         return ()
     content = None if data is None else Path(data).read_bytes()
-    return agreement_of(Path(dst).read_bytes(), content, source.methods, source.examples)
+    return measure_agreement(Path(dst).read_bytes(), content, source.methods, source.examples)

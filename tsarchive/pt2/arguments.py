@@ -33,7 +33,7 @@ __all__ = [
     "SYMBOLIC",
     "Values",
     "argument_value",
-    "bind",
+    "bind_results",
     "define",
     "operands",
     "type_of_argument",
@@ -87,7 +87,7 @@ _CONSTANT_LISTS: Final[Mapping[str, Type]] = MappingProxyType(
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
-def named(values: Mapping[str, Value], name: str) -> Value:
+def lookup(values: Mapping[str, Value], name: str) -> Value:
     """Return the value of a name. Raises FormatError before it is defined."""
     found = values.get(name)
     if found is None:
@@ -147,7 +147,7 @@ def _symbolic(
     body: Body, argument: schema.Tagged, type_: Type, values: Mapping[str, Value]
 ) -> Value:
     if argument.tag == "as_name":
-        return named(values, argument.value)
+        return lookup(values, argument.value)
     return _constant(body, argument.value, type_, None)
 
 
@@ -172,7 +172,7 @@ def _none(body: Body, value: Any, values: Mapping[str, Value], wanted: Type | No
 def _tensor(
     body: Body, value: schema.TensorArgument, values: Mapping[str, Value], wanted: Type | None
 ) -> Value:
-    return named(values, value.name)
+    return lookup(values, value.name)
 
 
 def _tensors(
@@ -181,14 +181,14 @@ def _tensors(
     values: Mapping[str, Value],
     wanted: Type | None,
 ) -> Value:
-    items = [named(values, item.name) for item in value]
+    items = [lookup(values, item.name) for item in value]
     return body.list_of(_element(wanted) or TENSOR, items)
 
 
 def _optional_tensor(
     body: Body, value: schema.Tagged, values: Mapping[str, Value], wanted: Type | None
 ) -> Value:
-    return body.none() if value.tag == "as_none" else named(values, value.value.name)
+    return body.none() if value.tag == "as_none" else lookup(values, value.value.name)
 
 
 def _optional_tensors(
@@ -251,7 +251,7 @@ def _complex(
 def _object(
     body: Body, value: schema.CustomObjArgument, values: Mapping[str, Value], wanted: Type | None
 ) -> Value:
-    return named(values, value.name)
+    return lookup(values, value.name)
 
 
 _Make = Callable[[Body, Any, Mapping[str, Value], Type | None], Value]
@@ -299,7 +299,7 @@ def flat_outputs(outputs: Sequence[schema.Argument]) -> list[schema.Argument]:
     return found
 
 
-def bind(
+def bind_results(
     body: Body, outputs: Sequence[schema.Argument], results: Sequence[Value], values: Values
 ) -> None:
     """Bind the results of a node to its outputs. Raises FormatError where they do not match."""

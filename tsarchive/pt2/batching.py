@@ -16,7 +16,7 @@ from tsarchive.ir.types import BOOL, INT, STRING, TENSOR
 from tsarchive.run.passes.alias_analysis import Aliases
 
 from . import schema
-from .arguments import Values, argument_value, bind
+from .arguments import Values, argument_value, bind_results
 from .building import Body
 from .higher_order import Loop
 
@@ -74,7 +74,9 @@ class Batches:
             case "_vmap_increment_nesting", [size, randomness]:
                 return self._begin(body, size, randomness, values)
             case "_add_batch_dim", [tensor, dim, level]:
-                bind(body, node.outputs, [self._row(body, tensor, dim, level, values)], values)
+                bind_results(
+                    body, node.outputs, [self._row(body, tensor, dim, level, values)], values
+                )
                 return body
             case "_remove_batch_dim", [tensor, level, _, dim]:
                 self._put_together(body, node, tensor, dim, level, values)
@@ -146,7 +148,9 @@ class Batches:
         for name in values.keys() - batch.before:
             del values[name]
         for rows, dim, outputs in ((one.rows, one.dim, one.outputs) for one in batch.results):
-            bind(batch.outside, outputs, [batch.outside.value("aten::stack", rows, dim)], values)
+            bind_results(
+                batch.outside, outputs, [batch.outside.value("aten::stack", rows, dim)], values
+            )
         return batch.outside
 
 

@@ -186,9 +186,7 @@ class Body:
         overload: str | None = None,
         **keywords: Value,
     ) -> list[Value]:
-        """Return the results of an operator; ``overload`` is preferred if it accepts the
-        arguments.
-        """
+        """Return the results of an operator; ``overload`` is preferred if it matches."""
         named = None if overload is None else self.operators.overload(kind, overload)
         return self.call_schema(kind, named, arguments, keywords)
 
@@ -239,9 +237,7 @@ class Body:
         return [self._conversions.realise(input_, call.values) for input_ in match.inputs]
 
     def _folded(self, value: Value, type_: Type) -> Value | None:
-        """Convert a constant bool or number to ``type_``; None where a conversion node is
-        needed.
-        """
+        """Convert a constant bool or number to ``type_``; None if that needs a conversion node."""
         content = value.node.attributes["value"] if value.node.is_constant else None
         if not isinstance(content, bool | int) or type_ not in _PYTHON:
             return None

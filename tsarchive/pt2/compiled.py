@@ -13,7 +13,7 @@ from tsarchive.torchscript.stored_tensors import MAX_BYTES, MAX_RANK
 from .dtypes import DTYPES
 from .payloads import Payload, StoredView, check_bounds, saved_payload
 from .records import AOTINDUCTOR, WEIGHTS, Records
-from .saved import Saved
+from .torch_save import Saved
 
 __all__ = ["Compiled", "compiled", "stored_weights", "weight_records"]
 

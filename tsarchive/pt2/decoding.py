@@ -15,7 +15,7 @@ from tsarchive.strict_json import parse_object
 
 from .schema import Tagged
 
-__all__ = ["decoded", "parsed", "read_json"]
+__all__ = ["decoded", "parse_json", "read_json"]
 
 # Levels of lists and objects. A nested graph takes seven, and few models nest more than two.
 MAX_DEPTH = 256
@@ -46,10 +46,10 @@ def read_json(schema: type[Schema], data: bytes, record: str) -> Schema:
 
     Raises FormatError, naming the field, where the record breaks a rule.
     """
-    return decoded(schema, parsed(data, record), record)
+    return decoded(schema, parse_json(data, record), record)
 
 
-def parsed(data: bytes, record: str) -> dict[str, Any]:
+def parse_json(data: bytes, record: str) -> dict[str, Any]:
     """Parse the JSON of a record, with a limit on nesting for recursive readers."""
     return parse_object(data, record, MAX_DEPTH)
 

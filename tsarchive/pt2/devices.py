@@ -11,12 +11,12 @@ from tsarchive.torchscript.stored_values import is_device
 from .payloads import device_name
 from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, Node
 
-__all__ = ["moved_program"]
+__all__ = ["move_program"]
 
 _HOST, _NOWHERE = "cpu", "meta"
 
 
-def moved_program(
+def move_program(
     program: ExportedProgram, target: str, tensors_on: Iterable[str]
 ) -> ExportedProgram:
     """Return the program with the devices that its nodes name moved to ``target``.
@@ -29,7 +29,7 @@ def moved_program(
     on_others = any(name.partition(":")[0] not in (_HOST, _NOWHERE) for name in named)
     kind = target.partition(":")[0]
     devices = DeviceMap(target, keeps_cpu=on_others and kind not in (_HOST, _NOWHERE))
-    moved = replace(program.graph_module, graph=_moved_graph(graph, devices))
+    moved = replace(program.graph_module, graph=_move_graph(graph, devices))
     return replace(program, graph_module=moved)
 
 
@@ -42,28 +42,28 @@ def _devices(graph: Graph) -> Iterator[Device]:
                 yield from _devices(input_.arg.value.graph)
 
 
-def _moved_graph(graph: Graph, devices: DeviceMap) -> Graph:
-    return replace(graph, nodes=[_moved_node(node, devices) for node in graph.nodes])
+def _move_graph(graph: Graph, devices: DeviceMap) -> Graph:
+    return replace(graph, nodes=[_move_node(node, devices) for node in graph.nodes])
 
 
-def _moved_node(node: Node, devices: DeviceMap) -> Node:
+def _move_node(node: Node, devices: DeviceMap) -> Node:
     if not any(input_.arg.tag in ("as_device", "as_graph") for input_ in node.inputs):
         return node
-    return replace(node, inputs=[_moved_input(input_, devices) for input_ in node.inputs])
+    return replace(node, inputs=[_move_input(input_, devices) for input_ in node.inputs])
 
 
-def _moved_input(input_: NamedArgument, devices: DeviceMap) -> NamedArgument:
+def _move_input(input_: NamedArgument, devices: DeviceMap) -> NamedArgument:
     value = input_.arg.value
     if input_.arg.tag == "as_device":
-        moved = _moved_device(value, devices)
+        moved = _move_device(value, devices)
         return replace(input_, arg=Argument("as_device", moved))
     if input_.arg.tag == "as_graph":
-        inner = replace(value, graph=_moved_graph(value.graph, devices))
+        inner = replace(value, graph=_move_graph(value.graph, devices))
         return replace(input_, arg=Argument("as_graph", inner))
     return input_
 
 
-def _moved_device(device: Device, devices: DeviceMap) -> Device:
+def _move_device(device: Device, devices: DeviceMap) -> Device:
     name = device_name(device)
     if not is_device(name):
         return device

@@ -20,11 +20,11 @@ from tsarchive.errors import SaveError
 from . import schema
 from .decoding import read_json
 from .encoding import Fields, write_json
+from .payload_writer import PayloadWriter
 from .records import CONSTANTS, EXTRA, MODELS, SAMPLE_INPUTS, WEIGHTS
 from .schema import ExportedProgram as Program
 from .schema import PayloadConfig, PayloadMeta
 from .stable_metadata import make_stable
-from .storing import Storing
 
 __all__ = ["config_record", "end_records", "exported_records", "extra_records", "unknown_fields"]
 
@@ -42,7 +42,7 @@ def exported_records(
 
     Raises SaveError for a program that torch cannot write, or could not load again.
     """
-    weights, constants = Storing(WEIGHTS), Storing(CONSTANTS)
+    weights, constants = PayloadWriter(WEIGHTS), PayloadWriter(CONSTANTS)
     records: list[NewRecord] = []
     for name, program in programs.items():
         _check_name(name)

@@ -12,15 +12,15 @@ from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import TENSOR
 
-from .arguments import Values, define, named
+from .arguments import Values, define, lookup
 from .building import Body
+from .dead_code import drop_unused_reads
 from .guards import Checks
 from .module_classes import Module
 from .program import Translation
 from .schema import ExportedProgram
 from .signature import Signature
-from .structure import TypedTree, built, taken
-from .unused import drop_unused
+from .typed_trees import TypedTree, build, unpack
 
 __all__ = ["Forward", "argument_names"]
 
@@ -84,8 +84,8 @@ class Forward:
         translation.nodes(self.program.graph_module.graph, block, values)
         body.place = None
         self._write_back(body, values)
-        block.add_return(built(body, self.result, self._results(translation, block, values)))
-        drop_unused(block)
+        block.add_return(build(body, self.result, self._results(translation, block, values)))
+        drop_unused_reads(block)
         return block
 
     def _leaves(self, body: Body) -> Iterator[Value]:
@@ -94,7 +94,7 @@ class Forward:
             for name, typed in zip(argument_names(self.signature), self.parameters, strict=True)
         ]
         for value, typed in zip(given, self.parameters, strict=True):
-            yield from taken(body, value, typed)
+            yield from unpack(body, value, typed)
 
     def _bind_state(self, body: Body, owner: Value, values: Values) -> None:
         """Bind inputs of the graph to the state of the module."""
@@ -114,8 +114,8 @@ class Forward:
     def _write_back(self, body: Body, values: Values) -> None:
         """Copy new values of buffers and arguments into them."""
         for mutation in self.signature.mutations:
-            target = named(values, mutation.target)
-            value = named(values, mutation.name)
+            target = lookup(values, mutation.target)
+            value = lookup(values, mutation.name)
             if target.type != TENSOR:
                 raise FormatError(f"{mutation.target!r} is changed, and no tensor")
             values[mutation.name] = body.value("aten::copy_", target, value)

@@ -16,13 +16,13 @@ from tsarchive.ir.graph import Value
 from tsarchive.ir.types import INT, NONE, STRING, TENSOR
 
 from .building import Body
-from .established import Established
 from .guard_texts import Guard, Source, read_guard
-from .lowering import lowered
+from .pytrees import Kind, Tree
 from .schema import ExportedProgram, RangeConstraint, SymInt, TensorMeta
 from .signature import Input, Parameter
+from .size_facts import SizeFacts
+from .symbol_lowering import lower
 from .symbols import Expression, Number, Operation, Symbol, canonical, free_symbols, parse
-from .trees import Kind, Tree
 
 __all__ = ["Checks"]
 
@@ -53,7 +53,7 @@ class Checks:
         self._symbols: dict[str, Value] = {}
         # The place where each symbol was first bound, for messages.
         self._places: dict[str, str] = {}
-        self._established = Established()
+        self._facts = SizeFacts()
         self._ranges = {
             canonical(parse(text, record)): constraint
             for text, constraint in program.range_constraints.items()
@@ -108,7 +108,7 @@ class Checks:
             source = Source(input_.place, "size", index)
             if isinstance(size, Number):
                 self._check_equal(source, self._value(source), body.integer(int(size.value)))
-                self._established.add_equal(str(source), int(size.value))
+                self._facts.add_equal(str(source), int(size.value))
             else:
                 yield source, size
 
@@ -127,7 +127,7 @@ class Checks:
         message = f"{input_.place} must have the size {list(sizes)}, but has {{}}"
         self._require(body.value("aten::eq", held, wanted), message, held)
         for index, size in enumerate(sizes):
-            self._established.add_equal(str(Source(input_.place, "size", index)), int(size))
+            self._facts.add_equal(str(Source(input_.place, "size", index)), int(size))
 
     def _number(self, input_: Input) -> Iterator[tuple[Source, Expression]]:
         symbol = self._program.graph_module.graph.sym_int_values.get(input_.name or "")
@@ -142,14 +142,15 @@ class Checks:
     # Sizes that depend on symbols
 
     def _check_sizes(self, sizes: Sequence[tuple[Source, Expression]]) -> None:
-        """Bind symbols that are a size by themselves, then those that can be solved for, and check
-        that every other size equals its expression.
+        """Bind the symbols in sizes and check the sizes that are then determined.
+
+        Symbols that are a size by themselves come first, then those that can be solved for.
         """
         rest = [pair for pair in sizes if not self._bind(*pair)]
         unsolved = [pair for pair in rest if not self._solve(*pair)]
         for source, size in unsolved:
             if isinstance(size, Number):
-                self._check_equal(source, self._value(source), lowered(self._body, size, {}))
+                self._check_equal(source, self._value(source), lower(self._body, size, {}))
             elif free_symbols(size) <= self._symbols.keys():
                 self._check_expression(source, size)
         for source, size in sizes:
@@ -186,27 +187,29 @@ class Checks:
         return True
 
     def _check_expression(self, source: Source, size: Expression) -> None:
-        wanted = lowered(self._body, size, self._symbols)
+        wanted = lower(self._body, size, self._symbols)
         if isinstance(size, Symbol):
-            self._established.add_equal(str(source), self._places[size.name])
+            self._facts.add_equal(str(source), self._places[size.name])
         names = ", ".join(f"{name} is {self._places[name]}" for name in sorted(free_symbols(size)))
         self._check_equal(source, self._value(source), wanted, f" ({size}, where {names})")
 
     def _check_equal(self, source: Source, held: Value, wanted: Value, why: str = "") -> None:
         fits = self._body.value("aten::eq", held, wanted)
-        self._require(fits, f"{source} must be {{}}{_plain(why)}, but is {{}}", wanted, held)
+        self._require(
+            fits, f"{source} must be {{}}{_escape_braces(why)}, but is {{}}", wanted, held
+        )
 
     def _check_range(self, source: Source, constraint: RangeConstraint) -> None:
         body, held = self._body, self._value(source)
         least, most = constraint.min_val, constraint.max_val
         if least is not None and least > _GREATEST_UNCHECKED_MINIMUM:
-            fits = body.value("aten::ge", held, lowered(body, Number(least), {}))
+            fits = body.value("aten::ge", held, lower(body, Number(least), {}))
             self._require(fits, f"{source} must be {least} at least, but is {{}}", held)
-            self._established.add_bounds(str(source), least, None)
+            self._facts.add_bounds(str(source), least, None)
         if most is not None:
-            fits = body.value("aten::le", held, lowered(body, Number(most), {}))
+            fits = body.value("aten::le", held, lower(body, Number(most), {}))
             self._require(fits, f"{source} must be {most} at most, but is {{}}", held)
-            self._established.add_bounds(str(source), None, most)
+            self._facts.add_bounds(str(source), None, most)
 
     # Guards given as text
 
@@ -221,11 +224,11 @@ class Checks:
             place = self._inputs[position].place
             sources[name] = Source(place, source.method, source.index)
         texts = {name: str(source) for name, source in sources.items()}
-        if self._established.implies(guard.condition, texts):
+        if self._facts.implies(guard.condition, texts):
             return
         values = {name: self._value(source) for name, source in sources.items()}
-        condition = self._body.truth(lowered(self._body, guard.condition, values))
-        self._require(condition, f"the arguments must be such that {_plain(guard.text)}")
+        condition = self._body.truth(lower(self._body, guard.condition, values))
+        self._require(condition, f"the arguments must be such that {_escape_braces(guard.text)}")
 
     # Values and errors
 
@@ -259,7 +262,7 @@ class Checks:
         failing.call("prim::RaiseException", text)
 
 
-def _plain(text: str) -> str:
+def _escape_braces(text: str) -> str:
     """Escape braces, which are placeholders in messages."""
     return text.replace("{", "(").replace("}", ")")
 

@@ -23,7 +23,7 @@ __all__ = ["GRAPH_CALLS", "HigherOrderCall", "Loop", "Program"]
 class Program(Protocol):
     """The translation as far as the operators need it."""
 
-    def inlined(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
+    def inline(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
         """Append the nodes of a graph to ``body``; return its results."""
 
     def context_class(self, qualified_name: str) -> ClassType:
@@ -73,11 +73,9 @@ class HigherOrderCall(NamedTuple):
         given = [one.arg for one in self.node.inputs[position:] if not _is_keyword(one)]
         return [value for one in given for value in operands(self.body, one, self.values)]
 
-    def inlined(self, body: Body, position: int, given: Sequence[Value]) -> list[Value]:
-        """Inline the graph that is the argument at ``position`` into ``body``; return its
-        results.
-        """
-        return self.program.inlined(body, self.graph(position), given)
+    def inline(self, body: Body, position: int, given: Sequence[Value]) -> list[Value]:
+        """Inline the graph argument at ``position`` into ``body``; return its results."""
+        return self.program.inline(body, self.graph(position), given)
 
 
 def _is_keyword(given: schema.NamedArgument) -> bool:
@@ -90,7 +88,7 @@ def _cond(call: HigherOrderCall) -> list[Value]:
     given = call.operands(3)
     blocks = [node.add_block(), node.add_block()]
     results = [
-        call.inlined(call.body.inside(block), position, given)
+        call.inline(call.body.inside(block), position, given)
         for position, block in enumerate(blocks, start=1)
     ]
     if len(results[0]) != len(results[1]):
@@ -152,11 +150,11 @@ def _while_loop(call: HigherOrderCall) -> list[Value]:
     ]
 
     def proceeds(inside: Body, carried: Sequence[Value]) -> Value:
-        results = call.inlined(inside, 0, [*carried, *extra])
+        results = call.inline(inside, 0, [*carried, *extra])
         return inside.truth(_exactly(results, 1, "conditions")[0])
 
     loop = Loop(body, body.integer(MAX_TRIP_COUNT), proceeds(body, carried), carried)
-    results = call.inlined(loop.body, 1, [*loop.carried, *extra])
+    results = call.inline(loop.body, 1, [*loop.carried, *extra])
     return loop.end(proceeds(loop.body, results), results)
 
 
@@ -183,7 +181,7 @@ def _stacking(
     inside = loop.body
     first = inside.integer(0)
     items = [inside.value("aten::select", value, first, loop.counter) for value in over]
-    results = call.inlined(inside, 0, [*loop.carried, *items, *extra])
+    results = call.inline(inside, 0, [*loop.carried, *items, *extra])
     stacked = results[len(initial) :]
     for list_, value in zip(lists, _exactly(stacked, len(lists), "results"), strict=True):
         inside.call("aten::append", list_, value)
@@ -204,7 +202,7 @@ def _associative_scan(call: HigherOrderCall) -> list[Value]:
     inside = loop.body
     index = inside.value("aten::add", loop.counter, inside.integer(1))
     rows = [inside.value("aten::select", value, inside.integer(0), index) for value in over]
-    results = call.inlined(inside, 0, [*loop.carried, *rows, *extra])
+    results = call.inline(inside, 0, [*loop.carried, *rows, *extra])
     for list_, value in zip(lists, _exactly(results, len(over), "results"), strict=True):
         inside.call("aten::append", list_, value)
     loop.end(inside.constant(True, BOOL), results)
@@ -213,7 +211,7 @@ def _associative_scan(call: HigherOrderCall) -> list[Value]:
 
 def _set_grad_enabled(call: HigherOrderCall) -> list[Value]:
     name = WITH_GRAD if call.literal(0, "as_bool") else NO_GRAD
-    return _within(call, name, [], 1, call.rest(2))
+    return _in_context(call, name, [], 1, call.rest(2))
 
 
 def _autocast(call: HigherOrderCall) -> list[Value]:
@@ -222,10 +220,10 @@ def _autocast(call: HigherOrderCall) -> list[Value]:
         argument_value(call.body, call.argument(position), call.values, type_)
         for position, type_ in enumerate(types)
     ]
-    return _within(call, AUTOCAST, given, len(types), call.rest(len(types) + 1))
+    return _in_context(call, AUTOCAST, given, len(types), call.rest(len(types) + 1))
 
 
-def _within(
+def _in_context(
     call: HigherOrderCall, name: str, arguments: list[Value], graph: int, given: list[Value]
 ) -> list[Value]:
     """Return the results of a graph that runs inside a context."""
@@ -234,7 +232,7 @@ def _within(
     body.call_method(manager, "__init__", arguments)
     entered = class_.methods["__enter__"].schema.return_type
     body.append("prim::Enter", [manager], entered)
-    results = call.inlined(body, graph, given)
+    results = call.inline(body, graph, given)
     body.append("prim::Exit", [manager])
     return results
 
@@ -242,16 +240,16 @@ def _within(
 def _plain(graph: int, first: int) -> Callable[[HigherOrderCall], list[Value]]:
     """Translate an operator that only calls its graph, with the arguments from ``first`` on."""
 
-    def inlined(call: HigherOrderCall) -> list[Value]:
-        return call.inlined(call.body, graph, call.rest(first))
+    def inline(call: HigherOrderCall) -> list[Value]:
+        return call.inline(call.body, graph, call.rest(first))
 
-    return inlined
+    return inline
 
 
 def _hints_wrapper(call: HigherOrderCall) -> list[Value]:
     if call.literal(2, "as_string_to_argument"):
         raise UnsupportedError("it has keyword arguments")
-    return call.inlined(call.body, 0, call.operands(1))
+    return call.inline(call.body, 0, call.operands(1))
 
 
 GRAPH_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = MappingProxyType(

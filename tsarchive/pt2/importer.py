@@ -20,18 +20,18 @@ from tsarchive.run.operators import native_class, operator_schemas
 from tsarchive.torchscript.importer import Unpickling
 from tsarchive.torchscript.tensors import TensorReader
 
-from .convention import ForwardMethod
-from .devices import moved_program
+from .calling_convention import ForwardMethod
+from .devices import move_program
 from .forward import Forward
 from .metadata import places
 from .module_classes import TRAINING, Module, module_of
 from .payloads import Kind, Payload, PickledPayload, StoredView, constants, device_name, weights
 from .records import USUAL_NAME, Records
-from .saved import Saved
 from .schema import ExportedProgram
 from .signature import State, StateKind, read_signature
-from .structure import NamedTuples
 from .tensors import Tensors
+from .torch_save import Saved
+from .typed_trees import NamedTuples
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
@@ -72,7 +72,7 @@ class Pt2Importer:
         if self.device is None:
             return program
         values = program.graph_module.graph.tensor_values.values()
-        return moved_program(program, str(self.device), {device_name(v.device) for v in values})
+        return move_program(program, str(self.device), {device_name(v.device) for v in values})
 
     def _classes_made(self) -> Module:
         signature, named = self.signature, self.code.named_tuples

@@ -37,9 +37,7 @@ class Library:
         return found
 
     def function(self, target: Target) -> Function | None:
-        """Return the implementation of an operator that torch defines in Python; None for
-        others.
-        """
+        """Return the implementation of an operator that torch has in Python; None for others."""
         name = quantized_decomposed.FUNCTIONS.get(target)
         if name is None:
             return None

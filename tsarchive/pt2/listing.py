@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .calling import convention
+from .convention_text import convention
+from .formatting import (
+    argument,
+    expression,
+    is_name,
+    name,
+    one_line,
+    parameter,
+    target,
+    type_of,
+    type_of_tensor,
+)
 from .metadata import Frame, ModulePlace, frames, modules, places
 from .records import Records
 from .schema import (
@@ -24,17 +35,6 @@ from .schema import (
     RangeConstraint,
     Tagged,
     TensorArgument,
-)
-from .shown import (
-    argument,
-    expression,
-    is_name,
-    name,
-    one_line,
-    parameter,
-    target,
-    type_of,
-    type_of_tensor,
 )
 
 __all__ = ["Listings", "listing", "range_text", "signature"]

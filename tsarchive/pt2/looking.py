@@ -67,8 +67,9 @@ class Pt2Door:
 
     @property
     def format_version(self) -> int:
-        """The number in archive_version; for files before torch 2.8, the major version of the
-        schema from their version record.
+        """The number in archive_version.
+
+        For files before torch 2.8, the major version of the schema, from their version record.
         """
         name = next((name for name in _VERSIONS if name in self._container.records), None)
         if name is None:

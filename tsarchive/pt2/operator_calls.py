@@ -82,18 +82,18 @@ def _on_bases(call: HigherOrderCall) -> list[Value]:
 
     def made(argument: Argument) -> Value:
         prefix = f"_{argument.name}"
-        if _listed(argument) is None:
+        if _element_type(argument) is None:
             return _view(call, given, prefix, bases)
         length = _number(_taken(given, f"{prefix}_length"))
         if length is None:
             return call.body.none()
         views = [_view(call, given, f"{prefix}_{index}", bases) for index in range(length)]
-        return call.body.list_of(_listed(argument) or TENSOR, views)
+        return call.body.list_of(_element_type(argument) or TENSOR, views)
 
     return [*_on_copies(call, given, made), *(base.copied for base in bases)]
 
 
-def _listed(argument: Argument) -> Any:
+def _element_type(argument: Argument) -> Any:
     """Return the element type of a list argument; None for others."""
     type_ = argument.type.element if isinstance(argument.type, OptionalType) else argument.type
     return type_.element if isinstance(type_, ListType) else None

@@ -14,7 +14,7 @@ from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
 
 from . import schema
-from .arguments import DTYPE_NUMBERS, Values, argument_value, bind, operands
+from .arguments import DTYPE_NUMBERS, Values, argument_value, bind_results, operands
 from .assertions import ASSERTIONS
 from .building import Body
 from .public_forms import PUBLIC_FORMS
@@ -98,19 +98,19 @@ def call_operator(body: Body, target: Target, node: schema.Node, values: Values)
         given = [value for one in node.inputs for value in operands(body, one.arg, values)]
         if len(given) != 1:
             raise FormatError(f"{kind} takes one tensor, not {len(given)}")
-        bind(body, node.outputs, given, values)
+        bind_results(body, node.outputs, given, values)
         return
     named = body.operators.overload(kind, overload)
     positional, keywords = given_arguments(body, named, node.inputs, values)
     results = call_with(body, named, positional, keywords)
-    bind(body, node.outputs, results, values)
+    bind_results(body, node.outputs, results, values)
 
 
 def call_function(body: Body, function: Function, node: schema.Node, values: Values) -> None:
     """Append a call of a function that implements an operator, and bind its results."""
     named = function.schema
     given = _all_arguments(body, named, *given_arguments(body, named, node.inputs, values))
-    bind(body, node.outputs, body.call_function(function, list(given.values())), values)
+    bind_results(body, node.outputs, body.call_function(function, list(given.values())), values)
 
 
 def call_with(

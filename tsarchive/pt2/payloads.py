@@ -20,8 +20,8 @@ from tsarchive.torchscript.stored_values import DenseTensor, StoredTensor, Wrapp
 from .dtypes import DTYPES, SCALAR_TYPES
 from .records import CONSTANTS, FLAT_CONSTANTS, FLAT_WEIGHTS, WEIGHTS, Records
 from .records import Layout as FileLayout
-from .saved import Saved
 from .schema import Device, Layout, PayloadMeta, ScalarType, SymInt, TensorMeta
+from .torch_save import Saved
 
 __all__ = [
     "Configured", "Kind", "Payload", "PickledPayload", "Storage", "StoredView", "check_bounds",
@@ -141,7 +141,7 @@ def _payloads(
 ) -> dict[str, Payload]:
     whole = flat if records.layout is FileLayout.FLAT else f"{folder}{model}.pt"
     if records.layout is FileLayout.FLAT or records.has(whole):
-        return dict(_saved(Saved(records.container, whole)))
+        return dict(_saved_payloads(Saved(records.container, whole)))
     return dict(_configured(records, folder, f"{folder}{config}"))
 
 
@@ -213,7 +213,7 @@ class Configured:
             raise FormatError(f"{path} holds elements of another type as well")
 
     def _pickled_tensor(self, path: str, meta: PayloadMeta) -> Payload:
-        saved, root = _readable(self.container, path)
+        saved, root = _open_readable(self.container, path)
         view = None if saved is None else _view_of(saved, root)
         if view is not None:
             return view
@@ -277,7 +277,7 @@ def device_name(device: Device) -> str:
 # Payloads in files of torch.save
 
 
-def _saved(saved: Saved) -> Iterator[tuple[str, Payload]]:
+def _saved_payloads(saved: Saved) -> Iterator[tuple[str, Payload]]:
     """Yield the values of a dict that ``torch.save`` wrote."""
     if not isinstance(saved.root, dict):
         raise FormatError("the record does not hold a dict", record=saved.record)
@@ -296,7 +296,7 @@ def saved_payload(saved: Saved, value: Value) -> Payload:
     return PickledPayload(saved.record, kind, _class_name(value), False, None)
 
 
-def _readable(container: Container, path: str) -> tuple[Saved | None, Value]:
+def _open_readable(container: Container, path: str) -> tuple[Saved | None, Value]:
     """Return a file of ``torch.save`` and its value.
 
     None for both where the restricted reader refuses it, as for objects that need their class.
@@ -378,7 +378,7 @@ def _is_tensor(value: Value) -> bool:
 
 def _class_of_object(container: Container, path: str, kind: Kind) -> str | None:
     if kind is Kind.CUSTOM_OBJECT:
-        saved, root = _readable(container, path)
+        saved, root = _open_readable(container, path)
         return None if saved is None else _class_name(root)
     try:
         return _class_name(loads(container.read(path), record=path))

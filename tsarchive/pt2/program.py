@@ -13,7 +13,7 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import Type
 
 from . import schema
-from .arguments import Values, argument_value, bind, define, flat_outputs, operands
+from .arguments import Values, argument_value, bind_results, define, flat_outputs, operands
 from .batching import Batches
 from .building import Body, Operators
 from .higher_order import GRAPH_CALLS, HigherOrderCall
@@ -21,7 +21,7 @@ from .library import Library
 from .operator_calls import OPERATOR_CALLS
 from .operators import call_function, call_operator, operator_of
 from .scalars import SCALARS, call_scalar
-from .stack_places import NodePlace, Places
+from .source_locations import NodePlace, Places
 
 __all__ = ["Translation"]
 
@@ -74,7 +74,7 @@ class Translation:
             error.record = error.record or self.record
             raise
 
-    def inlined(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
+    def inline(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
         """Append the nodes of a nested graph to ``body``; return its results."""
         values = _named_inputs(graph, given)
         self._depth += 1
@@ -125,7 +125,7 @@ class Translation:
                 hint="Run the program with torch.export.load(file).module()",
             )
         results = call(HigherOrderCall(self, body, node, values))
-        bind(body, flat_outputs(node.outputs), results, values)
+        bind_results(body, flat_outputs(node.outputs), results, values)
 
     @contextmanager
     def _located(self, node: schema.Node, place: NodePlace) -> Iterator[None]:

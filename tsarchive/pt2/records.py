@@ -18,7 +18,7 @@ from functools import cached_property
 from tsarchive.container import Container
 from tsarchive.errors import MissingRecordError, UnsupportedError
 
-from .decoding import decoded, parsed, read_json
+from .decoding import decoded, parse_json, read_json
 from .schema import ExportedProgram, PayloadConfig
 
 FLAT_PROGRAM = "serialized_exported_program.json"
@@ -116,7 +116,7 @@ class Records:
             raise MissingRecordError(
                 f"the archive has no model {model!r}", record=record, hint=f"It has: {names}"
             )
-        values = parsed(self.container.read(record), record)
+        values = parse_json(self.container.read(record), record)
         # torch 2.4 wrote a single verifier, under the name dialect.
         if "verifiers" not in values and "dialect" in values:
             values["verifiers"] = [values["dialect"]]

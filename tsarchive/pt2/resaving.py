@@ -21,6 +21,7 @@ from .dtypes import DTYPES
 from .encoding import write_json
 from .exporter import config_record, end_records, extra_records
 from .forward import Forward
+from .payload_writer import PayloadWriter
 from .payloads import Payload, StoredView, constants, weights
 from .records import (
     CONSTANTS,
@@ -33,7 +34,6 @@ from .records import (
 )
 from .schema import ExportedProgram, PayloadConfig, SchemaVersion
 from .stable_metadata import make_stable
-from .storing import Storing
 from .tensors import Tensors
 
 __all__ = ["forward_of", "resaved_records"]
@@ -123,10 +123,10 @@ class _Saving:
         others = {meta.path_name for found in configs.values() for meta in found.config.values()}
         known = {name: path for name, path in own.items() if path not in others}
         names = {name.removeprefix(folder) for name in self.records.under(folder)}
-        storing = Storing(folder, names)
-        payloads = storing.payloads(values, _PREFIXES[folder], known)
+        writer = PayloadWriter(folder, names)
+        payloads = writer.payloads(values, _PREFIXES[folder], known)
         config = config_record(folder, self.model, payloads)
-        return config, storing.records, {f"{folder}{path}" for path in known.values()}
+        return config, writer.records, {f"{folder}{path}" for path in known.values()}
 
     def _config(self, folder: str, model: str) -> PayloadConfig:
         read = self.records.weights if folder == WEIGHTS else self.records.constants
@@ -141,12 +141,12 @@ class _Saving:
 
     def converted(self, state: State, extras: list[NewRecord]) -> Iterator[NewRecord]:
         """Yield the archive in the current layout."""
-        storings = {folder: Storing(folder) for folder in _PREFIXES}
+        writers = {folder: PayloadWriter(folder) for folder in _PREFIXES}
         for model in self.records.models:
             values = state if model == self.model else self._read(model)
-            for folder, storing in storings.items():
-                payloads = storing.payloads(values[folder], _PREFIXES[folder])
-                yield from storing.take()
+            for folder, writer in writers.items():
+                payloads = writer.payloads(values[folder], _PREFIXES[folder])
+                yield from writer.take()
                 yield config_record(folder, model, payloads)
             yield NewRecord(f"{MODELS}{model}.json", self._text(model))
             inputs = self.records.inputs_record(model)
@@ -208,10 +208,10 @@ def _state(module: ArchiveModule, forward: Forward, saving: _Saving) -> State:
         value = _held(module, state.target)
         _check(state.target, value, stored[folder].get(state.target))
         held[folder][state.target] = value
-    return {folder: _completed(held[folder], stored[folder]) for folder in held}
+    return {folder: _complete(held[folder], stored[folder]) for folder in held}
 
 
-def _completed(held: Mapping[str, Any], stored: Mapping[str, Payload]) -> dict[str, Any]:
+def _complete(held: Mapping[str, Any], stored: Mapping[str, Payload]) -> dict[str, Any]:
     """Add what the archive holds and its program does not use."""
     unused = {name: payload for name, payload in stored.items() if name not in held}
     found = {**held, **read_values(unused)}

@@ -33,14 +33,14 @@ def copy_retyped_views(graph: Block) -> None:
                     "has a view of another dtype",
                     hint="Write to a clone of it in the model, and export that",
                 )
-            _copy(node)
+            _copy_view(node)
 
 
 def _is_retyped(node: Node) -> bool:
     return node.schema is not None and (node.kind, node.schema.overload) == (_VIEW, _OVERLOAD)
 
 
-def _copy(node: Node) -> None:
+def _copy_view(node: Node) -> None:
     schemas = operator_schemas(_COPY)
     node.kind = _COPY
     node.schema = next(schema for schema in schemas if schema.overload == _OVERLOAD)

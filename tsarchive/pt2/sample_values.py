@@ -11,8 +11,8 @@ from tsarchive.torchscript.stored_values import MAX_DEPTH
 
 from .payloads import StoredView, saved_payload
 from .records import Records
-from .saved import Saved
 from .tensors import Tensors
+from .torch_save import Saved
 
 __all__ = ["sample_values"]
 

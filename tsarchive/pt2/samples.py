@@ -7,7 +7,7 @@ from tsarchive.pickler import Object, Reduce, Value
 from tsarchive.torchscript.stored_values import MAX_DEPTH, DenseTensor
 
 from .records import Records
-from .saved import Saved
+from .torch_save import Saved
 
 __all__ = ["sample_inputs"]
 

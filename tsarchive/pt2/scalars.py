@@ -16,7 +16,7 @@ from tsarchive.ir.subtyping import unify
 from tsarchive.ir.types import BOOL, FLOAT, INT, Type, annotation
 
 from . import schema
-from .arguments import SYMBOLIC, Values, bind, operands
+from .arguments import SYMBOLIC, Values, bind_results, operands
 from .building import Body
 
 __all__ = ["SCALARS", "call_scalar"]
@@ -185,4 +185,4 @@ def call_scalar(body: Body, node: schema.Node, values: Values) -> None:
     if len(node.outputs) != 1 or node.outputs[0].tag not in SYMBOLIC:
         raise FormatError("its result is one number")
     wanted = SYMBOLIC[node.outputs[0].tag]
-    bind(body, node.outputs, [call(body, given, wanted)], values)
+    bind_results(body, node.outputs, [call(body, given, wanted)], values)

@@ -361,9 +361,7 @@ class RangeConstraint:
 
 @dataclass(frozen=True, slots=True)
 class ModuleCallSignature:
-    """The signature of a submodule; ``in_spec`` and ``out_spec`` are pytree specifications in
-    JSON.
-    """
+    """The signature of a submodule. ``in_spec`` and ``out_spec`` are JSON pytree specifications."""
 
     inputs: list[Argument]
     outputs: list[Argument]

@@ -15,11 +15,11 @@ from tsarchive.torchscript.exporter import extra_files
 from tsarchive.torchscript.resaving import canonical_loaded_records
 
 from .forward import Forward
+from .pytrees import Kind
 from .records import Records
 from .resaving import forward_of
 from .retyped_views import copy_retyped_views
-from .structure import TypedTree
-from .trees import Kind
+from .typed_trees import TypedTree
 
 __all__ = ["scripted_records"]
 

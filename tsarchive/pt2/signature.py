@@ -15,6 +15,7 @@ from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
 from tsarchive.ir.types import NONE, TENSOR, Type
 
 from .arguments import LITERALS, SYMBOLIC, type_of_argument
+from .pytrees import LEAF, Kind, Tree, read_tree
 from .schema import (
     Argument,
     CustomObjArgument,
@@ -24,8 +25,7 @@ from .schema import (
     ModuleCallSignature,
     OutputSpec,
 )
-from .structure import NamedTuples, TypedTree, typed_tree
-from .trees import LEAF, Kind, Tree, read_tree
+from .typed_trees import NamedTuples, TypedTree, typed_tree
 
 __all__ = ["Input", "Mutation", "Parameter", "Signature", "State", "StateKind", "read_signature"]
 

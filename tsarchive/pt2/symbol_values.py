@@ -31,7 +31,7 @@ def evaluate(expression: Expression, symbols: Mapping[str, int]) -> Scalar:
         return symbols[expression.name]
     arguments = [evaluate(argument, symbols) for argument in expression.arguments]
     try:
-        return _simple(_FUNCTIONS[expression.function](*arguments))
+        return _normalize(_FUNCTIONS[expression.function](*arguments))
     except ZeroDivisionError:
         message = f"{expression} divides by zero"
     except (ValueError, TypeError, ArithmeticError) as error:
@@ -39,7 +39,7 @@ def evaluate(expression: Expression, symbols: Mapping[str, int]) -> Scalar:
     raise FormatError(message)
 
 
-def _simple(value: Any) -> Scalar:
+def _normalize(value: Any) -> Scalar:
     """Normalize to an integer where the value is one.
 
     Raises LimitError for one that is too large.
@@ -54,7 +54,7 @@ def _simple(value: Any) -> Scalar:
     return value  # type: ignore[no-any-return]
 
 
-def _exact(value: Any) -> Any:
+def _as_fraction(value: Any) -> Any:
     """Make division exact by turning an integer into a fraction."""
     return Fraction(value) if isinstance(value, int) else value
 
@@ -62,7 +62,7 @@ def _exact(value: Any) -> Any:
 def _product(*factors: Any) -> Any:
     made: Any = 1
     for factor in factors:
-        made = _simple(made * factor)
+        made = _normalize(made * factor)
     return made
 
 
@@ -71,7 +71,7 @@ def _power(base: Any, exponent: Any) -> Any:
         bits = max(base.numerator.bit_length(), base.denominator.bit_length())
         if bits > 1 and bits * abs(exponent) > MAX_BITS:
             raise LimitError("an expression has a power that is too large", limit=MAX_BITS)
-        return _exact(base) ** exponent
+        return _as_fraction(base) ** exponent
     return float(base) ** float(exponent)
 
 
@@ -82,7 +82,7 @@ def _shift_left(value: int, by: int) -> int:
 
 
 def _floor_quotient(value: Any, divisor: Any) -> int:
-    found: int = math.floor(_exact(value) / divisor)
+    found: int = math.floor(_as_fraction(value) / divisor)
     return found
 
 

@@ -377,9 +377,7 @@ def _flattened(function: str, arguments: tuple[Expression, ...]) -> Iterator[Exp
 
 
 def canonical(expression: Expression) -> Expression:
-    """Return one form for expressions that differ only in commuting operands or constant
-    folding.
-    """
+    """Return a normal form up to commuted operands and constant folding."""
     if not isinstance(expression, Operation):
         return expression
     function = "FloorDiv" if expression.function == "CleanDiv" else expression.function

@@ -9,7 +9,7 @@ from math import prod
 import torch
 
 from tsarchive.errors import FormatError, LimitError, UnsupportedError
-from tsarchive.torchscript.tensors import moved, parse_device, tensor_over, without_warnings
+from tsarchive.torchscript.tensors import move_tensor, parse_device, tensor_over, without_warnings
 
 from .dtypes import DTYPES
 from .payloads import StoredView
@@ -79,7 +79,7 @@ class Tensors:
             return torch.empty(nbytes, dtype=torch.uint8, device="meta").untyped_storage()
         made = self._on_cpu(view, dtype)
         if target.type != "cpu":
-            made = moved(made, target, view.storage.name)
+            made = move_tensor(made, target, view.storage.name)
         return made.untyped_storage()
 
     def _on_cpu(self, view: StoredView, dtype: torch.dtype) -> torch.Tensor:

@@ -13,7 +13,7 @@ from tsarchive.executorch.bundled import RECORD, BundledProgram, BundledTensor, 
 from tsarchive.executorch.regions import Regions
 from tsarchive.executorch.values import layout_problem
 
-from .comparing import ABSOLUTE, RELATIVE, compared, flattened
+from .comparing import ABSOLUTE, RELATIVE, compare_outputs, flatten_outputs
 from .memory import tensor_over
 
 __all__ = ["ABSOLUTE", "RELATIVE", "CaseResult", "check_cases"]
@@ -78,8 +78,8 @@ def _result(
     tolerances: tuple[float, float],
 ) -> CaseResult:
     try:
-        found = flattened(getattr(module, method)(*given))
+        found = flatten_outputs(getattr(module, method)(*given))
     except (ArchiveError, RuntimeError, AttributeError) as error:
         return CaseResult(method, number, None, f"the call fails: {error}")
-    outcome = compared(found, expected, rtol=tolerances[0], atol=tolerances[1])
+    outcome = compare_outputs(found, expected, rtol=tolerances[0], atol=tolerances[1])
     return CaseResult(method, number, outcome.max_difference, outcome.problem)

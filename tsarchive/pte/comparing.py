@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-__all__ = ["ABSOLUTE", "RELATIVE", "Comparison", "compared", "flattened"]
+__all__ = ["ABSOLUTE", "RELATIVE", "Comparison", "compare_outputs", "flatten_outputs"]
 
 # The tolerances of ExecuTorch's runtime.
 RELATIVE: Final = 1e-5
@@ -27,7 +27,7 @@ class Comparison:
     problem: str | None
 
 
-def compared(
+def compare_outputs(
     found: Sequence[Any], expected: Sequence[Any], *, rtol: float = RELATIVE, atol: float = ABSOLUTE
 ) -> Comparison:
     """Compare outputs one by one, up to the first that is not equal.
@@ -44,12 +44,12 @@ def compared(
     return Comparison(max(differences, default=None), None)
 
 
-def flattened(value: Any) -> list[Any]:
+def flatten_outputs(value: Any) -> list[Any]:
     """Return the outputs as a flat list, however they are nested."""
     if isinstance(value, (tuple, list)):
-        return [leaf for item in value for leaf in flattened(item)]
+        return [leaf for item in value for leaf in flatten_outputs(item)]
     if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in flattened(item)]
+        return [leaf for item in value.values() for leaf in flatten_outputs(item)]
     return [value]
 
 

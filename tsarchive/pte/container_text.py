@@ -12,7 +12,7 @@ from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.executorch.program import RECORD
-from tsarchive.pt2.trees import LEAF, MAX_DEPTH, Key, Kind, Tree, read_tree
+from tsarchive.pt2.pytrees import LEAF, MAX_DEPTH, Key, Kind, Tree, read_tree
 
 __all__ = ["nesting_of"]
 

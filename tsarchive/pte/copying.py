@@ -9,13 +9,13 @@ from typing import Any
 
 from tsarchive.run.copying import ClassReference, deep_copy
 
-from .convention import MEMORY
+from .calling_convention import MEMORY
 from .memory import Memory
 
-__all__ = ["copied", "reduced"]
+__all__ = ["deepcopy_program", "reduce_program"]
 
 
-def copied(module: Any, memo: dict[int, Any]) -> Any:
+def deepcopy_program(module: Any, memo: dict[int, Any]) -> Any:
     """Implement ``__deepcopy__`` of a program."""
     memory: Memory = module.__dict__[MEMORY]
     with memory.lock:
@@ -23,7 +23,7 @@ def copied(module: Any, memo: dict[int, Any]) -> Any:
         return deep_copy(module, memo)
 
 
-def reduced(module: Any, _protocol: int) -> Any:
+def reduce_program(module: Any, _protocol: int) -> Any:
     """Implement ``__reduce_ex__`` of a program."""
     memory: Memory = module.__dict__[MEMORY]
     with memory.lock:

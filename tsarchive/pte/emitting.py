@@ -95,10 +95,10 @@ def emit(frame: Frame, call: Call) -> None:
         _number(frame, call, call.result)
     elif call.public_form is not None:
         _Emission(frame, call).public_form(call.public_form)
-    elif call.making is not None:
-        _Emission(frame, call).making(call.making)
+    elif call.functional is not None:
+        _Emission(frame, call).call_functional(call.functional)
     else:
-        _Emission(frame, call).writing()
+        _Emission(frame, call).call_out()
 
 
 def _number(frame: Frame, call: Call, result: int) -> None:
@@ -130,7 +130,7 @@ class _Emission:
             for other in self._written[:position]
         )
 
-    def writing(self) -> None:
+    def call_out(self) -> None:
         """Call the operator itself, with its results in their planned memory."""
         schema = self._call.schema
         pairs = zip(self._call.args, schema.arguments, strict=True)
@@ -157,7 +157,7 @@ class _Emission:
         for follow in self._after:
             follow()
 
-    def making(self, schema: FunctionSchema) -> None:
+    def call_functional(self, schema: FunctionSchema) -> None:
         """Call the functional overload, and copy its results into their memory."""
         pairs = list(zip(self._call.args, self._call.schema.arguments, strict=True))
         values = [argument_of(self._frame, i, a) for i, a in pairs if not a.is_out]

@@ -28,19 +28,19 @@ from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.classes import Classes, get_slot, new_object, set_slot
 from tsarchive.run.operators import operator_schemas
 
-from .convention import MEMORY, ProgramMethod
-from .copying import copied, reduced
+from .calling_convention import MEMORY, ProgramMethod
+from .copying import deepcopy_program, reduce_program
 from .data import Data
 from .layout import Layout, layout_of
 from .memory import Memory, tensor_over
 from .methods import MethodGraph, Names, tensor_inputs
 from .slots import NUMBERS
-from .state import checker_of, load_from_state_dict
+from .state import buffer_checker, load_from_state_dict
 
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
 
-__all__ = ["CLASS", "TRAINING", "PteImporter", "failing"]
+__all__ = ["CLASS", "TRAINING", "PteImporter", "failing_method"]
 
 CLASS: Final = "__torch__.executorch.Program"
 TRAINING: Final = Attribute("training", BOOL)
@@ -89,7 +89,7 @@ class PteImporter:
                 method, names, made, operator_schemas, self.classes.enforcement.guard.policy
             )
         except (PolicyError, UnsupportedError, UnknownOperatorError) as error:
-            made.methods[method.name] = failing(made, method, error)
+            made.methods[method.name] = failing_method(made, method, error)
             return
         self._graphs[method.name] = graph
         for found in graph.attributes():
@@ -99,7 +99,7 @@ class PteImporter:
     def _with_methods(self, made: ClassType) -> ClassType:
         """Return the Python class with methods that take arguments as programs do."""
         class_ = self.classes.python_class(made)
-        check = checker_of(self.layout)
+        check = buffer_checker(self.layout)
         for index in self.program.indices.values():
             method = self.program.methods[index]
             if method.name in vars(class_):
@@ -108,8 +108,8 @@ class PteImporter:
                 )
                 public.place(class_, method.name)
         class_.tsarchive_importer = self
-        class_.__deepcopy__ = copied
-        class_.__reduce_ex__ = reduced
+        class_.__deepcopy__ = deepcopy_program
+        class_.__reduce_ex__ = reduce_program
         class_._load_from_state_dict = load_from_state_dict
         return made
 
@@ -200,7 +200,7 @@ def _names(layout: Layout, method: Method) -> Names:
     return Names(method.name, tuple(layout.planned[method.name]), layout.constants[method.name])
 
 
-def failing(owner: ClassType, method: Method, error: ArchiveError) -> Function:
+def failing_method(owner: ClassType, method: Method, error: ArchiveError) -> Function:
     """Return a method that raises ``error`` when called."""
 
     def define() -> Block:

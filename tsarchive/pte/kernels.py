@@ -29,8 +29,8 @@ class Call:
     """A kernel call. ``args`` are indices of values, one for each argument of the schema.
 
     ``result`` is the value that receives a returned number. ``public_form`` names the internal
-    operator that a public one replaces. ``making`` is the functional overload, for an operator that
-    returns a list: many of these do not resize the tensors they are given.
+    operator that a public one replaces. ``functional`` is the overload that allocates its results,
+    for an operator that returns a list: many of these do not resize the tensors they are given.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Call:
     args: tuple[int, ...]
     result: int | None = None
     public_form: str | None = None
-    making: FunctionSchema | None = None
+    functional: FunctionSchema | None = None
 
     @property
     def is_own(self) -> bool:
@@ -85,7 +85,7 @@ class Calls:
             if len(kernel.args) not in (count, count + 1):
                 raise _count_error(name, kernel.args, count + 1)
             args, form = kernel.args[:count], self._public_form(schema)
-            return Call(name, schema, args, None, form, self._making(schema))
+            return Call(name, schema, args, None, form, self._functional(schema))
         if len(kernel.args) != count + 1:
             raise _count_error(name, kernel.args, count + 1)
         if len(schema.returns) != 1 or schema.returns[0].type not in _NUMBERS:
@@ -93,7 +93,7 @@ class Calls:
             raise UnsupportedError(message)
         return Call(name, schema, kernel.args[:count], kernel.args[count])
 
-    def _making(self, schema: FunctionSchema) -> FunctionSchema | None:
+    def _functional(self, schema: FunctionSchema) -> FunctionSchema | None:
         if [argument.type for argument in schema.arguments if argument.is_out] != [TENSORS]:
             return None
         found = self._without_outs(schema)

@@ -33,8 +33,7 @@ class Place:
 
 @dataclass(slots=True)
 class Layout:
-    """The layout of all tensors.
-    each once.
+    """The layout of all tensors. ``arenas`` are sizes in bytes; each of ``places`` is unique.
 
     ``planned`` maps, for each method, planned values to their places; ``constants`` maps values to
     names of buffers. ``buffers`` are tensors by name, or indices of places of those that methods

@@ -72,8 +72,9 @@ def _arena(size: int) -> mmap.mmap | None:
 
 @cache
 def _dtype(name: str) -> torch.dtype:
-    """Return a dtype for which torch has already warned, if it warns once on first allocation: the
-    caller cannot change what a file holds.
+    """Return a dtype, suppressing torch's one-time warning on its first allocation.
+
+    The caller cannot change what a file holds.
     """
     found: torch.dtype = getattr(torch, name)
     with without_warnings():

@@ -26,8 +26,8 @@ from tsarchive.pt2.building import Body, Operators
 from .blocks import Numbered, basic_blocks
 from .emitting import append, emit
 from .kernels import Call, Calls, FindOverloads
-from .places import Places
 from .slots import Slots, Step
+from .source_locations import Places
 
 __all__ = ["MethodGraph", "Names", "tensor_inputs"]
 
@@ -93,7 +93,7 @@ class MethodGraph:
         self._owner = owner
         self._find = find
         self._places = Places(method)
-        with _told(method.name):
+        with _locate_errors(method.name):
             self.blocks = basic_blocks(method)
             calls = Calls(method, find)
             self._steps = {
@@ -120,7 +120,7 @@ class MethodGraph:
 
     def _step(self, calls: Calls, numbered: Numbered) -> Step:
         instruction = numbered.instruction
-        with _told(self.method.name, numbered):
+        with _locate_errors(self.method.name, numbered):
             if isinstance(instruction, DelegateCall):
                 raise self._delegated(instruction)
             return calls.call(instruction) if isinstance(instruction, KernelCall) else instruction
@@ -144,7 +144,7 @@ class MethodGraph:
         )
 
     def _graph(self) -> Block:
-        with _told(self.method.name):
+        with _locate_errors(self.method.name):
             return _Writing(self._owner, self._names, self).graph()
 
     # Interface used by emission
@@ -252,7 +252,7 @@ class _Writing:
         pairs = zip(block.instructions, self._source.steps(number), strict=True)
         for numbered, step in pairs:
             self.body.place = self._source.place(numbered)  # type: ignore[assignment]
-            with _told(self._source.method.name, numbered):
+            with _locate_errors(self._source.method.name, numbered):
                 self._step(step)
         self.body.place = None
 
@@ -330,7 +330,7 @@ class _Writing:
 
 
 @contextmanager
-def _told(method: str, numbered: Numbered | None = None) -> Iterator[None]:
+def _locate_errors(method: str, numbered: Numbered | None = None) -> Iterator[None]:
     """Add the method and the instruction to errors."""
     try:
         yield

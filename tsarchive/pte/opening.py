@@ -11,9 +11,9 @@ from tsarchive.executorch.schema import require_known
 from tsarchive.policy import Guard
 
 from .data import Data
-from .delegated import DelegatedImporter
 from .delegates import are_allowed, backends_of, can_run
 from .importer import PteImporter
+from .runtime_modules import DelegatedImporter
 
 __all__ = ["importer_of_program"]
 

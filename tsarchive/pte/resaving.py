@@ -14,7 +14,7 @@ from tsarchive.executorch.values import Tensor
 from tsarchive.verifying.executorch import content_findings
 from tsarchive.verifying.report import require_whole
 
-from .convention import MEMORY
+from .calling_convention import MEMORY
 from .importer import PteImporter
 
 __all__ = ["save_program"]

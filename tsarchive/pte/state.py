@@ -18,10 +18,10 @@ from tsarchive.executorch.values import Tensor
 from .layout import Layout
 from .memory import Memory
 
-__all__ = ["checker_of", "load_from_state_dict"]
+__all__ = ["buffer_checker", "load_from_state_dict"]
 
 
-def checker_of(layout: Layout) -> Callable[[Memory, Mapping[str, Any]], None]:
+def buffer_checker(layout: Layout) -> Callable[[Memory, Mapping[str, Any]], None]:
     """Return a check of a module's buffers before a call, which is cheap while nothing changed.
 
     The check raises CallError for a buffer that the program was not made for.
@@ -71,8 +71,7 @@ def load_from_state_dict(
     unexpected_keys: list[str],
     error_msgs: list[str],
 ) -> None:
-    """Implement ``_load_from_state_dict`` of a program; values are copied even with
-    ``assign=True``.
+    """Implement ``_load_from_state_dict``; values are copied even with ``assign=True``.
 
     torch takes a name with dots for that of a submodule; here it names a buffer.
     """

@@ -12,7 +12,7 @@ from tsarchive.kinds import EXECUTORCH, PT2, TORCH_PACKAGE
 from tsarchive.torchscript.code_records import CodeRecords
 
 from .caps import LINES_PER_ROW, MAX_LINE
-from .colouring import coloured
+from .colouring import highlight_line
 from .html import Html, joined, more, tag
 from .origins import Origins, UserSource
 from .section import Section, Subject
@@ -22,8 +22,9 @@ __all__ = ["LineAnchors", "code", "line_anchors"]
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line with its 1-based number, or a line of user source without one, whose ``anchor`` links
-    to the full source.
+    """A numbered line of code (from 1), or an unnumbered line of user source.
+
+    ``anchor`` links the latter to the full source.
     """
 
     text: str
@@ -186,7 +187,7 @@ def _unread(name: str, error: ArchiveError) -> Html:
 
 
 def _drawn(line: _Line, block: str) -> Html:
-    text = coloured(line.text, MAX_LINE)
+    text = highlight_line(line.text, MAX_LINE)
     if line.number is None:
         linked = text if line.anchor is None else tag("a", text, href=f"#{line.anchor}")
         return tag("span", linked, Html("\n"), class_="line origin")

@@ -8,7 +8,7 @@ from typing import Final
 
 from .html import Html, clipped, joined, tag, text
 
-__all__ = ["coloured"]
+__all__ = ["highlight_line"]
 
 # Each alternative takes at least one letter and never backtracks: time is linear in the line.
 _TOKENS: Final = re.compile(
@@ -30,7 +30,7 @@ _KEYWORDS: Final = frozenset(kwlist) - _CONSTANTS
 _DEFINING: Final = frozenset({"class", "def"})
 
 
-def coloured(line: str, most: int) -> Html:
+def highlight_line(line: str, most: int) -> Html:
     """Highlight a line of source, of which at most ``most`` characters are shown."""
     line = clipped(line, most)
     parts: list[Html] = []

@@ -48,7 +48,7 @@ class Stored(NamedTuple):
             self.array, flags=("external_loop", "buffered"), order="K", buffersize=_PIECE
         )
         for piece in walk:
-            yield _decoded(self.dtype, numpy.asarray(piece))
+            yield _decode(self.dtype, numpy.asarray(piece))
 
 
 class Elements:
@@ -68,7 +68,7 @@ class Elements:
         if code is None:
             raise UnsupportedError(f"elements of {info.dtype} are not read as numbers")
         dtype = numpy.dtype(code).newbyteorder(self._order)
-        return _viewed(self._bytes(name, info), info, dtype)
+        return _view(self._bytes(name, info), info, dtype)
 
     def _bytes(self, name: str, info: TensorInfo) -> memoryview:
         """Return the storage of a tensor from its first element on."""
@@ -102,7 +102,7 @@ class Elements:
         return ">" if is_told and self._archive.read("byteorder").strip() == b"big" else "<"
 
 
-def _viewed(data: memoryview, info: TensorInfo, dtype: numpy.dtype[numpy.generic]) -> Stored:
+def _view(data: memoryview, info: TensorInfo, dtype: numpy.dtype[numpy.generic]) -> Stored:
     """View the storage. Dimensions that repeat elements are counted, not walked."""
     if len(info.strides) != len(info.shape) or min(info.shape, default=0) < 0:
         raise FormatError("its strides do not fit its sizes", record=info.storage)
@@ -125,7 +125,7 @@ def _check_reach(walked: list[tuple[int, int]], most: int, info: TensorInfo) -> 
         raise UnsupportedError(f"it has more than {_MAX_RANK} dimensions", record=info.storage)
 
 
-def _decoded(dtype: str, piece: Numbers) -> Numbers:
+def _decode(dtype: str, piece: Numbers) -> Numbers:
     """Convert types that NumPy lacks, which are the upper halves of those that it has."""
     if dtype == _BFLOAT16:
         return (piece.astype(numpy.uint32) << 16).view(numpy.float32)

@@ -192,13 +192,13 @@ def _regions(loops: Iterable[tuple[int, int]]) -> tuple[dict[int, int], dict[int
     """Map each instruction inside a loop to the begin and the end of that loop."""
     starts: dict[int, int] = {}
     ends: dict[int, int] = {}
-    for first, last in _merged(loops):
+    for first, last in _merge(loops):
         starts.update(dict.fromkeys(range(first, last + 1), first))
         ends.update(dict.fromkeys(range(first, last + 1), last))
     return starts, ends
 
 
-def _merged(loops: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _merge(loops: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Merge loops that share instructions."""
     merged: list[list[int]] = []
     for first, last in sorted(loops):

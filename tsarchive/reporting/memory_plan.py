@@ -26,9 +26,9 @@ UNUSED: Final = "unused"
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A value with bytes ``offset`` to ``offset + nbytes`` of an arena, live from instruction
-    ``first`` to ``last``.
+    """A value that occupies bytes of an arena during a range of instructions.
 
+    The bytes are ``offset`` to ``offset + nbytes``, the instructions ``first`` to ``last``.
     ``role``: ``input`` and ``output`` of the method; ``state``, which keeps its bytes between calls
     or is read before anything is written; ``view``, which aliases the bytes of the values
     ``bases``; ``unused``, which no instruction names, with -1 for both ends; ``value``, any other.
@@ -53,9 +53,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The planned values of a method with ``instructions``; ``arenas`` are sizes in bytes by
-    number.
-    """
+    """The planned values of a method; ``arenas`` are sizes in bytes by number."""
 
     method: str
     instructions: int

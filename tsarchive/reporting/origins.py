@@ -19,8 +19,9 @@ _MAX_LINES: Final = 100_000
 
 
 class Origin(NamedTuple):
-    """A line of user source, ``net.py:12: y = self.body(x)``, and its anchor in the page; without a
-    line for traced code, of which only the place was kept.
+    """A line of user source, ``net.py:12: y = self.body(x)``, and its anchor in the page.
+
+    Traced code has no line, since only the place was kept.
     """
 
     text: str

@@ -9,9 +9,7 @@ __all__ = ["byte_ticks", "ticks"]
 
 
 def ticks(limit: int, most: int) -> Iterable[int]:
-    """Return about ``most`` numbers from 0 to ``limit``, spaced by 1, 2 or 5 times a power of
-    ten.
-    """
+    """Return about ``most`` ticks from 0 to ``limit``, spaced by 1, 2 or 5 times a power of ten."""
     wanted = max(limit / most, 1)
     power = 10 ** math.floor(math.log10(wanted))
     step = next(int(factor * power) for factor in (1, 2, 5, 10) if factor * power >= wanted)

@@ -50,9 +50,7 @@ class Subject:
 
     @property
     def kind(self) -> str | None:
-        """The kind as in :attr:`tsarchive.Archive.kind`, or that of the audit for an unreadable
-        file.
-        """
+        """The :attr:`tsarchive.Archive.kind`, or that of the audit for an unreadable file."""
         if self.archive is not None:
             return self.archive.kind
         return None if self.audited is None else self.audited.kind

@@ -38,7 +38,7 @@ class Hole:
 
 @cache
 def parts(form: str) -> tuple[str | Hole, ...]:
-    """A form as its plain text and its holes, in order."""
+    """Split a form into plain text and holes, in order."""
     found: list[str | Hole] = []
     end = 0
     for match in _HOLE.finditer(form):

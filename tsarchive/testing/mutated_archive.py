@@ -17,8 +17,9 @@ _CHANCE_OF_BLIND_CHANGE = 0.1
 
 
 def mutate_archive(data: bytes, random: Random, *, donors: Sequence[bytes] = ()) -> bytes:
-    """Return the sound archive ``data`` after a few changes at any layer; see
-    :func:`mutate_zip`.
+    """Return the sound archive ``data`` after a few changes at any layer.
+
+    See :func:`mutate_zip`.
     """
     if random.random() < _CHANCE_OF_BLIND_CHANGE:
         return mutate_bytes(data, random)

@@ -63,7 +63,9 @@ def mutate_json(data: bytes, random: Random) -> bytes:
         spots = list(_spots(root))
         random.choice(_CHANGES)(random.choice(spots), spots, random)
     text = json.dumps(root[""])
-    return (_twice(text, random) if random.random() < 0.03 else text).encode("utf-8", "replace")
+    return (_duplicate_field(text, random) if random.random() < 0.03 else text).encode(
+        "utf-8", "replace"
+    )
 
 
 def _spots(root: dict[str, Any]) -> Iterator[_Spot]:
@@ -139,7 +141,7 @@ def _deepen(spot: _Spot, spots: list[_Spot], random: Random) -> None:
     spot.put(value)
 
 
-def _twice(text: str, random: Random) -> str:
+def _duplicate_field(text: str, random: Random) -> str:
     """Duplicate a field of some object."""
     before, brace, after = text.partition(random.choice(('{"', '{"as_', '{"name')))
     return f'{before}{{"x": 0, "x": 1, {brace[1:]}{after}' if brace else text

@@ -156,7 +156,7 @@ def _call(random: Random) -> bytes:
     return b"c" + name + argument + random.choice((b"R", b"\x81", b"\x81}b", b"\x85R", b"b", b"Q"))
 
 
-def _nested(random: Random) -> bytes:
+def _nest(random: Random) -> bytes:
     """Nest containers."""
     depth = random.choice(_DEPTHS)
     if random.random() < 0.5:
@@ -241,7 +241,7 @@ _CONSTANTS = (b"N", b")", b"]", b"}", b"\x88", b"\x89", b"G\x7f\xf8" + bytes(6))
 _VALUES: tuple[Callable[[Random], bytes], ...] = (
     *(_string, _int, _call, _any_opcode) * 4,
     *(lambda random: random.choice(_CONSTANTS),) * 4,
-    *(_nested, _laughs),
+    *(_nest, _laughs),
 )
 _CHANGES: tuple[_Change, ...] = (
     *(_argument,) * 8,

@@ -75,9 +75,7 @@ def small_pickle() -> bytes:
 
 @cache
 def small_archive() -> bytes:
-    """Return an archive of a module with a parameter, a constant, two methods, a loop and
-    branches.
-    """
+    """Return an archive of a module with a parameter, a constant, two methods and control flow."""
     numbers = struct.pack("<4f", 1, 2, 3, 4)
     records = {
         "data.pkl": small_pickle(),

@@ -65,7 +65,7 @@ class Member(NamedTuple):
         return self._replace(name=local, central_name=central)
 
     def with_extra(self, field: bytes, where: str) -> Member:
-        """Return the entry with one more extra field in its ``local`` header, ``central`` or
+        """Return the entry with an extra field added to its ``local`` or ``central`` header, or
         both.
         """
         return self._replace(

@@ -1,1 +1,1 @@
-"""The TorchScript format: modules to records, and records to modules."""
+"""The TorchScript format: conversion between modules and records."""

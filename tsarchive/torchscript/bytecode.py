@@ -1,4 +1,4 @@
-"""The tables of ``bytecode.pkl``, which runtimes for phones run in place of the code records."""
+"""The tables of ``bytecode.pkl``, which mobile runtimes execute instead of the code records."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ BYTECODE: Final = "bytecode.pkl"
 
 
 def tables_of(functions: Any) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
-    """The name of each function, of each of its tables, and the rows of that table.
+    """Yield (function, table, rows) for each table of each function.
 
-    What has another form is passed over.
+    Entries of another form are skipped.
     """
     for entry in functions if isinstance(functions, tuple) else ():
         match entry:

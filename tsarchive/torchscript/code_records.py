@@ -1,4 +1,4 @@
-"""Code records as text and as bytes, and the version that their meaning depends on."""
+"""Code records as text and as bytes, and the version that determines their meaning."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, MissingRecordError
 
-# What the debug record of a code record has behind its name.
+# The suffix of the debug record of a code record.
 DEBUG_SUFFIX = ".debug_pkl"
-# Where both are present, the first counts.
+# If both are present, the first takes precedence.
 _VERSION_RECORDS = (".data/version", "version")
 
 # Strings may hold bytes that are not UTF-8.
@@ -17,12 +17,12 @@ _ENCODING = ("utf-8", "surrogateescape")
 
 
 def encoded(text: str) -> bytes:
-    """The text of a code record as it is stored."""
+    """Return the text of a code record as it is stored."""
     return text.encode(*_ENCODING)
 
 
 def format_version(container: Container) -> int:
-    """The number in the version record.
+    """Return the number in the version record.
 
     Raises MissingRecordError when there is none, FormatError when it is not a number.
     """
@@ -38,7 +38,7 @@ def format_version(container: Container) -> int:
 
 
 class CodeRecords(Mapping[str, str]):
-    """The code records of a container as text: those in ``folders``."""
+    """The code records of a container, those in ``folders``, as text."""
 
     def __init__(self, container: Container, folders: tuple[str, ...] = ("code/",)) -> None:
         self._container = container

@@ -1,4 +1,4 @@
-"""The archive-wide table of constants behind ``CONSTANTS.cN`` and constants.pkl."""
+"""The archive-wide constant table behind ``CONSTANTS.cN`` and constants.pkl."""
 
 from __future__ import annotations
 

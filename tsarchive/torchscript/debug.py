@@ -1,4 +1,4 @@
-"""Reads debug records: which user source each byte of a code record came from."""
+"""Reading of debug records, which map bytes of code records to user source."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tsarchive.torchscript.code_records import DEBUG_SUFFIX
 
 FORMAT = "FORMAT_WITH_STRING_TABLE"
 INT_LIST = Global("torch.jit._pickle", "build_intlist")
-# A table of texts can name one long line very often. Real records have two million characters.
+# Limit on the total text: a table of texts can repeat one long line. Real records have two million
+# characters.
 MAX_TEXT = 1 << 26
 _MAX_LINE = (1 << 31) - 1
 
 
 def read_debug_record(data: bytes, record: str) -> list[TaggedRange]:
-    """The ranges of one code record; a source is one where it is one in the pickle.
+    """Return the ranges of one code record; equal objects in the pickle give one source.
 
     Raises PickleError for a record without a table of texts, as older torch wrote it.
     """
@@ -35,7 +36,7 @@ def read_debug_record(data: bytes, record: str) -> list[TaggedRange]:
 
 
 def read_any_debug_record(data: bytes, record: str) -> list[TaggedRange]:
-    """The ranges of one code record, also of a form without a table of texts (before torch 1.11).
+    """Return the ranges of one code record, also without a text table (before torch 1.11).
 
     Raises PickleError.
     """
@@ -50,10 +51,10 @@ def read_any_debug_record(data: bytes, record: str) -> list[TaggedRange]:
 
 
 class DebugRecords(Mapping[str, Sequence[TaggedRange]]):
-    """The debug records of a container by the name of the code record that they are about.
+    """The debug records of a container by the name of their code record.
 
-    ``records`` gives the names of debug records by those of code records; by default they have
-    the same names but for an ending.
+    ``records`` maps names of code records to those of debug records; by default these differ only
+    in their suffix.
     """
 
     def __init__(self, container: Container, records: Mapping[str, str] | None = None) -> None:
@@ -131,7 +132,7 @@ class _RowReader:
 
 
 class _OldRowReader(_RowReader):
-    """Reads rows that hold their source themselves; the oldest have no tag."""
+    """Reads rows that contain their source; the oldest have no tag."""
 
     def row(self, row: Any) -> TaggedRange:
         match row:

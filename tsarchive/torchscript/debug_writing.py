@@ -1,7 +1,7 @@
-"""Writes debug records: which user source each byte of a code record came from.
+"""Writing of debug records, which map bytes of code records to user source.
 
 They are most of the pickles of a small archive, and all have one form: they are written as bytes
-without becoming values first.
+directly, without intermediate values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _END = _TUPLE3 + op.STOP.byte
 
 
 class DebugWriter:
-    """Writes the debug records of one archive; tags are counted over all of them."""
+    """Writes the debug records of one archive, with tags numbered across all of them."""
 
     def __init__(self) -> None:
         self._tags: dict[Range | None, int] = {}
@@ -37,7 +37,7 @@ class DebugWriter:
         self._strings: dict[str, bytes] = {}
 
     def record(self, ranges: Sequence[TaggedRange]) -> bytes:
-        """The pickle for one code record: (format, texts, ((offset, range, tag), ...)).
+        """Return the pickle for one code record: (format, texts, ((offset, range, tag), ...)).
 
         Raises SaveError for a text that UTF-8 cannot encode.
         """
@@ -51,9 +51,9 @@ class DebugWriter:
         return bytes(pickle.out + _END)
 
     def _lines_of(self, text: str) -> list[str]:
-        """Lines with their line ends; text that ends in one has a last, empty line.
+        """Split into lines with their line ends; text that ends in one has a last, empty line.
 
-        Records of one archive have many texts in common.
+        Cached, since records of one archive have many texts in common.
         """
         known = self._lines.get(text)
         if known is None:
@@ -67,7 +67,7 @@ class DebugWriter:
         ranges: Iterable[TaggedRange],
         described: dict[Source | None, _Described],
     ) -> Iterator[None]:
-        """Writes a row at each step."""
+        """Write a row at each step."""
         tags, out = self._tags, pickle.out
         known: dict[Source | None, int] = {}
         for offset, range_ in ranges:
@@ -93,7 +93,7 @@ class _Texts:
         self._lines_of = lines_of
 
     def described(self, source: Source | None) -> _Described:
-        """The lines and the file name by their numbers, and the first line."""
+        """Return the indices of the lines and the file name, and the first line."""
         if source is None:
             return [], 0, 0
         numbers = self.numbers
@@ -104,9 +104,9 @@ class _Texts:
 
 
 class _Pickle:
-    """The bytes of one record, with everything memoised that torch memoises.
+    """The bytes of one record, memoised as torch does.
 
-    ``encoded`` keeps the bytes of strings for the other records of the archive.
+    ``encoded`` caches the bytes of strings for the other records of the archive.
     """
 
     def __init__(self, encoded: dict[str, bytes]) -> None:
@@ -117,7 +117,7 @@ class _Pickle:
         self._memos = 0
 
     def _put(self) -> int:
-        """Memoises what was just written; gives the number that it has from now on."""
+        """Memoise what was just written; return its memo id."""
         self.out += put_opcode(self._memos)
         self._memos += 1
         return self._memos - 1
@@ -133,7 +133,7 @@ class _Pickle:
         self._strings[text] = self._put()
 
     def tuple(self, length: int, written: Iterable[None]) -> None:
-        """A tuple of items that are written at each step of ``written``."""
+        """Write a tuple whose items are written by the steps of ``written``."""
         opening, closing = tuple_opcodes(length)
         self.out += opening
         for _ in written:
@@ -142,7 +142,7 @@ class _Pickle:
         self._put()
 
     def source(self, lines: Iterable[int], filename: int, first_line: int) -> int:
-        """A source for the first time; gives the number that it has from now on."""
+        """Write a source for the first time; return its memo id."""
         if self._int_list is not None:
             self.out += get_opcode(self._int_list)
         else:

@@ -1,7 +1,7 @@
-"""The places in code that say on which device something happens.
+"""The places in code that name a device.
 
-Devices that code compares with move like those that it uses, so what was equal stays equal.
-Questions about the type stay: ``x.is_cuda`` and ``x.device.type == "cuda"`` tell what is the case.
+Devices that code compares with move like those that it uses, so equality is preserved. Tests of the
+device type, ``x.is_cuda`` and ``x.device.type == "cuda"``, stay and reflect the actual device.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tsarchive.torchscript.device_strings import DeviceStrings
 from tsarchive.torchscript.edits import Edit
 from tsarchive.torchscript.program_text import FunctionText, ProgramText, RecordText, dotted
 
-# Whatever the type is called: devices may come from an extension of torch.
+# Any device type: it may come from an extension of torch.
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::\d+)?")
 # A record without any of these names no device.
 _MENTIONS = re.compile(
     rb'torch\.(?:device|cuda|_?pin_memory)\(|pin_memory=True|torch\.Generator\(device="'
 )
-# The same where devices of the types cpu and meta do not count.
+# The same, ignoring devices of the types cpu and meta.
 _MENTIONS_OTHERS = re.compile(
     rb'torch\.device\((?!"(?:cpu|meta)"\))|torch\.(?:cuda|_?pin_memory)\(|pin_memory=True'
     rb'|torch\.Generator\(device="(?!cpu")'
@@ -30,7 +30,7 @@ _MENTIONS_OTHERS = re.compile(
 
 
 def is_device_text(text: str) -> bool:
-    """Whether a text has the form of a device: ``cuda``, ``cuda:0``."""
+    """Return whether a text has the form of a device: ``cuda``, ``cuda:0``."""
     return _DEVICE.fullmatch(text) is not None
 
 
@@ -38,8 +38,8 @@ def is_device_text(text: str) -> bool:
 class DevicePlace:
     """A place in a code record and the device that it names.
 
-    ``write`` gives the edits that make it name another. ``is_for_cpu`` marks what makes lengths of
-    packed sequences, where the CPU is meant; ``is_generator`` marks random number generators.
+    ``write`` returns the edits that change the device. ``is_for_cpu`` marks lengths of packed
+    sequences, which must stay on the CPU; ``is_generator`` marks random number generators.
     """
 
     record: str
@@ -51,7 +51,7 @@ class DevicePlace:
 
 @dataclass(frozen=True, slots=True)
 class PinnedPlace:
-    """Where memory of the CPU is pinned; ``device`` is what the same call names, if anything."""
+    """A call that pins CPU memory; ``device`` is the device that the call names, if any."""
 
     record: str
     device: str | None
@@ -60,7 +60,7 @@ class PinnedPlace:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """All places of the code; ``attributes`` are (class, name) of strings that name devices."""
+    """All places in the code; ``attributes`` are (class, name) of strings that name devices."""
 
     devices: tuple[DevicePlace, ...]
     pinned: tuple[PinnedPlace, ...]
@@ -70,8 +70,8 @@ class Places:
 def places_in(code: Mapping[str, bytes], *, only_others: bool) -> Places:
     """Find the places in code records.
 
-    With ``only_others``, records whose only devices are ``cpu`` and ``meta`` may be passed over.
-    Raises SourceError for a record that names devices and does not parse.
+    With ``only_others``, records whose only devices are ``cpu`` and ``meta`` may be skipped. Raises
+    SourceError for a record that names devices and does not parse.
     """
     mentions = _MENTIONS_OTHERS if only_others else _MENTIONS
     program = ProgramText(code)
@@ -89,7 +89,7 @@ def places_in(code: Mapping[str, bytes], *, only_others: bool) -> Places:
 
 
 class _Finder:
-    """Collects the places of records; ``unknown`` are arguments of torch.device to follow."""
+    """Collects the places in records; ``unknown`` are arguments of torch.device to trace."""
 
     def __init__(self, program: ProgramText) -> None:
         self.program = program
@@ -135,7 +135,7 @@ class _Finder:
                 self.pinned.append(PinnedPlace(record.name, _device_of(device), edits))
 
     def _unknown(self, function: FunctionText, call: ast.Call) -> None:
-        """A device whose type is computed. With an index beside it, both are written at once."""
+        """Handle a device whose type is computed. With an index beside it, both are rewritten."""
         match call.args:
             case [ast.expr() as type_] if not isinstance(type_, ast.Constant):
                 self.unknown.append((function, type_))
@@ -149,7 +149,7 @@ def _all_nodes(tree: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _device_of(node: ast.expr | None) -> str | None:
-    """The device that ``torch.device("cuda:0")`` names."""
+    """Return the device that ``torch.device("cuda:0")`` names."""
     match node:
         case ast.Call(_, [ast.Constant(str() as text), *_]):
             return text
@@ -161,7 +161,7 @@ def _literal(start: int, end: int) -> Callable[[str], tuple[Edit, ...]]:
 
 
 def _to_cuda(record: RecordText, node: ast.Call) -> Callable[[str], tuple[Edit, ...]]:
-    """``torch.cuda(x)`` becomes ``torch.to(x, torch.device("cpu"))``."""
+    """Rewrite ``torch.cuda(x)`` to ``torch.to(x, torch.device("cpu"))``."""
     _, name_end = record.span(node.func)
     _, argument_end = record.span(node.args[0])
     start, end = name_end - len(b"cuda"), record.span(node)[1] - 1
@@ -173,13 +173,13 @@ def _to_cuda(record: RecordText, node: ast.Call) -> Callable[[str], tuple[Edit, 
 
 
 def _without_pinning(record: RecordText, node: ast.Call) -> tuple[Edit, ...]:
-    """``torch.pin_memory(x)`` becomes ``(x)``."""
+    """Rewrite ``torch.pin_memory(x)`` to ``(x)``."""
     argument_end, call_end = record.span(node.args[0])[1], record.span(node)[1]
     return (Edit(*record.span(node.func), b""), Edit(argument_end, call_end - 1, b""))
 
 
 def _calls_for_lengths(function: FunctionText) -> Iterator[ast.Call]:
-    """The calls from which the lengths of packed sequences come: those are always on the CPU."""
+    """Yield calls that make the lengths of packed sequences, which are always on the CPU."""
     pending = [
         call.args[1]
         for call in function.calls

@@ -1,7 +1,7 @@
-"""Strings that become devices: where the argument of ``torch.device(d)`` comes from.
+"""Data flow of strings into ``torch.device(d)``.
 
-Followed backwards through local names, parameters with their defaults and calls, attributes,
-and elements of lists and tuples. What is compared with such a string is not followed.
+Traced backwards through local names, parameters with their defaults and calls, attributes, and
+elements of lists and tuples. Strings that are only compared with such a string are not traced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.values import is_device
 from tsarchive.torchscript.program_text import FunctionText, ProgramText, Span, dotted
 
-# How code puts a string together; the first argument is where a device type stands.
+# String composition in code; the device type is in the first argument.
 _COMPOSING = frozenset({"torch.add", "torch.format", "torch.percentFormat", "torch.join"})
 _FILLING = frozenset({"torch.append", "torch.insert", "torch._set_item", "torch.extend"})
 _PURE = _COMPOSING | frozenset({"str", "int", "unchecked_cast", "annotate", "torch.len"})
@@ -22,7 +22,7 @@ _PURE = _COMPOSING | frozenset({"str", "int", "unchecked_cast", "annotate", "tor
 
 @dataclass(frozen=True, slots=True)
 class DeviceString:
-    """An expression in a record that names ``device`` for what ``torch.device`` is given."""
+    """A string expression in a record that names ``device`` for ``torch.device``."""
 
     record: str
     span: Span
@@ -41,7 +41,7 @@ class DeviceStrings:
     _pending: list[tuple[FunctionText, ast.expr]] = field(default_factory=list)
 
     def follow(self, function: FunctionText, argument: ast.expr) -> None:
-        """Find where the argument of a ``torch.device`` call in ``function`` comes from."""
+        """Trace the argument of a ``torch.device`` call in ``function`` to its origins."""
         self._pending.append((function, argument))
         while self._pending:
             where, node = self._pending.pop()
@@ -76,7 +76,7 @@ class DeviceStrings:
         self.strings.append(DeviceString(record.name, record.span(node), device))
 
     def _result(self, callee: str) -> None:
-        """What a function of the archive returns."""
+        """Trace what a function of the archive returns."""
         found = self.program.function(callee)
         if found is not None:
             returned = (node for node in ast.walk(found.node) if isinstance(node, ast.Return))
@@ -90,11 +90,11 @@ class DeviceStrings:
             self._parameter(function, name)
 
     def _parameter(self, function: FunctionText, name: str) -> None:
-        """The default of a parameter, and what calls give for it."""
+        """Trace a parameter to its default, and to the arguments of calls."""
         default = function.default(name)
         if default is not None:
             self._pending.append((function, default))
-        # self stands before the dot.
+        # self is passed before the dot.
         position = function.parameters.index(name) - bool(function.owner)
         for caller in self.program.functions_mentioning(function.node.name):
             for call in caller.calls:
@@ -104,7 +104,7 @@ class DeviceStrings:
                     self._pending.append((caller, call.args[position]))
 
     def _attribute(self, owner: str, name: str) -> None:
-        """An attribute of a class: its values, and what code assigns to it."""
+        """Trace an attribute of a class to its values, and to assignments in code."""
         if not owner or (owner, name) in self.attributes:
             return
         self.attributes.add((owner, name))
@@ -117,7 +117,7 @@ class DeviceStrings:
                         self._pending.append((function, value))
 
     def _leading_device(self, function: FunctionText, node: ast.expr, seen: set[str]) -> str:
-        """The device type at the start of a string that is put together, empty if not known."""
+        """Return the device type at the start of a composed string, empty if unknown."""
         match node:
             case ast.Constant(str() as text):
                 type_ = text.partition(":")[0]
@@ -137,7 +137,7 @@ class DeviceStrings:
 
 
 def _put_into(function: FunctionText, name: str) -> Iterator[ast.expr]:
-    """What the function puts into a list or dict."""
+    """Yield the items that the function adds to a list or dict."""
     for call in function.calls:
         match call.args:
             case [ast.Name(container), *_, value] if (
@@ -147,6 +147,6 @@ def _put_into(function: FunctionText, name: str) -> Iterator[ast.expr]:
 
 
 def _is_pure(node: ast.expr) -> bool:
-    """Whether nothing is lost when an expression is not evaluated."""
+    """Return whether an expression can be dropped without losing side effects."""
     calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
     return all(dotted(call.func) in _PURE for call in calls)

@@ -1,8 +1,8 @@
-"""An archive as it would be if it had been saved on another device.
+"""Moving an archive to another device than it was saved on.
 
-torch.jit moves tensors to ``map_location`` and leaves the devices in code as they are: a model
-that was traced on a GPU makes its intermediate tensors there for ever. Here the devices that
-code names are changed in its text, so everything that reads the code sees the same.
+torch.jit moves tensors to ``map_location`` but leaves the devices in code: a model that was traced
+on a GPU keeps creating its intermediate tensors there. Here the devices that code names are changed
+in its text, so everything that reads the code sees the same.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from tsarchive.ir.values import is_device
 from tsarchive.pickler import Value, dumps, loads
 from tsarchive.torchscript.code_records import DEBUG_SUFFIX
 from tsarchive.torchscript.device_places import DevicePlace, Places, is_device_text, places_in
-from tsarchive.torchscript.edits import Edit, EditedText, moved_debug_record
+from tsarchive.torchscript.edits import Edit, EditedText, move_debug_record
 from tsarchive.torchscript.pickled import devices_in, move_devices, objects_of, replace_strings
 
 _DATA, _CONSTANTS = "data.pkl", "constants.pkl"
-# The second is of archives of before torch 1.3.
+# The second was used before torch 1.3.
 _FOLDERS = ("code/", "libs/")
 _HOST, _NOWHERE = "cpu", "meta"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMap:
-    """Where devices go: all to ``target``, but for ``meta``, and ``cpu`` if ``keeps_cpu``.
+    """The mapping of devices: all to ``target``, except ``meta``, and ``cpu`` if ``keeps_cpu``.
 
-    An archive that names another device than these two means the CPU where it says so; in one
-    that names no other, ``cpu`` is merely where the tensors were.
+    An archive that names a device other than these two means the CPU where it says so; in one that
+    names no other, ``cpu`` is merely where the tensors were.
     """
 
     target: str
     keeps_cpu: bool = False
 
     def storage(self, device: str) -> str:
-        """Where tensors go: data that is on the CPU moves with the rest, as in torch.jit."""
+        """Map the device of a tensor: data on the CPU moves with the rest, as in torch.jit."""
         return device if device.partition(":")[0] == _NOWHERE else self.target
 
     def moved(self, device: str) -> str:
@@ -48,10 +48,10 @@ class DeviceMap:
 
 @dataclass(frozen=True, slots=True)
 class MovedArchive:
-    """``container`` has code and constants for another device; data.pkl is as it was.
+    """A container with code and constants moved to another device; data.pkl is unchanged.
 
-    ``devices`` tells where the devices in data.pkl go; ``attributes`` are (class, name) of the
-    attributes in which strings name devices.
+    ``devices`` maps the devices in data.pkl; ``attributes`` are (class, name) of the attributes in
+    which strings name devices.
     """
 
     container: Container
@@ -59,7 +59,7 @@ class MovedArchive:
     attributes: frozenset[tuple[str, str]]
 
     def device(self, text: str) -> str:
-        """Where a device in data.pkl goes."""
+        """Map a device in data.pkl."""
         return self.devices.moved(text)
 
     def move_strings(self, data: Value) -> None:
@@ -79,11 +79,11 @@ class MovedArchive:
 def moved_archive(
     container: Container, target: str, tensors_on: Collection[str] = ()
 ) -> MovedArchive:
-    """The archive with the devices that it names moved to ``target``.
+    """Return the archive with the devices that it names moved to ``target``.
 
-    ``tensors_on`` are devices that the archive names elsewhere than in code and pickles. The
-    container is taken over. Raises CallError when ``target`` is no device, SourceError for
-    code that names devices and does not parse.
+    ``tensors_on`` are devices that the archive names other than in code and pickles. The result
+    owns the container. Raises CallError when ``target`` is not a device, SourceError for code that
+    names devices and does not parse.
     """
     if not is_device_text(target):
         raise CallError(
@@ -104,7 +104,7 @@ def moved_archive(
 
 
 def _names_another(container: Container, places: Places, tensors_on: Collection[str]) -> bool:
-    """Whether code or data names a device that is neither ``cpu`` nor ``meta``."""
+    """Return whether code or data names a device that is neither ``cpu`` nor ``meta``."""
     present = (name for name in (_DATA, _CONSTANTS) if name in container.records)
     pickles = (loads(container.read(name), record=name) for name in present)
     named = [*tensors_on, *(place.device for place in places.devices)]
@@ -121,7 +121,7 @@ def _moved_place(place: DevicePlace, devices: DeviceMap) -> str:
 
 
 def _edits(places: Places, devices: DeviceMap) -> dict[str, list[Edit]]:
-    """The edits of each record that changes."""
+    """Return the edits of each record that changes."""
     found: dict[str, list[Edit]] = {}
     for place in places.devices:
         device = _moved_place(place, devices)
@@ -142,17 +142,17 @@ def _changed_code(
         yield name, edited.data
         for debug in _debug_records(name):
             if debug in container.records:
-                yield debug, moved_debug_record(container.read(debug), edited, debug)
+                yield debug, move_debug_record(container.read(debug), edited, debug)
 
 
 def _debug_records(name: str) -> tuple[str, str]:
-    """The debug record of a code record, and what archives of before torch 1.3 call it."""
+    """Return the names of a record's debug record: the current one, and that before torch 1.3."""
     in_folder = f"debug/{name.removeprefix('code/').removesuffix('.py')}.pkl"
     return f"{name}{DEBUG_SUFFIX}", in_folder
 
 
 def _changed_constants(container: Container, devices: DeviceMap) -> Iterator[tuple[str, bytes]]:
-    """The constants, if any of them moves."""
+    """Yield the constants, if any of them moves."""
     if _CONSTANTS in container.records:
         value = loads(container.read(_CONSTANTS), record=_CONSTANTS)
         if move_devices(value, devices.storage, devices.moved):

@@ -1,4 +1,4 @@
-"""Changes to the text of a code record, and where what stood there stands afterwards."""
+"""Edits of a code record's text, and the mapping of offsets through them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tsarchive.pickler import Value, dumps, loads
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Bytes ``start`` to ``end`` of a record become ``text``."""
+    """Replace bytes ``start`` to ``end`` of a record by ``text``."""
 
     start: int
     end: int
@@ -20,10 +20,10 @@ class Edit:
 
 
 class EditedText:
-    """A code record after edits; one inside another counts for nothing. Offsets are in bytes."""
+    """A code record after edits; nested edits are ignored. Offsets are in bytes."""
 
     def __init__(self, data: bytes, edits: Iterable[Edit]) -> None:
-        self._edits = _outermost(edits)
+        self._edits = _outermost_edits(edits)
         self._starts = [edit.start for edit in self._edits]
         self._shifts = [0]
         parts, position = [], 0
@@ -34,7 +34,7 @@ class EditedText:
         self.data = b"".join([*parts, data[position:]])
 
     def offset(self, before: int) -> int:
-        """Where a byte of the record has moved; one that is gone, to what stands in its place."""
+        """Map an offset to the edited text; a replaced byte maps to its replacement."""
         count = bisect_right(self._starts, before)
         if not count:
             return before
@@ -44,7 +44,7 @@ class EditedText:
         return before + self._shifts[count]
 
 
-def _outermost(edits: Iterable[Edit]) -> list[Edit]:
+def _outermost_edits(edits: Iterable[Edit]) -> list[Edit]:
     found: list[Edit] = []
     for edit in sorted(set(edits), key=lambda edit: (edit.start, -edit.end)):
         if not found or edit.start >= found[-1].end:
@@ -52,10 +52,10 @@ def _outermost(edits: Iterable[Edit]) -> list[Edit]:
     return found
 
 
-def moved_debug_record(data: bytes, edited: EditedText, record: str) -> bytes:
-    """A debug record for the text after its edits: rows begin where their text begins now.
+def move_debug_record(data: bytes, edited: EditedText, record: str) -> bytes:
+    """Adjust the row offsets of a debug record to edited text.
 
-    All forms that torch has written have such rows: (offset, place, tag). Raises PickleError.
+    Works for all forms that torch has written: rows are (offset, place, tag). Raises PickleError.
     """
     value = loads(data, record=record)
     match value:

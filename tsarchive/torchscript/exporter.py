@@ -27,7 +27,7 @@ from tsarchive.torchscript.tensors import storage_bytes
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code of an archive: its records in order, constants included, and its version."""
+    """The code of an archive: its records in order, including constants, and its version."""
 
     records: tuple[NewRecord, ...]
     version: int
@@ -35,7 +35,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What an archive carries besides the module: extra files by name, and traced inputs."""
+    """The contents of an archive besides the module: extra files by name, and traced inputs."""
 
     files: tuple[NewRecord, ...] = ()
     traced_inputs: tuple[NewRecord, ...] = ()
@@ -44,10 +44,10 @@ class Extras:
 def archive_records(
     root: ObjectValue, *, code: Code | None, extras: Extras, debug: bool
 ) -> list[NewRecord]:
-    """Every record but the serialization id, which the container adds.
+    """Return every record except the serialization id, which the container adds.
 
-    ``code`` is given when a loaded module is saved: it is then written as it was read.
-    Raises SaveError where the module has no form that reads back as itself.
+    ``code`` is given when a loaded module is saved, and is then written as it was read. Raises
+    SaveError where the module has no form that reads back as itself.
     """
     names = TypeNames()
     pickling = Pickling(names)
@@ -60,10 +60,10 @@ def archive_records(
 def canonical_records(
     text: CanonicalText, files: tuple[NewRecord, ...], *, debug: bool = False
 ) -> list[NewRecord]:
-    """The records of the canonical form, which depends on the model alone.
+    """Return the records of the canonical form, which depends on the model alone.
 
-    Nothing is compressed, since builds of zlib differ. ``debug`` adds what depends on where the
-    model was written: the places of its code.
+    Nothing is compressed, since builds of zlib differ. ``debug`` adds debug records, which depend
+    on where the model was written.
     """
     sources = _canonical_sources(text, debug=debug)
     code = Code((*sources, *_constant_records(text.constants, text.names)), text.version)
@@ -91,7 +91,7 @@ def _in_order(pickling: Pickling, data: bytes, code: Code, extras: Extras) -> li
 
 
 def extra_files(files: Mapping[str, bytes]) -> tuple[NewRecord, ...]:
-    """Extra files as records, in the order in which torch writes a dict of them."""
+    """Return extra files as records, in the order in which torch writes a dict of them."""
     order = unordered_map_order(list(files), len(files))
     return tuple(NewRecord(f"extra/{name}", files[name]) for name in order)
 
@@ -102,9 +102,9 @@ def storage_records(folder: str, pickling: Pickling) -> Iterator[NewRecord]:
 
 
 def print_code(pickling: Pickling, names: TypeNames, *, debug: bool) -> Code:
-    """Print the classes that ``pickling`` met, and the constants that their code mentions.
+    """Print the classes that ``pickling`` encountered, and the constants that their code mentions.
 
-    Their graphs are not there any more afterwards.
+    Consumes their graphs.
     """
     constants = Constants()
     program = Program(names, constants)
@@ -133,7 +133,7 @@ def _constant_records(constants: Constants, names: TypeNames) -> Iterable[NewRec
 
 
 def traced_input_records(inputs: Mapping[str, list[Any]]) -> tuple[NewRecord, ...]:
-    """The example inputs that tracing stored, by method; their storages are left empty."""
+    """Return the example inputs recorded by tracing, by method; their storages are left empty."""
     if not inputs:
         return ()
     pickling = _TracedInputs(TypeNames())

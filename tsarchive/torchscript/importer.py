@@ -1,4 +1,4 @@
-"""From the records of an archive to a module that runs: classes are resolved while unpickling."""
+"""Loading of an archive as a module; classes are resolved during unpickling."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tsarchive.torchscript.devices import MovedArchive
 
 OLDEST_READ, NEWEST_READ = 1, 10
-# What keys of dicts may be, also in a tuple; nothing that runs code of the archive when compared.
+# Types of dict keys, also within a tuple: comparing them never runs code of the archive.
 _KEYS = frozenset({type(None), bool, int, float, complex, str})
 _KEY_OBJECTS = (torch.Tensor, torch.device, Enum)
 _LIST_BUILDERS = frozenset(
@@ -80,14 +80,17 @@ class Importer:
         self.classes = Classes(container, guard)
 
     def load(self) -> ArchiveModule:
-        """The root module. Raises ArchiveError where a record breaks a rule of the format."""
+        """Return the root module.
+
+        Raises ArchiveError where a record breaks a rule of the format.
+        """
         root = self._read("data.pkl", "data")
         if not isinstance(root, torch.nn.Module):
             raise PickleError("the root of the archive is not a module", record="data.pkl")
         return root  # type: ignore[return-value]  # modules are of no other class here
 
     def constant(self, index: int) -> tuple[Any, Type]:
-        """``CONSTANTS.cN`` as a graph holds it, with its type."""
+        """Return ``CONSTANTS.cN`` as graphs hold it, with its type."""
         if self._constants is None:
             table = self._read("constants.pkl", "constants")
             self._constants = table if isinstance(table, tuple) else (table,)
@@ -139,7 +142,7 @@ class NamedTypes(Protocol):
 
 
 class ClassSource(Protocol):
-    """Where the classes of pickled objects come from."""
+    """The source of the classes of pickled objects."""
 
     @property
     def code(self) -> NamedTypes: ...
@@ -152,7 +155,7 @@ class ClassSource(Protocol):
 
 
 class Unpickling:
-    """Turns the inert values of one pickle into objects. Each value is built once."""
+    """Converts the inert values of one pickle to objects. Each value is built once."""
 
     def __init__(self, importer: ClassSource, tensors: TensorReader, record: str) -> None:
         self.importer = importer
@@ -181,7 +184,9 @@ class Unpickling:
 
     def _list(self, value: Iterable[Any]) -> list[Any]:
         found = []
-        for item in value:  # calls from C, as of `map`, count twice as deep in Python 3.12
+        for (
+            item
+        ) in value:  # C calls, such as from `map`, count twice towards recursion in Python 3.12
             found.append(self.value(item))
         return found
 
@@ -219,7 +224,7 @@ class Unpickling:
         return build(self, value)
 
     def _container(self, name: str, argument: Any) -> tuple[Callable[[Any], Any], Any]:
-        """What builds a container, and of what: not called here, as values may nest deeply."""
+        """Return the builder of a container and its argument, uncalled to limit recursion."""
         match name, argument:
             case _, (list() as items,) if name in _LIST_BUILDERS:
                 return self._list, items
@@ -354,7 +359,7 @@ def set_state(
 
 
 def _shown(value: Any) -> str:
-    """A value in an error; containers may refer to each other very often."""
+    """Return a value for an error; containers may contain exponentially many references."""
     scalar = isinstance(value, bool | int | float | str | None)
     return repr(value)[:100] if scalar else f"a {type(value).__name__}"
 
@@ -383,7 +388,7 @@ _BUILDERS: dict[type, Callable[[Unpickling, Any], Any]] = {
     PersistentId: Unpickling._storage,
 }
 
-# What a name that is no tensor, container or enum makes, and of how many arguments.
+# Builders for names other than tensors, containers and enums, and their numbers of arguments.
 _CALLS: dict[str, tuple[Callable[[Unpickling, Reduce], Any], int]] = {
     "builtins.complex": (Unpickling._complex, 2),
     "torch.device": (Unpickling._device, 1),

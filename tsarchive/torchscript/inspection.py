@@ -27,14 +27,14 @@ from tsarchive.torchscript.stored_values import (
 )
 from tsarchive.torchscript.tensor_infos import Role, StorageInfo, TensorInfo
 
-# Modules and containers may be referenced from many places; a file made to explode is not a model.
+# Modules and containers may be shared, so names can grow exponentially in malicious files.
 MAX_NAMES = 1_000_000
-# Of all their names together.
+# Maximum total length of these names.
 MAX_LETTERS = 1 << 27
 
-# What may hold tensors. Other values have names that nobody asks for.
+# Types that may contain tensors; other values need no names.
 _HOLDING = (Object, Reduce, Memoised, dict, list, tuple)
-# As code writes it.
+# The spelling of code.
 _CONSTANTS = "CONSTANTS.c"
 
 ClassOf = Callable[[Object], ClassType]
@@ -44,8 +44,11 @@ _END: tuple[None, None, Role] = (None, None, "attribute")
 
 @dataclass(frozen=True, slots=True)
 class ModuleInfo:
-    """One module of the tree. ``parameters`` counts elements, ``nbytes`` the bytes of its own
-    tensors; both leave out submodules."""
+    """One module of the tree.
+
+    ``parameters`` counts elements, ``nbytes`` the bytes of its own tensors; both exclude
+    submodules.
+    """
 
     name: str
     qualified_class: str
@@ -56,7 +59,7 @@ class ModuleInfo:
 
 
 class Root(NamedTuple):
-    """A value of the pickle ``record`` that may hold tensors, whose names begin with ``name``."""
+    """A value of the pickle ``record`` that may hold tensors; their names begin with ``name``."""
 
     record: str
     name: str
@@ -65,7 +68,7 @@ class Root(NamedTuple):
 
 
 def constants_in(table: Any, record: str) -> Iterator[Root]:
-    """The constants of a table under the names that code has for them."""
+    """Yield the constants of a table under their names in code."""
     if isinstance(table, tuple):
         for index, value in enumerate(table):
             yield Root(record, f"{_CONSTANTS}{index}", value, "constant")
@@ -74,10 +77,10 @@ def constants_in(table: Any, record: str) -> Iterator[Root]:
 def named_tensors(
     roots: Iterable[Root], class_of: ClassOf, records: Mapping[str, Record]
 ) -> Iterator[tuple[str, TensorInfo]]:
-    """Every tensor in ``roots`` by its dotted name; a shared tensor appears under each name.
+    """Yield every tensor in ``roots`` by its dotted name; a shared one under each of its names.
 
-    What a tensor is made of, such as the scales of its channels, is no tensor of its own. Raises
-    PickleError where names are too many, too long together, or values nested too deeply.
+    Parts of a tensor, such as the scales of its channels, are not listed. Raises PickleError where
+    names are too many, too long in total, or values nested too deeply.
     """
     walk = _Walk(class_of)
     described: dict[str, _Described] = {}
@@ -89,7 +92,7 @@ def named_tensors(
 
 
 class _Walk:
-    """Goes through values and names them, each time that they are referred to."""
+    """Walks values along every reference, and names them."""
 
     def __init__(self, class_of: ClassOf) -> None:
         self._class_of = class_of
@@ -120,7 +123,7 @@ class _Walk:
             raise PickleError("too many named values", record=record, limit=limit)
 
     def _inside(self, name: str, value: Any, root: Root) -> Iterator[_Named]:
-        """The named values directly inside one value."""
+        """Yield the named values directly inside one value."""
         prefix, role = f"{name}." if name else "", root.role
         match value:
             case Object():
@@ -144,7 +147,7 @@ class _Walk:
 def _slots(
     value: Object, class_of: ClassOf, record: str
 ) -> Iterator[tuple[str, Any, Attribute | None]]:
-    """The attributes of an object, or the one value that its ``__getstate__`` gave."""
+    """Yield the attributes of an object, or the one value from its ``__getstate__``."""
     if not isinstance(value.state, dict):
         yield "__getstate__", value.state, None
         return
@@ -157,20 +160,20 @@ def _slots(
 
 
 def _shown_key(key: Any, index: int) -> str:
-    """A key of a dict in a name; what is made by a call or holds others goes by its place."""
+    """Return a dict key as part of a name; compound keys are represented by their index."""
     is_scalar = isinstance(key, bool | int | float | str | None)
     return str(key) if is_scalar else f"<{type(key).__name__} {index}>"
 
 
 def _role(slot: Attribute | None, otherwise: Role) -> Role:
-    """What a slot of a class makes of the tensor in it."""
+    """Return the role of the tensor in a slot of a class."""
     if slot is None or not (slot.is_parameter or slot.is_buffer):
         return otherwise
     return "parameter" if slot.is_parameter else "buffer"
 
 
 class _Described:
-    """What the pickle ``record`` says of tensors, and which of ``records`` they lie in."""
+    """Descriptions of tensors in the pickle ``record``, located in ``records``."""
 
     def __init__(self, record: str, records: Mapping[str, Record]) -> None:
         self._record = record
@@ -178,7 +181,7 @@ class _Described:
         self._stored = StoredTensors(record)
 
     def info(self, value: Any, role: Role) -> TensorInfo | None:
-        """What ``value`` says of a tensor; None when it is something else.
+        """Describe a tensor; return None for other values.
 
         Raises PickleError for a tensor that breaks a rule of the format.
         """
@@ -199,7 +202,7 @@ class _Described:
         return None
 
     def _parts(self, values: Iterable[Any]) -> list[TensorInfo]:
-        """The tensors that one is made of."""
+        """Describe the parts of a tensor."""
         return [info for value in values if (info := self.info(value, "attribute"))]
 
     def _of_view(self, view: View, role: Role, parts: Iterable[TensorInfo] = ()) -> TensorInfo:
@@ -222,7 +225,7 @@ class _Described:
 
 
 def _of_parts(size: tuple[int, ...], parts: list[TensorInfo], role: Role) -> TensorInfo:
-    """A sparse tensor; its values are the last of its parts."""
+    """Describe a sparse tensor; its values are the last of its parts."""
     nbytes = sum(part.nbytes for part in parts)
     values = parts[-1]
     return TensorInfo(
@@ -235,7 +238,7 @@ def _storages(infos: Iterable[TensorInfo]) -> Iterator[StorageInfo]:
 
 
 def module_tree(root: Root, class_of: ClassOf, records: Mapping[str, Record]) -> ModuleInfo:
-    """The modules below ``root``; a module that is referenced twice appears twice.
+    """Return the modules below ``root``; a shared module appears at each reference.
 
     Raises PickleError where they are too many or nested too deeply.
     """

@@ -1,4 +1,4 @@
-"""What an archive with a data.pkl shows without torch."""
+"""Inspection of an archive with a data.pkl, without torch."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _CONSTANTS = "constants.pkl"
 
 
 class TorchScriptDoor:
-    """The parts of an open archive, each read when it is asked for.
+    """The parts of an open archive, each read on demand.
 
-    Archives of other kinds have code records and a version at most: asked for more, it raises
+    Archives of other kinds have at most code records and a version; other parts raise
     MissingRecordError.
     """
 
@@ -76,15 +76,18 @@ class TorchScriptDoor:
         return found
 
     def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
-        """Every tensor by its dotted name: what the root holds, and what code names."""
+        """Yield every tensor by its dotted name: those of the root, and those that code names."""
         return named_tensors(self._roots(), class_of, self._container.records)
 
     def tree(self, class_of: ClassOf) -> ModuleInfo:
-        """The modules below the root."""
+        """Return the modules below the root."""
         return module_tree(Root(_DATA, "", self.root), class_of, self._container.records)
 
     def _roots(self) -> Iterator[Root]:
-        """What holds tensors. Example inputs of a trace are stored without their elements."""
+        """Yield the roots of tensors.
+
+        Example inputs of a trace are stored without their elements.
+        """
         yield Root(_DATA, "", self.root)
         yield from constants_in(self._constants, _CONSTANTS)
         if BYTECODE in self._container.records:
@@ -95,7 +98,7 @@ class TorchScriptDoor:
         return loads(self._container.read(_CONSTANTS), record=_CONSTANTS)
 
     def _constant(self, index: int) -> tuple[Any, Type]:
-        """A constant tensor as the pickle describes it, for defaults of parameters."""
+        """Return a constant tensor as the pickle describes it, for defaults of parameters."""
         table = self._constants
         found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
         if isinstance(found, Reduce) and found.function.module == "torch._utils":
@@ -114,7 +117,7 @@ class TorchScriptDoor:
 
 
 def _bytecode_constants(functions: Any) -> Iterator[Root]:
-    """Those that each function of ``bytecode.pkl`` has for itself."""
+    """Yield the constants of each function of ``bytecode.pkl``."""
     for function, table, rows in tables_of(functions):
         if table == "constants":
             for index, value in enumerate(rows):

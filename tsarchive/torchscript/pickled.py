@@ -1,4 +1,4 @@
-"""What a pickle of an archive refers to: objects, storages and devices, each once."""
+"""Objects, storages and devices that a pickle refers to, each once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _DEVICE = Global("torch", "device")
 
 
 def objects_of(root: Any) -> Iterator[Object]:
-    """Every module and script object below ``root``, itself included."""
+    """Yield every module and script object below ``root``, including itself."""
     return (value for value in reachable(root) if isinstance(value, Object))
 
 
 def names_in(root: Any) -> Iterator[str]:
-    """The qualified names of the classes of objects, and of the functions that make values."""
+    """Yield the qualified names of classes of objects, and of functions that make values."""
     for value in reachable(root):
         if isinstance(value, Object):
             yield value.cls.qualified_name
@@ -26,7 +26,7 @@ def names_in(root: Any) -> Iterator[str]:
 
 
 def storages_of(root: Any) -> dict[str, str]:
-    """The device of each storage, by its key: the name of its record in the folder."""
+    """Return the device of each storage, by its key: the name of its record in the folder."""
     devices = {}
     for value in reachable(root):
         match value:
@@ -36,7 +36,7 @@ def storages_of(root: Any) -> dict[str, str]:
 
 
 def devices_in(root: Any) -> Iterator[str]:
-    """The device of each storage, and each device that is a value itself."""
+    """Yield the device of each storage, and each device that is a value itself."""
     for value in reachable(root):
         match value:
             case PersistentId(value=("storage", _, _, str(device), *_)):
@@ -46,7 +46,7 @@ def devices_in(root: Any) -> Iterator[str]:
 
 
 def move_devices(root: Any, storage: Callable[[str], str], constant: Callable[[str], str]) -> bool:
-    """Change the devices of storages and those that are values, in place; tell whether any did."""
+    """Map the devices of storages and device values in place; return whether any changed."""
     changed = False
     for value in reachable(root):
         match value:
@@ -60,7 +60,7 @@ def move_devices(root: Any, storage: Callable[[str], str], constant: Callable[[s
 
 
 def replace_strings(value: Any, replace: Callable[[str], str], record: str) -> Any:
-    """A value with other strings in lists, tuples, dicts and tagged ones; keys stay.
+    """Replace strings in lists, tuples, dicts and tagged ones; keys stay.
 
     Lists and dicts are changed in place. Raises PickleError where values are nested too deeply.
     """
@@ -71,7 +71,7 @@ def replace_strings(value: Any, replace: Callable[[str], str], record: str) -> A
 
 
 class _Replacing:
-    """Visits each container once, however often it is referred to."""
+    """Visits each container once, however often it is referenced."""
 
     def __init__(self, replace: Callable[[str], str]) -> None:
         self._replace = replace
@@ -100,7 +100,7 @@ class _Replacing:
 
 
 def reachable(root: Any) -> Iterator[Any]:
-    """Values that hold values, depth first, each once however often it is referred to."""
+    """Yield values that contain others, depth first, each once however often it is referenced."""
     seen: set[int] = set()
     pending = [root]
     while pending:

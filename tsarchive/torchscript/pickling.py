@@ -1,4 +1,4 @@
-"""Objects and values of a model as pickle values, by their static types."""
+"""Pickle values of a model's objects and values, by their static types."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _COMPLEX = Global("builtins", "complex")
 
 
 def class_global(qualified_name: str) -> Global:
-    """A class as a pickle names it: everything before the last dot is the module."""
+    """Return a class as a pickle names it: everything before the last dot is the module."""
     module, _, name = qualified_name.rpartition(".")
     return Global(module, name)
 
@@ -64,7 +64,7 @@ def class_global(qualified_name: str) -> Global:
 class Pickling:
     """Builds the value of one pickle record.
 
-    ``classes`` collects the class of every object, in the order in which objects are met.
+    ``classes`` collects the class of every object, in the order in which objects are encountered.
     Identity is kept: one list, tensor or object gives one pickle value.
     """
 
@@ -97,7 +97,7 @@ class Pickling:
         return self.tensors.reduce(tensor)
 
     def held(self, value: Any, type_: Type) -> Value:
-        """A value that is memoised even when the pickle refers to it once."""
+        """Return a value that is memoised even when the pickle refers to it once."""
         found = self.value(value, type_)
         if isinstance(found, Reduce | Object):
             found.memo = Memo.ALWAYS
@@ -137,7 +137,7 @@ class Pickling:
         return {name: self.value(slot, attributes[name].type) for name, slot in value.slots.items()}
 
     def _state(self, state: TypedValue) -> Value:
-        """The result of ``__getstate__``: torch holds it, and some elements, while pickling."""
+        """Return the result of ``__getstate__``; torch holds it and some elements meanwhile."""
         if not isinstance(state.value, tuple) or not isinstance(state.type, TupleType):
             return self.held(state.value, state.type)
         pairs = zip(state.value, state.type.elements, strict=True)
@@ -180,7 +180,7 @@ class Pickling:
 
 
 def container_type(value: Any, declared: Type) -> Type:
-    """The type of a list, dict or tuple, from its slot or, under Any and Union, its content."""
+    """Return the type of a container from its slot or, under Any and Union, its content."""
     if isinstance(declared, OptionalType):
         declared = declared.element
     if isinstance(declared, UnionType):
@@ -192,7 +192,7 @@ def container_type(value: Any, declared: Type) -> Type:
 
 
 def run_time_type(value: Any) -> Type:
-    """The type of a value by itself; elements of one container are unified."""
+    """Return the type of a value by itself; elements of one container are unified."""
     match value:
         case TableConstant():
             return TENSOR
@@ -212,7 +212,7 @@ def _common(types: list[Type]) -> Type:
 
 
 def fits(value: Any, type_: Type) -> bool:
-    """Whether ``value`` can be of ``type_``; an empty container fits every element type."""
+    """Return whether ``value`` can be of ``type_``; an empty container fits every element type."""
     return conforms(value, type_, _is_of)
 
 

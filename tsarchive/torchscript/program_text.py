@@ -1,4 +1,4 @@
-"""The code of an archive as syntax trees with byte positions, before any type is known.
+"""The code of an archive as untyped syntax trees with byte positions.
 
 Operators need not be registered, and torch is not imported.
 """
@@ -13,23 +13,23 @@ from functools import cached_property
 
 from tsarchive.frontend.syntax import parse_statements
 
-# For the parser, bytes that are not UTF-8, and carriage returns, which are no line ends here:
-# each becomes one byte that can stand anywhere.
+# Bytes that are not UTF-8, and carriage returns, which are not line ends here: each is replaced for
+# the parser by one valid byte.
 _UNPARSABLE = re.compile("[\udc80-\udcff\r]")
-# A file may have a name with hyphens, but not with more than that.
+# A hyphenated file name has at most this many parts.
 _MOST_PARTS = 32
 Span = tuple[int, int]
 
 
 def record_of(module: str) -> str:
-    """``code/__torch__/a/b.py`` for ``__torch__.a.b``."""
+    """Return ``code/__torch__/a/b.py`` for ``__torch__.a.b``."""
     return f"code/{module.replace('.', '/')}.py"
 
 
 def dotted(node: ast.expr | None) -> str:
-    """``a.b.c`` for names with attributes, else empty.
+    """Return ``a.b.c`` for names with attributes, else empty.
 
-    Modules may have names that are no identifiers: ``__torch__.my-model.Net`` is a name, too.
+    Names of modules need not be identifiers: ``__torch__.my-model.Net`` is a name, too.
     """
     parts: list[str] = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and len(parts) < _MOST_PARTS:
@@ -68,7 +68,7 @@ class FunctionText:
 
     @cached_property
     def assigned(self) -> Mapping[str, list[ast.expr]]:
-        """What each local name is assigned; an element of a result counts as the result."""
+        """The values assigned to each local name; for an element of a result, the result."""
         found: dict[str, list[ast.expr]] = {}
         for target, value in self.assignments():
             if isinstance(target, ast.Name):
@@ -76,7 +76,7 @@ class FunctionText:
         return found
 
     def assignments(self) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """Each target with its value; tuples on both sides are taken apart."""
+        """Yield each assignment target with its value; tuples on both sides are unpacked."""
         for node in ast.walk(self.node):
             match node:
                 case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(
@@ -89,28 +89,28 @@ class FunctionText:
                     yield target, value
 
     def default(self, name: str) -> ast.expr | None:
-        """The default of a parameter."""
+        """Return the default of a parameter."""
         given = self.node.args
         missing: list[ast.expr | None] = [None] * (len(given.args) - len(given.defaults))
         defaults = dict(zip(self.parameters, [*missing, *given.defaults], strict=True))
         return defaults.get(name)
 
     def annotation(self, name: str) -> str:
-        """The annotation of a parameter if it is a name."""
+        """Return the annotation of a parameter if it is a name."""
         found = (p.annotation for p in self.node.args.args if p.arg == name)
         return dotted(next(found, None))
 
 
 @dataclass(eq=False)
 class RecordText:
-    """A code record, parsed when its tree is first asked for. Raises SourceError then."""
+    """A code record, parsed on first use, which may raise SourceError."""
 
     name: str
     data: bytes = field(repr=False)
 
     @property
     def module(self) -> str:
-        """``__torch__.a.b`` for ``code/__torch__/a/b.py``."""
+        """Return ``__torch__.a.b`` for ``code/__torch__/a/b.py``."""
         return self.name.removeprefix("code/").removesuffix(".py").replace("/", ".")
 
     @cached_property
@@ -138,11 +138,11 @@ class RecordText:
 
     @cached_property
     def _lines(self) -> list[int]:
-        """Where each line starts."""
+        """The start of each line."""
         return [0, *(match.end() for match in re.finditer(rb"\n", self.data))]
 
     def span(self, first: ast.expr | ast.keyword, last: ast.expr | None = None) -> Span:
-        """The bytes from the start of one expression to the end of another, or of itself."""
+        """Return the bytes from the start of one expression to the end of another, or its own."""
         end = last or first
         assert end.end_lineno is not None
         assert end.end_col_offset is not None
@@ -153,20 +153,20 @@ class RecordText:
 
 
 class ProgramText:
-    """All code records of an archive, and what names in them mean."""
+    """All code records of an archive, with name resolution."""
 
     def __init__(self, data: Mapping[str, bytes]) -> None:
         self.records = {name: RecordText(name, content) for name, content in data.items()}
         self._attributes: dict[str, dict[str, str]] = {}
 
     def definition(self, qualified_name: str) -> ast.stmt | None:
-        """The class or function of this name."""
+        """Return the class or function of this name."""
         module, _, name = qualified_name.rpartition(".")
         record = self.records.get(record_of(module))
         return None if record is None else record.definitions.get(name)
 
     def function(self, qualified_name: str) -> FunctionText | None:
-        """The function or method of this name."""
+        """Return the function or method of this name."""
         owner = qualified_name.rpartition(".")[0]
         for module in (owner, owner.rpartition(".")[0]):
             record = self.records.get(record_of(module))
@@ -176,16 +176,16 @@ class ProgramText:
         return None
 
     def functions_mentioning(self, text: str) -> Iterator[FunctionText]:
-        """The functions of records with this text somewhere."""
+        """Yield the functions of records that contain this text."""
         wanted = text.encode()
         for record in self.records.values():
             if wanted in record.data:
                 yield from record.functions
 
     def class_of(self, function: FunctionText, node: ast.expr, seen: set[str] | None = None) -> str:
-        """The qualified name of the class that an expression is an object of, empty if unknown.
+        """Return the qualified name of an expression's class, empty if unknown.
 
-        ``seen`` are names that have been looked at, or are being so.
+        ``seen`` are names that have been or are being examined.
         """
         seen = set() if seen is None else seen
         match node:
@@ -205,7 +205,7 @@ class ProgramText:
         return ""
 
     def callee(self, function: FunctionText, call: ast.Call) -> str:
-        """The qualified name of the function or method of the archive that is called."""
+        """Return the qualified name of the archive's function or method that is called."""
         match call.func:
             case ast.Name(name):
                 values = function.assigned.get(name, [])
@@ -224,7 +224,7 @@ class ProgramText:
         return self._attributes[owner].get(name, "")
 
     def _declared(self, owner: str) -> Iterator[tuple[str, str]]:
-        """The attributes of a class whose annotation is a name."""
+        """Yield the attributes of a class whose annotation is a name."""
         class_ = self.definition(owner)
         for line in class_.body if isinstance(class_, ast.ClassDef) else ():
             match line:

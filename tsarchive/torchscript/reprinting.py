@@ -1,6 +1,6 @@
-"""Code records printed again from nothing but the graphs that were read from them.
+"""Printing of code records from the graphs that were read from them alone.
 
-What a graph does not hold is lost here: this is the test that it holds everything.
+This tests that graphs hold everything: whatever a graph does not hold is lost here.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from tsarchive.torchscript.tensors import given_device
 
 @dataclass(frozen=True, slots=True)
 class Reprinted:
-    """The code of an archive, printed again: by record, or why that is not possible."""
+    """The reprinted code of an archive by record, or the reason for a failure."""
 
     bodies: Mapping[str, TaggedText]
     failures: Mapping[str, ArchiveError]
 
     @property
     def texts(self) -> dict[str, bytes]:
-        """The records in bytes."""
+        """The records as bytes."""
         return {name: encoded(str(body)) for name, body in self.bodies.items()}
 
 
 class Reprinter:
-    """Prints code of one archive again; an entry of the constant table keeps its number."""
+    """Prints the code of one archive again; entries of the constant table keep their numbers."""
 
     def __init__(
         self,
@@ -57,17 +57,20 @@ class Reprinter:
         map_location: str | torch.device | None,
         guard: Guard = FOR_STRANGERS,
     ) -> None:
-        """Raises ArchiveError for what is no TorchScript archive that can be loaded."""
+        """Load the archive.
+
+        Raises ArchiveError if it is not a TorchScript archive that can be loaded.
+        """
         self._table = _Table(Importer(container, given_device(map_location), guard))
         self._version = format_version(container)
         self._read = CodeRecords(container)
         self._definitions: type[Definitions] = Definitions
 
     def once(self) -> Reprinted:
-        """The code of the archive as its graphs print it.
+        """Print the code of the archive from its graphs.
 
-        Nothing but the text marks a canonical archive: where all of it prints the same in the
-        canonical form, and only there, that is the form.
+        Canonical archives are recognised by their text: if all of it prints the same in canonical
+        form, and only then, that form is used.
         """
         usual = self._print(self._read)
         if any(str(body) != self._read[name] for name, body in usual.bodies.items()):
@@ -79,7 +82,7 @@ class Reprinter:
         return usual
 
     def again(self, printed: Reprinted) -> Reprinted:
-        """The same for code as it was printed."""
+        """Print code again that was printed before."""
         bodies = {name: str(body) for name, body in printed.bodies.items()}
         return self._print({**self._read, **bodies})
 
@@ -114,7 +117,7 @@ class _Records:
         )
 
     def body(self, record: str) -> TaggedText:
-        """The definitions of a record, in file order."""
+        """Print the definitions of a record, in file order."""
         printer = self._definitions(Literals(self._table, own_name), own_name, _ignore)
         for name in self._code.definitions(record):
             printer.define(self._hook(name) or self._defined(name))
@@ -126,7 +129,7 @@ class _Records:
         return found
 
     def _hook(self, name: str) -> NamedType | None:
-        """A hook that stands beside its class is a copy of the one inside."""
+        """Return the class's method for a hook that is copied beside its class."""
         owner = self._code.find(name.rpartition(".")[0])
         if isinstance(owner, ClassType):
             for hook in owner.hooks():
@@ -136,11 +139,11 @@ class _Records:
 
 
 def _ignore(_: NamedType) -> None:
-    """Every definition of a record is printed, whatever depends on it."""
+    """Ignore a dependency: every definition of a record is printed anyway."""
 
 
 class _Table:
-    """The constant table as it was read: an entry keeps its number."""
+    """The constant table as it was read: entries keep their numbers."""
 
     def __init__(self, importer: Importer) -> None:
         self._importer = importer
@@ -164,7 +167,7 @@ class _Table:
 
 
 def debug_after_reading(container: Container, printed: Reprinted) -> dict[str, bytes]:
-    """The debug records that a loader would write again, for those that the archive has.
+    """Return the debug records that a loader would write again, for those that the archive has.
 
     Raises PickleError for debug records of an older form.
     """

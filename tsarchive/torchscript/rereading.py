@@ -1,9 +1,9 @@
-"""A module as it is after saving and loading: the types and graphs of its own code, read back.
+"""Simulation of saving and loading: the types and graphs of a module's own code, read back.
 
-Reading text back changes graphs in small ways: a list constant becomes the construction of a
-list, an operator the first overload that fits, the members of a Union are sorted by name, and a
-condition that the text decides is gone. The canonical form is that of text that stays as it is
-when it is read back, so a module goes through its text, in memory and without its tensors.
+Reading text back changes graphs in small ways: a list constant becomes the construction of a list,
+an operator the first overload that matches, the members of a Union are sorted by name, and
+conditions that the text decides are folded. The canonical form is text that is a fixpoint of
+reading and printing, so a module goes through its text, in memory and without its tensors.
 """
 
 from __future__ import annotations
@@ -25,19 +25,18 @@ from tsarchive.torchscript.constants import Constants
 from tsarchive.torchscript.pickling import Pickling, run_time_type
 from tsarchive.torchscript.runnable import runnable_code
 
-# Each reading folds what the one before laid bare; there is seldom more than one.
+# Each reading folds what the one before exposed; more than one is rare.
 _MOST_READINGS = 16
 
 
 def settled_text(
     root: ObjectValue, constants: Constants, *, keeps_places: bool = False
 ) -> CanonicalText:
-    """The text that stays as it is, and the same objects, of the classes that it defines.
+    """Return the text that is a fixpoint, and the objects with the classes that it defines.
 
-    ``constants`` is the table to fill while ``root`` is printed; ``keeps_places`` lets the text
-    know its places in user source.
-    Raises SaveError for a module that cannot be printed, SourceError for text that cannot be
-    read back.
+    ``constants`` is the table to fill while ``root`` is printed; ``keeps_places`` keeps locations
+    in user source. Raises SaveError for a module that cannot be printed, SourceError for text that
+    cannot be read back.
     """
     text = CanonicalText(root, constants)
     for _ in range(_MOST_READINGS):
@@ -53,7 +52,7 @@ def settled_text(
 
 
 class CanonicalText:
-    """A module and the code that it has when it is printed under canonical names.
+    """A module and its code under canonical names.
 
     ``pickling`` and ``data`` are the module as a pickle value, which named its classes.
     """
@@ -72,12 +71,12 @@ class CanonicalText:
 
     @cached_property
     def places(self) -> dict[str, list[TaggedRange]]:
-        """What each record's text was in user source, as debug records tell it."""
+        """Return the ranges of user source for each record, as debug records hold them."""
         return dict(zip(self._bodies, fixpoint_ranges([*self._bodies.values()]), strict=True))
 
 
 class _Rereading:
-    """Describes objects and values anew; identity is kept."""
+    """Describes objects and values anew, preserving identity."""
 
     def __init__(self, text: CanonicalText, places: Mapping[str, list[TaggedRange]]) -> None:
         self._names = text.names

@@ -1,4 +1,4 @@
-"""Saving a module that was loaded: new data, and code as it was read."""
+"""Saving of a loaded module: new data, and code as it was read."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _TABLE = "constants.pkl"
 def loaded_records(
     module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool
 ) -> list[NewRecord]:
-    """The records of a loaded module. Extra files of the archive are kept unless replaced.
+    """Return the records of a loaded module. Extra files of the archive are kept unless replaced.
 
-    An archive of before torch 1.3 has no code that could be copied: it is printed anew.
+    The code of an archive from before torch 1.3 cannot be copied: it is printed anew.
     """
     container = module.tsarchive_classes.container
     kept = [n for n in _names(container, _EXTRA) if n.removeprefix(_EXTRA) not in files]
@@ -64,9 +64,9 @@ def loaded_records(
 def canonical_loaded_records(
     module: ArchiveModule, files: tuple[NewRecord, ...], *, debug: bool = False
 ) -> list[NewRecord]:
-    """The canonical form of a loaded module: code is printed anew, from its graphs.
+    """Return the canonical form of a loaded module, with code printed from its graphs.
 
-    With ``debug`` it has debug records as well, which name the places of the graphs' nodes.
+    With ``debug`` it includes debug records, from the locations of the graphs' nodes.
     """
     objects = _Objects(module.tsarchive_classes.container)
     root, constants = objects.object(module), _LoadedConstants(objects)
@@ -74,7 +74,10 @@ def canonical_loaded_records(
 
 
 def _refuse_partial_states(module: ArchiveModule) -> None:
-    """Before torch 1.3, parameters and submodules were saved beside what ``__getstate__`` gives."""
+    """Refuse modules from before torch 1.3 with a partial ``__getstate__``.
+
+    Their parameters and submodules were saved beside its result.
+    """
     for part in module.modules():
         class_: ClassType | None = getattr(part, "tsarchive_class", None)
         if class_ is None or not class_.has_state_methods:
@@ -89,7 +92,7 @@ def _refuse_partial_states(module: ArchiveModule) -> None:
 
 
 def _assigned(block: Block) -> Iterator[str]:
-    """The attributes that a graph assigns."""
+    """Yield the attributes that a graph assigns."""
     for node in block.nodes:
         if node.kind == "prim::SetAttr":
             yield node.attributes["name"]
@@ -98,7 +101,7 @@ def _assigned(block: Block) -> Iterator[str]:
 
 
 class _LoadedConstants(Constants):
-    """The constant table of code whose graphs hold constants in the forms of run time."""
+    """The constant table of code whose graphs hold run-time forms of constants."""
 
     def __init__(self, objects: _Objects) -> None:
         super().__init__()
@@ -119,7 +122,7 @@ def _code(container: Container, *, debug: bool) -> Code:
 
 
 def _constants(container: Container) -> list[str]:
-    """The constant table and its storages; others there are those of ``bytecode.pkl``."""
+    """Return the constant table and its storages, without those of ``bytecode.pkl``."""
     if _TABLE not in container.records:
         return []
     table = loads(container.read(_TABLE), record=_TABLE)
@@ -132,9 +135,10 @@ def _names(container: Container, prefix: str) -> list[str]:
 
 
 def as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
-    """Records copied without inflating them.
+    """Yield records copied without inflating them.
 
-    Stored tensors of the constant table are mapped into memory, where code may have written.
+    Stored tensors of the constant table are mapped into memory, where code may have written to
+    them.
     """
     for name in names:
         record = container.records[name]
@@ -149,7 +153,7 @@ def as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
 
 
 class _Objects:
-    """Describes the objects of a loaded module for writing; identity is kept."""
+    """Describes the objects of a loaded module for writing, preserving identity."""
 
     def __init__(self, container: Container) -> None:
         self.container = container
@@ -175,7 +179,7 @@ class _Objects:
         return found
 
     def _refuse_additions(self, owner: Any, class_: ClassType) -> None:
-        """State that was added to a module after loading has no slot, and would be lost."""
+        """Refuse state added to a module after loading: without a slot it would be lost."""
         if not class_.is_module:
             return
         for table in (owner._parameters, owner._buffers, owner._modules):
@@ -251,7 +255,7 @@ class _Objects:
 
 
 def _enum_type(member: enum.Enum) -> EnumType:
-    """The archive's type of an enum member that loading made."""
+    """Return the archive's type of an enum member that loading created."""
     found = getattr(type(member), "tsarchive_enum", None)
     if not isinstance(found, EnumType):
         raise SaveError(f"{member!r} is of an enum that is not in the archive")

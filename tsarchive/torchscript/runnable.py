@@ -1,4 +1,4 @@
-"""Code read with the operators and classes of this process, so that it can run here."""
+"""Code importers with this process's operators and classes, so that the code can run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def runnable_code(
     version: int,
     **options: Any,
 ) -> CodeImporter:
-    """A CodeImporter that knows what this process has registered; ``options`` are its others."""
+    """Make a CodeImporter with what this process has registered; ``options`` are passed on."""
     return CodeImporter(
         files,
         operators=operator_schemas,

@@ -1,6 +1,6 @@
-"""Whether a value read from a pickle is of the type that is declared where it goes.
+"""Type checks of unpickled values against the declarations of their slots.
 
-torch does not look: an int in an attribute of type str would reach code that was compiled for
+torch does not check: an int in an attribute of type str would reach code that was compiled for
 strings.
 """
 
@@ -44,7 +44,10 @@ _EXACT: dict[Type, tuple[type, ...]] = {
 
 
 def may_hold(type_: Type, value: Any) -> bool:
-    """Whether ``value`` is of ``type_``. Types that pickles do not tell fit anything."""
+    """Return whether ``value`` is of ``type_``.
+
+    Types that pickles cannot express accept anything.
+    """
     # Most slots hold tensors and modules.
     is_leaf = isinstance(type_, SimpleType | ClassType)
     return _is_of(value, type_) if is_leaf else conforms(value, type_, _is_of)

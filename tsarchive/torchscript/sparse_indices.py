@@ -1,4 +1,4 @@
-"""Indices of loaded sparse tensors: copies that code cannot reach, and what they are copies of."""
+"""Private copies of the indices of loaded sparse tensors, which code cannot modify."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-# By sparse tensor: its indices as they were read. Only saving looks here.
+# The original indices by sparse tensor, used only by saving.
 _read: Any = WeakIdKeyDictionary()
 
 
 class PrivateCopies:
-    """Indices that are checked must not be those of a tensor that code can write to.
+    """Copies indices, so that checked ones do not share memory with tensors that code can write to.
 
-    They stay the views that they are, of storages of the same sizes. However many tensors view
-    a storage, it is copied once.
+    They stay views of storages of the same sizes. A storage is copied once, however many tensors
+    view it.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class PrivateCopies:
         self._storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
 
     def of(self, indices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Views like ``indices``, of copies of their storages."""
+        """Return views like ``indices`` over copies of their storages."""
         return [self._copy(tensor) for tensor in indices]
 
     def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -38,12 +38,12 @@ class PrivateCopies:
 
 
 def remember(sparse: torch.Tensor, indices: Sequence[torch.Tensor]) -> None:
-    """Tell what the indices of ``sparse`` are copies of."""
+    """Record the originals of the indices of ``sparse``."""
     _read[sparse] = tuple(indices)
 
 
 def as_read(sparse: torch.Tensor, indices: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """What ``indices`` are copies of, so that it is written once; unless they differ by now."""
+    """Return the originals of ``indices``, to be written once; unless they now differ."""
     found = _read.get(sparse, ())
     same = len(found) == len(indices) and all(map(torch.equal, found, indices))
     return found if same else indices

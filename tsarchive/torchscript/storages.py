@@ -1,22 +1,22 @@
-"""Storages as pickles name them: their types by name, and the records that they lie in."""
+"""Types of storages by their names in pickles, and the records of storages."""
 
 from __future__ import annotations
 
 from collections.abc import Container
 from typing import NamedTuple
 
-# Where the storages of a pickle lie, by its name: of several folders, the first that has one.
+# Folders of the storages of a pickle, by its name; the first that has the storage counts.
 _FOLDERS = {
     "data.pkl": ("data/",),
     "constants.pkl": ("constants/",),
     "traced_inputs.pkl": ("traced_inputs/",),
-    # Archives for mobiles share what both pickles refer to.
+    # Mobile archives share the storages of both pickles.
     "bytecode.pkl": ("bytecode/", "constants/", ""),
 }
 
 
 class StorageType(NamedTuple):
-    """``dtype`` is the attribute name in torch; ``itemsize`` is in bytes."""
+    """A type of storage. ``dtype`` is the attribute name in torch; ``itemsize`` is in bytes."""
 
     dtype: str
     itemsize: int
@@ -62,6 +62,6 @@ STORAGE_TYPES = {
 
 
 def storage_record(pickle: str, key: str, records: Container[str]) -> str:
-    """The record of the storage that ``pickle`` calls ``key``, whether it is there or not."""
+    """Return the record of the storage that ``pickle`` calls ``key``, even if it does not exist."""
     names = [f"{folder}{key}" for folder in _FOLDERS.get(pickle, ("",))]
     return next((name for name in names if name in records), names[0])

@@ -1,6 +1,6 @@
-"""What pickles say of storages and tensors, read and checked without torch.
+"""Descriptions of storages and tensors in pickles, parsed and checked without torch.
 
-Loading builds tensors from what is read here; verifying lists what breaks a rule. Numbers are
+Loading builds tensors from these descriptions; verifying lists breaches of rules. Numbers are
 checked as unbounded integers, before torch sees any of them.
 """
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 TENSOR_MODULE = "torch._utils"
-# torch's kernels go through at most 64 dimensions.
+# torch's kernels support at most 64 dimensions.
 MAX_RANK = 64
 # torch counts bytes and elements in signed 64-bit integers.
 MAX_BYTES = (1 << 63) - 1
@@ -68,9 +68,9 @@ class StoredTensors:
         self._storages: dict[str, StoredStorage] = {}
 
     def tensor(self, value: Reduce) -> StoredTensor:
-        """What ``value`` says; tensors inside it are left as they are.
+        """Parse the description of a tensor; tensors inside it are not parsed.
 
-        Raises TensorError for what is no tensor or would reach beyond its storage.
+        Raises TensorError if it is not a tensor or would reach beyond its storage.
         """
         read = _READERS.get(value.function.name)
         if value.function.module != TENSOR_MODULE or read is None:
@@ -81,7 +81,7 @@ class StoredTensors:
         return read(self, value.argument)
 
     def storage(self, value: PersistentId) -> StoredStorage:
-        """The storage that a persistent id names. Raises TensorError."""
+        """Return the storage that a persistent id names. Raises TensorError."""
         parts = value.value
         match parts[:5] if parts[5:] == (None,) else parts:
             case ("storage", Global("torch", kind), str(key), str(device), int(count)) if (
@@ -111,7 +111,7 @@ class StoredTensors:
             message = f"storage {found.key} is of {found.elements} elements"
             self._fail("tensor-storage-count", message, Nature.HOSTILE)
 
-    # The tensor functions
+    # Tensor functions
 
     def _dense(self, arguments: tuple[Value, ...]) -> DenseTensor:
         match arguments:
@@ -163,7 +163,7 @@ class StoredTensors:
                 return Wrapped(tensor, grad)
         self._malformed("_rebuild_parameter is not given a tensor")
 
-    # Their arguments
+    # Arguments of tensor functions
 
     def _view(self, storage: PersistentId, offset: Any, size: Any, stride: Any) -> View:
         found = self.storage(storage)
@@ -184,7 +184,7 @@ class StoredTensors:
             # torch counts elements where it writes these and bytes where it reads them.
             by_torch = found.kind in _PACKED_KINDS
             self._fail("tensor-bounds", message, Nature.BROKEN if by_torch else Nature.HOSTILE)
-        # torch multiplies sizes one by one, so that a zero comes too late.
+        # torch multiplies sizes one by one, and may overflow before it meets a zero.
         reach = max(elements or prod(n or 1 for n in size), offset)
         if reach * STORAGE_TYPES[found.kind].itemsize > MAX_BYTES:
             message = f"a tensor of size {size} at offset {offset} is beyond what memory can hold"
@@ -241,7 +241,7 @@ class StoredTensors:
         self._fail("tensor-quantizer", "a quantizer is malformed")
 
     def _by_channel(self, numbers: Value, channels: int, view: View) -> Any:
-        """Scales or zero points: as many as there are channels, since torch does not look."""
+        """Check per-channel scales or zero points: torch does not check their number."""
         items = _list_of_numbers(numbers)
         held = None if items is None else (len(items),)
         size = held or self._part(numbers, view.storage.device).size
@@ -258,7 +258,7 @@ class StoredTensors:
         self._check_grad(tensor.requires_grad, view.storage.dtype)
 
     def _part(self, value: Value, device: str | None) -> View:
-        """A dense tensor in another one: torch reads all of it, so it must be all there."""
+        """Parse a dense tensor inside another: torch reads all of it, so it must be complete."""
         if not isinstance(value, Reduce) or value.function != _DENSE:
             self._malformed("a part of a tensor is not a dense tensor")
         if not isinstance(value.argument, tuple):
@@ -293,12 +293,12 @@ def tensor_findings(
     offset_of: Callable[[str], int | None] = lambda key: None,
     in_doubt: Callable[[str], bool] = lambda key: False,
 ) -> Iterator[Finding]:
-    """What is wrong or unusual with the tensors and storages below ``value``.
+    """Return the findings about the tensors and storages below ``value``.
 
-    ``record`` is the pickle that it was read from; ``storage_size`` gives the bytes in the record
-    of a storage by its key, None where there is none; ``offset_of`` tells where in the pickle
-    that key stands, ``in_doubt`` whether that record may be damaged. Each shared value is looked
-    at once.
+    ``record`` is the pickle that it was read from; ``storage_size`` maps the key of a storage to
+    the size of its record in bytes, None where there is none; ``offset_of`` gives the offset of
+    that key in the pickle, ``in_doubt`` whether that record may be damaged. Each shared value is
+    checked once.
     """
     stored = StoredTensors(record)
     for found in reachable(value):
@@ -326,7 +326,7 @@ def _findings_of(
 
 
 def _key_of(value: Value) -> str | None:
-    """The key of a storage, or of the one that a tensor is a view of."""
+    """Return the key of a storage, or of a tensor's storage."""
     match value:
         case PersistentId(value=(_, _, str(key), *_)):
             return key
@@ -336,12 +336,12 @@ def _key_of(value: Value) -> str | None:
 
 
 def is_tensor(value: Reduce) -> bool:
-    """Whether ``value`` is meant to be a tensor, sound or not."""
+    """Return whether ``value`` is meant to be a tensor, sound or not."""
     return value.function.module == TENSOR_MODULE or value.function == _FROM_TYPE
 
 
 def plain_tensor(value: Reduce, record: str) -> Reduce:
-    """A tensor of a subclass as the plain one inside, which torch.jit loads as well."""
+    """Unwrap a tensor of a subclass to the plain one inside, which torch.jit loads as well."""
     if value.function.module == TENSOR_MODULE or value.function != _FROM_TYPE:
         return value
     match value.argument:
@@ -378,7 +378,7 @@ def _unusual(tensor: StoredTensor, record: str) -> Iterator[Finding]:
 
 
 def _is_key(key: str) -> bool:
-    """Whether a key is a path below its folder, without ways out of it."""
+    """Return whether a key is a path below its folder that cannot leave it."""
     if key.isdecimal():
         return len(key) <= MAX_KEY
     return (
@@ -394,14 +394,14 @@ def _is_quantized(dtype: str) -> bool:
 
 
 def _is_hooks(value: Value) -> bool:
-    """Backward hooks, of which archives have none."""
+    """Return whether a value is the empty dict of backward hooks; archives have none."""
     if value is None:
         return True
     return isinstance(value, Reduce) and value.argument == () and value.function == _HOOKS
 
 
 def _list_of_numbers(value: Value) -> list[Any] | None:
-    """A list of numbers as version 1 wrote it; None for anything else."""
+    """Return a list of numbers as version 1 wrote it; None for anything else."""
     match value:
         case Reduce(function=Global("torch.jit._pickle", name), argument=(list(items),)) if (
             name in _LISTS

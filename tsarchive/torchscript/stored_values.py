@@ -1,4 +1,4 @@
-"""What pickles say of storages and tensors, as values that were checked. Without torch."""
+"""Checked descriptions of storages and tensors, without torch."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = [
     "is_device",
 ]
 
-# Deeper nesting than any model has; a file made to exhaust the stack has more.
+# Deeper than any model; only a file made to exhaust the stack has more.
 MAX_DEPTH = 200
-# The rule of a storage whose record is of another size.
+# The rule for a storage whose record has another size.
 STORAGE_SIZE = "tensor-storage-size"
 # Device indices are signed bytes in torch: 256 would be read as 0.
 MAX_DEVICE_INDEX = 127
@@ -41,7 +41,7 @@ _DEVICE = re.compile(r"([a-z][a-z0-9_]{0,31})(?::(0|[1-9][0-9]{0,2}))?")
 
 
 class TensorError(PickleError):
-    """A PickleError that knows which rule found it, and what that says of the file."""
+    """A PickleError with the rule that was broken, and what the breach says of the file."""
 
     def __init__(self, rule: str, nature: Nature, message: str, record: str) -> None:
         super().__init__(message, record=record)
@@ -67,12 +67,12 @@ class StoredStorage(NamedTuple):
 
     @property
     def is_meta(self) -> bool:
-        """Whether it has a size and no data."""
+        """Whether it has a size but no data."""
         return self.device.startswith("meta") and self.device[4:5] in ("", ":")
 
 
 class View(NamedTuple):
-    """Which elements of a storage a tensor shows; ``offset`` and ``stride`` count elements."""
+    """The elements of a storage that a tensor shows; ``offset`` and ``stride`` count elements."""
 
     storage: StoredStorage
     offset: int
@@ -81,12 +81,12 @@ class View(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """How many the tensor shows."""
+        """The number of elements of the tensor."""
         return prod(self.size)
 
     @property
     def last(self) -> int:
-        """The place of the last element in the storage, for views that show any."""
+        """The index of the last element in the storage, for nonempty views."""
         last = self.offset
         for length, step in zip(self.size, self.stride, strict=True):
             last += (length - 1) * step
@@ -94,7 +94,7 @@ class View(NamedTuple):
 
     @property
     def may_overlap(self) -> bool:
-        """Whether two elements may be one place of the storage, as in an expanded tensor."""
+        """Whether two elements may share a place of the storage, as in an expanded tensor."""
         reach = 0
         for step, length in sorted(zip(self.stride, self.size, strict=True)):
             if length > 1:
@@ -120,7 +120,7 @@ class PerChannel(NamedTuple):
 
 
 class DenseTensor(NamedTuple):
-    """``flags`` holds ``conj`` and ``neg`` where they are set."""
+    """A dense tensor. ``flags`` holds ``conj`` and ``neg`` where they are set."""
 
     view: View
     requires_grad: bool
@@ -133,7 +133,10 @@ class QuantizedTensor(NamedTuple):
 
 
 class SparseTensor(NamedTuple):
-    """``parts`` are dense: indices and values of COO; rows, columns and values of CSR."""
+    """A sparse tensor.
+
+    ``parts`` are dense: indices and values of COO; rows, columns and values of CSR.
+    """
 
     layout: str
     size: tuple[int, ...]
@@ -142,7 +145,7 @@ class SparseTensor(NamedTuple):
 
 
 class Wrapped(NamedTuple):
-    """A tensor that stands for another: a parameter. ``requires_grad`` replaces its own."""
+    """A tensor wrapped in another, such as a parameter. ``requires_grad`` replaces its own."""
 
     tensor: Reduce
     requires_grad: bool
@@ -152,7 +155,7 @@ StoredTensor: TypeAlias = DenseTensor | QuantizedTensor | SparseTensor | Wrapped
 
 
 def is_device(text: str) -> bool:
-    """Whether ``text`` has the form of a device; which types there are, torch knows."""
+    """Return whether ``text`` has the form of a device; torch decides which types exist."""
     return len(text) <= _LONGEST_DEVICE and _is_device(text)
 
 
@@ -163,10 +166,10 @@ def _is_device(text: str) -> bool:
 
 
 def check_record_size(storage: StoredStorage, size: int, record: str) -> None:
-    """Raise TensorError unless a record of ``size`` bytes holds the storage and nothing more.
+    """Raise TensorError unless a record of ``size`` bytes holds exactly the storage.
 
-    What torch writes may end in less than an element: a storage of other types has that many
-    bytes more.
+    A record that torch writes may end in less than an element: a storage of another type has that
+    many bytes more.
     """
     if storage.is_meta:
         return

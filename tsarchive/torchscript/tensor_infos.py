@@ -1,4 +1,4 @@
-"""What an archive says of its tensors, and how they are counted. Without torch."""
+"""Descriptions of an archive's tensors, and their totals, without torch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Role: TypeAlias = Literal["parameter", "buffer", "attribute", "constant"]
 
 @dataclass(frozen=True, slots=True)
 class StorageInfo:
-    """Bytes that tensors lie in, and may share: ``nbytes`` of a record, from ``start`` on.
+    """Bytes that tensors occupy, and may share: ``nbytes`` of a record, from ``start`` on.
 
-    Those without bytes in the file, as of meta tensors, have 0. Equal ones are one storage.
+    Storages without bytes in the file, as of meta tensors, have 0. Equal ones are the same storage.
     """
 
     record: str
@@ -26,17 +26,16 @@ class StorageInfo:
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What an archive says of one tensor.
+    """The description of a tensor in an archive.
 
     ``dtype`` is torch's name without ``torch.``; ``strides`` count elements and are empty for
-    sparse tensors; ``storage`` is the record of its bytes, None for sparse tensors; ``nbytes``
-    is the size of the elements that the tensor shows, not of the storage; ``offset`` counts the
-    bytes of the record before the first of them, and is None where that is not known.
-
-    ``storages`` are all that it is made of: that of its elements, those of the scales and zero
-    points of its channels, or those of the indices and values of a sparse tensor. ``device`` is
-    None where the format tells none. A tensor is a constant where code names it; one that is
-    neither parameter, buffer nor constant is an attribute, or stands inside of one.
+    sparse tensors; ``storage`` is the record of its bytes, None for sparse tensors; ``nbytes`` is
+    the size of the elements that the tensor shows, not of the storage; ``offset`` is the offset in
+    bytes of the first of them in the record, None where unknown. ``storages`` are all of its
+    storages: that of its elements, those of per-channel scales and zero points, or those of the
+    indices and values of a sparse tensor. ``device`` is None where the format stores none. A tensor
+    is a constant where code names it; one that is neither parameter, buffer nor constant is an
+    attribute, or inside one.
     """
 
     dtype: str
@@ -51,22 +50,27 @@ class TensorInfo:
 
     @property
     def elements(self) -> int:
-        """How many it shows."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def is_parameter(self) -> bool:
+        """Whether the tensor is a parameter of a module."""
         return self.role == "parameter"
 
     @property
     def is_buffer(self) -> bool:
+        """Whether the tensor is a buffer of a module."""
         return self.role == "buffer"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorTotals:
-    """Tensors by the number of their names, so that one with two names counts twice, and the
-    elements that they show; their storages, and the bytes of these, each once."""
+    """Totals of tensors.
+
+    Tensors are counted by name, so that one with two names counts twice, and so are their elements;
+    storages and their bytes are counted once.
+    """
 
     count: int
     elements: int
@@ -75,7 +79,7 @@ class TensorTotals:
 
 
 def totals_of(infos: Iterable[TensorInfo]) -> TensorTotals:
-    """The one way to count tensors."""
+    """Count tensors; all commands use this definition."""
     count = elements = 0
     storages: set[StorageInfo] = set()
     for info in infos:
@@ -88,7 +92,7 @@ def totals_of(infos: Iterable[TensorInfo]) -> TensorTotals:
 def uniquely_named(
     named: Iterable[tuple[str, TensorInfo]],
 ) -> Iterator[tuple[str, TensorInfo]]:
-    """The same; the second of a name, as of the keys 1 and ``"1"``, is ``name (2)``."""
+    """Make names unique; the second of a name, as of the keys 1 and ``"1"``, is ``name (2)``."""
     known: set[str] = set()
     repeated: dict[str, int] = {}
     for name, info in named:

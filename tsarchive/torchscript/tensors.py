@@ -1,4 +1,4 @@
-"""Tensors as pickles describe them, both ways: a storage record, and a view of it."""
+"""Reading and writing of tensors: a pickled description and a storage record."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class TensorWriter:
         self._by_tensor: dict[int, Reduce] = {}
 
     def reduce(self, tensor: torch.Tensor) -> Reduce:
-        """The pickle value of ``tensor``; the same tensor gives the same value."""
+        """Return the pickle value of ``tensor``; the same tensor gives the same value."""
         known = self._by_tensor.get(id(tensor))
         if known is None:
             known = self._by_tensor[id(tensor)] = self.describe(tensor)
         return known
 
     def describe(self, tensor: torch.Tensor) -> Reduce:
-        """A new pickle value for ``tensor``; views of one storage still share it."""
+        """Return a new pickle value for ``tensor``; views of one storage still share it."""
         if tensor.is_nested or tensor._is_zerotensor():
             raise SaveError("a tensor without a storage of its own cannot be written")
         if tensor.is_quantized:
@@ -156,7 +156,7 @@ class TensorWriter:
 
 
 def _check_bounds(tensor: torch.Tensor) -> None:
-    """Refuse what was resized away or holds less than a byte for each element."""
+    """Refuse tensors that were resized beyond their storage, and sub-byte elements."""
     if tensor.numel() == 0 or tensor.device.type == "meta":
         return
     reach = sum((n - 1) * step for n, step in zip(tensor.size(), tensor.stride(), strict=True))
@@ -169,7 +169,7 @@ def _check_bounds(tensor: torch.Tensor) -> None:
 
 
 def storage_bytes(tensor: torch.Tensor) -> memoryview:
-    """The bytes of the whole storage behind ``tensor``, without a copy for CPU tensors."""
+    """Return the bytes of the whole storage of ``tensor``, without a copy for CPU tensors."""
     if tensor.device.type == "meta":
         return memoryview(b"")
     storage = tensor.untyped_storage()
@@ -184,12 +184,12 @@ def storage_bytes(tensor: torch.Tensor) -> memoryview:
 
 
 class TensorReader:
-    """Builds tensors from what a pickle says, over storages that ``record`` gives.
+    """Builds tensors from descriptions in pickles, over storages that ``record`` gives.
 
-    ``record(key)`` returns a writable buffer of the storage's record. ``device`` replaces the
-    saved device of every tensor that is not on the meta device. ``name`` is the record of the
-    pickle. All rules are those of :mod:`tsarchive.torchscript.stored_tensors`. ``size(key)``
-    tells the bytes of a record before it is read, or gives None.
+    ``record(key)`` returns a writable buffer of the storage's record. ``device`` replaces the saved
+    device of every tensor that is not on the meta device. ``name`` is the record of the pickle. The
+    rules are those of :mod:`tsarchive.torchscript.stored_tensors`. ``size(key)`` gives the size of
+    a record in bytes before it is read, or None.
     """
 
     def __init__(
@@ -208,9 +208,9 @@ class TensorReader:
         self._private = PrivateCopies()
 
     def build(self, value: Reduce, part: Callable[[Any], Any]) -> torch.Tensor | SubByteRows:
-        """The tensor that ``value`` describes; ``part`` builds the tensors inside it.
+        """Return the tensor that ``value`` describes; ``part`` builds the tensors inside it.
 
-        Raises PickleError where that is none, UnsupportedError where its device is missing.
+        Raises PickleError if it is not a tensor, UnsupportedError where its device is missing.
         """
         described = self._stored.tensor(plain_tensor(value, self._name))
         try:
@@ -237,13 +237,13 @@ class TensorReader:
         return PickleError(message, record=self._name)
 
     def _storage(self, stored: StoredStorage) -> torch.UntypedStorage:
-        """The storage, read once for each key."""
+        """Return the storage, which is read once for each key."""
         if stored.key not in self._storages:
             self._first_tensor(stored, self._dtype(stored))
         return self._storages[stored.key]
 
     def _first_tensor(self, stored: StoredStorage, dtype: torch.dtype) -> torch.Tensor:
-        """Read a storage; give the tensor through which it was made."""
+        """Read a storage; return the tensor through which it was created."""
         tensor = self._read(stored, dtype)
         self._storages[stored.key] = tensor.untyped_storage()
         return tensor
@@ -255,7 +255,7 @@ class TensorReader:
         return dtype
 
     def _read(self, stored: StoredStorage, dtype: torch.dtype) -> torch.Tensor:
-        # What was saved without data stays so; the record is empty.
+        # Tensors that were saved without data stay on the meta device; the record is empty.
         given = None if stored.is_meta else self._device
         target = parse_device(stored.device) if given is None else given
         if target is None:
@@ -266,10 +266,10 @@ class TensorReader:
             tensor = tensor_over(self._content(stored), stored.elements, dtype)
         else:
             tensor = torch.empty(0, dtype=dtype, device="cpu")
-        return tensor if target.type == "cpu" else moved(tensor, target, self._name)
+        return tensor if target.type == "cpu" else move_tensor(tensor, target, self._name)
 
     def _content(self, stored: StoredStorage) -> Any:
-        """The record of a storage; one of another size is not inflated to find that out."""
+        """Return the record of a storage, which is not inflated if its size is wrong."""
         size = self._size(stored.key)
         if size is not None:
             check_record_size(stored, size, self._name)
@@ -328,7 +328,7 @@ class TensorReader:
         return tensor.requires_grad_(described.requires_grad)
 
 
-# torch warns of these once in each process; what a file holds is not for the caller to mend.
+# torch warns of these once in each process; users cannot change what a file holds.
 _WARNED_OF = frozenset({torch.complex32})
 _NOTHING = nullcontext()
 _SPARSE: dict[str, Callable[..., torch.Tensor]] = {
@@ -340,7 +340,7 @@ _filters = threading.RLock()
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """What torch says of dtypes and layouts would else be an error under strict filters."""
+    """Suppress torch's warnings about dtypes and layouts, which strict filters turn into errors."""
     with _filters, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -349,14 +349,14 @@ def without_warnings() -> Iterator[None]:
 def _by_channel(
     numbers: Reduce | Sequence[float], dtype: torch.dtype, part: Callable[[Any], Any]
 ) -> Any:
-    """Scales or zero points; version 1 wrote them as a list."""
+    """Return scales or zero points; version 1 wrote them as a list."""
     if isinstance(numbers, Reduce):
         return part(numbers)
     return torch.tensor(numbers, dtype=dtype)
 
 
 def tensor_over(data: Any, elements: int, dtype: torch.dtype) -> torch.Tensor:
-    """The first ``elements`` in a buffer, of which there is one: a view where it is aligned."""
+    """Return the first ``elements`` (at least one) of a buffer, as a view where it is aligned."""
     tensor = torch.frombuffer(data, dtype=dtype, count=elements)
     if tensor.data_ptr() % dtype.itemsize:
         own = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
@@ -364,8 +364,8 @@ def tensor_over(data: Any, elements: int, dtype: torch.dtype) -> torch.Tensor:
     return tensor
 
 
-def moved(tensor: torch.Tensor, device: torch.device, record: str) -> torch.Tensor:
-    """A tensor over the whole of its storage, on another device. Raises UnsupportedError."""
+def move_tensor(tensor: torch.Tensor, device: torch.device, record: str) -> torch.Tensor:
+    """Move a tensor that spans its whole storage to a device. Raises UnsupportedError."""
     if not _has_module(device.type):
         raise _lacking(device, why_unusable(device), record)
     try:
@@ -386,12 +386,12 @@ def _lacking(device: torch.device, reason: str | None, record: str) -> Unsupport
 
 
 def _has_module(kind: str) -> bool:
-    """Whether torch has a module for a type of devices: else it would look for one to import."""
+    """Return whether torch has a module for a device type: otherwise it would try to import one."""
     return kind in ("cpu", "meta") or hasattr(torch, kind)
 
 
 def why_unusable(device: str | torch.device) -> str | None:
-    """What torch says of a device that it lacks; None for one that it has."""
+    """Return torch's error for a device that it lacks; None for one that it has."""
     kind = str(device).partition(":")[0]
     if not _has_module(kind):
         return f"this torch has no devices of type {kind}"
@@ -403,7 +403,7 @@ def why_unusable(device: str | torch.device) -> str | None:
 
 
 def given_device(map_location: str | torch.device | None) -> torch.device | None:
-    """The device that a caller names. Raises CallError for what is none."""
+    """Return the device that a caller names. Raises CallError for an invalid one."""
     if map_location is None or isinstance(map_location, torch.device):
         return map_location
     try:
@@ -417,7 +417,7 @@ def given_device(map_location: str | torch.device | None) -> torch.device | None
 
 @lru_cache(maxsize=64)
 def parse_device(text: str) -> torch.device | None:
-    """``cpu``, ``cuda:0`` and the like; None for text that names no device of torch."""
+    """Parse ``cpu``, ``cuda:0`` and the like; None if torch has no such device."""
     if not is_device(text):
         return None
     try:

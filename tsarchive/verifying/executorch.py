@@ -17,7 +17,7 @@ from tsarchive.executorch.data_file import DataFile, Entry
 from tsarchive.executorch.program import Program
 from tsarchive.executorch.regions import Regions, opened_regions
 from tsarchive.executorch.schema import version_problem
-from tsarchive.executorch.unclaimed import unclaimed
+from tsarchive.executorch.unclaimed import find_unclaimed
 from tsarchive.executorch.values import layout_problem
 from tsarchive.findings import Finding, Nature, Severity
 
@@ -79,7 +79,7 @@ def _content(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
 def _unclaimed(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
     """Bytes that belong to nothing, in front of segments and behind the last."""
     try:
-        found = list(unclaimed(content))
+        found = list(find_unclaimed(content))
     except ArchiveError:
         return  # the checks of tables and segments have found it
     for start, data, is_rest in found:

@@ -18,7 +18,7 @@ _ROWS: Final = 2  # rank of a weight
 _BYTE: Final = 0xFF
 
 
-def _unpacked(bits: int, shifts: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+def _unpacker(bits: int, shifts: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     """Return a function that unpacks elements of ``bits`` each from bytes, made non-negative."""
 
     def unpack(rows: Tensor) -> Tensor:
@@ -31,8 +31,8 @@ def _unpacked(bits: int, shifts: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
 
 _UNPACKED: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "embedding_byte": lambda rows: rows,
-    "embedding_4bit": _unpacked(4, (4, 0)),
-    "embedding_2bit": _unpacked(2, (0, 2, 4, 6)),
+    "embedding_4bit": _unpacker(4, (4, 0)),
+    "embedding_2bit": _unpacker(2, (0, 2, 4, 6)),
 }
 
 

@@ -17,7 +17,7 @@ __all__: list[str] = []
 _MOST: Final = float(1 << 63)
 
 
-def _wrapped(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_int64(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap results around to 64 bit integers."""
 
     def run(*numbers: float) -> Any:
@@ -85,12 +85,12 @@ def _chosen(condition: bool, first: Any, second: Any) -> Any:
 
 
 _OPERATORS: Final[Mapping[str, Callable[..., Any]]] = {
-    "add.Scalar": _wrapped(operator.add),
-    "sub.Scalar": _wrapped(operator.sub),
-    "mul.Scalar": _wrapped(operator.mul),
-    "neg.Scalar": _wrapped(operator.neg),
-    "floordiv.Scalar": _wrapped(_floor_divide),
-    "floordiv.int": _wrapped(_truncating_divide),
+    "add.Scalar": _wrap_int64(operator.add),
+    "sub.Scalar": _wrap_int64(operator.sub),
+    "mul.Scalar": _wrap_int64(operator.mul),
+    "neg.Scalar": _wrap_int64(operator.neg),
+    "floordiv.Scalar": _wrap_int64(_floor_divide),
+    "floordiv.int": _wrap_int64(_truncating_divide),
     "truediv.Scalar": _true_divide,
     "mod.Scalar": _remainder,
     "mod.int": _remainder,

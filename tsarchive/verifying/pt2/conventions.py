@@ -8,9 +8,9 @@ from typing import Final
 
 from tsarchive.errors import ArchiveError, UnsupportedError
 from tsarchive.findings import Finding
+from tsarchive.pt2.pytrees import Tree, read_tree
 from tsarchive.pt2.records import NEWEST_SCHEMA
 from tsarchive.pt2.schema import ExportedProgram, ModuleCallEntry, ModuleCallSignature
-from tsarchive.pt2.trees import Tree, read_tree
 
 from .making import broken, note, refused, unusual
 

@@ -11,8 +11,8 @@ from tsarchive.findings import Finding
 from tsarchive.pt2.dtypes import DTYPES
 from tsarchive.pt2.payloads import Configured, Payload, Storage, StoredView, saved_payload
 from tsarchive.pt2.records import CONSTANTS, FLAT_CONSTANTS, FLAT_WEIGHTS, WEIGHTS, Layout, Records
-from tsarchive.pt2.saved import Saved
 from tsarchive.pt2.schema import PayloadConfig, PayloadMeta
+from tsarchive.pt2.torch_save import Saved
 from tsarchive.verifying.report import Findings
 
 from .making import broken, hostile, refused, unusual

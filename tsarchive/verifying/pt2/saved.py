@@ -11,7 +11,7 @@ from tsarchive.container import Container, ContainerSurvey, survey_inside
 from tsarchive.errors import ArchiveError, PickleError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.pickler import loads
-from tsarchive.pt2.saved import Saved
+from tsarchive.pt2.torch_save import Saved
 from tsarchive.torchscript.stored_tensors import tensor_findings
 from tsarchive.torchscript.stored_values import MAX_DEPTH
 from tsarchive.verifying.nesting import is_deeper_than

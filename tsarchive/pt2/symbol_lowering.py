@@ -13,7 +13,7 @@ from tsarchive.ir.types import BOOL, FLOAT, INT, STRING, Type
 from .building import Body
 from .symbols import Expression, Number, Operation, Symbol
 
-__all__ = ["lowered"]
+__all__ = ["lower"]
 
 # Operators that take the arguments as they are, folded pairwise where there are more.
 _OPERATORS = MappingProxyType(
@@ -44,7 +44,7 @@ _GREATEST_POWER = 16
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
-def lowered(body: Body, expression: Expression, values: Mapping[str, Value]) -> Value:
+def lower(body: Body, expression: Expression, values: Mapping[str, Value]) -> Value:
     """Return the value of an expression whose symbols have these values.
 
     Raises FormatError for a symbol without value, UnsupportedError for what TorchScript has no
@@ -63,7 +63,7 @@ def lowered(body: Body, expression: Expression, values: Mapping[str, Value]) -> 
     kind = _OPERATORS.get(expression.function)
     if kind is None:
         raise UnsupportedError(f"{expression} cannot be checked: it has {expression.function}")
-    arguments = [lowered(body, argument, values) for argument in expression.arguments]
+    arguments = [lower(body, argument, values) for argument in expression.arguments]
     return _joined(body, expression.function, kind, arguments)
 
 
@@ -97,7 +97,7 @@ def _product(body: Body, expression: Operation, values: Mapping[str, Value]) -> 
         if isinstance(argument, Number) and argument.kind is Fraction:
             scale *= Fraction(argument.value)
         else:
-            factors.append(lowered(body, argument, values))
+            factors.append(lower(body, argument, values))
     if scale.numerator != 1 or not factors:
         factors.insert(0, _number(body, scale.numerator))
     result, *others = factors
@@ -111,10 +111,10 @@ def _product(body: Body, expression: Operation, values: Mapping[str, Value]) -> 
 
 def _power(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
     base, exponent = expression.arguments
-    value = lowered(body, base, values)
+    value = lower(body, base, values)
     times = exponent.value if isinstance(exponent, Number) and exponent.kind is int else 0
     if not 1 <= times <= _GREATEST_POWER:
-        return body.value("aten::pow", value, lowered(body, exponent, values))
+        return body.value("aten::pow", value, lower(body, exponent, values))
     result = value
     for _ in range(int(times) - 1):
         result = body.value("aten::mul", result, value)
@@ -122,22 +122,22 @@ def _power(body: Body, expression: Operation, values: Mapping[str, Value]) -> Va
 
 
 def _quotient_rounded_up(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
-    value, divisor = [lowered(body, argument, values) for argument in expression.arguments]
+    value, divisor = [lower(body, argument, values) for argument in expression.arguments]
     down = body.value("aten::floordiv", body.value("aten::neg", value), divisor)
     return body.value("aten::neg", down)
 
 
 def _modular_index(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
-    value, divisor, modulus = [lowered(body, one, values) for one in expression.arguments]
+    value, divisor, modulus = [lower(body, one, values) for one in expression.arguments]
     return body.value("aten::remainder", body.value("aten::floordiv", value, divisor), modulus)
 
 
 def _where(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
     condition, *branches = expression.arguments
-    choice = body.append("prim::If", [lowered(body, condition, values)])
+    choice = body.append("prim::If", [lower(body, condition, values)])
     for branch in branches:
         inner = body.inside(choice.add_block())
-        inner.block.add_return(lowered(inner, branch, values))
+        inner.block.add_return(lower(inner, branch, values))
     types = {block.returns[0].type for block in choice.blocks}
     if len(types) != 1:
         raise UnsupportedError(f"{expression} cannot be checked: its type depends on a condition")
@@ -145,12 +145,12 @@ def _where(body: Body, expression: Operation, values: Mapping[str, Value]) -> Va
 
 
 def _rounded(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
-    value = body.as_type(lowered(body, expression.arguments[0], values), FLOAT)
+    value = body.as_type(lower(body, expression.arguments[0], values), FLOAT)
     return body.as_type(body.value("aten::round", value), INT)
 
 
 def _same(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
-    return lowered(body, expression.arguments[0], values)
+    return lower(body, expression.arguments[0], values)
 
 
 _SPECIAL = MappingProxyType(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from struct import Struct, pack, unpack
 
-from tsarchive.container.faults import Faults, Place
-from tsarchive.container.layout import MAX32, ZIP64_FIELD
+from .faults import Faults, Place
+from .layout import MAX32, ZIP64_FIELD
 
-__all__ = ["parse_extra", "widen", "zip64_field"]
+__all__ = ["apply_zip64", "parse_extra", "zip64_field"]
 
 _FIELD = Struct("<2H")
 
@@ -33,7 +33,7 @@ def parse_extra(extra: bytes, at: Place, faults: Faults) -> dict[int, bytes]:
     return fields
 
 
-def widen(
+def apply_zip64(
     fields: dict[int, bytes], values: tuple[int, ...], at: Place, faults: Faults
 ) -> tuple[int, ...]:
     """Replace each 0xFFFFFFFF, in order, by the 64 bit numbers of the ZIP64 field."""

@@ -20,10 +20,10 @@ from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, ann
 from tsarchive.run.class_table import ClassTable
 from tsarchive.strict_json import parse_text
 
-from .structure import TypedTree
-from .trees import MAPPINGS, Kind, Tree
+from .pytrees import MAPPINGS, Kind, Tree
+from .typed_trees import TypedTree
 
-__all__ = ["given", "result"]
+__all__ = ["argument_converter", "result_converter"]
 
 Convert = Callable[[Any], Any]
 
@@ -56,7 +56,7 @@ _SCALARS: Mapping[Type, tuple[type, ...]] = MappingProxyType(
 )
 
 
-def given(typed: TypedTree, place: str, table: ClassTable) -> Convert:
+def argument_converter(typed: TypedTree, place: str, table: ClassTable) -> Convert:
     """Return a converter from an argument to a value of code; ``place`` names it in errors.
 
     The converter raises CallError for values of another structure or type.
@@ -65,26 +65,26 @@ def given(typed: TypedTree, place: str, table: ClassTable) -> Convert:
     if tree.kind is Kind.LEAF:
         return _leaf(typed.type, place)
     inner = [
-        given(child, place + step, table)
+        argument_converter(child, place + step, table)
         for (step, _), child in zip(tree.places(), typed.children, strict=True)
     ]
     items = _items_of(tree, place)
     if tree.kind in MAPPINGS:
         return _dict_of(items, tree.keys, inner)
     if tree.kind in (Kind.LIST, Kind.DEQUE):
-        return lambda value: _converted(inner, items(value))
+        return lambda value: _convert(inner, items(value))
     if tree.kind is Kind.NAMED_TUPLE:
         make = table.python_class(typed.type)
-        return lambda value: make(*_converted(inner, items(value)))
-    return lambda value: tuple(_converted(inner, items(value)))
+        return lambda value: make(*_convert(inner, items(value)))
+    return lambda value: tuple(_convert(inner, items(value)))
 
 
-def _converted(converters: list[Convert], items: Any) -> list[Any]:
+def _convert(converters: list[Convert], items: Any) -> list[Any]:
     return [convert(item) for convert, item in zip(converters, items, strict=True)]
 
 
 def _dict_of(items: Convert, keys: tuple[Any, ...], inner: list[Convert]) -> Convert:
-    return lambda value: dict(zip(keys, _converted(inner, items(value)), strict=True))
+    return lambda value: dict(zip(keys, _convert(inner, items(value)), strict=True))
 
 
 def _leaf(type_: Type, place: str) -> Convert:
@@ -216,24 +216,24 @@ def _context(tree: Tree, class_: type) -> Any:
 # Results
 
 
-def result(typed: TypedTree) -> Convert | None:
+def result_converter(typed: TypedTree) -> Convert | None:
     """Return a converter from a result of code to that of the user's module; None if equal."""
     tree = typed.tree
     if tree.kind is Kind.LEAF:
         return None
-    inner = [result(child) or _same for child in typed.children]
+    inner = [result_converter(child) or _same for child in typed.children]
     if tree.kind in MAPPINGS:
         return _mapping(tree, inner)
     match tree.kind:
         case Kind.LIST:
-            return lambda value: _converted(inner, value)
+            return lambda value: _convert(inner, value)
         case Kind.DEQUE:
-            return lambda value: deque(_converted(inner, value), maxlen=tree.context)
+            return lambda value: deque(_convert(inner, value), maxlen=tree.context)
         case Kind.NAMED_TUPLE:
-            return lambda value: (_registered(tree.name) or type(value))(*_converted(inner, value))
+            return lambda value: (_registered(tree.name) or type(value))(*_convert(inner, value))
         case Kind.REGISTERED:
-            return lambda value: _unflattened(tree, _converted(inner, value))
-    return lambda value: tuple(_converted(inner, value))
+            return lambda value: _unflattened(tree, _convert(inner, value))
+    return lambda value: tuple(_convert(inner, value))
 
 
 def _same(value: Any) -> Any:
@@ -244,7 +244,7 @@ def _mapping(tree: Tree, inner: list[Convert]) -> Convert:
     keys, factory = tree.keys, _FACTORIES[tree.context]
 
     def pairs(value: Any) -> Any:
-        return zip(keys, _converted(inner, value.values()), strict=True)
+        return zip(keys, _convert(inner, value.values()), strict=True)
 
     match tree.kind:
         case Kind.ORDERED_DICT:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Late"]
+__all__ = ["Lazy"]
 
 _T = TypeVar("_T")
 
 
-class Late(Generic[_T]):
+class Lazy(Generic[_T]):
     """A lazily computed value. ``made`` is None until it is first requested."""
 
     __slots__ = ("_make", "made")

@@ -16,7 +16,7 @@ from tsarchive.run.calls_from_python import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
 
 from .forward import Forward
-from .nesting import given, result
+from .pytree_conversion import argument_converter, result_converter
 
 __all__ = ["ForwardMethod"]
 
@@ -30,7 +30,7 @@ class ForwardMethod(PublicMethod):
 
     def _made(self) -> Any:
         convention = _Convention(self._forward, self._compiler)
-        finish = result(self._forward.result) or as_it_is
+        finish = result_converter(self._forward.result) or as_it_is
         return public_by(self._function, self._compiler, convention, finish)
 
 
@@ -45,7 +45,7 @@ class _Convention(CallSignature):
         self._are_keywords = [parameter.is_keyword for parameter in parameters]
         self._positional = self._are_keywords.count(False)
         self._given = [
-            given(typed, parameter.name, compiler.linkage.table)
+            argument_converter(typed, parameter.name, compiler.linkage.table)
             for typed, parameter in zip(forward.parameters, parameters, strict=True)
         ]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tsarchive.container.faults import Faults, Place
-from tsarchive.container.layout import (
+from .faults import Faults, Place
+from .layout import (
     CENTRAL,
     END,
     END64,
@@ -19,7 +19,7 @@ from tsarchive.container.layout import (
     EndRecord,
     Locator64,
 )
-from tsarchive.container.recognise import HEAD_BYTES, recognise
+from .recognise import HEAD_BYTES, recognise
 
 __all__ = ["DirectoryPlace", "find_directory"]
 

@@ -28,9 +28,9 @@ from tsarchive.ir.types import (
 )
 
 from .building import Body
-from .trees import MAPPINGS, Key, Kind, Tree
+from .pytrees import MAPPINGS, Key, Kind, Tree
 
-__all__ = ["NamedTuples", "TypedTree", "built", "taken", "typed_tree"]
+__all__ = ["NamedTuples", "TypedTree", "build", "typed_tree", "unpack"]
 
 _KEY_TYPES = {str: STRING, int: INT, float: FLOAT, bool: BOOL}
 _LISTS = frozenset({Kind.LIST, Kind.DEQUE})
@@ -118,7 +118,7 @@ def common_type(types: Iterable[Type]) -> Type:
     return type_
 
 
-def taken(body: Body, value: Value, typed: TypedTree) -> Iterator[Value]:
+def unpack(body: Body, value: Value, typed: TypedTree) -> Iterator[Value]:
     """Append nodes that unpack a value; yield its leaves in order."""
     if value.type != typed.type and typed.type != NONE:
         value = body.append("prim::unchecked_cast", [value], typed.type).output
@@ -126,7 +126,7 @@ def taken(body: Body, value: Value, typed: TypedTree) -> Iterator[Value]:
         yield value
         return
     for part, child in zip(_parts(body, value, typed), typed.children, strict=True):
-        yield from taken(body, part, child)
+        yield from unpack(body, part, child)
 
 
 def _parts(body: Body, value: Value, typed: TypedTree) -> Sequence[Value]:
@@ -144,11 +144,11 @@ def _item(body: Body, value: Value, key: Key, type_: DictType) -> Value:
     return body.value("aten::__getitem__", value, body.constant(key, type_.key))
 
 
-def built(body: Body, typed: TypedTree, leaves: Iterator[Value]) -> Value:
+def build(body: Body, typed: TypedTree, leaves: Iterator[Value]) -> Value:
     """Build a value from these leaves. Raises FormatError if it is not of the declared type."""
     if typed.tree.kind is Kind.LEAF:
         return next(leaves)
-    parts = [built(body, child, leaves) for child in typed.children]
+    parts = [build(body, child, leaves) for child in typed.children]
     if isinstance(typed.type, ListType):
         return body.list_of(typed.type.element, parts)
     if isinstance(typed.type, DictType):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tsarchive.errors import FormatError, UnsupportedError
 
+from .formatting import argument, is_name, is_named, name, one_line, type_of
+from .pytrees import LEAF, Kind, Tree, read_tree
 from .schema import Argument, GraphModule, InputSpec, ModuleCallSignature
-from .shown import argument, is_name, is_named, name, one_line, type_of
-from .trees import LEAF, Kind, Tree, read_tree
 
 __all__ = ["Convention", "convention"]
 
@@ -60,7 +60,7 @@ def _nested(
     for given, tree in _parameters(takes, signature.forward_arg_names or []):
         mine = [next(leaves) for _ in range(tree.leaves)]
         title = name(given or _name_of(tree, mine, len(texts)))
-        texts.append(f"{title}: {_shown(tree, iter([leaf.type for leaf in mine]))}")
+        texts.append(f"{title}: {_format_tree(tree, iter([leaf.type for leaf in mine]))}")
         bindings += _bindings(tree, title, mine)
     positional = len(takes.children[0].children)
     if positional < len(texts):
@@ -68,15 +68,15 @@ def _nested(
     return Convention(
         parameters=", ".join(texts),
         bindings=tuple(bindings),
-        result=_shown(gives, iter([leaf.type for leaf in outputs])),
-        returned=_shown(gives, iter([leaf.name for leaf in outputs])),
+        result=_format_tree(gives, iter([leaf.type for leaf in outputs])),
+        returned=_format_tree(gives, iter([leaf.name for leaf in outputs])),
         problem=None,
     )
 
 
 def _bindings(tree: Tree, title: str, leaves: list[_Leaf]) -> Iterator[str]:
     """Yield the unpacking of a parameter where the graph names its leaves differently."""
-    for leaf, step in zip(leaves, _steps(tree, title), strict=True):
+    for leaf, step in zip(leaves, _leaf_paths(tree, title), strict=True):
         if leaf.name not in ("", step):
             yield f"{leaf.name} = {step}"
 
@@ -86,8 +86,8 @@ def _flat(inputs: list[_Leaf], outputs: list[_Leaf], problem: str) -> Convention
     return Convention(
         parameters=", ".join(f"{leaf.name or '_'}: {leaf.type}" for leaf in inputs),
         bindings=(),
-        result=_shown(tree, iter([leaf.type for leaf in outputs])),
-        returned=_shown(tree, iter([leaf.name for leaf in outputs])),
+        result=_format_tree(tree, iter([leaf.type for leaf in outputs])),
+        returned=_format_tree(tree, iter([leaf.name for leaf in outputs])),
         problem=problem,
     )
 
@@ -148,19 +148,19 @@ def _parameters(takes: Tree, names: list[str]) -> Iterator[tuple[str | None, Tre
         yield str(key), child
 
 
-def _steps(tree: Tree, path: str) -> Iterator[str]:
+def _leaf_paths(tree: Tree, path: str) -> Iterator[str]:
     """Yield the path to each leaf, in order."""
     if tree.kind is Kind.LEAF:
         yield path
     for step, child in tree.places():
-        yield from _steps(child, f"{path}{step}")
+        yield from _leaf_paths(child, f"{path}{step}")
 
 
-def _shown(tree: Tree, leaves: Iterator[str]) -> str:
+def _format_tree(tree: Tree, leaves: Iterator[str]) -> str:
     """Return a tree as text, with texts for its leaves."""
     if tree.kind is Kind.LEAF:
         return next(leaves)
-    parts = [_shown(child, leaves) for child in tree.children]
+    parts = [_format_tree(child, leaves) for child in tree.children]
     joined = ", ".join(parts)
     pairs = ", ".join(f"{key!a}: {part}" for key, part in zip(tree.keys, parts, strict=False))
     match tree.kind:

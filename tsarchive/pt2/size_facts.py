@@ -7,7 +7,7 @@ from math import inf
 
 from .symbols import Expression, Number, Operation, Symbol
 
-__all__ = ["Established"]
+__all__ = ["SizeFacts"]
 
 # Whether bounds imply a comparison with a number: ``x > 5`` holds from 6 on.
 _BOUNDED: Mapping[str, Callable[[float, float, int], bool]] = {
@@ -19,7 +19,7 @@ _BOUNDED: Mapping[str, Callable[[float, float, int], bool]] = {
 }
 
 
-class Established:
+class SizeFacts:
     """Known equalities and bounds of sources, which are texts such as ``x.size()[0]``."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from tsarchive.run.calls_from_python import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
 
 from .container_text import nesting_of
-from .nesting import Mismatch, arguments_of, built, leaves_of
+from .flattening import Mismatch, arguments_of, flatten, nest
 
 __all__ = ["Arguments", "ProgramMethod", "result_of"]
 
@@ -73,27 +73,27 @@ class Arguments:
         if len(given) != len(positional) or keywords.keys() != named.keys():
             raise Mismatch(f"it takes {self._shown()}")
         for number, (tree, value) in enumerate(zip(positional, given, strict=True)):
-            yield from leaves_of(tree, value, f"argument {number}")
+            yield from flatten(tree, value, f"argument {number}")
         for name, tree in named.items():
-            yield from leaves_of(tree, keywords[name], f"argument {name!r}")
+            yield from flatten(tree, keywords[name], f"argument {name!r}")
 
     def _shown(self) -> str:
         assert self.trees is not None
         positional, named = self.trees
-        shown = _counted(len(positional), "positional argument")
+        shown = _count_text(len(positional), "positional argument")
         return shown + (f" and {', '.join(named)}" if named else "")
 
     def _count_error(
         self, given: Sequence[Any], keywords: dict[str, Any], problem: str | None
     ) -> CallError:
         name, count = self._method.name, len(self._values)
-        message = f"{name}() takes {_counted(count, 'input')}, not {len(given)}"
+        message = f"{name}() takes {_count_text(count, 'input')}, not {len(given)}"
         if keywords:
             message = f"{name}() has no inputs by these names: {', '.join(keywords)}"
         return CallError(message, hint=problem and f"Nested, {problem}")
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -146,7 +146,7 @@ def result_of(method: Method) -> Callable[[Any], Any]:
         return lambda value: value
 
     def nested(value: Any) -> Any:
-        return built(tree, iter([value] if count == 1 else value or ()))
+        return nest(tree, iter([value] if count == 1 else value or ()))
 
     return nested
 
@@ -164,10 +164,10 @@ class ProgramMethod(PublicMethod):
     def _made(self) -> Any:
         convention = _Convention(self._method_of_program, self._function, self._compiler)
         finish = result_of(self._method_of_program)
-        return locked(public_by(self._function, self._compiler, convention, finish), self._check)
+        return with_lock(public_by(self._function, self._compiler, convention, finish), self._check)
 
 
-def locked(call: Callable[..., Any], check: Callable[..., None] | None = None) -> Any:
+def with_lock(call: Callable[..., Any], check: Callable[..., None] | None = None) -> Any:
     """Wrap a method of a program in the lock that guards its module's memory.
 
     ``check`` inspects memory and buffers before each call.

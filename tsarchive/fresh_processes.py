@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tsarchive.errors import ArchiveError
-from tsarchive.policy import Policy
+from .errors import ArchiveError
+from .policy import Policy
 
 if TYPE_CHECKING:
     import torch

@@ -6,9 +6,9 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from tsarchive.pt2.trees import MAPPINGS, Kind, Tree
+from tsarchive.pt2.pytrees import MAPPINGS, Kind, Tree
 
-__all__ = ["Mismatch", "arguments_of", "built", "leaves_of"]
+__all__ = ["Mismatch", "arguments_of", "flatten", "nest"]
 
 _SEQUENCES: Final = {Kind.TUPLE: tuple, Kind.LIST: list, Kind.DEQUE: deque}
 _DICTS: Final[Mapping[Kind, Callable[[Any], Any]]] = {
@@ -35,14 +35,14 @@ def arguments_of(tree: Tree | None) -> tuple[tuple[Tree, ...], Mapping[str, Tree
     return positional.children, dict(zip(map(str, named.keys), named.children, strict=True))
 
 
-def leaves_of(tree: Tree, value: Any, place: str) -> Iterator[Any]:
+def flatten(tree: Tree, value: Any, place: str) -> Iterator[Any]:
     """Yield the leaves of a value. Raises Mismatch where it is not nested like the tree."""
     if tree.kind is Kind.LEAF:
         yield value
         return
     items = _items(tree, value, place)
     for (step, child), item in zip(tree.places(), items, strict=True):
-        yield from leaves_of(child, item, place + step)
+        yield from flatten(child, item, place + step)
 
 
 def _items(tree: Tree, value: Any, place: str) -> Sequence[Any]:
@@ -57,11 +57,11 @@ def _items(tree: Tree, value: Any, place: str) -> Sequence[Any]:
     return list(value)
 
 
-def built(tree: Tree, leaves: Iterator[Any]) -> Any:
+def nest(tree: Tree, leaves: Iterator[Any]) -> Any:
     """Build the value with these leaves. Named tuples and objects of classes become tuples."""
     if tree.kind is Kind.LEAF:
         return next(leaves)
-    items = [built(child, leaves) for child in tree.children]
+    items = [nest(child, leaves) for child in tree.children]
     if tree.kind in MAPPINGS:
         pairs = zip(tree.keys, items, strict=True)
         return _DICTS[tree.kind](pairs)

@@ -6,10 +6,10 @@ headers of a large archive are spread over all of its pages.
 
 from __future__ import annotations
 
-from tsarchive.container.entries import Entry
-from tsarchive.container.extra import parse_extra, widen
-from tsarchive.container.faults import Faults, Place
-from tsarchive.container.layout import (
+from .entries import Entry
+from .extra_fields import apply_zip64, parse_extra
+from .faults import Faults, Place
+from .layout import (
     DESCRIPTOR,
     DESCRIPTOR64,
     DESCRIPTOR_SIGNATURE,
@@ -20,7 +20,7 @@ from tsarchive.container.layout import (
     MAX32,
     LocalHeader,
 )
-from tsarchive.container.names import quoted
+from .names import quoted
 
 __all__ = ["check_descriptor", "locate_data"]
 
@@ -75,7 +75,7 @@ def _compare_fields(
         stored_size = entry.stored_size if stored_size in (0, MAX32) else stored_size
     elif MAX32 in (size, stored_size):
         fields = parse_extra(bytes(extra), at, faults)
-        size, stored_size = widen(fields, (size, stored_size), at, faults)
+        size, stored_size = apply_zip64(fields, (size, stored_size), at, faults)
     _compare("CRC-32", crc, entry.crc, at, faults)
     _compare("size", size, entry.size, at, faults)
     _compare("stored size", stored_size, entry.stored_size, at, faults)

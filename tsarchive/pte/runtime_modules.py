@@ -18,10 +18,10 @@ from tsarchive.run.calls_from_python import PublicMethod
 from tsarchive.run.classes import Classes, new_object, set_slot
 from tsarchive.run.compiler import Compiler
 
-from .convention import MEMORY, Arguments, locked, result_of, signature_of
+from .calling_convention import MEMORY, Arguments, result_of, signature_of, with_lock
 from .data import Data
 from .delegates import Backends, check_sound
-from .importer import CLASS, TRAINING, failing
+from .importer import CLASS, TRAINING, failing_method
 from .xnnpack import check_constants
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class DelegatedImporter:
         made.attributes[TRAINING.name] = TRAINING
         methods = [self.program.methods[index] for index in self.program.indices.values()]
         for method in methods:
-            made.methods[method.name] = failing(made, method, UnsupportedError(_NO_GRAPH))
+            made.methods[method.name] = failing_method(made, method, UnsupportedError(_NO_GRAPH))
         class_ = self.classes.python_class(made)
         for method in methods:
             if method.name in vars(class_):
@@ -99,4 +99,4 @@ class _Method(PublicMethod):
 
         call.__name__ = call.__qualname__ = method.name
         call.__signature__ = signature_of(taken)  # type: ignore[attr-defined]
-        return locked(call)
+        return with_lock(call)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from tsarchive.garbage import not_collecting
+from .garbage import not_collecting
 
-__all__ = ["late_member"]
+__all__ = ["lazy_member"]
 
 
-def late_member(package: str, homes: Mapping[str, str], name: str) -> Any:
+def lazy_member(package: str, homes: Mapping[str, str], name: str) -> Any:
     """Import and return the member ``name`` of a package, and store it in the package.
 
     ``homes`` maps names to their modules. Raises AttributeError for a name that is not in it.

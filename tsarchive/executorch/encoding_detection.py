@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
-from .encoding import Order, encoded
+from .encoding import Order, encode
 from .flatbuffer import Table
 from .header import AT, Header
 from .table_values import Values
 
-__all__ = ["Origin", "origin_of"]
+__all__ = ["TableEncoding", "detect_encoding"]
 
 # Alignments that writers may use for blobs in the tables of a program, the usual first.
 _ALIGNMENTS: Final = tuple(1 << power for power in range(4, 13))
@@ -23,9 +23,8 @@ _BLOBS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """The encoding of a file's tables, which end at ``size``, possibly before the end of the
-    buffer.
+class TableEncoding:
+    """The encoding of a file's tables, which end at ``size``, possibly before the buffer ends.
 
     ``inserted`` bytes stand between head and body. Both are None when no known order gives the
     tables of the file, which are then written in the current one.
@@ -37,31 +36,31 @@ class Origin:
     size: int | None = None
 
 
-def origin_of(root: Table, values: Values, header: Header | None) -> Origin:
+def detect_encoding(root: Table, values: Values, header: Header | None) -> TableEncoding:
     """Return the first order that gives the tables of a file; ``values`` are their contents.
 
     The offset of the root tells how much is inserted before them: at least the header, nothing in a
     file without one.
     """
     for alignments, order in product(_alignments(root), Order):
-        made = encoded(root.buffer.schema, values, order, alignments)
+        made = encode(root.buffer.schema, values, order, alignments)
         inserted = root.position - made.root
         is_possible = inserted == 0 if header is None else inserted >= header.length
         if is_possible and made.body.is_at(root.buffer.data, AT + inserted):
-            return Origin(order, alignments, inserted, AT + inserted + len(made.body))
-    return Origin()
+            return TableEncoding(order, alignments, inserted, AT + inserted + len(made.body))
+    return TableEncoding()
 
 
 def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:
     """Yield the alignments that the writer may have used, judging by the positions of blobs."""
     known = [name for name in _BLOBS if name in root.buffer.schema.slots[root.name]]
-    starts = {name: _starts(root, name) for name in known}
+    starts = {name: _blob_starts(root, name) for name in known}
     present = [_BLOBS[name] for name in known if starts[name]]
-    for chosen in product(*(_possible(found) for found in starts.values() if found)):
+    for chosen in product(*(_possible_alignments(found) for found in starts.values() if found)):
         yield dict(zip(present, chosen, strict=True))
 
 
-def _starts(root: Table, field: str) -> list[int]:
+def _blob_starts(root: Table, field: str) -> list[int]:
     """Return where blobs begin; empty ones, not always aligned, only if there are no others."""
     blob = _BLOBS[field][1]
     tables = [table for table in root.tables(field) or () if table.has(blob)]
@@ -69,7 +68,7 @@ def _starts(root: Table, field: str) -> list[int]:
     return [table.data_start(blob) for table in full or tables]
 
 
-def _possible(starts: list[int]) -> list[int]:
+def _possible_alignments(starts: list[int]) -> list[int]:
     """Return the usual alignment, and larger ones at whose multiples all blobs begin."""
     usual, *larger = _ALIGNMENTS
     return [usual, *(width for width in larger if not any(start % width for start in starts))]

@@ -22,7 +22,7 @@ from tsarchive.torchscript.tensors import storage_bytes
 from .dtypes import SCALAR_TYPES
 from .schema import Device, Layout, PayloadMeta, ScalarType, SymInt, TensorMeta
 
-__all__ = ["Storing", "tensor_meta"]
+__all__ = ["PayloadWriter", "tensor_meta"]
 
 _PICKLE_PROTOCOL = 2
 _SCALAR_TYPES: dict[torch.dtype, ScalarType] = {
@@ -39,7 +39,7 @@ _LAYOUTS: dict[torch.layout, Layout] = {
 }
 
 
-class Storing:
+class PayloadWriter:
     """Collects records of one folder, numbered across models.
 
     ``taken`` are names of records there that must not be used.

@@ -6,7 +6,7 @@ from typing import Final
 
 from tsarchive.ir.graph import Block, nested_blocks
 
-__all__ = ["drop_unused"]
+__all__ = ["drop_unused_reads"]
 
 # Pure operators that cannot fail where a program runs.
 _READING: Final = frozenset(
@@ -14,11 +14,11 @@ _READING: Final = frozenset(
 )
 
 
-def drop_unused(block: Block) -> None:
+def drop_unused_reads(block: Block) -> None:
     """Remove unused nodes that read the shape of a tensor."""
     for node in reversed(tuple(block.nodes)):
         for inner in nested_blocks(node):
-            drop_unused(inner)
+            drop_unused_reads(inner)
         if node.kind in _READING and not any(output.uses for output in node.outputs):
             node.drop_inputs()
             block.nodes.remove(node)
