@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ast
 import keyword
-from collections.abc import Collection, Mapping
-from types import MappingProxyType, MethodDescriptorType
+from collections.abc import Collection
+from types import MethodDescriptorType
 
 import torch
 import torch.nn.functional
 
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR, ListType, OptionalType, Type
+from tsarchive.operators.bindings import BOUND_BY_HAND, FUNCTIONALS, WITHOUT_ALPHA
 from tsarchive.run.enumerations import MEMORY_FORMATS
 from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS
 
@@ -30,25 +31,6 @@ METHOD = "method"
 _functions = torch._C._VariableFunctions
 _nn = torch._C._nn
 
-# Python functions that do what the operator of the same name does with this many arguments.
-_PLAIN_FUNCTIONAL: Mapping[str, int] = MappingProxyType(
-    {
-        "adaptive_avg_pool2d": 2, "adaptive_avg_pool3d": 2, "elu": 2, "glu": 2, "hardsigmoid": 1,
-        "hardswish": 1, "hardtanh": 3, "leaky_relu": 2, "mish": 1, "pad": 4, "relu6": 1, "silu": 1,
-    }
-)  # fmt: skip
-# Bindings by hand, whose arguments are not those of the schema, and names that mislead.
-_BY_HAND = frozenset(
-    {
-        "as_tensor", "from_file", "get_device", "index", "item", "new_tensor", "normal",
-        "promote_types", "result_type", "sparse_bsc_tensor", "sparse_bsr_tensor",
-        "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor",
-        "sym_size", "sym_stride", "tensor", "type", "_has_compatible_shallow_copy_type",
-    }
-)  # fmt: skip
-# The third argument by position would be another one.
-_WITHOUT_ALPHA = frozenset({"aten::add.Scalar", "aten::sub.Scalar", "aten::add_.Scalar",
-                            "aten::sub_.Scalar"})  # fmt: skip
 _OPERANDS = 2
 _GAPPY = ListType(OptionalType(TENSOR))
 _TO_OVERLOADS = frozenset({"device", "dtype", "other"})
@@ -67,7 +49,7 @@ def callee(
     namespace, _, name = schema.name.partition("::")
     is_usual = _has_no_out(schema) and not _is_misread(schema, count)
     if namespace == "aten" and is_usual and _concerns_tensors(schema):
-        if name in _PLAIN_FUNCTIONAL and count <= _PLAIN_FUNCTIONAL[name]:
+        if name in FUNCTIONALS and count <= FUNCTIONALS[name]:
             return syntax.attribute(_functional(references), name)
         if _is_function(name):
             return syntax.attribute(references.module("torch"), name)
@@ -119,7 +101,7 @@ def _is_function(name: str) -> bool:
 def _is_misread(schema: FunctionSchema, count: int) -> bool:
     """Whether torch's Python functions take these arguments for others, or not at all."""
     name = schema.name.partition("::")[2]
-    if name in _BY_HAND or (schema.full_name in _WITHOUT_ALPHA and count > _OPERANDS):
+    if name in BOUND_BY_HAND or (schema.full_name in WITHOUT_ALPHA and count > _OPERANDS):
         return True
     return any(argument.type == _GAPPY for argument in schema.arguments)
 

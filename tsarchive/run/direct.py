@@ -31,6 +31,12 @@ from tsarchive.ir.types import (
     OptionalType,
     Type,
 )
+from tsarchive.operators.bindings import (
+    BOUND_OTHERWISE,
+    DEFAULTS_IN_WORDS,
+    TAKES_LIST_ITEMS,
+    WITHOUT_NUMBERS,
+)
 from tsarchive.printer.expressions import necessary_arguments
 
 from .binding_signatures import Parameter, Signature, signatures_of
@@ -48,12 +54,6 @@ _BINDINGS: Final[tuple[Any, ...]] = (
     torch._C.TensorBase,  # methods, which take a tensor first
 )
 
-# Operators whose bindings have other arguments, or do other things, or fail with other words.
-_DIFFERENT: Final = frozenset({"bernoulli", "is_contiguous", "requires_grad_", "set_", "to"})
-# Numbers act as tensors here: the bindings have no signature for them.
-_WITHOUT_NUMBERS: Final = frozenset(
-    f"aten::{name}{end}.Scalar" for name in ("add", "sub", "mul", "div") for end in ("", "_")
-)
 # Operators that need a guard, but not where constant arguments are like this.
 _HARMLESS_WHERE: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
     **{name: dict.fromkeys(flags, operator.not_) for name, flags in SAVED_WHERE.items()},
@@ -64,8 +64,6 @@ _HARMLESS_WHERE: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
 _NUMBERS: Final = frozenset({INT, FLOAT, BOOL, COMPLEX, NUMBER})
 _INTS: Final = ListType(INT)
 _TENSORS: Final = ListType(TENSOR)
-# The parser of bindings takes the word for a default, such as Mean, for 0.
-_DEFAULTS_IN_WORDS: Final = frozenset({"reduction"})
 # What the parser of bindings calls the types of a schema, and arguments that are numbers there.
 _WORDS: Final[Mapping[Type | str, str]] = {
     TENSOR: "Tensor",
@@ -104,9 +102,6 @@ _TAKEN: Final[Mapping[Type, frozenset[Type]]] = {
 }
 # No ints: they may be numbers of dtypes, which bindings give as such.
 _RETURNED: Final = frozenset({TENSOR, FLOAT, BOOL})
-
-# Methods that take the items of their only list one by one, which costs less.
-_SPREAD: Final = frozenset({"aten::expand", "aten::permute", "aten::repeat", "aten::view"})
 
 _METHOD_AND_LIST: Final = 2
 
@@ -152,7 +147,7 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     types = [value.type for value in given]
     if not is_certain(schema, types):
         return None
-    if schema.name in _SPREAD and count == _METHOD_AND_LIST and _has_items(texts[1]):
+    if schema.name in TAKES_LIST_ITEMS and count == _METHOD_AND_LIST and _has_items(texts[1]):
         method = getattr(torch._C.TensorBase, schema.name.removeprefix("aten::"))
         return DirectCall(method, [texts[0], texts[1][1:-1]])
     short = {i: text for i, value in enumerate(given) if (text := _short(schema, i, value))}
@@ -165,7 +160,7 @@ def _necessary(schema: FunctionSchema, inputs: Sequence[Value]) -> int:
     """How many arguments the binding is given."""
     needed, _ = necessary_arguments(schema, inputs)
     left_out = schema.arguments[needed:]
-    in_words = [i for i, a in enumerate(left_out, needed + 1) if a.name in _DEFAULTS_IN_WORDS]
+    in_words = [i for i, a in enumerate(left_out, needed + 1) if a.name in DEFAULTS_IN_WORDS]
     return in_words[-1] if in_words else needed
 
 
@@ -280,7 +275,7 @@ def _known(schema: FunctionSchema) -> _Known | None:
 
 def _find_binding(schema: FunctionSchema) -> Binding | None:
     namespace, _, name = schema.name.partition("::")
-    if namespace != "aten" or name.startswith("__") or name in _DIFFERENT:
+    if namespace != "aten" or name.startswith("__") or name in BOUND_OTHERWISE:
         return None
     found = next(bindings_of(name), None)
     if found is None or find_native(schema) is not None:
@@ -295,7 +290,7 @@ def _is_bound(schema: FunctionSchema) -> bool:
     """Whether an overload is of those that bindings are made for."""
     is_out = any(argument.is_out for argument in schema.arguments)
     is_dispatched = torch._C._dispatch_has_kernel(schema.full_name)
-    return is_dispatched and not is_out and schema.full_name not in _WITHOUT_NUMBERS
+    return is_dispatched and not is_out and schema.full_name not in WITHOUT_NUMBERS
 
 
 def _with_signatures(schema: FunctionSchema, binding: Binding) -> _Known | None:
