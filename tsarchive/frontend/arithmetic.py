@@ -46,20 +46,21 @@ def number(node: ast.expr) -> int | float | complex | None:
     None for expressions that are not number literals. Raises OverflowError for an int that
     does not fit 64 bits.
     """
-    found = _signed(node)
-    if found is None and isinstance(node, ast.BinOp):
+    if type(node) is ast.BinOp:
         return _complex(node)
+    found = _signed(node)
     if type(found) is int and found not in _INT64:
         raise OverflowError(found)
     return found
 
 
 def _signed(node: ast.expr) -> int | float | complex | None:
+    if type(node) is ast.Constant:
+        value = node.value
+        return (
+            value if isinstance(value, int | float | complex) and type(value) is not bool else None
+        )
     match node:
-        case ast.Constant(bool()):
-            return None
-        case ast.Constant(int() | float() | complex() as value):
-            return value
         case ast.Name(name) if name in _NAMED:
             return _NAMED[name]
         case ast.Name(name) if name in _NAMED_IMAGINARY:

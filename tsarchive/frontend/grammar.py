@@ -138,9 +138,12 @@ def _is_plain(body: Sequence[ast.stmt]) -> bool:
     if not _IN_RECORD.issuperset(map(type, body)):
         return False
     for node in waiting:
-        for field, kinds in _ROWS[type(node)]:
+        node_kind = type(node)
+        for field, kinds in _ROWS[node_kind]:
             value = getattr(node, field)
-            for part in value if type(value) is list else (value,) if value else ():
+            if value is None:
+                continue
+            for part in value if type(value) is list else (value,):
                 kind = type(part)
                 if kind not in kinds:
                     return False
@@ -148,9 +151,9 @@ def _is_plain(body: Sequence[ast.stmt]) -> bool:
                     waiting.append(part)
                 elif kind is ast.Constant and type(part.value) not in _LITERALS:
                     return False
-        if isinstance(node, ast.Attribute) and node.attr in OF_PYTHON:
+        if node_kind is ast.Attribute and node.attr in OF_PYTHON:  # type: ignore[attr-defined]
             return False
-        if isinstance(node, ast.keyword) and node.arg is None:
+        if node_kind is ast.keyword and node.arg is None:  # type: ignore[attr-defined]
             return False
     return True
 

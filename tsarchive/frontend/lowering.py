@@ -393,7 +393,7 @@ class FunctionLowering:
         outer = self.scope.find_outside(name)
         if outer is not None:
             reference = self._reassigned(name, outer, reference, node)
-        if isinstance(reference, Typed):
+        if isinstance(reference, Typed) and reference.is_empty_list:
             # ``[]`` fits any list where it is written; a variable that holds it is a List[Tensor].
             reference = reference._replace(is_empty_list=False)
         self.scope.bind(name, reference)
@@ -487,12 +487,12 @@ class FunctionLowering:
 
     def _store(self, target: ast.expr, reference: Reference, since: int) -> None:
         match target:
-            case ast.Name(name):
+            case ast.Name():
                 if isinstance(reference, Results):
                     reference = self.emit.as_value(reference, target)
                 if isinstance(reference, Typed):
-                    self.fresh_name(reference.value, name, since)
-                self.bind(name, reference, target)
+                    self.fresh_name(reference.value, target.id, since)
+                self.bind(target.id, reference, target)
             case ast.Tuple(elements):
                 self._unpack(elements, reference, target, since)
             case ast.Attribute():
@@ -614,6 +614,10 @@ class FunctionLowering:
         return found
 
     def value(self, node: ast.expr, hint: Type | None = None) -> Typed:
+        if type(node) is ast.Name:
+            known = self.scope.names.get(node.id)
+            if type(known) is Typed:
+                return known
         found = self.expression(node, hint)
         return found if type(found) is Typed else self.emit.as_value(found, node)
 
@@ -625,7 +629,8 @@ class FunctionLowering:
             raise self.cursor.locate(error, node) from error.__cause__
 
     def _name(self, node: ast.Name, hint: Type | None) -> Reference:
-        found = self.scope.find(node.id) or _ROOTS.get(node.id)
+        name = node.id
+        found = self.scope.names.get(name) or self.scope.find(name) or _ROOTS.get(name)
         if found is not None:
             return found
         literal = self._number(node)
@@ -745,14 +750,15 @@ class FunctionLowering:
 
     def _call(self, node: ast.Call, hint: Type | None) -> Reference:
         callee = self.expression(node.func)
+        if type(callee) is OperatorReference:
+            given = self.arguments(node)
+            return self.emit.call_named_operator(callee.kind, callee.target, given, node)
         if isinstance(callee, Special):
             return self._special(callee, node, hint)
         if isinstance(callee, Constructor):
             return self._new_object(callee, node)
         arguments = self.arguments(node)
         match callee:
-            case OperatorReference(kind, target):
-                return self.emit.call_named_operator(kind, target, arguments, node)
             case FunctionReference(function):
                 return self.emit.call_function(function, arguments, node)
             case MethodReference(target, name):

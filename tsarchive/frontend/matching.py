@@ -130,8 +130,10 @@ class Call:
     @property
     def shape(self) -> Hashable:
         """What decides the choice among overloads; None where types are not short."""
-        types = [value[1:] for value in self.values]
-        return (*types, self._count, self._names) if all(map(_is_short, types)) else None
+        for _, type_, _ in self.values:
+            if type(type_) is not SimpleType and not _is_short(type_):
+                return None
+        return (*[value[1:] for value in self.values], self._count, self._names)
 
     @cached_property
     def _given(self) -> list[Given]:
@@ -329,8 +331,7 @@ class _Matcher:
         return Input(given.position, steps + more)
 
 
-def _is_short(given: tuple[Type, bool]) -> bool:
-    type_ = given[0]
+def _is_short(type_: Type) -> bool:
     if isinstance(type_, ListType | OptionalType):
         type_ = type_.element
     return type(type_) is SimpleType

@@ -6,7 +6,7 @@ import ast
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.ir.source_ranges import Location, Range, TaggedRange, byte_length
@@ -102,6 +102,9 @@ class CodePlace(NamedTuple):
 Located: TypeAlias = ast.expr | ast.stmt | ast.arg
 
 
+_START: Final = ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
+
+
 class Cursor:
     """Where reading stands in the text of one definition of a code record.
 
@@ -111,7 +114,7 @@ class Cursor:
 
     def __init__(self, places: RecordPlaces, line_offset: int, text: str) -> None:
         self.text = text
-        self.statement: Located = ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
+        self.statement: Located = _START
         self.position: Located = self.statement
         self._places = places
         self._line_offset = line_offset

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from .classes import Function
-from .graph import CONSTANT, Block, Node, Placed, Value
+from .graph import CONSTANT, Block, Node, Placed, Use, Value
 from .schema import Argument, FunctionSchema
 from .types import ListType, OptionalType, Type
 from .values import EnumMember, GeneratorSeed, ObjectValue, TableConstant, type_of_constant
@@ -46,11 +46,10 @@ class Builder:
         **attributes: Any,
     ) -> Node:
         """Append a node with outputs of the given types."""
-        node = Node(kind, [], [], [], attributes, schema, self._place())
-        for value in inputs:
-            node.add_input(value)
-        for type_ in outputs:
-            node.add_output(type_)
+        node = Node(kind, [*inputs], [], [], attributes, schema, self._place())
+        for offset, value in enumerate(inputs):
+            value.uses.append(Use(node, offset))
+        node.outputs = [Value(node, type_) for type_ in outputs]
         self.block.nodes.append(node)
         return node
 
