@@ -81,7 +81,7 @@ class StructuralSharing:
         return found
 
     def _named_in(self, texts: Iterable[str], names: Set[str]) -> Set[str]:
-        """The ``names`` that methods may name."""
+        """Return the ``names`` that methods may name."""
         found: Set[str] = _NO_NAMES
         for text in texts if names else ():
             if text not in self._words:
@@ -116,7 +116,7 @@ class StructuralSharing:
         return len(names) == count and all(map(self._is_free, set(names)))
 
     def _is_free(self, name: str) -> bool:
-        """Whether a name is that of a definition, or a member of one, and of no module."""
+        """Return whether a name is that of a definition, or a member of one, and of no module."""
         qualified_name = _ROOT + name
         try:
             text = self.sources.text_of(qualified_name)
@@ -171,7 +171,7 @@ class _SharedMethod:
 def _lines(
     lines: Iterable[Line], submodules: Mapping[str, ClassType], left_out: Set[str]
 ) -> Hashable:
-    """What the header of a class says, with ``submodules`` for their types."""
+    """Return the header of a class, with ``submodules`` in the place of their types."""
     return tuple(
         (line.name, line.quoted, submodules[line.name])
         if line.name in submodules
@@ -183,7 +183,7 @@ def _lines(
 
 
 def _text_without_self(class_: ClassType, piece: Piece) -> str:
-    """The text of a method from behind ``self : C`` on; all of it where it starts otherwise."""
+    """Return the text of a method behind ``self : C``; all of it where it starts otherwise."""
     start = f"  def {piece.name}(self: {class_.qualified_name}"
     if piece.text.startswith((f"{start},", f"{start})")):
         return piece.text[len(start) :]

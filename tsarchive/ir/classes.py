@@ -63,12 +63,12 @@ class ClassType(NamedType):
         return {"__getstate__", "__setstate__"} <= self.methods.keys()
 
     def function(self, name: str) -> Function:
-        """A method or hook, which do not share names."""
+        """Return a method or hook, which do not share names."""
         found = self.methods.get(name)
         return found or next(hook for hook in self.hooks() if hook.name == name)
 
     def hooks(self) -> Iterator[Function]:
-        """Each distinct hook once, in the order in which torch prints them."""
+        """Return each distinct hook once, in the order in which torch prints them."""
         by_name: dict[str, Function] = {}
         for hook in (*self.forward_hooks, *self.forward_pre_hooks):
             by_name.setdefault(hook.name, hook)

@@ -1,4 +1,4 @@
-"""What is reached from given beginnings, by as many steps as it takes."""
+"""The closure of a set under a relation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _T = TypeVar("_T", bound=Hashable)
 
 
 def closure(beginnings: Iterable[_T], leads_to: Callable[[_T], Iterable[_T]]) -> set[_T]:
-    """The beginnings, all that they lead to, all that this leads to, and so on."""
+    """Return the beginnings and everything that is reached from them, in any number of steps."""
     reached: set[_T] = set()
     pending = list(beginnings)
     while pending:

@@ -98,7 +98,7 @@ class TypedValue:
 
 
 def conforms(value: Any, type_: Type, is_of: Callable[[Any, Type], bool]) -> bool:
-    """Whether ``value`` can be of ``type_``; ``is_of`` decides for types that hold no others.
+    """Return whether ``value`` can be of ``type_``; ``is_of`` decides for scalar types.
 
     An empty container fits every element type.
     """
@@ -123,7 +123,7 @@ def conforms(value: Any, type_: Type, is_of: Callable[[Any, Type], bool]) -> boo
 
 
 def is_device(text: str) -> bool:
-    """Whether a string names a device of a type that torch knows by itself."""
+    """Return whether a string names a device of a type that torch knows by itself."""
     return _DEVICE.fullmatch(text) is not None
 
 
@@ -134,7 +134,7 @@ _EXACT = {
 
 
 def type_of_constant(value: Any) -> Type:
-    """The run-time type of a constant, as torch infers it for ``Final[...]``."""
+    """Return the run-time type of a constant, as torch infers it for ``Final[...]``."""
     if type(value) in _EXACT:
         return _EXACT[type(value)]
     match value:
