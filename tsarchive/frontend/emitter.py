@@ -33,9 +33,8 @@ from tsarchive.ir.types import (
     Type,
     annotation,
 )
-from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_device
+from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_device, necessary_arguments
 from tsarchive.operators.upgraders import Candidate
-from tsarchive.printer.expressions import necessary_arguments
 
 from .conditions import decide_isinstance
 from .context import CURRENT, Context, Dialect

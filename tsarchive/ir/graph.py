@@ -13,9 +13,9 @@ Node kinds carry torch's names (``prim::If``, ``aten::add``). Inputs and outputs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tsarchive.errors import UnsupportedError
 
@@ -249,3 +249,18 @@ def matching_exit(nodes: Sequence[Node], start: int) -> int:
         if depth == 0:
             return position
     raise UnsupportedError("a with statement has no end in the block where it starts")
+
+
+_T = TypeVar("_T", bound=Hashable)
+
+
+def closure(beginnings: Iterable[_T], leads_to: Callable[[_T], Iterable[_T]]) -> set[_T]:
+    """Return the beginnings and everything that is reached from them, in any number of steps."""
+    reached: set[_T] = set()
+    pending = list(beginnings)
+    while pending:
+        item = pending.pop()
+        if item not in reached:
+            reached.add(item)
+            pending += leads_to(item)
+    return reached

@@ -31,7 +31,7 @@ from tsarchive.ir.types import (
     OptionalType,
     Type,
 )
-from tsarchive.printer.expressions import necessary_arguments
+from tsarchive.ir.values import necessary_arguments
 
 from .binding_signatures import Parameter, Signature, signatures_of
 from .derivative_checks import SAVED_WHERE
