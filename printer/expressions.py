@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
 
 from tsarchive.errors import SaveError
 from tsarchive.ir.classes import FunctionType
@@ -22,6 +21,7 @@ from tsarchive.ir.types import (
     Type,
     annotation,
 )
+from tsarchive.ir.values import necessary_arguments
 
 from .literal_marks import marked_literal
 from .literals import Literals, can_be_inferred, check_zeros, string_text
@@ -261,34 +261,6 @@ def operator_name(kind: str) -> str:
         return _OVERRIDES[kind]
     namespace, _, name = kind.partition("::")
     return f"torch.{name}" if namespace == "aten" else f"ops.{namespace}.{name}"
-
-
-def necessary_arguments(schema: FunctionSchema, inputs: Sequence[Value]) -> tuple[int, int]:
-    """Return how many leading inputs must be printed, and how many trailing ones are ``out``.
-
-    Trailing arguments equal to their defaults are omitted.
-    """
-    arguments = schema.arguments
-    needed = len(arguments)
-    while needed and arguments[needed - 1].is_out:
-        needed -= 1
-    out_count = len(arguments) - needed
-    if len(arguments) < len(inputs):
-        return len(inputs), out_count
-    while needed and _is_default(arguments[needed - 1].default, inputs[needed - 1]):
-        needed -= 1
-    return needed, out_count
-
-
-_COMPUTED: Final = object()
-
-
-def _is_default(default: Any, value: Value) -> bool:
-    actual = value.node.attributes["value"] if value.node.is_constant else _COMPUTED
-    if isinstance(value.type, FunctionType):
-        return False
-    # torch distinguishes 1, 1.0 and True.
-    return type(actual) is type(default) and bool(actual == default)
 
 
 # Nodes of these kinds have no source location when they are read back.

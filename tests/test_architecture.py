@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "tsarchive.adopt": {"tsarchive.ir"},
     "tsarchive.operators": {"tsarchive.ir"},
     "tsarchive.printer": {"tsarchive.ir"},
-    "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators", "tsarchive.printer"},
+    "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.fresh_processes": {"tsarchive.policy"},
     "tsarchive.run": {
@@ -57,8 +57,7 @@ MAY_IMPORT = {
     },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.ir", "tsarchive.kinds", "tsarchive.legacy",
-        "tsarchive.operators", "tsarchive.policy", "tsarchive.printer", "tsarchive.run",
-        "tsarchive.torchscript",
+        "tsarchive.operators", "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
     },
     "tsarchive.opening": {"tsarchive.container", "tsarchive.executorch", "tsarchive.kinds"},
     "tsarchive.archive": {

@@ -10,7 +10,7 @@ from typing import Final
 from tsarchive.auditing.program import Program
 from tsarchive.auditing.values import EntryPoint, When
 from tsarchive.auditing.walking import Walked, walk_function
-from tsarchive.ir.closure import closure
+from tsarchive.ir.graph import closure
 from tsarchive.torchscript.program_text import FunctionText
 
 __all__ = ["Reach"]

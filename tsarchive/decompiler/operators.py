@@ -11,10 +11,9 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
-from tsarchive.ir.values import TableConstant
+from tsarchive.ir.values import TableConstant, necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.python_forms import NON_ZERO_DIVISOR, READABLE_FORMS, WRAPPING
-from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.run.enumerations import enum_names
 from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.operators import (

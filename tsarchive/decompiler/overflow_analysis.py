@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tsarchive.ir.classes import Function
-from tsarchive.ir.closure import closure
-from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
+from tsarchive.ir.graph import Block, Node, Value, carried_values, closure, nested_blocks
 from tsarchive.ir.types import INT, DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.operators.python_forms import WRAPPING
 from tsarchive.run.passes.calls import called_function

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from tsarchive.ir.closure import closure
+from tsarchive.ir.graph import closure
 from tsarchive.run import natives
 
 from .references import HELPERS, helper_name

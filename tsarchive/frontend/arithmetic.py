@@ -41,7 +41,7 @@ AUGMENTED: dict[type[ast.operator], tuple[str, str]] = {
 
 
 def number(node: ast.expr) -> int | float | complex | None:
-    """The number that a literal writes: ``-1``, ``-inf``, ``1.+2.j``, ``1.5-nanj``.
+    """Return the number that a literal writes: ``-1``, ``-inf``, ``1.+2.j``, ``1.5-nanj``.
 
     None for expressions that are not number literals. Raises OverflowError for an int that
     does not fit 64 bits.

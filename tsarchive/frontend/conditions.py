@@ -1,4 +1,4 @@
-"""Conditions: what is known of them beforehand, and what they tell of a variable's type."""
+"""Conditions: which are decided statically, and how they narrow the type of a variable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Condition(NamedTuple):
 
 
 def decide_isinstance(actual: Type, types: tuple[Type, ...]) -> bool | None:
-    """The answer to an isinstance check where the static type gives one."""
+    """Return the answer to an isinstance check where the static type gives one."""
     if actual == ANY:
         return True if types == (ANY,) else None
     wanted = tuple(member for type_ in types for member in flat_members(type_))
@@ -50,7 +50,7 @@ def none_status(given: Typed) -> bool | None:
 
 
 def narrowed(actual: Type, types: tuple[Type, ...]) -> tuple[Type | None, Type | None]:
-    """The type of a value after an isinstance check that held, and after one that did not."""
+    """Return the type of a value after an isinstance check that holds, and after one that fails."""
     if actual == ANY:
         return union_of(types), None
     true: list[Type] = []

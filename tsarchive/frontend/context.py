@@ -1,4 +1,4 @@
-"""What the readers of one archive's code share: its settings, its types, and choices made."""
+"""The state shared by everything that reads the code of one archive."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Dialect:
     flags: Mapping[str, int] = field(default_factory=_nothing)
 
     def version_of(self, function: str) -> int | None:
-        """The operator version of a function, by its qualified name."""
+        """Return the operator version of a function, by its qualified name."""
         return None if function in self.functions.values() else self.free_version
 
 
@@ -76,7 +76,7 @@ class TypeSizes:
         self._known: dict[int, tuple[Type, int]] = {}
 
     def checked(self, type_: Type) -> Type:
-        """The type itself. Raises SourceError when it has too many parts."""
+        """Return the type itself. Raises SourceError when it has too many parts."""
         if type(type_) is SimpleType:
             return type_
         if isinstance(type_, COMPOSITE) and self._size(type_) > MAX_TYPE_SIZE:
@@ -141,7 +141,7 @@ class Context:
         return found
 
     def parse_type(self, text: str) -> Type:
-        """The type that an annotation or a type tag writes."""
+        """Return the type that an annotation or a type tag writes."""
         found = self._types.get(text)
         if found is None:
             found = self.sizes.checked(parse_type(text, self.resolve_type))
@@ -149,7 +149,7 @@ class Context:
         return found
 
     def resolve_type(self, qualified_name: str) -> Type | None:
-        """The type of a name in an annotation; None for a bare name, which no record defines."""
+        """Return the type of a name in an annotation; None for a bare name."""
         return self.find_class(qualified_name) if "." in qualified_name else None
 
     def _unknown_class(self, qualified_name: str) -> UnknownClassError:

@@ -1,4 +1,4 @@
-"""The steps of a match as nodes: arguments brought to the types that a schema asks for."""
+"""Implicit conversions as nodes: arguments brought to the types that a schema asks for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Conversions:
         self._operators = operators
 
     def realise(self, input_: Input, given: Sequence[Typed]) -> Value:
-        """The node input that a matched argument becomes, of those that are given."""
+        """Return the node input for a matched argument; ``given`` are the arguments of the call."""
         source = input_.source
         if isinstance(source, int):
             found = given[source]
@@ -43,7 +43,7 @@ class Conversions:
         return self.builder.list_of(input_.element, values)
 
     def convert(self, given: Typed, wanted: Type) -> Typed | None:
-        """A value brought to ``wanted`` as on assignment and return; None where that fails."""
+        """Convert a value as on assignment and return; None where that is impossible."""
         steps, reached = conversions(given.type, wanted, given.is_empty_list, convert=True)
         return self.apply(given, steps) if is_subtype(reached, wanted) else None
 
@@ -78,7 +78,7 @@ class Conversions:
         return self.tuple_of(elements)
 
     def unpack(self, given: Typed) -> list[Typed]:
-        """The elements of a tuple."""
+        """Return the elements of a tuple."""
         assert isinstance(given.type, TupleType)
         node = given.value.node
         types = given.type.elements
@@ -92,7 +92,7 @@ class Conversions:
         return [typed(value) for value in made.outputs]
 
     def tuple_of(self, elements: Sequence[Typed], type_: TupleType | None = None) -> Typed:
-        """A tuple; one of constants that need no table is a constant itself."""
+        """Return a tuple; one of constants that need no table is a constant itself."""
         values = [element.value for element in elements]
         if type_ is None:
             type_ = TupleType(tuple([value.type for value in values]))
@@ -114,7 +114,7 @@ class Conversions:
         return typed(self.builder.append(step.kind, [given.value], step.type, schema=schema).output)
 
     def _converting(self, kind: str, given: Type) -> FunctionSchema | None:
-        """The overload whose one argument takes the given type."""
+        """Return the overload whose one argument takes the given type."""
         wanted = STRING if kind == "aten::device" else given
         for schema in self._operators(kind):
             if len(schema.arguments) == 1 and is_subtype(wanted, schema.arguments[0].type):
@@ -123,7 +123,7 @@ class Conversions:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a constant may be part of a constant tuple: numbers, strings, enums and such."""
+    """Return whether a constant may be part of a constant tuple."""
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, bool | int | float | complex | str | _PLAIN)

@@ -45,7 +45,7 @@ def parse_blocks(source: str) -> ast.Module:
 
 
 def _deep_blocks(lines: list[str]) -> Iterator[_Cut]:
-    """The outermost blocks that stand too deep."""
+    """Return the outermost blocks that stand too deep."""
     columns = [0]
     first = -1
     for number, line in enumerate(lines):
@@ -66,7 +66,7 @@ def _deep_blocks(lines: list[str]) -> Iterator[_Cut]:
 
 
 def _without(lines: list[str], cuts: list[_Cut]) -> list[str]:
-    """The text with a statement that does nothing in the place of each block."""
+    """Return the text with a statement that does nothing in the place of each block."""
     kept = list(lines)
     for first, end in cuts:
         column = len(lines[first]) - len(lines[first].lstrip(" "))
@@ -76,7 +76,7 @@ def _without(lines: list[str], cuts: list[_Cut]) -> list[str]:
 
 
 def _body(lines: list[str], cut: _Cut) -> list[ast.stmt]:
-    """The statements of a block, which begins behind a header in the line before it."""
+    """Return the statements of a block, which begins behind a header in the line before it."""
     text = "\n".join([*[""] * (cut.first - 1), "if 1:", *lines[cut.first : cut.end]])
     (header,) = parse_blocks(text).body
     assert isinstance(header, ast.If)

@@ -45,7 +45,7 @@ _NN = re.compile(r"__torch__\.torch\.(?:ao\.)?nn\.")
 
 
 def define(context: Context, name: str, piece: Piece) -> NamedType:
-    """The type or function that a piece of a code record defines. Raises SourceError."""
+    """Return the type or function that a piece of a code record defines. Raises SourceError."""
     if not piece.is_class:
         version = context.dialect.version_of(name)
         return FunctionReader(context, name, piece, version=version).function.type
@@ -94,7 +94,7 @@ class _ClassReader:
         return class_
 
     def _init_assigns_more(self, class_: ClassType) -> bool:
-        """Whether ``__init__`` assigns what is not declared; torch 1.4 declared nothing."""
+        """Return whether ``__init__`` assigns what is not declared; torch 1.4 declared nothing."""
         init = self.parts.methods.get("__init__")
         names = [] if init is None else _ASSIGNED.findall(init.text)
         return any(name not in class_.attributes for name in names)
@@ -108,7 +108,7 @@ class _ClassReader:
             self.context.initialising = outer
 
     def _sorted_lines(self) -> tuple[dict[str, list[str]], list[Line]]:
-        """The lists of names, and the lines that declare attributes and constants."""
+        """Return the lists of names, and the lines that declare attributes and constants."""
         lists: dict[str, list[str]] = {title: [] for title in _NAME_LISTS}
         members: list[Line] = []
         for line in self.parts.lines:
@@ -235,7 +235,7 @@ def _enum_value(line: Line, piece: Piece) -> int | float | str:
 
 
 def packed_type(class_name: str, slot: str, text: str) -> str:
-    """The annotation of a slot, brought up to date for the packed weights of old archives."""
+    """Return the annotation of a slot, updated for the packed weights of old archives."""
     if slot != "_packed_params" or text != "Tensor":
         return text
     class_ = _PACKED.get(_NN.sub("", unmangled(class_name)))

@@ -33,9 +33,8 @@ from tsarchive.ir.types import (
     Type,
     annotation,
 )
-from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_device
+from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_device, necessary_arguments
 from tsarchive.operators.upgraders import Candidate
-from tsarchive.printer.expressions import necessary_arguments
 
 from .conditions import decide_isinstance
 from .context import CURRENT, Context, Dialect
@@ -103,7 +102,7 @@ class Emitter:
         self.conversions = Conversions(frame.builder, context.operators)
 
     def append(self, kind: str, inputs: Sequence[Value], type_: Type, **attributes: Any) -> Typed:
-        """The result of a new node that has one."""
+        """Append a node with one result, and return the result."""
         return typed(self.builder.append(kind, inputs, type_, **attributes).output)
 
     def constant(self, value: Any, type_: Type) -> Typed:
@@ -113,7 +112,7 @@ class Emitter:
         return self.builder.constant(function, function.type)
 
     def as_value(self, reference: Reference, node: Located) -> Typed:
-        """A reference where a value is needed."""
+        """Return the value that a reference stands for where a value is needed."""
         match reference:
             case Typed():
                 return reference
@@ -138,7 +137,7 @@ class Emitter:
     def call_operator(
         self, kind: str, arguments: Arguments, node: Located, target: Typed | None = None
     ) -> Reference:
-        """A node of the overload of ``kind`` that fits the arguments."""
+        """Append a call of the overload of ``kind`` that accepts the arguments."""
         if self.context.dialect is not CURRENT:
             kind, arguments = self._of_dialect(self.context.dialect, kind, arguments, node)
         call = Call(arguments.positional, arguments.keywords, target)
@@ -160,7 +159,7 @@ class Emitter:
         return Results(made.outputs, names if all(names) else ())
 
     def _function_for(self, candidate: Candidate) -> Function | None:
-        """The function that stands for an old operator outside of methods."""
+        """Return the function that stands for an old operator outside of methods."""
         dialect = self.context.dialect
         if candidate.upgrader is None or self.frame.version != dialect.free_version:
             return None
@@ -170,7 +169,7 @@ class Emitter:
     def _of_dialect(
         self, dialect: Dialect, kind: str, arguments: Arguments, node: Located
     ) -> tuple[str, Arguments]:
-        """A call as it is written today."""
+        """Return a call of an old dialect as it is written today."""
         kind = dialect.renamed.get(kind, kind)
         positional, keywords = list(arguments.positional), dict(arguments.keywords)
         place = dialect.masks.get(kind)
@@ -196,7 +195,7 @@ class Emitter:
     def _arguments(
         self, schema: FunctionSchema, arguments: Arguments, node: Located
     ) -> list[Value]:
-        """The arguments of a function of the archive, converted and with defaults filled in."""
+        """Return the arguments of a call of a function, converted and with defaults filled in."""
         call = Call(arguments.positional, arguments.keywords)
         found = call.match(schema, convert=True)
         if isinstance(found, Mismatch):
@@ -238,7 +237,7 @@ class Emitter:
     def call_named_operator(
         self, kind: str, target: Typed | None, arguments: Arguments, node: Located
     ) -> Reference:
-        """An operator that code calls by its name; devices and generators may be constants."""
+        """Call an operator by its name; devices and generators may be constants."""
         if kind == "aten::device" and len(arguments.positional) == 1:
             constant = arguments.positional[0].value.node.attributes.get("value")
             if isinstance(constant, str) and is_device(constant):
@@ -290,7 +289,7 @@ class Emitter:
         return self.operator_value("aten::gt", positional(length, self.constant(0, INT)), node)
 
     def as_condition(self, given: Typed, node: Located) -> Typed:
-        """A value as the condition of an ``if`` or ``while``."""
+        """Convert a value to the condition of an ``if`` or ``while``."""
         return self.as_value(self.call_builtin("bool", positional(given), node), node)
 
     def attribute(self, base: Reference, name: str, node: Located) -> Reference:
@@ -425,7 +424,7 @@ class Emitter:
         return elements[index]
 
     def field(self, base: Typed, name: str, node: Located) -> Typed:
-        """A field of a named tuple, which is an element by number."""
+        """Return a field of a named tuple."""
         assert isinstance(base.type, TupleType)
         return self._tuple_element(base, self.constant(base.type.fields.index(name), INT), node)
 
@@ -444,7 +443,7 @@ class Emitter:
     def slice_of(
         self, base: Typed, dim: int | None, bounds: Sequence[Typed | None], node: Located
     ) -> Typed:
-        """A slice of a list, a string, or of dimension ``dim`` of a tensor."""
+        """Slice a list, a string, or the dimension ``dim`` of a tensor."""
         given = [self.none() if bound is None else bound for bound in bounds]
         if bounds[2] is None:
             given[2] = self.constant(1, INT)
@@ -531,7 +530,7 @@ class Emitter:
 
 
 def method_schema(type_: Type, name: str) -> FunctionSchema | None:
-    """The schema of a method of a class or interface; None where there is none."""
+    """Return the schema of a method of a class or interface; None where there is none."""
     match type_:
         case ClassType():
             method = type_.methods.get(name)
@@ -552,7 +551,7 @@ def _note_defaults(node: Node, schema: FunctionSchema, match: Match) -> None:
 
 
 def _list_hint(hint: Type | None, elements: Sequence[Type]) -> ListType | None:
-    """The list type that a literal under the annotation ``hint`` is of."""
+    """Return the list type that a literal under the annotation ``hint`` is of."""
     lists = [member for member in _members(hint) if isinstance(member, ListType)]
     for member in lists:
         if all(is_subtype(element, member.element) for element in elements):
@@ -561,7 +560,7 @@ def _list_hint(hint: Type | None, elements: Sequence[Type]) -> ListType | None:
 
 
 def _dict_hint(hint: Type | None, values: Sequence[Type]) -> DictType | None:
-    """The dict type that a literal under the annotation ``hint`` is of."""
+    """Return the dict type that a literal under the annotation ``hint`` is of."""
     dicts = [member for member in _members(hint) if isinstance(member, DictType)]
     for member in dicts:
         if all(is_subtype(value, member.value) for value in values):
@@ -574,7 +573,7 @@ def _members(hint: Type | None) -> tuple[Type, ...]:
 
 
 def _seeded(arguments: Arguments) -> GeneratorSeed | None:
-    """What ``torch.Generator(device="cpu", seed=7)`` makes: torch makes it once, not per call."""
+    """Return the value of ``torch.Generator(device="cpu", seed=7)``, a constant to torch."""
     constants = {
         name: given.value.node.attributes["value"]
         for name, given in arguments.keywords.items()

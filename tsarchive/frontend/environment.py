@@ -32,7 +32,7 @@ class Frame:
         self.conditions: list[tuple[Node, Value]] = []
 
     def capture(self, outer: Typed) -> Typed:
-        """The parameter of a closure's body that stands for a value from outside."""
+        """Return the parameter of a closure's body that stands for an outer value."""
         param = self.captured.get(outer.value)
         if param is None:
             param = self.body.add_param(outer.value.type, outer.value.name)
@@ -46,7 +46,7 @@ class Frame:
         self.builder.remove_unused()
 
     def finish(self) -> Block:
-        """The whole body."""
+        """Return the whole body."""
         self._name_reads()
         return self.builder.finish()
 
@@ -83,7 +83,7 @@ class Scope:
         self.unusable: dict[str, str] = {}
 
     def find(self, name: str) -> Reference | None:
-        """What a name means here; what it means outside of a closure is captured."""
+        """Return what a name denotes here; a value from outside of a closure is captured."""
         scope: Scope | None = self
         while scope is not None and scope.frame is self.frame:
             found = scope.names.get(name)
@@ -94,7 +94,7 @@ class Scope:
         return self.frame.capture(found) if isinstance(found, Typed) else found
 
     def find_outside(self, name: str) -> Reference | None:
-        """What the name means in the blocks around this one."""
+        """Return what a name denotes in the enclosing blocks of the same function."""
         if self.outer is None or self.outer.frame is not self.frame:
             return None
         return self.outer.find(name)

@@ -1,4 +1,4 @@
-"""What is decided while code is read: operators on constants, branches and loops that never run.
+"""Constant folding: operators on constants, branches and loops that never run.
 
 torch does the same to every function that it reads, for values that cannot change afterwards. Its
 own text has nothing left to fold, but where a type tells more when it is read back.
@@ -117,7 +117,7 @@ class _Folding:
         return True
 
     def _results(self, node: Node, values: Sequence[Any]) -> Sequence[Any]:
-        """What a node gives for the values of its inputs; empty when that is not known."""
+        """Return the results of a node for constant inputs; empty when they are not known."""
         if node.kind == "prim::unchecked_cast":
             return values
         schema = node.schema
@@ -192,7 +192,7 @@ def _is_idle(node: Node) -> bool:
 
 
 def _is_pure(node: Node) -> bool:
-    """Whether nothing but the results tells that a node ran."""
+    """Return whether a node has no effects besides its results."""
     schema = node.schema
     if schema is None or node.kind in HIDDEN_EFFECTS:
         return node.kind in _PURE

@@ -53,7 +53,7 @@ class FunctionReader:
         return FunctionSchema(self.name.rpartition(".")[2], "", arguments, (Argument("", result),))
 
     def _plain_schema(self) -> tuple[tuple[Argument, ...], Type] | None:
-        """The arguments and the result of a signature that needs no parser; None for others."""
+        """Return the arguments and result of a signature that needs no parser, else None."""
         signature = read_signature(self.piece.text)
         if signature is None:
             return None
@@ -87,7 +87,7 @@ class FunctionReader:
         return arguments, self._result_of_body(arguments)
 
     def _result_of_body(self, arguments: tuple[Argument, ...]) -> Type:
-        """What the body returns, for a function that does not declare it."""
+        """Return the type of the body's result, for a function that does not declare one."""
         if self._is_read:
             raise self.piece.fail(
                 f"{self.piece.name} is called recursively, and does not declare what it returns"
@@ -118,7 +118,7 @@ class FunctionReader:
         return lowering_of(self.context, piece.record, piece.line_offset, text, version)
 
     def _header(self) -> ast.FunctionDef:
-        """The function without its body, or all of it where the header does not stand alone."""
+        """Return the function without its body, or all of it if its header does not parse alone."""
         header, end, _ = self.piece.text.partition(":\n")
         indent = " " * 4 if self.piece.is_indented else " "
         short = Piece(
@@ -177,7 +177,7 @@ class FunctionReader:
 def lowering_of(
     context: Context, record: str, line_offset: int, text: str, version: int | None = None
 ) -> FunctionLowering:
-    """What lowers a function, or a constant expression, of a code record."""
+    """Return a lowering for a function, or a constant expression, of a code record."""
     from .lowering import FunctionLowering  # looking at an archive reads no bodies
 
     cursor = Cursor(context.sources.places(record), line_offset, text)

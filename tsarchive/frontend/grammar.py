@@ -133,7 +133,7 @@ def check_tree(body: Sequence[ast.stmt], text: str, record: str, first_line: int
 
 
 def _is_plain(body: Sequence[ast.stmt]) -> bool:
-    """Whether a tree holds nothing that may have to be refused."""
+    """Return whether a tree holds only what is allowed."""
     waiting: list[ast.AST] = list(body)
     if not _IN_RECORD.issuperset(map(type, body)):
         return False

@@ -63,7 +63,7 @@ class CodeImporter:
         self._importing: set[str] = set()
 
     def find(self, qualified_name: str) -> NamedType | None:
-        """The class, enum, interface, named tuple or function of a qualified name.
+        """Return the class, enum, interface, named tuple or function of a qualified name.
 
         None when no record defines it. Raises SourceError for code that cannot be imported.
         """
@@ -97,11 +97,11 @@ class CodeImporter:
         return self.context.find_class(qualified_name)
 
     def parse_type(self, text: str) -> Type:
-        """The type that an annotation or a type tag writes."""
+        """Return the type that an annotation or a type tag writes."""
         return self.context.parse_type(text)
 
     def definitions(self, record: str) -> list[str]:
-        """The qualified names that a code record defines, in file order."""
+        """Return the qualified names that a code record defines, in file order."""
         return self.context.sources.definitions(record)
 
     def add(self, named: ClassType) -> None:
@@ -109,6 +109,6 @@ class CodeImporter:
         self._found[named.qualified_name] = named
 
     def method(self, owner: ClassType, piece: Piece, version: int) -> Function:
-        """A method of a class that no code record defines, of code of an operator version."""
+        """Return a method of a class that no code record defines."""
         name = f"{owner.qualified_name}.{piece.name}"
         return FunctionReader(self.context, name, piece, owner, version).function

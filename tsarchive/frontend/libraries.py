@@ -1,4 +1,4 @@
-"""What to do about an operator or a class that this process does not have, by its namespace."""
+"""Advice about operators and classes that this process does not have, by their namespace."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NAMESPACE = re.compile(r"(?:__torch__\.torch\.classes\.)?(\w+)(?:::|\.)")
 
 
 def what_registers(name: str) -> str:
-    """What to do to have ``torchvision::nms``, or the class ``__torch__.torch.classes.a.B``."""
+    """Return advice on how to register an operator or a class, such as ``torchvision::nms``."""
     match = _NAMESPACE.match(name)
     namespace = match[1] if match else name
     versions = versions_with(name)

@@ -98,7 +98,7 @@ class FunctionLowering:
         self.frame, self.builder = emit.frame, emit.builder
 
     def _checked(self, type_: Type) -> Type:
-        """A type that the current statement makes, unless it is too large."""
+        """Return a type that the current statement makes. Raises SourceError if it is too large."""
         try:
             return self.context.sizes.checked(type_)
         except SourceError as error:
@@ -107,7 +107,7 @@ class FunctionLowering:
     def lower(
         self, node: ast.FunctionDef, arguments: Sequence[Argument], declared: Type | None
     ) -> Block:
-        """The graph of a function; ``declared`` is its return type, None when not annotated."""
+        """Return the graph of a function; ``declared`` is its return type, if annotated."""
         for argument in arguments:
             param = self.frame.body.add_param(argument.type, argument.name)
             self.scope.bind(argument.name, typed(param))
@@ -120,7 +120,7 @@ class FunctionLowering:
         return self.frame.finish()
 
     def constant_of(self, node: ast.expr, type_: Type) -> Any:
-        """The value of a constant expression: a class constant or the default of a parameter."""
+        """Return the value of a class constant or of the default of a parameter."""
         self.cursor.statement = node
         given = self.value(node, type_)
         converted = self.emit.conversions.convert(given, type_)
@@ -305,7 +305,7 @@ class FunctionLowering:
         self.bind(node.name, self.closure(node.body, declared), node)
 
     def closure(self, body: Sequence[ast.stmt], declared: Type | None) -> Closure:
-        """A closure; operators mean what they mean in functions, whatever the method around."""
+        """Lower a closure, in which operators have the version of functions, not of methods."""
         emit, scope = self.emit, self.scope
         self._enter(self.context.dialect.free_version, scope)
         try:
@@ -315,7 +315,7 @@ class FunctionLowering:
             self._return_to(emit, scope)
 
     def forked(self, node: ast.Call, form: Special) -> Closure:
-        """What ``fork(f)`` starts; of ``fork(self.f, x)``, a closure that calls ``self.f(x)``."""
+        """Return the closure that a fork starts; for ``fork(self.f, x)``, one that calls it."""
         started = self.expression(node.args[0])
         if not isinstance(started, FunctionReference | MethodReference):
             return self._forked_closure(started, node, form)
@@ -401,7 +401,7 @@ class FunctionLowering:
     def _reassigned(
         self, name: str, outer: Reference, reference: Reference, node: Located
     ) -> Reference:
-        """A name of an outer block keeps its type there: the value must fit it."""
+        """Convert a value for a name of an outer block, which keeps its type."""
         if not isinstance(outer, Typed) or not isinstance(reference, Typed | Results):
             raise self.cursor.error(node, f"{name!r} cannot be assigned again inside a block")
         given = self.emit.as_value(reference, node)
@@ -603,7 +603,7 @@ class FunctionLowering:
         pass
 
     def expression(self, node: ast.expr, hint: Type | None = None) -> Reference:
-        """What an expression denotes; ``hint`` is the type that literals should take."""
+        """Return what an expression denotes; ``hint`` is the type that literals should take."""
         handler = EXPRESSIONS.get(type(node))
         cursor = self.cursor
         if handler is None:
@@ -622,7 +622,7 @@ class FunctionLowering:
         return found if type(found) is Typed else self.emit.as_value(found, node)
 
     def type_of(self, node: ast.expr) -> Type:
-        """The type that an annotation writes."""
+        """Return the type that an annotation writes."""
         try:
             return self.context.sizes.checked(type_of_expression(node, self.context.resolve_type))
         except SourceError as error:
@@ -908,7 +908,7 @@ class _Loop:
             self.head.bind(name, typed(param))
 
     def count(self, name: str) -> None:
-        """The counter is assigned to a variable at the start of each turn."""
+        """Assign the counter to a variable at the start of each iteration."""
         self.target = name
         if has_meaning(name):
             self.counter.name = name
@@ -941,7 +941,7 @@ class _Loop:
 
 
 def _assigned_names(statements: Iterable[ast.stmt]) -> set[str]:
-    """Every name that the statements assign, at any depth but in nested functions."""
+    """Return every name that the statements assign, at any depth but in nested functions."""
     found: set[str] = set()
     waiting: list[ast.AST] = list(statements)
     while waiting:
@@ -964,7 +964,7 @@ _ASSIGNING: dict[type[ast.AST], tuple[str, ...]] = {
 
 
 def has_meaning(name: str) -> bool:
-    """Whether a name tells something; ``_0`` and such only number values."""
+    """Return whether a name is descriptive; ``_0`` and such only number values."""
     return not (name.startswith("_") and (len(name) == 1 or name[1:].isdigit()))
 
 

@@ -61,7 +61,7 @@ class Default(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a match needs to know of an argument that stands at ``position`` of the call."""
+    """The static type of the argument at ``position`` of the call."""
 
     position: int
     type: Type
@@ -152,7 +152,7 @@ class Call:
         return self._given[-1] if self._has_target else None
 
     def select(self, candidates: Sequence[Candidate]) -> tuple[Candidate, Match] | list[Mismatch]:
-        """The first candidate that fits: without implicit conversions if any does, else with.
+        """Return the first match: without implicit conversions if there is one, else with them.
 
         When none fits, the reasons, one for each candidate.
         """
@@ -185,7 +185,7 @@ class Overloads:
         self._chosen: dict[Hashable, tuple[Candidate, Match]] = {}
 
     def choose(self, kind: str, version: int | None, call: Call) -> tuple[Candidate, Match]:
-        """The overload that a call means in code of an archive version.
+        """Return the overload that a call means in code of an archive version.
 
         Calls of one shape mean the same. Raises UnknownOperatorError where none fits.
         """
@@ -287,7 +287,7 @@ class _Matcher:
         return "input" if is_renamed and "input" in self.keywords else None
 
     def _takes_the_rest(self, index: int, given: Given) -> bool:
-        """Whether ``zeros(1, 2)`` may stand for ``zeros([1, 2])`` at this argument."""
+        """Return whether ``zeros(1, 2)`` may stand for ``zeros([1, 2])`` at this argument."""
         arguments = self.schema.arguments
         formal = arguments[index]
         is_last = index + 1 == len(arguments) or arguments[index + 1].kwarg_only
@@ -343,7 +343,7 @@ def _unfit(argument: Argument, actual: Type) -> Mismatch:
 
 
 def _repeats(argument: Argument, actual: Type) -> bool:
-    """A single int or float given for ``int[N]`` or ``float[N]``."""
+    """Return whether a single int or float is given for ``int[N]`` or ``float[N]``."""
     if argument.repeat is None or actual not in (INT, FLOAT):
         return False
     return _without_optional(argument.type) == ListType(actual)
@@ -354,7 +354,7 @@ def _without_optional(type_: Type) -> Type:
 
 
 def _fits_list(actual: Type, wanted: Type) -> bool:
-    """Whether ``actual`` is a list of the wanted type, or a tuple whose elements fit one."""
+    """Return whether ``actual`` is a list of the wanted type, or a tuple whose elements fit one."""
     if is_subtype(actual, wanted):
         return True
     if not isinstance(actual, TupleType) or not isinstance(wanted, ListType):
@@ -365,7 +365,7 @@ def _fits_list(actual: Type, wanted: Type) -> bool:
 def conversions(
     actual: Type, wanted: Type, is_empty_list: bool = False, *, convert: bool
 ) -> tuple[tuple[Step, ...], Type]:
-    """The steps that take a value towards ``wanted``, and the type they reach.
+    """Return the steps that convert a value towards ``wanted``, and the type they reach.
 
     The value fits if that type is a subtype of ``wanted``. ``convert`` allows the conversions
     between tensors, numbers, bools, strings and devices, too.
@@ -389,7 +389,7 @@ def conversions(
 
 
 def _implicit(actual: Type, wanted: Type) -> str | None:
-    """The operator that converts; a union of all numbers equals ``number``."""
+    """Return the operator that converts; a union of all numbers equals ``number``."""
     if isinstance(actual, UnionType) and is_subtype(actual, NUMBER) and is_subtype(NUMBER, actual):
         actual = NUMBER
     return _IMPLICIT.get(actual, {}).get(wanted)
@@ -410,7 +410,7 @@ def _from_tuple(actual: TupleType, wanted: Type, convert: bool) -> list[Step]:
 
 
 def schema_text(schema: FunctionSchema) -> str:
-    """A schema for messages: the names and types of its arguments."""
+    """Return a schema for messages: the names and types of its arguments."""
     shown: list[str] = []
     for argument in schema.arguments:
         if argument.kwarg_only and "*" not in shown:
@@ -428,7 +428,7 @@ def _default_text(argument: Argument) -> str:
 def no_overload(
     kind: str, candidates: Iterable[Candidate], mismatches: Iterable[Mismatch], call: Call
 ) -> str:
-    """The message that no candidate takes a call, and why each does not, one to a line."""
+    """Return the message that no candidate accepts a call, with one reason a line."""
     given = [annotation(argument.type) for argument in call.positional]
     if call.target is not None:
         given.insert(0, annotation(call.target.type))

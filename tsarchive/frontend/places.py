@@ -49,7 +49,7 @@ class RecordPlaces:
         return [row.offset for row in self._rows]
 
     def range_at(self, line: int, column: int) -> Range | None:
-        """The user source of the byte at ``column`` of a 1-based line.
+        """Return the user source of the byte at ``column`` of a 1-based line.
 
         For a byte that comes from nowhere, it is that of the next on its line that does not.
         """
@@ -120,11 +120,11 @@ class Cursor:
         self._line_offset = line_offset
 
     def here(self) -> CodePlace:
-        """The place of what is read now."""
+        """Return the place of the current position."""
         return self.place(self.position)
 
     def place(self, node: Located) -> CodePlace:
-        """The place of a node of the tree."""
+        """Return the place of a node of the tree."""
         line, end = node.lineno, node.end_lineno
         offset = self._line_offset
         return CodePlace(
@@ -145,7 +145,7 @@ class Cursor:
         )
 
     def locate(self, error: SourceError, node: Located) -> SourceError:
-        """The error with the place of ``node``, unless it names one already."""
+        """Return the error with the place of ``node``, unless it names one already."""
         if error.line is None:
             place = self.place(node)
             error.record, error.line = place.record, place.line
@@ -155,6 +155,6 @@ class Cursor:
 
 
 def shorten(text: str, limit: int = 80) -> str:
-    """The first line of a text, cut to ``limit`` characters."""
+    """Return the first line of a text, cut to ``limit`` characters."""
     line = text.partition("\n")[0]
     return line if len(line) <= limit else f"{line[: limit - 3]}..."

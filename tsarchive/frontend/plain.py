@@ -44,7 +44,7 @@ class Literal(NamedTuple):
 
 
 def read_literal(text: str, type_: Type) -> Literal | None:
-    """The value of a constant of ``type_``: a scalar, or a list or tuple of scalars."""
+    """Return the value of a constant of ``type_``: a scalar, or a list or tuple of scalars."""
     if isinstance(type_, OptionalType) and text != "None":
         type_ = type_.element
     if isinstance(type_, ListType) and text.startswith("[") and text.endswith("]"):
@@ -65,7 +65,7 @@ def _scalar(text: str, type_: Type) -> Literal | None:
 def _sequence(
     kind: Callable[[Iterable[Any]], Any], parts: Sequence[str], types: Sequence[Type]
 ) -> Literal | None:
-    """A list or tuple; a scalar that holds a comma is cut into parts that are none."""
+    """Read a list or tuple; a scalar that holds a comma is cut into parts that are none."""
     found = [*filter(None, map(_scalar, parts, types))]
     is_whole = len(found) == len(parts) == len(types)
     return Literal(kind(literal.value for literal in found)) if is_whole else None
@@ -112,7 +112,7 @@ _END: Final = re.compile(rf" -> ({_type(_DEEPEST)}):\n")
 
 
 def read_signature(text: str) -> Signature | None:
-    """The first lines of a function or method."""
+    """Read the first lines of a function or method; None where they take a parser."""
     start = _START.match(text)
     if start is None:
         return None
@@ -135,7 +135,7 @@ def read_signature(text: str) -> Signature | None:
 
 
 def _are_names(text: str) -> bool:
-    """Whether words may be names in the syntax of TorchScript, and types have no special form."""
+    """Return whether words may be names in TorchScript, and types have no special form."""
     if any(special in text for special in _BROADCASTING):
         return False
     return _NO_NAMES.isdisjoint(_WORD.findall(text))

@@ -1,4 +1,4 @@
-"""What an expression can denote besides a value: operators, functions, types, namespaces."""
+"""References: what an expression can denote, which is a value, operator, function, type, ..."""
 
 from __future__ import annotations
 

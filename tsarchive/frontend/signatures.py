@@ -17,7 +17,7 @@ _DEPTH = {**dict.fromkeys("[({", 1), **dict.fromkeys("])}", -1)}
 
 
 def hide_defaults(source: str) -> tuple[str, list[list[bool]]]:
-    """The source with ``|`` for each ``=`` in a signature: ``x: int=1`` becomes ``x: int|1``.
+    """Put ``|`` for each ``=`` in a signature: ``x: int=1`` becomes ``x: int|1``.
 
     No column changes. Also says of each parameter of each signature whether it has a default.
     """
@@ -36,7 +36,7 @@ def hide_defaults(source: str) -> tuple[str, list[list[bool]]]:
 
 
 def _between_parameters(source: str, start: int) -> Iterator[int]:
-    """Where ``=`` and ``,`` stand in a signature, outside of inner brackets."""
+    """Yield the positions of ``=`` and ``,`` in a signature, outside of inner brackets."""
     depth = 1
     for match in _SIGN.finditer(source, start):
         depth += _DEPTH.get(match[0], 0)

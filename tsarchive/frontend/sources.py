@@ -31,28 +31,28 @@ class Sources:
         self._places: dict[str, RecordPlaces] = {}
 
     def definitions(self, record: str) -> list[str]:
-        """The qualified names that a code record defines, in file order."""
+        """Return the qualified names that a code record defines, in file order."""
         path = record.removeprefix(f"{self._folder}/").removesuffix(".py")
         qualifier = path.replace("/", ".")
         return [f"{qualifier}.{name}" for name in self._read(record)]
 
     def record_of(self, qualified_name: str) -> str:
-        """The code record that defines a qualified name."""
+        """Return the code record that defines a qualified name."""
         qualifier = qualified_name.rpartition(".")[0]
         return f"{self._folder}/{qualifier.replace('.', '/')}.py"
 
     def piece(self, qualified_name: str) -> Piece | None:
-        """The definition of a qualified name; None where no record has one."""
+        """Return the definition of a qualified name; None where no record has one."""
         name = qualified_name.rpartition(".")[2]
         return self._read(self.record_of(qualified_name)).get(name)
 
     def text_of(self, qualified_name: str) -> str | None:
-        """The text that defines a qualified name; None where no record has one."""
+        """Return the text that defines a qualified name; None where no record has one."""
         piece = self.piece(qualified_name) if "." in qualified_name else None
         return None if piece is None else piece.text
 
     def places(self, record: str) -> RecordPlaces:
-        """The places in a code record."""
+        """Return the places in a code record."""
         found = self._places.get(record)
         if found is None:
             found = RecordPlaces(record, lambda: self._text(record), self._debug)

@@ -53,7 +53,7 @@ class Piece(NamedTuple):
         return self.first_line - (2 if self.is_indented else 1)
 
     def parse(self) -> ast.stmt:
-        """The definition as a tree. Raises SourceError."""
+        """Return the definition as a tree. Raises SourceError."""
         body = parse_statements(self.text, self.record, self.first_line, self.is_indented)
         if len(body) != 1:
             raise self.fail(f"{self.name} is not one definition")
@@ -66,12 +66,12 @@ class Piece(NamedTuple):
         return node
 
     def fail(self, message: str, line: int | None = None) -> SourceError:
-        """An error at ``line`` of the record, or else at the start of this definition."""
+        """Return an error at ``line`` of the record, or else at the start of this definition."""
         return SourceError(message, record=self.record, line=line or self.first_line)
 
 
 def split_record(text: str, record: str) -> dict[str, Piece]:
-    """The definitions of a code record by name, in file order. Raises SourceError."""
+    """Return the definitions of a code record by name, in file order. Raises SourceError."""
     text = without_old_lines(text, record)
     if _MULTILINE_TOKEN.search(text) or _OTHER_TOP_LEVEL.search(text):
         pieces = list(_split_tree(text, record))
@@ -83,7 +83,7 @@ def split_record(text: str, record: str) -> dict[str, Piece]:
 
 
 def without_old_lines(text: str, record: str) -> str:
-    """The text of a record without lines that only archives of version 1 have."""
+    """Return the text of a record without lines that only archives of version 1 have."""
     check_size(text, record)
     # Python ends a line at a carriage return; to torch it is a character of a string.
     return _IGNORED_LINE.sub("", text.replace("\r\n", "\n").replace("\r", "\\r"))
@@ -144,7 +144,7 @@ _HEADER_LINE = re.compile(
 
 
 def split_class(piece: Piece) -> ClassParts:
-    """The header statements and methods of a class. Raises SourceError."""
+    """Return the header statements and methods of a class. Raises SourceError."""
     start = _CLASS_LINE.match(piece.text)
     first_method = _METHOD.search(piece.text)
     end = first_method.start() if first_method else len(piece.text)

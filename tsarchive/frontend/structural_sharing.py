@@ -1,10 +1,11 @@
-"""Classes that differ in mangled names alone: networks hold hundreds, and few that are distinct.
+"""Structural sharing: classes that differ in mangled names alone share schemas and code.
 
-They are found by their text, without parsing it: two classes are twins if their text is the same
-once the class of each submodule is replaced by the first of its twins, and the class's own name
-behind ``self`` is left out. So are constants of the class that no method names; torch writes their
-values into the code. Everything else counts as it stands, so two classes may be told apart that
-do the same.
+A network holds hundreds of classes, few of which are distinct. They are compared by their text,
+which is not parsed. Two classes are structurally equal if their texts are, once each submodule's
+class is replaced by its canonical one, the first that was found equal to it. The class's own name
+behind ``self`` is left out, and so are constants of the class that no method names: torch writes
+their values into the code. Everything else is compared as it stands, so classes that do the same
+may still count as distinct.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tsarchive.errors import SourceError
-from tsarchive.ir.classes import ClassType, Function, Kinship
+from tsarchive.ir.classes import ClassType, Function, SharedMethod
 from tsarchive.ir.graph import Placed
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import FunctionSchema
@@ -39,21 +40,21 @@ _NO_NAMES: Final = frozenset[str]()
 
 
 class StructuralSharing:
-    """Which classes of an archive have one structure."""
+    """Finds structurally equal classes of an archive."""
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
-        self._firsts: dict[Hashable, ClassType] = {}
-        self._first_of: dict[ClassType, ClassType] = {}
+        self._canonical: dict[Hashable, ClassType] = {}
+        self._canonical_of: dict[ClassType, ClassType] = {}
         self._left_out: dict[ClassType, frozenset[str]] = {}
         self._words: dict[str, frozenset[str] | None] = {}
         self._schemas: dict[Function, FunctionSchema] = {}
 
     def add(self, class_: ClassType, parts: ClassParts) -> None:
-        """Make a module class known once it is read."""
+        """Compare a module class, once it is read, with those that are known."""
         texts = {name: _text_without_self(class_, piece) for name, piece in parts.methods.items()}
         submodules = self._submodules(class_)
-        within = _NO_NAMES.union(*(self._left_out.get(first, ()) for first in submodules.values()))
+        within = _NO_NAMES.union(*(self._left_out.get(inner, ()) for inner in submodules.values()))
         own = frozenset(filter(str.isidentifier, class_.constants))
         named = self._named_in(texts.values(), within | own)
         lines = _lines(parts.lines, submodules, own - named)
@@ -62,24 +63,25 @@ class StructuralSharing:
         key: Hashable = name, parts.base, lines, tuple(texts.items())
         if named & within:
             key = class_  # its code may depend on what was left out in the class of a submodule
-        first = self._first_of[class_] = self._firsts.setdefault(key, class_)
+        canonical = self._canonical_of[class_] = self._canonical.setdefault(key, class_)
         if left_out := within | (own - named):
-            self._left_out[first] = self._left_out.get(first, _NO_NAMES) | left_out
+            self._left_out[canonical] = self._left_out.get(canonical, _NO_NAMES) | left_out
         for function in (*class_.methods.values(), *class_.hooks()):
-            function.kin = _Kin(self, class_, first, parts.methods[function.name])
+            piece = parts.methods[function.name]
+            function.sharing = _SharedMethod(self, class_, canonical, piece)
 
     def _submodules(self, class_: ClassType) -> dict[str, ClassType]:
-        """The first twins of the classes of submodules, by attribute."""
+        """Return the canonical classes of the submodules, by attribute."""
         found = {}
         for attribute in class_.attributes.values():
             type_ = attribute.type
             if isinstance(type_, ClassType) and type_.is_module:
-                # A class that contains itself has no first yet, and so no twins.
-                found[attribute.name] = self._first_of.get(type_, type_)
+                # A class that contains itself has no canonical one yet, and equals no other.
+                found[attribute.name] = self._canonical_of.get(type_, type_)
         return found
 
     def _named_in(self, texts: Iterable[str], names: Set[str]) -> Set[str]:
-        """The ``names`` that methods may name."""
+        """Return the ``names`` that methods may name."""
         found: Set[str] = _NO_NAMES
         for text in texts if names else ():
             if text not in self._words:
@@ -90,21 +92,21 @@ class StructuralSharing:
         return found
 
     def schema(self, function: Function, read: Callable[[], FunctionSchema]) -> FunctionSchema:
-        """The schema of a function: what ``read`` gives for one of its twins, but for self."""
-        if function.kin is None:
+        """Return the schema of a function, which equals that of its original but for ``self``."""
+        if function.sharing is None:
             return read()
         original = function.original
         known = self._schemas.get(original)
         if known is None:
             known = self._schemas[original] = read()
         self_, *others = known.arguments
-        owner = function.kin.owner
+        owner = function.sharing.owner
         if self_.type is owner:
             return known
         return known._replace(arguments=(self_._replace(type=owner), *others))
 
     def names_no_module(self, text: str) -> bool:
-        """Whether a method names no class of modules, and so means the same in all twins."""
+        """Return whether a method names no module class, and so means the same in equal classes."""
         count = text.count(_ROOT)
         if not count:
             return text.isascii()
@@ -114,7 +116,7 @@ class StructuralSharing:
         return len(names) == count and all(map(self._is_free, set(names)))
 
     def _is_free(self, name: str) -> bool:
-        """Whether a name is that of a definition, or a member of one, and of no module."""
+        """Return whether a name is that of a definition, or a member of one, and of no module."""
         qualified_name = _ROOT + name
         try:
             text = self.sources.text_of(qualified_name)
@@ -126,35 +128,35 @@ class StructuralSharing:
 
 
 @dataclass(eq=False, slots=True)
-class _Kin:
-    """A method of ``owner``, of whose twins ``first`` is the first."""
+class _SharedMethod:
+    """A method of ``owner``, of which ``canonical`` is the canonical class."""
 
     sharing: StructuralSharing
     owner: ClassType
-    first: ClassType
+    canonical: ClassType
     piece: Piece
     _original: Function | None = field(default=None, repr=False)
 
     @property
     def original(self) -> Function:
         if self._original is None:
-            class_ = self.first if self._means_the_same else self.owner
+            class_ = self.canonical if self._means_the_same else self.owner
             self._original = class_.function(self.piece.name)
         return self._original
 
     @property
     def _means_the_same(self) -> bool:
         text = _text_without_self(self.owner, self.piece)
-        return self.first is self.owner or self.sharing.names_no_module(text)
+        return self.canonical is self.owner or self.sharing.names_no_module(text)
 
-    def moved(self, place: Placed, other: Kinship) -> Placed:
+    def moved(self, place: Placed, other: SharedMethod) -> Placed:
         assert isinstance(place, CodePlace)
-        assert isinstance(other, _Kin)
+        assert isinstance(other, _SharedMethod)
         places = self.sharing.sources.places(self.piece.record)
         start = self._moved(place.line, place.column, other)
         return CodePlace(places, *start, *self._moved(place.end_line, place.end_column, other))
 
-    def _moved(self, line: int, column: int, other: _Kin) -> tuple[int, int]:
+    def _moved(self, line: int, column: int, other: _SharedMethod) -> tuple[int, int]:
         within = line - other.piece.first_line
         if within == 0 and column >= other._header_end:
             column += self._header_end - other._header_end
@@ -169,7 +171,7 @@ class _Kin:
 def _lines(
     lines: Iterable[Line], submodules: Mapping[str, ClassType], left_out: Set[str]
 ) -> Hashable:
-    """What the header of a class says, with ``submodules`` for their types."""
+    """Return the header of a class, with ``submodules`` in the place of their types."""
     return tuple(
         (line.name, line.quoted, submodules[line.name])
         if line.name in submodules
@@ -181,7 +183,7 @@ def _lines(
 
 
 def _text_without_self(class_: ClassType, piece: Piece) -> str:
-    """The text of a method from behind ``self : C`` on; all of it where it starts otherwise."""
+    """Return the text of a method behind ``self : C``; all of it where it starts otherwise."""
     start = f"  def {piece.name}(self: {class_.qualified_name}"
     if piece.text.startswith((f"{start},", f"{start})")):
         return piece.text[len(start) :]

@@ -164,7 +164,7 @@ def _check_escapes(text: str, record: str, first_line: int) -> None:
 
 
 def segment(text: str, node: ast.expr) -> str:
-    """The part of ``text`` that an expression parsed from it stands in."""
+    """Return the part of ``text`` that an expression parsed from it stands in."""
     lines = _lines(text)[node.lineno - 1 : node.end_lineno]
     lines[-1] = lines[-1][: node.end_col_offset]
     lines[0] = lines[0][node.col_offset :]
@@ -173,12 +173,12 @@ def segment(text: str, node: ast.expr) -> str:
 
 @lru_cache(maxsize=2)
 def _lines(text: str) -> list[bytes]:
-    """The lines as bytes, in which the parser counts columns."""
+    """Return the lines as bytes, in which the parser counts columns."""
     return text.encode().split(b"\n")
 
 
 def string_value(node: ast.Constant, text: str) -> str:
-    """The value of a string literal in ``text``: escapes stand for bytes of UTF-8."""
+    """Return the value of a string literal in ``text``: escapes stand for bytes of UTF-8."""
     if str(node.value).isascii():
         return str(node.value)
     parts = [match[2] for match in _STRING.finditer(segment(text, node).encode())]

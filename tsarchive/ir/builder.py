@@ -54,7 +54,7 @@ class Builder:
         return node
 
     def constant(self, value: Any, type_: Type) -> Value:
-        """A constant; constants that cannot be told apart are one value."""
+        """Return a constant; constants that cannot be told apart are one value."""
         key = (_constant_key(value), type_)
         found = self.constants.get(key)
         if found is None:
@@ -67,7 +67,7 @@ class Builder:
         return self.append(CONSTANT, (), type_, value=value).output
 
     def default(self, argument: Argument) -> Value:
-        """The value of an argument that a call leaves out."""
+        """Return the value of an argument that a call leaves out."""
         type_ = argument.type
         if isinstance(type_, OptionalType):
             type_ = type_.element
@@ -76,7 +76,7 @@ class Builder:
         return self.constant(argument.default, type_)
 
     def list_of(self, element: Type, values: Sequence[Value]) -> Value:
-        """A list of values of the type ``element``."""
+        """Return a list of values of the type ``element``."""
         return self.append("prim::ListConstruct", values, self.checked(ListType(element))).output
 
     def drop_if_unused(self, value: Value) -> None:
@@ -92,7 +92,7 @@ class Builder:
                 block.nodes.remove(node)
 
     def finish(self) -> Block:
-        """The whole body."""
+        """Return the whole body."""
         if self._hoists_constants:
             self.body.nodes[:0] = [value.node for value in self.constants.values()]
         return self.body
@@ -103,7 +103,7 @@ _PLAIN = frozenset({bool, int, str, type(None)})
 
 
 def _constant_key(value: Any) -> Hashable:
-    """A key under which only constants that cannot be told apart are equal."""
+    """Return a key under which only constants that cannot be told apart are equal."""
     if type(value) in _PLAIN:
         return type(value), value
     match value:

@@ -63,12 +63,12 @@ class ClassType(NamedType):
         return {"__getstate__", "__setstate__"} <= self.methods.keys()
 
     def function(self, name: str) -> Function:
-        """A method or hook, which do not share names."""
+        """Return a method or hook, which do not share names."""
         found = self.methods.get(name)
         return found or next(hook for hook in self.hooks() if hook.name == name)
 
     def hooks(self) -> Iterator[Function]:
-        """Each distinct hook once, in the order in which torch prints them."""
+        """Return each distinct hook once, in the order in which torch prints them."""
         by_name: dict[str, Function] = {}
         for hook in (*self.forward_hooks, *self.forward_pre_hooks):
             by_name.setdefault(hook.name, hook)
@@ -86,34 +86,34 @@ class FunctionType(NamedType):
         return self.function.qualified_name
 
 
-class Kinship(Protocol):
-    """What a method of a class has in common with those of its twins.
+class SharedMethod(Protocol):
+    """A method, or hook, that other classes of the archive may have as well.
 
-    Twins are classes of one archive that differ in mangled names alone, their own and those of
+    Classes are structurally equal if they differ in mangled names alone: their own and those of
     the classes of their submodules.
     """
 
     @property
     def owner(self) -> ClassType:
-        """The class that the method, or hook, belongs to."""
+        """The class that the method belongs to."""
 
     @property
     def original(self) -> Function:
-        """One method among those of all twins, which do the same; the same one for each."""
+        """The one method that stands for those of all structurally equal classes."""
 
-    def moved(self, place: Placed, other: Kinship) -> Placed:
-        """The place in this method that stands where ``place`` does in the ``other``."""
+    def moved(self, place: Placed, other: SharedMethod) -> Placed:
+        """Return the place in this method that corresponds to ``place`` in the ``other``."""
 
 
 class Function:
     """A function or method: qualified name, schema, and a graph made when first asked for.
 
     The first block parameter of a method is ``self``, as in its schema. The schema may be given
-    as a callable, too: it is then made when first asked for. ``kin`` is set for methods that
-    twins of their class may have, too.
+    as a callable, too: it is then made when first asked for. ``sharing`` is set for methods of
+    module classes, which structurally equal classes may have as well.
     """
 
-    __slots__ = ("_define", "_graph", "_schema", "kin", "qualified_name", "type")
+    __slots__ = ("_define", "_graph", "_schema", "qualified_name", "sharing", "type")
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Function:
         self._schema = schema
         self._define = define
         self._graph: Block | None = None
-        self.kin: Kinship | None = None
+        self.sharing: SharedMethod | None = None
         self.type = FunctionType(self)
 
     @property
@@ -141,7 +141,7 @@ class Function:
     @property
     def original(self) -> Function:
         """A function that does the same, and is one for all that do; often this one."""
-        return self if self.kin is None else self.kin.original
+        return self if self.sharing is None else self.sharing.original
 
     @property
     def graph(self) -> Block:

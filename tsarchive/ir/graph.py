@@ -13,9 +13,9 @@ Node kinds carry torch's names (``prim::If``, ``aten::add``). Inputs and outputs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tsarchive.errors import UnsupportedError
 
@@ -180,7 +180,7 @@ class Block:
 
 
 def nested_blocks(node: Node) -> list[Block]:
-    """The blocks of control flow, and the body of a fork or awaitable."""
+    """Return the blocks of control flow, and the body of a fork or awaitable."""
     subgraph = node.attributes.get("subgraph")
     return [*node.blocks, subgraph] if subgraph is not None else node.blocks
 
@@ -216,7 +216,7 @@ _FIRST_CARRIED = 2
 
 
 def carried_values(loop: Node) -> Iterator[Carried]:
-    """The values that a loop carries: before it, in a turn, at the end of a turn, and after it."""
+    """Return the values that a loop carries, in the order of its outputs."""
     (body,) = loop.blocks
     rows = zip(
         loop.inputs[_FIRST_CARRIED:], body.params[1:], body.returns[1:], loop.outputs, strict=True
@@ -225,13 +225,13 @@ def carried_values(loop: Node) -> Iterator[Carried]:
 
 
 def carried_index(user: Node, offset: int) -> int | None:
-    """Which carried value of a loop starts as input number ``offset``; None for other inputs."""
+    """Return the carried value that starts as input ``offset``; None for other inputs."""
     is_carried = user.kind == "prim::Loop" and offset >= _FIRST_CARRIED
     return offset - _FIRST_CARRIED if is_carried else None
 
 
 def has_trip_count(loop: Node) -> bool:
-    """Whether a loop has a bound on its number of turns: a ``for`` loop, or one with both."""
+    """Return whether a loop has a bound on its number of iterations, as ``for`` loops have."""
     count = loop.inputs[0].node
     return not count.is_constant or bool(count.attributes["value"] != MAX_TRIP_COUNT)
 
@@ -246,7 +246,7 @@ def must_be_none(value: Value) -> bool:
 
 
 def matching_exit(nodes: Sequence[Node], start: int) -> int:
-    """The position of the Exit that belongs to the Enter at ``start``.
+    """Return the position of the Exit that belongs to the Enter at ``start``.
 
     Raises UnsupportedError where the block ends before it.
     """
@@ -257,3 +257,18 @@ def matching_exit(nodes: Sequence[Node], start: int) -> int:
         if depth == 0:
             return position
     raise UnsupportedError("a with statement has no end in the block where it starts")
+
+
+_T = TypeVar("_T", bound=Hashable)
+
+
+def closure(beginnings: Iterable[_T], leads_to: Callable[[_T], Iterable[_T]]) -> set[_T]:
+    """Return the beginnings and everything that is reached from them, in any number of steps."""
+    reached: set[_T] = set()
+    pending = list(beginnings)
+    while pending:
+        item = pending.pop()
+        if item not in reached:
+            reached.add(item)
+            pending += leads_to(item)
+    return reached

@@ -36,7 +36,7 @@ _UNIQUE_SUFFIX = re.compile(r"(.*)\.\d+", re.DOTALL)
 
 
 def unmangled(qualified_name: str) -> str:
-    """The name without the parts that tell apart classes of one name."""
+    """Return the name without the parts that tell apart classes of one name."""
     atoms = qualified_name.split(".")
     return ".".join(atom for atom in atoms if not _MANGLED.fullmatch(atom))
 
@@ -93,7 +93,7 @@ def to_type_name(name: str) -> str:
 
 
 def untaken_name(qualified_name: str, taken: set[str]) -> str:
-    """The name, mangled where it is ``taken``; it is added to those that are."""
+    """Return the name, mangled where it is ``taken``; it is added to those that are."""
     qualifier, _, own = qualified_name.rpartition(".")
     found, number = qualified_name, 0
     while found in taken:
@@ -104,7 +104,7 @@ def untaken_name(qualified_name: str, taken: set[str]) -> str:
 
 
 def base_name(debug_name: str) -> str | None:
-    """The name of a value without the suffix that made it unique in its graph.
+    """Return the name of a value without the suffix that made it unique in its graph.
 
     Values without a name show only a number; they give None.
     """
@@ -135,7 +135,7 @@ class NamePool:
         return name
 
     def parameter(self, name: str, *, is_chosen: bool = True) -> str:
-        """The name of a parameter, which callers know where a person has chosen it."""
+        """Return the name of a parameter, which callers know where a person has chosen it."""
         return self.unique(name)
 
 
@@ -155,7 +155,7 @@ class TypeNames:
         return found
 
     def tag(self, named: NamedType) -> str:
-        """The name in type tags of pickles, and in the annotations that torch forgets to rename."""
+        """Return the name in type tags of pickles and in annotations that torch does not rename."""
         return self.name(named)
 
     def meet(self, named: NamedType) -> None:

@@ -44,7 +44,7 @@ _LINES: Final = re.compile(
 
 
 def plain_end(text: str, longest: int) -> int:
-    """How far the text is plain; a line begins there.
+    """Return how far the text is plain; a line begins there.
 
     No line before has more than ``longest`` characters, those of brackets that it opens included.
     """

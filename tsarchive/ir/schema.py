@@ -148,7 +148,7 @@ def parse_schema_with(text: str, resolve: Resolve) -> FunctionSchema:
 
 
 def _of_known_parts(text: str) -> FunctionSchema | None:
-    """The schema, put together from arguments that many schemas have; None for unusual ones."""
+    """Return a schema made of arguments that many schemas share; None for unusual ones."""
     head, _, tail = text.partition(") -> ")
     full_name, _, inside = head.partition("(")
     if not _FULL_NAME.fullmatch(full_name):
@@ -353,7 +353,7 @@ def _tokens(text: str) -> list[tuple[str, int]]:
 
 
 def _fit(value: Any, type_: Type, repeat: int | None) -> Any:
-    """The value as torch holds it: ``float x=0`` is 0.0, ``int[2] x=1`` is [1, 1]."""
+    """Return a default as torch holds it: ``float x=0`` is 0.0, ``int[2] x=1`` is [1, 1]."""
     element = type_.element if isinstance(type_, OptionalType) else type_
     if isinstance(element, ListType):
         if repeat is not None and isinstance(value, int | float):

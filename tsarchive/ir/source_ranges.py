@@ -121,7 +121,7 @@ class TaggedText:
         self.length += other.length
 
     def owned_by(self, owner: Any) -> TaggedText:
-        """The same text, all of it written by ``owner``."""
+        """Return the same text, all of it written by ``owner``."""
         text = TaggedText()
         text.write(str(self), owner)
         text.marks = self.marks
@@ -141,7 +141,7 @@ class TaggedText:
 def range_records(
     owners: Iterable[tuple[int, Any]], range_of: Callable[[Any], Range | None]
 ) -> list[TaggedRange]:
-    """One record wherever the range changes, as torch's printer makes them."""
+    """Return a record for each change of the range, as torch's printer makes them."""
     found: list[TaggedRange] = []
     last: object = _NOBODY
     for offset, owner in owners:

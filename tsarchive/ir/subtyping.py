@@ -44,7 +44,7 @@ SCALARS = (FLOAT, COMPLEX, INT)
 
 
 def is_subtype(narrow: Type, wide: Type) -> bool:
-    """Whether every value of ``narrow`` may stand where ``wide`` is asked for."""
+    """Return whether every value of ``narrow`` may stand where ``wide`` is asked for."""
     if narrow is wide or wide is ANY or narrow == wide:
         return True
     match narrow:
@@ -93,7 +93,7 @@ def _is_subtuple(narrow: TupleType, wide: TupleType) -> bool:
 
 
 def implements(type_: Type, interface: InterfaceType) -> bool:
-    """Whether a class (or interface) has every method of ``interface`` with a fitting schema."""
+    """Return whether a type has every method of ``interface`` with a fitting schema."""
     if isinstance(type_, ClassType):
         if type_.is_module != interface.is_module:
             return False
@@ -119,7 +119,7 @@ def _overrides(actual: FunctionSchema, wanted: FunctionSchema) -> bool:
 
 
 def unify(first: Type, second: Type, *, or_union: bool = False) -> Type | None:
-    """The common type of two values; without one, None, or their Union if ``or_union``."""
+    """Return the common type of two values; without one, None, or their Union if ``or_union``."""
     if is_subtype(first, second):
         return second
     if is_subtype(second, first):
@@ -150,7 +150,7 @@ def _unify_by_shape(first: Type, second: Type, or_union: bool) -> Type | None:
 
 
 def unify_all(types: Iterable[Type], *, or_union: bool = False) -> Type | None:
-    """The common type of several values, at least one."""
+    """Return the common type of several values, at least one."""
 
     found: Type | None
     found, *rest = types
@@ -161,7 +161,7 @@ def unify_all(types: Iterable[Type], *, or_union: bool = False) -> Type | None:
 
 
 def union_of(types: Iterable[Type]) -> Type:
-    """The canonical Union: flat, without members that have a common type, in torch's order.
+    """Return the canonical Union: flat, without members that have a common type, in torch's order.
 
     One member alone stands for itself; with None it is an Optional.
     """
@@ -180,7 +180,7 @@ def union_of(types: Iterable[Type]) -> Type:
 
 
 def flat_members(type_: Type) -> tuple[Type, ...]:
-    """The members of a Union or Optional at any depth; ``number`` gives its three scalars."""
+    """Return the members of a Union or Optional at any depth; ``number`` has three."""
     match type_:
         case OptionalType(element):
             return (*flat_members(element), NONE)
@@ -215,7 +215,7 @@ def _ordered(members: list[Type]) -> tuple[Type, ...]:
 
 
 def _schema_text(type_: Type) -> str:
-    """A type as schemas write it: types of one kind are sorted by this text."""
+    """Return the text of a type in schemas, by which types of one kind are sorted."""
     match type_:
         case ListType(element):
             return f"{_schema_text(element)}[]"

@@ -1,4 +1,4 @@
-"""What the text of code may hold at most, looked at before Python's parser sees it.
+"""Limits on the text of code, checked before Python's parser sees it.
 
 The parser is written in C: on long chains (``1+1+1+...``) it builds trees so deep that building,
 walking or freeing them exhausts the stack. So depth is bounded from the tokens alone, in one pass.

@@ -74,7 +74,7 @@ class ParameterType(NamedTuple):
 
 
 def parse_type(text: str, resolve: Resolve) -> Type:
-    """The type that ``text`` writes. Raises SourceError for anything that is not a type."""
+    """Return the type that ``text`` writes. Raises SourceError for anything that is not a type."""
     if _QUALIFIED.fullmatch(text):
         return _named(text, resolve)
     check_text(text)
@@ -103,7 +103,7 @@ def type_of_expression(expression: ast.expr, resolve: Resolve) -> Type:
 
 
 def parameter_type(expression: ast.expr, resolve: Resolve) -> ParameterType:
-    """The type of a parameter, which may also be a broadcasting list."""
+    """Return the type of a parameter, which may also be a broadcasting list."""
     broadcast = broadcasting_list(expression)
     return broadcast or ParameterType(type_of_expression(expression, resolve))
 

@@ -25,7 +25,7 @@ _COMPOSITE = frozenset(COMPOSITE.__args__)
 
 
 def has_variables(type_: Type) -> bool:
-    """Whether a type of a schema has variables in it. Classes are not looked into."""
+    """Return whether a type of a schema has variables in it. Classes are not looked into."""
     kind = type(type_)
     if kind is SimpleType:
         return False
@@ -56,7 +56,7 @@ def bind(formal: Type, actual: Type, bindings: Bindings) -> bool:
 
 
 def substitute(type_: Type, bindings: Mapping[str, Type]) -> Type | None:
-    """The type with its variables replaced; None when one is not bound."""
+    """Return the type with its variables replaced; None when one is not bound."""
     if not has_variables(type_):
         return type_
     if isinstance(type_, VarType):

@@ -18,7 +18,7 @@ class Type:
     __slots__ = ()
 
     def parts(self) -> tuple[Type, ...]:
-        """The types this one contains, in the order in which torch visits them."""
+        """Return the types this one contains, in the order in which torch visits them."""
         return ()
 
 
@@ -45,7 +45,7 @@ class SimpleType(Type):
 
 @cache
 def simple_type(name: str) -> SimpleType:
-    """The type without parameters of that name."""
+    """Return the type without parameters of that name."""
     return SimpleType(name)
 
 
@@ -170,7 +170,7 @@ Rename = Callable[[NamedType], str]
 
 
 def own_name(named: NamedType) -> str:
-    """The qualified name that the type itself carries (no uniquing)."""
+    """Return the qualified name that the type itself carries (no uniquing)."""
     assert named.qualified_name is not None
     return named.qualified_name
 
@@ -181,7 +181,7 @@ def is_named(type_: Type) -> bool:
 
 
 def annotation(type_: Type, rename: Rename = own_name) -> str:
-    """The text of a type in code records and type strings; ``rename`` gives names of classes."""
+    """Return the text of a type in code and type strings; ``rename`` gives class names."""
     match type_:
         case SimpleType(name) | VarType(name):
             return name

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from .classes import ClassType
+from .classes import ClassType, FunctionType
+from .graph import Value
+from .schema import FunctionSchema
 from .types import (
     BOOL,
     COMPLEX,
@@ -98,7 +100,7 @@ class TypedValue:
 
 
 def conforms(value: Any, type_: Type, is_of: Callable[[Any, Type], bool]) -> bool:
-    """Whether ``value`` can be of ``type_``; ``is_of`` decides for types that hold no others.
+    """Return whether ``value`` can be of ``type_``; ``is_of`` decides for scalar types.
 
     An empty container fits every element type.
     """
@@ -123,7 +125,7 @@ def conforms(value: Any, type_: Type, is_of: Callable[[Any, Type], bool]) -> boo
 
 
 def is_device(text: str) -> bool:
-    """Whether a string names a device of a type that torch knows by itself."""
+    """Return whether a string names a device of a type that torch knows by itself."""
     return _DEVICE.fullmatch(text) is not None
 
 
@@ -134,7 +136,7 @@ _EXACT = {
 
 
 def type_of_constant(value: Any) -> Type:
-    """The run-time type of a constant, as torch infers it for ``Final[...]``."""
+    """Return the run-time type of a constant, as torch infers it for ``Final[...]``."""
     if type(value) in _EXACT:
         return _EXACT[type(value)]
     match value:
@@ -152,3 +154,31 @@ def type_of_constant(value: Any) -> Type:
         case dict():
             return DictType(STRING, TENSOR)
     return TENSOR
+
+
+def necessary_arguments(schema: FunctionSchema, inputs: Sequence[Value]) -> tuple[int, int]:
+    """Return how many leading inputs must be printed, and how many trailing ones are ``out``.
+
+    Trailing arguments equal to their defaults are omitted.
+    """
+    arguments = schema.arguments
+    needed = len(arguments)
+    while needed and arguments[needed - 1].is_out:
+        needed -= 1
+    out_count = len(arguments) - needed
+    if len(arguments) < len(inputs):
+        return len(inputs), out_count
+    while needed and _is_default(arguments[needed - 1].default, inputs[needed - 1]):
+        needed -= 1
+    return needed, out_count
+
+
+_COMPUTED: Final = object()
+
+
+def _is_default(default: Any, value: Value) -> bool:
+    actual = value.node.attributes["value"] if value.node.is_constant else _COMPUTED
+    if isinstance(value.type, FunctionType):
+        return False
+    # torch distinguishes 1, 1.0 and True.
+    return type(actual) is type(default) and bool(actual == default)

@@ -31,13 +31,13 @@ from tsarchive.ir.types import (
     OptionalType,
     Type,
 )
+from tsarchive.ir.values import necessary_arguments
 from tsarchive.operators.bindings import (
     BOUND_OTHERWISE,
     DEFAULTS_IN_WORDS,
     TAKES_LIST_ITEMS,
     WITHOUT_NUMBERS,
 )
-from tsarchive.printer.expressions import necessary_arguments
 
 from .binding_signatures import Parameter, Signature, signatures_of
 from .derivative_checks import SAVED_WHERE

@@ -36,7 +36,7 @@ from tsarchive.ir.types import (
     annotation,
     is_named,
 )
-from tsarchive.ir.values import EnumMember, TableConstant
+from tsarchive.ir.values import EnumMember, TableConstant, necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.python_forms import (
     ANY_INT,
@@ -49,7 +49,6 @@ from tsarchive.operators.python_forms import (
     Range,
     exact_form,
 )
-from tsarchive.printer.expressions import necessary_arguments
 from tsarchive.printer.literals import can_be_inferred
 
 from .dynamic_calls import DynamicCall, NativeCall

@@ -1,8 +1,8 @@
 """Structural sharing: classes that differ in mangled names alone run one compiled body a method.
 
 Generated code names a class of modules, and the methods of one, by globals. Each such class is
-that of ``self``, or of a submodule within reach of it, so another class of the same structure, a
-twin, finds its own along the same attributes; all other globals are the same objects.
+that of ``self``, or of a submodule within reach of it, so a structurally equal
+class finds its own along the same attributes; all other globals are the same objects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tsarchive.ir.classes import ClassType, Function, FunctionType, Kinship
+from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod
 from tsarchive.ir.graph import Block, Node, Placed, Value, nested_blocks
 from tsarchive.ir.types import COMPOSITE, Type
 from tsarchive.ir.values import Device, EnumMember, TableConstant
@@ -41,16 +41,16 @@ class Bodies:
 
     def source(self, call: Call) -> Source:
         """The code for calls of a function, with the globals that it needs."""
-        kin = call.function.kin
-        if kin is None:
+        method = call.function.sharing
+        if method is None:
             return self._generated(call)
         body = self._known.get(call.key)
-        shared = None if body is None else body.source_of(kin, self._linkage)
+        shared = None if body is None else body.source_of(method, self._linkage)
         if shared is not None:
             return shared
         source = self._generated(call)
-        # Code that cannot be generated is not shared: each twin fails with its own place.
-        self._known.setdefault(call.key, _Body(call.function, kin, source))
+        # Code that cannot be generated is not shared: each class fails with its own place.
+        self._known.setdefault(call.key, _Body(call.function, method, source))
         return source
 
     def _generated(self, call: Call) -> Source:
@@ -60,33 +60,33 @@ class Bodies:
 
 
 class _Body:
-    """The code of one function for those of its twins."""
+    """The code of one method for those of structurally equal classes."""
 
-    def __init__(self, function: Function, kin: Kinship, source: Source) -> None:
+    def __init__(self, function: Function, method: SharedMethod, source: Source) -> None:
         self._function = function
-        self._kin = kin
+        self._method = method
         self._source = source
 
-    def source_of(self, kin: Kinship, linkage: Linkage) -> Source | None:
-        """The same code with the globals of a twin; None where something is in the way."""
-        classes_of_twin = self._classes_of(kin.owner)
-        if classes_of_twin is None or self._named is None:
+    def source_of(self, method: SharedMethod, linkage: Linkage) -> Source | None:
+        """Return the code with the globals of another class; None where it cannot be shared."""
+        classes = self._classes_of(method.owner)
+        if classes is None or self._named is None:
             return None
         generated = self._source.generated
         namespace = dict(generated.namespace)
         for name, (type_, call) in self._named.items():
-            own = classes_of_twin[type_]
+            own = classes[type_]
             if call is None:
                 namespace[name] = linkage.table.python_class(own)
             else:
                 function = own.function(call.function.name)
                 namespace[name] = linkage.function(function, call.bound, call.wanted)
-        places = _MovedPlaces(generated.places, self._kin, kin)
+        places = _MovedPlaces(generated.places, self._method, method)
         moved = generated._replace(namespace=namespace, places=places)
         return self._source._replace(generated=moved)
 
     def _classes_of(self, owner: ClassType) -> Mapping[ClassType, ClassType] | None:
-        """The twin's classes by those of this body; None where two of them stand for one."""
+        """Return the other class's classes by those of this body; None where two stand for one."""
         if self._steps is None:
             return None
         walked: list[ClassType] = []
@@ -119,8 +119,8 @@ class _Body:
 def _named(value: Any) -> tuple[ClassType, Call | None] | None:
     """The class of modules that a global is or belongs to, and the call that it is made for."""
     if isinstance(value, LazyFunction):
-        kin = value.call.function.kin
-        return None if kin is None else (kin.owner, value.call)
+        method = value.call.function.sharing
+        return None if method is None else (method.owner, value.call)
     type_ = type_of_class(value) if isinstance(value, type) else None
     return (type_, None) if isinstance(type_, ClassType) and _is_module(type_) else None
 
@@ -209,16 +209,18 @@ def _submodule(class_: ClassType, name: str) -> ClassType:
 
 
 class _MovedPlaces(Sequence[Placed | None]):
-    """The places of a body's lines as they stand in a twin, each found when it is asked for."""
+    """The places of a body's lines in an equal method, each found when it is asked for."""
 
-    def __init__(self, places: Sequence[Placed | None], body: Kinship, twin: Kinship) -> None:
+    def __init__(
+        self, places: Sequence[Placed | None], body: SharedMethod, method: SharedMethod
+    ) -> None:
         self._places = places
         self._body = body
-        self._twin = twin
+        self._method = method
 
     def __len__(self) -> int:
         return len(self._places)
 
     def __getitem__(self, index: Any) -> Any:
         place = self._places[index]
-        return None if place is None else self._twin.moved(place, self._body)
+        return None if place is None else self._method.moved(place, self._body)
