@@ -29,7 +29,7 @@ def torch_functions(path):
 
 
 def is_upgraded(block: Block) -> bool:
-    return any("upgrader" in node.attributes for node in walk(block))
+    return any(node.upgrader for node in walk(block))
 
 
 def check_overloads(path) -> None:

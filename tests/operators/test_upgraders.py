@@ -50,7 +50,7 @@ CALLS = [
 
 def upgraders_of(text: str, name: str, version: int) -> list[str]:
     graph = function_of(text, name, version=version).graph
-    return [node.attributes["upgrader"] for node in walk(graph) if "upgrader" in node.attributes]
+    return [node.upgrader for node in walk(graph) if node.upgrader]
 
 
 @pytest.mark.parametrize(("call", "upgrader", "last"), CALLS)
@@ -93,4 +93,4 @@ def test_hooks_mean_the_current_operator():
         "  def f(", '  __forward_hooks__ = ["f", ]\n  def f('
     )
     (hook,) = importer_of(text, version=1).find_class("__torch__.M").forward_hooks
-    assert not any("upgrader" in node.attributes for node in walk(hook.graph))
+    assert not any(node.upgrader for node in walk(hook.graph))

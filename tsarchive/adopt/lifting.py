@@ -69,7 +69,7 @@ class GraphCopy:
         if read is not None:
             ours.attributes.update(read(self, theirs, ours))
         elif (names := theirs.attributeNames()) and (lost := set(names) - _NOT_WRITTEN):
-            ours.attributes["lost"] = sorted(lost)
+            ours.lost = sorted(lost)
 
     def _schema(self, node: Any) -> FunctionSchema | None:
         text = node.schema()

@@ -150,8 +150,7 @@ class Emitter:
         if function is not None:
             return self.call_function(function, positional(*map(typed, inputs)), node)
         made = self.builder.append(kind, inputs, *match.returns, schema=candidate.schema)
-        if candidate.upgrader is not None:
-            made.attributes["upgrader"] = candidate.upgrader
+        made.upgrader = candidate.upgrader
         _note_defaults(made, candidate.schema, match)
         if len(made.outputs) == 1:
             return typed(made.output)
@@ -547,7 +546,7 @@ def _note_defaults(node: Node, schema: FunctionSchema, match: Match) -> None:
     while sources and isinstance(sources[-1], Default):
         sources.pop()
     if len(sources) > needed:
-        node.attributes["written"] = len(sources)
+        node.written_arguments = len(sources)
 
 
 def _list_hint(hint: Type | None, elements: Sequence[Type]) -> ListType | None:

@@ -126,7 +126,7 @@ class _Folding:
             or schema.is_vararg
             or node.kind in GROWING
             or not _is_pure(node)
-            or "upgrader" in node.attributes
+            or node.upgrader is not None
         ):
             return ()
         if node.kind in _IDENTITY and any(isinstance(value, str | complex) for value in values):

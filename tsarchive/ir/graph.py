@@ -58,7 +58,14 @@ class Placed(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One operation. ``schema`` is set for operators; ``place`` is its place in user source."""
+    """One operation. ``schema`` is set for operators; ``place`` is its place in user source.
+
+    ``upgrader`` names the function that an operator of an old archive runs in its place.
+    ``has_effects`` keeps an operator even where nothing uses its results. ``lost`` are parts of an
+    operator that source code cannot express. ``written_arguments`` is the number of arguments in
+    the source text of an operator, if more than needed: torch writes a default of the overload that
+    it had, and may read back another overload.
+    """
 
     kind: str
     inputs: list[Value] = field(default_factory=list)
@@ -67,6 +74,10 @@ class Node:
     attributes: dict[str, Any] = field(default_factory=dict)
     schema: FunctionSchema | None = None
     place: Placed | None = None
+    upgrader: str | None = None
+    has_effects: bool = False
+    lost: Sequence[str] = ()
+    written_arguments: int = 0
 
     def add_input(self, value: Value) -> None:
         value.uses.append(Use(self, len(self.inputs)))
@@ -110,29 +121,6 @@ class Node:
     @property
     def is_constant(self) -> bool:
         return self.kind == CONSTANT
-
-    @property
-    def upgrader(self) -> str | None:
-        """The function that an operator of an old archive runs in its place."""
-        return self.attributes.get("upgrader")
-
-    @property
-    def has_effects(self) -> bool:
-        """Whether the operator runs even where nothing uses its results."""
-        return bool(self.attributes.get("has_effects", False))
-
-    @property
-    def lost(self) -> Sequence[str]:
-        """Parts of the operator that source code cannot express."""
-        return tuple(self.attributes.get("lost", ()))
-
-    @property
-    def written_arguments(self) -> int:
-        """How many arguments the source text of the operator has, if more than needed.
-
-        torch writes a default of the overload that it had, and may read back another overload.
-        """
-        return int(self.attributes.get("written", 0))
 
     @property
     def name(self) -> str:

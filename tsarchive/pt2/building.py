@@ -208,7 +208,7 @@ class Body:
         inputs = [self._conversions.realise(input_, call.values) for input_ in match.inputs]
         node = self.append(kind, inputs, *match.returns, schema=schema)
         if not reads_back:
-            node.attributes["lost"] = (f"the overload {schema.overload}",)
+            node.lost = (f"the overload {schema.overload}",)
         return node.outputs
 
     def call_method(self, target: Value, name: str, arguments: Sequence[Value]) -> Value:

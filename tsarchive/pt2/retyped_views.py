@@ -44,4 +44,4 @@ def _copy_view(node: Node) -> None:
     schemas = operator_schemas(_COPY)
     node.kind = _COPY
     node.schema = next(schema for schema in schemas if schema.overload == _OVERLOAD)
-    node.attributes.pop("lost", None)
+    node.lost = ()

@@ -84,8 +84,8 @@ def append(body: Body, schema: FunctionSchema, *inputs: Value, type_: Type | Non
     outputs = [result.type for result in schema.returns]
     if type_ is not None:
         outputs = [type_]
-    more = {"has_effects": True} if any(a.is_write for a in schema.arguments) else {}
-    node = body.append(schema.name, inputs, *outputs, schema=schema, **more)
+    node = body.append(schema.name, inputs, *outputs, schema=schema)
+    node.has_effects = any(argument.is_write for argument in schema.arguments)
     return node.outputs[0] if outputs else body.none()
 
 
@@ -140,7 +140,8 @@ class _Emission:
             fixed = self._body.constant(self._is_fixed(self._call.args[-1]), BOOL)
             values.insert(-1, fixed)
         outputs = [result.type for result in schema.returns]
-        self._body.append(schema.name, values, *outputs, schema=schema, has_effects=True)
+        node = self._body.append(schema.name, values, *outputs, schema=schema)
+        node.has_effects = True
         for follow in self._after:
             follow()
 
