@@ -1,4 +1,4 @@
-"""Constants as source text."""
+"""Printing of constants."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def enum_float_text(value: float) -> str:
 
 
 def _format_general(value: float) -> str:
-    """C's ``%.17g``, which shows the sign of a nan as well."""
+    """Format like C's ``%.17g``, which also shows the sign of a nan."""
     if math.isnan(value):
         return "-nan" if math.copysign(1, value) < 0 else "nan"
     return f"{value:.17g}"
@@ -94,7 +94,7 @@ def _is_negative_zero(value: float) -> bool:
 
 
 def check_zeros(values: Any) -> None:
-    """Raise SaveError for 0.0 beside -0.0 in one expression, of which torch reads one only."""
+    """Raise SaveError for 0.0 beside -0.0 in one expression, since torch reads both as one."""
     if len(set(_signs_of_zeros(values))) > 1:
         raise SaveError(
             "0.0 and -0.0 in one constant, or in the defaults of one function, read back as one",
@@ -135,7 +135,7 @@ def quoted(text: str) -> str:
 
 
 def has_non_ascii(value: Any) -> bool:
-    """True when a string anywhere inside has a byte of 0x80 or above."""
+    """Return whether any string inside has a byte of 0x80 or above."""
     match value:
         case str():
             return not value.isascii()
@@ -249,7 +249,7 @@ class Literals:
 def _join(
     begin: str, items: Iterable[Sequence[str | Literal]], end: str
 ) -> Iterator[str | Literal]:
-    """Items with commas between them."""
+    """Join items with commas."""
     separator = begin
     for item in items:
         yield separator

@@ -131,7 +131,7 @@ class _Scope:
     def _has_place(self, node: Node) -> bool:
         """Return whether a node has a location.
 
-        Code that always raises gets a return value of its own.
+        Constants have none, nor has the return value made for code that always raises.
         """
         is_unreached = node.kind == "prim::Uninitialized" and node.output in self._returns
         return not (node.is_constant or is_unreached)

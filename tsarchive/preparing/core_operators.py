@@ -33,7 +33,7 @@ def with_core_operators(program: ExportedProgram) -> ExportedProgram:
 
 
 def _copy(module: GraphModule) -> GraphModule:
-    """Copy a graph; nodes whose names Python reserves are renamed by fx, but not in signatures."""
+    """Copy a graph module, undoing the renaming of nodes that signatures refer to."""
     copied = copy.deepcopy(module)
     for old, new in zip(_graphs(module), _graphs(copied), strict=True):
         for node, node_copy in zip(old.graph.nodes, new.graph.nodes, strict=True):

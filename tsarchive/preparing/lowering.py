@@ -143,7 +143,7 @@ def _has_content(program: ExportedProgram, buffer: str) -> bool:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Suppress the package's warnings about its own deprecations, which callers cannot act on."""
+    """Suppress the package's warnings about its own plans, which callers cannot act on."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

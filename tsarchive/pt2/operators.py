@@ -177,7 +177,7 @@ def _note_writes(body: Body, tensors: Value) -> None:
 def _with_tensors(
     body: Body, named: FunctionSchema, given: list[Value], keywords: Mapping[str, Value]
 ) -> list[Value]:
-    """Convert numbers that stand for tensors, such as the 5 of `5 // x`, to wrapped numbers.
+    """Convert numbers passed for tensors, such as the 5 of `5 // x`, to tensors.
 
     Such a number has less weight in type promotion than a tensor of rank 0.
     """

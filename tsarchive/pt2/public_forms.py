@@ -1,7 +1,7 @@
 """Public operators in place of internal, masked and Python-implemented ones.
 
-Those that one call replaces are rows of ``tsarchive/operators/public_forms.py``; functions for the
-others stand here.
+Replacements by a single call are rows of ``tsarchive/operators/public_forms.py``; the others are
+functions here.
 """
 
 from __future__ import annotations
@@ -180,14 +180,14 @@ def _literal(value: Value) -> Any:
 
 
 def _counted(body: Body, given: Given) -> list[Value]:
-    """``length`` numbers from ``start`` on."""
+    """Return ``length`` numbers from ``start`` on."""
     start, step = given["start"], given["step"]
     end = body.value("aten::add", start, body.value("aten::mul", given["length"], step))
     options = {"dtype": given["dtype"], "device": given["device"]}
     return body.call("aten::arange", start, end, step, overload="start_step", **options)
 
 
-# What the numbers 0, 1 and 2 mean: no factor, one over the root of the size, one over the size.
+# Normalizations by number: none, 1/sqrt(n), 1/n.
 _FORWARD_NORMS: Final = ("backward", "ortho", "forward")
 _INVERSE_NORMS: Final = ("forward", "ortho", "backward")
 

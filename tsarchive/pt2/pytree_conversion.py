@@ -156,7 +156,7 @@ def _values_of(tree: Tree, place: str) -> Convert:
 
 
 def _fields_of(tree: Tree, place: str) -> Convert:
-    """Return a check for the class registered under the name, or any with the same fields."""
+    """Return a check for a named tuple of the registered class, or with the same fields."""
     registered, fields, count = _registered(tree.name), tree.fields, len(tree.children)
     what = f"the fields {', '.join(fields)}" if fields else f"{count} fields"
 

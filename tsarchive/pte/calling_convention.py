@@ -1,7 +1,7 @@
 """Calls of a method from Python: arguments nested as the file describes them, or flat.
 
-Arguments are checked as the runtime does: element types, static sizes, upper bounds of dynamic
-ones, and numbers that were fixed when the program was exported.
+Arguments are checked as the runtime does: element types, static sizes, numbers of elements that
+fit, and numbers that were fixed when the program was exported.
 """
 
 from __future__ import annotations

@@ -72,9 +72,9 @@ def _arena(size: int) -> mmap.mmap | None:
 
 @cache
 def _dtype(name: str) -> torch.dtype:
-    """Return a dtype, suppressing torch's one-time warning on its first allocation.
+    """Return a dtype after triggering torch's one-time warning about it, suppressed.
 
-    The caller cannot change what a file holds.
+    Users cannot change what a file holds.
     """
     found: torch.dtype = getattr(torch, name)
     with without_warnings():

@@ -52,7 +52,7 @@ class Span:
 
 
 _CONSTANT: Final = Span(-1, 0, 1)
-# Groups of more values joined by moves are not compared pairwise.
+# Larger groups of values joined by moves are assumed to alias without comparing them.
 _MOST_COMPARED: Final = 100
 
 

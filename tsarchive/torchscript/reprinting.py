@@ -129,7 +129,7 @@ class _Records:
         return found
 
     def _hook(self, name: str) -> NamedType | None:
-        """Return the class's method for a hook that is copied beside its class."""
+        """Return a class's own hook for the copy that stands beside the class."""
         owner = self._code.find(name.rpartition(".")[0])
         if isinstance(owner, ClassType):
             for hook in owner.hooks():
