@@ -43,7 +43,7 @@ from tests.support.registry_calls import archive_of, bindings, call_of, registry
 from tsarchive.errors import ArchiveError  # noqa: E402
 from tsarchive.ir.schema import FunctionSchema  # noqa: E402
 from tsarchive.ir.types import Type  # noqa: E402
-from tsarchive.operators.risk_table import row_of  # noqa: E402
+from tsarchive.operators.risks import row_of  # noqa: E402
 from tsarchive.run.sparse_checks import validated  # noqa: E402
 
 _CALLS: Final = 24

@@ -76,7 +76,13 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     here = {path.name for folder in folders for path in folder.rglob("*.py")}
     names = zipfile.ZipFile(wheel).namelist()
     assert {Path(name).name for name in names if name.endswith(".py")} == here
-    for name in ("py.typed", "operators/schemas.txt", "reporting/style.css", "reporting/page.js"):
+    for name in (
+        "py.typed",
+        "operators/risks.txt",
+        "operators/schemas.txt",
+        "reporting/style.css",
+        "reporting/page.js",
+    ):
         assert f"tsarchive/{name}" in names
 
 

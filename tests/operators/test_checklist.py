@@ -11,7 +11,7 @@ import tsarchive
 from tests.support.registry_calls import archive_of
 from tsarchive import Policy, PolicyError
 from tsarchive.errors import ScriptError
-from tsarchive.operators.risk_table import row_of
+from tsarchive.operators.risks import row_of
 from tsarchive.run.operators import implementation, operator_schemas
 
 HEADER = "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"

@@ -26,8 +26,7 @@ from tsarchive.executorch.unclaimed import find_unclaimed
 from tsarchive.executorch.values import Tensor
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.kinds import EXECUTORCH
-from tsarchive.operators.risk_table import row_of
-from tsarchive.operators.risks import Risk
+from tsarchive.operators.risks import Risk, row_of
 
 __all__ = ["audit_executorch"]
 

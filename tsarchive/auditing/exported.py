@@ -18,8 +18,7 @@ from tsarchive.auditing.values import EntryPoint, Place, When
 from tsarchive.errors import FormatError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.operators.risk_table import row_of
-from tsarchive.operators.risks import Risk
+from tsarchive.operators.risks import Risk, row_of
 from tsarchive.pt2.records import AOTINDUCTOR, CONSTANTS, FLAT_PROGRAM, MODELS, WEIGHTS
 from tsarchive.verifying.pt2.texts import TextFault, expression_fault, guard_fault
 

@@ -8,8 +8,7 @@ from typing import Final
 
 from tsarchive.auditing.values import OperatorUse, Place
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.operators.risk_table import row_of
-from tsarchive.operators.risks import Risk
+from tsarchive.operators.risks import Risk, row_of
 
 __all__ = ["Calls"]
 

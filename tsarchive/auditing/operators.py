@@ -11,8 +11,7 @@ from tsarchive.auditing.reaching import Reach
 from tsarchive.auditing.rules import operator_rule
 from tsarchive.auditing.values import OperatorUse, Place, When
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.operators.risk_table import row_of
-from tsarchive.operators.risks import Risk
+from tsarchive.operators.risks import Risk, row_of
 
 __all__ = ["SEVERITIES", "operator_findings", "operators_of"]
 

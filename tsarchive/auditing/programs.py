@@ -21,8 +21,7 @@ from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.kinds import LEGACY_TORCHSCRIPT
 from tsarchive.operators.revivals import RENAMED
-from tsarchive.operators.risk_table import row_of
-from tsarchive.operators.risks import Risk
+from tsarchive.operators.risks import Risk, row_of
 from tsarchive.pickler import Object, loads
 from tsarchive.torchscript.bytecode import BYTECODE
 from tsarchive.torchscript.pickled import objects_of

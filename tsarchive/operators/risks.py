@@ -1,12 +1,20 @@
-"""What an operator can do beside computing, and how the table says it."""
+"""The risks of operators: what each can do beside computing. Torch is not needed to ask.
+
+``risks.txt`` is the table. A paragraph begins with the namespaces, the risk and the reason of its
+operators, ``[aten: memory] reason``; torchbind classes stand under ``classes``. Names follow, below
+the evidence that keeps them within their tensors.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from typing import Final, NamedTuple
 
-__all__ = ["REFUSED", "Bound", "Group", "Risk", "Row"]
+from tsarchive.ir.names import NATIVE_PREFIX
+
+__all__ = ["REFUSED", "Bound", "Group", "Risk", "Row", "groups", "row_of", "rows"]
 
 
 class Risk(Enum):
@@ -95,18 +103,19 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rows that share risk and reason: for each of ``namespaces``, each of ``names``.
+    """A paragraph of the table: rows of some namespaces that share risk and reason.
 
-    Names stand below their evidence, which stands behind ``#`` as ``bound: evidence``.
+    ``lines`` are names, below their evidence, which stands behind ``#`` as ``bound: evidence``.
     """
 
-    namespaces: str
+    namespaces: tuple[str, ...]
     risk: Risk
     reason: str
-    names: str
+    lines: tuple[str, ...]
 
     def rows(self) -> Iterator[Row]:
-        beginnings = [f"{namespace}::" for namespace in self.namespaces.split()] or [""]
+        """Yield a row for each name in each of the namespaces."""
+        beginnings = [f"{namespace}::" for namespace in self.namespaces] or [""]
         for bound, evidence, names in self._sections():
             for beginning in beginnings:
                 for name in names:
@@ -115,7 +124,7 @@ class Group(NamedTuple):
     def _sections(self) -> Iterator[tuple[Bound | None, str, list[str]]]:
         head: list[str] = []
         names: list[str] = []
-        for line in map(str.strip, self.names.splitlines()):
+        for line in self.lines:
             if not line.startswith("#"):
                 names += line.split()
                 continue
@@ -129,3 +138,50 @@ class Group(NamedTuple):
 def _evidence(head: list[str]) -> tuple[Bound | None, str]:
     bound, _, told = " ".join(head).partition(": ")
     return (Bound(bound) if bound else None), told
+
+
+def row_of(operator: str) -> Row:
+    """Return the most specific row for an operator, with or without its overload, or for a class.
+
+    A class bound from C++ is named with or without ``__torch__.torch.classes.`` before it.
+    There is always one: ``*`` stands for whatever no other row names.
+    """
+    name = operator.removeprefix(NATIVE_PREFIX)
+    known, beginnings = _index()
+    pattern = name
+    if pattern not in known and "::" in name:
+        pattern = name.partition(".")[0]
+    if pattern not in known:
+        pattern = next(found for found in beginnings if name.startswith(found[:-1]))
+    return known[pattern]
+
+
+@cache
+def groups() -> tuple[Group, ...]:
+    """Return the paragraphs of the table."""
+    from importlib.resources import files
+
+    text = files("tsarchive.operators").joinpath("risks.txt").read_text("ascii")
+    return tuple(map(_group, text.split("\n\n")))
+
+
+def _group(paragraph: str) -> Group:
+    head, *lines = paragraph.splitlines()
+    names, _, reason = head.removeprefix("[").partition("] ")
+    namespaces, _, risk = names.partition(": ")
+    of_classes = namespaces == "classes"
+    return Group(() if of_classes else tuple(namespaces.split()), Risk(risk), reason, tuple(lines))
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """Return the whole table, one row a pattern."""
+    return tuple(row for group in groups() for row in group.rows())
+
+
+@cache
+def _index() -> tuple[dict[str, Row], tuple[str, ...]]:
+    """Rows by pattern, and the patterns that are beginnings, the longest first."""
+    known = {row.pattern: row for row in rows()}
+    beginnings = [pattern for pattern in known if pattern.endswith("*")]
+    return known, tuple(sorted(beginnings, key=len, reverse=True))

@@ -8,8 +8,7 @@ from typing import Final
 
 from tsarchive.errors import CallError
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.operators.risk_table import row_of
-from tsarchive.operators.risks import Row
+from tsarchive.operators.risks import Row, row_of
 
 __all__ = ["Policy"]
 
@@ -24,7 +23,7 @@ class Policy:
 
     The default refuses what touches files, processes, the network, the state of the process or
     memory that is not its own, and everything of libraries other than torch. Each row of
-    ``tsarchive/operators/risk_table*.py`` tells why.
+    ``tsarchive/operators/risks.txt`` tells why.
     """
 
     allowed: frozenset[str] = frozenset()

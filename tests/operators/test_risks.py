@@ -13,8 +13,7 @@ import torch
 
 from tests.support.archives import TORCH
 from tests.support.fresh_registry import NAMES_OF_TORCH
-from tsarchive.operators.risk_table import groups, row_of, rows
-from tsarchive.operators.risks import REFUSED, Bound, Risk, Row
+from tsarchive.operators.risks import REFUSED, Bound, Risk, Row, groups, row_of, rows
 from tsarchive.operators.versions import known_operators
 from tsarchive.run import guards
 from tsarchive.run.natives import BUILTINS, NATIVES
@@ -247,7 +246,7 @@ def test_every_private_operator_is_decided_apart_from_the_public_ones():
 
 def test_asking_needs_no_torch():
     code = (
-        "import sys; from tsarchive.operators.risk_table import row_of; row_of('aten::save');"
+        "import sys; from tsarchive.operators.risks import row_of; row_of('aten::save');"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
