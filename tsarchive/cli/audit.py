@@ -192,6 +192,6 @@ def _place(place: Place) -> str:
 def _finding_line(finding: Finding) -> str:
     parts = [finding.record, finding.line and f"line {finding.line}"]
     where = ", ".join(str(part) for part in parts if part)
-    # What code can do has one hint, which the exit code gives as well.
+    # Findings about abilities share one hint, which the exit code gives as well.
     hint = f". {finding.hint}" if finding.hint and finding.nature.value != "ability" else ""
     return f"{finding.severity.value}: {where}{': ' if where else ''}{finding.message}{hint}"

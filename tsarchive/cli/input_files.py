@@ -31,7 +31,7 @@ def read_inputs(path: str, inputs: Inputs) -> None:
         read(path, inputs)
     except (OSError, click.UsageError):
         raise
-    # What these readers raise for a malformed file is not documented, and of many kinds.
+    # The errors of these readers for malformed files are many, and not documented.
     except Exception as error:
         raise _bad(path, f"cannot be read: {str(error).partition(chr(10))[0]}") from error
 

@@ -30,7 +30,7 @@ _SAVES = ("first save:", "second save:")
 _PROCESSES = ("this process:", "a fresh one:")
 _PRINTS = ("first print:", "second print:")
 _READ = ("saved:", "printed:")
-# What files whose code is not printed have in its place: how lines about it begin, what is done.
+# For files without printed code: how lines about them begin, and how they are encoded again.
 _ENCODED = {
     PT2: ("programs", "JSON is encoded"),
     **dict.fromkeys(EXECUTORCH, ("tables", "tables are encoded")),

@@ -15,7 +15,7 @@ from tsarchive.describing.text import plural, size
 if TYPE_CHECKING:
     from tsarchive import Finding, VerifyReport
 
-# What each verdict means, and what to do.
+# The meaning of each verdict, and the advice.
 _VERDICTS: Final = {
     "sound": "it is whole, and what it claims to be; what it can do, 'tsarchive audit' tells",
     "unusual": "no writer of archives does all of this; see above whether it was meant",

@@ -1,4 +1,12 @@
-"""Decompiling: an archive as a package of readable Python that needs torch alone."""
+"""Decompiles an archive to a package of readable Python that needs torch alone.
+
+``package`` collects the files. ``program`` holds definitions, whose ``bodies`` are translated node
+by node: ``translation`` keeps the state of one function, ``control_flow`` writes statements,
+``expressions`` and ``operators`` expressions. ``constructors`` and ``objects`` rebuild what the
+modules hold, and ``layout`` writes modules as text.
+
+May import the runner for its analyses and natives, and importers of archives.
+"""
 
 from .package import DecompileReport, WrittenFile, decompile
 

@@ -1,4 +1,4 @@
-"""What checks of arguments have in common."""
+"""Helpers that checks of arguments share."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ _HARMLESS_WHERE: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
 _NUMBERS: Final = frozenset({INT, FLOAT, BOOL, COMPLEX, NUMBER})
 _INTS: Final = ListType(INT)
 _TENSORS: Final = ListType(TENSOR)
-# What the parser of bindings calls the types of a schema, and arguments that are numbers there.
+# Names that the parser of bindings has for types of a schema, and for arguments that are numbers.
 _WORDS: Final[Mapping[Type | str, str]] = {
     TENSOR: "Tensor",
     INT: "int",
@@ -89,7 +89,7 @@ _TAKES_NO_TENSOR: Final = _OF_KINDS | {"bool", "str", "torch.Generator", "tuple 
 _TAKES_NO_NUMBER: Final = _OF_KINDS | {"str", "torch.Generator", "tuple of Tensors"}
 _TAKES_NO_TEXT: Final = _OF_KINDS | {"Tensor", "Number", "int", "float", "bool", "torch.Generator"}
 _TAKES_NO_LIST: Final = _TAKES_NO_TEXT | {"str", "torch.device"}
-# What each type of a signature takes besides itself.
+# The types that each type of a signature accepts besides itself.
 _TAKEN: Final[Mapping[Type, frozenset[Type]]] = {
     TENSOR: frozenset({TENSOR}),
     INT: frozenset({INT}),
@@ -109,7 +109,7 @@ Binding = Callable[..., Any]
 
 
 class DirectCall(NamedTuple):
-    """What is called in the place of an overload, and the texts of the arguments."""
+    """A binding to call in the place of an overload, and the texts of the arguments."""
 
     binding: Binding
     texts: list[str]
@@ -318,7 +318,7 @@ def _is_like(signature: Signature, schema: FunctionSchema) -> bool:
 
 
 def _word(schema: FunctionSchema, offset: int) -> str | None:
-    """What the parser of bindings calls the type of an argument."""
+    """The name that the parser of bindings has for the type of an argument."""
     plain, _ = _unwrapped(schema.arguments[offset].type)
     return _WORDS.get(enumerations(schema).get(offset, plain))
 

@@ -1,4 +1,4 @@
-"""What integers must be so that dividing them does not end the process."""
+"""Checks of integers whose division would end the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .checks import Check, Given, require
 __all__ = ["DIVISION_CHECKS", "check_rounding"]
 
 _DIVIDED: Final = (torch.int32, torch.int64)  # as such; smaller integers are divided as int
-# What ends a process cannot be tried out, so this goes by the version.
+# An operation that ends the process cannot be tried, so the version decides.
 _FLOORING_TRAPS: Final[bool] = torch.__version__ < "2.10"
 
 

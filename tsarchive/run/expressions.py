@@ -91,7 +91,7 @@ HELPERS: Final[Mapping[str, Any]] = MappingProxyType(
         "type": type, "wrap": wrap,
     }
 )  # fmt: skip
-"""What exact forms call, by the name in their braces; ``native`` is the operator itself."""
+"""Functions that exact forms call, by the name in braces; ``native`` is the operator itself."""
 
 # Natives that take the name of the static type of the elements of a list, float without it.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})

@@ -1,4 +1,4 @@
-"""What stands before operators that models need and that trust their arguments.
+"""Guards before operators that models need and that trust their arguments.
 
 Each was found by calling it with arguments of the right types and wrong sizes, strides or values:
 without the check it reads or writes outside of its tensors, or ends the process. An operator is
@@ -230,7 +230,7 @@ def _where(schema: FunctionSchema, flags: Sequence[str], then: Run, otherwise: R
 
 
 def _passing(then: Callable[[Any], Any], run: Run) -> Run:
-    """What ``then`` makes of the result of ``run``."""
+    """``run`` with its result passed through ``then``."""
 
     def run_and_pass(*args: Any, **kwargs: Any) -> Any:
         return then(run(*args, **kwargs))

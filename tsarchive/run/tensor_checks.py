@@ -164,7 +164,7 @@ def _dot_product(given: Given) -> None:
 
 
 def _moving_average(given: Given) -> None:
-    """What is observed has one place, or one for each row; torch makes them where none are."""
+    """Observers hold one element, or one for each row; torch makes missing ones."""
     data: Tensor = given["self"]
     axis: int = given["ch_axis"]
     is_per_row = given["per_row_fake_quant"]

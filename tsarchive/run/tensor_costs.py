@@ -49,7 +49,7 @@ _INDEXING: Final = frozenset(
     {"aten::index.Tensor", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
 )
 _WIDEST_QUANTIZED: Final = 4
-# What stands for a quantized tensor where only sizes matter.
+# Stands for a quantized tensor where only sizes matter.
 _PLAIN_DTYPES: Mapping[torch.dtype, torch.dtype] = {
     torch.quint8: torch.uint8,
     torch.qint8: torch.int8,
@@ -97,7 +97,7 @@ class TensorCosts:
             self._known[key] = self._on_shadows(operator, given, named)
         size = self._known[key]
         if size:
-            # What is no view may lay its arguments out first.
+            # Operators that are no views may first make their arguments contiguous.
             self._check(excess_size(tensors))
         return size
 
@@ -252,7 +252,7 @@ def _shadow(tensor: Tensor) -> Tensor:
 
 
 def _key(value: Any) -> Any:
-    """What of an argument decides over sizes."""
+    """The properties of an argument that decide about sizes."""
     if isinstance(value, Tensor):
         bits = (value.is_conj(), value.is_neg())
         return value.shape, value.stride(), value.dtype, value.device, bits
