@@ -18,10 +18,10 @@ from pathlib import Path
 
 import torch
 from child import Stretch, run_one
-from fleet import Fleet
 from layers import LAYERS, made, warm_up
 from ledger import Ledger
 from watch import Watch
+from workers import WorkerPool
 
 _STRETCH = 20_000
 _SHARES = {
@@ -41,8 +41,8 @@ def main() -> int:
     warm_up()
     with tempfile.TemporaryDirectory() as empty:
         os.chdir(empty)
-        fleet = Fleet(options.processes, options.seed, watch, ledger, quiet=options.quiet)
-        fleet.run(_stretches(options.layers.split(","), options.inputs, ledger))
+        pool = WorkerPool(options.processes, options.seed, watch, ledger, quiet=options.quiet)
+        pool.run(_stretches(options.layers.split(","), options.inputs, ledger))
         left = os.listdir(empty)
         os.chdir("/")
     if left:

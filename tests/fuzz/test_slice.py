@@ -75,7 +75,7 @@ VIOLATIONS = {
 CHILD = """
 import sys
 sys.path.insert(0, {folder!r})
-import child, fleet, layers, run, watch
+import child, layers, run, watch, workers
 
 def hide():
     try:
@@ -95,7 +95,7 @@ def made(layer, seed, number):
     return layers.Input(b"bad", violate, (codes[number // 2],))
 
 child.made = made
-fleet._STUCK_SECONDS = 20.0
+workers._STUCK_SECONDS = 20.0
 run.warm_up = lambda: None
 sys.argv = [
     "run.py", "--layers", "pickle", "--inputs", str(2 * len(codes)), "--seconds", "2", "--quiet",

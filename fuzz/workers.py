@@ -23,7 +23,7 @@ _PROGRESS_EVERY = 10.0
 
 
 @dataclass(eq=False)
-class _Ship:
+class _Worker:
     """A worker process with its range of inputs, and its reports so far."""
 
     stretch: Stretch
@@ -43,7 +43,7 @@ class _Ship:
         return number
 
 
-class Fleet:
+class WorkerPool:
     """Keeps ``processes`` worker processes busy."""
 
     def __init__(
@@ -54,20 +54,20 @@ class Fleet:
         self._watch = watch
         self._ledger = ledger
         self._quiet = quiet
-        self._ships: list[_Ship] = []
+        self._workers: list[_Worker] = []
         self._shown = 0.0
 
     def run(self, work: list[Stretch]) -> None:
         """Run all ranges to their ends."""
         waiting = list(reversed(work))
-        while waiting or self._ships:
-            while waiting and len(self._ships) < self._processes:
+        while waiting or self._workers:
+            while waiting and len(self._workers) < self._processes:
                 self._launch(waiting.pop(), Counter())
-            ready, _, _ = select.select([ship.pipe for ship in self._ships], [], [], 1.0)
-            for ship in [ship for ship in self._ships if ship.pipe in ready]:
-                self._hear(ship)
-            for ship in self._ships:
-                self._check(ship)
+            ready, _, _ = select.select([worker.pipe for worker in self._workers], [], [], 1.0)
+            for worker in [worker for worker in self._workers if worker.pipe in ready]:
+                self._hear(worker)
+            for worker in self._workers:
+                self._check(worker)
             self._show(len(waiting))
 
     def _launch(self, stretch: Stretch, counts: Counter[str], start: int | None = None) -> None:
@@ -87,49 +87,49 @@ class Fleet:
             finally:
                 os._exit(status)
         os.close(sending)
-        self._ships.append(_Ship(stretch, process, receiving, progress, counts, begin))
+        self._workers.append(_Worker(stretch, process, receiving, progress, counts, begin))
 
-    def _hear(self, ship: _Ship) -> None:
-        heard = os.read(ship.pipe, 1 << 16)
+    def _hear(self, worker: _Worker) -> None:
+        heard = os.read(worker.pipe, 1 << 16)
         if not heard:
-            self._ended(ship)
+            self._ended(worker)
             return
-        *lines, ship.rest = (ship.rest + heard).split(b"\n")
+        *lines, worker.rest = (worker.rest + heard).split(b"\n")
         for line in lines:
             message = json.loads(line)
             if "violation" in message:
                 self._violation(message["violation"])
             else:
-                ship.counts.update(message["counts"])
-                ship.told = message["done"]
+                worker.counts.update(message["counts"])
+                worker.told = message["done"]
 
-    def _ended(self, ship: _Ship) -> None:
-        status = os.waitstatus_to_exitcode(os.waitpid(ship.process, 0)[1])
-        number = ship.number
-        os.close(ship.pipe)
-        ship.progress.close()
-        self._ships.remove(ship)
+    def _ended(self, worker: _Worker) -> None:
+        status = os.waitstatus_to_exitcode(os.waitpid(worker.process, 0)[1])
+        number = worker.number
+        os.close(worker.pipe)
+        worker.progress.close()
+        self._workers.remove(worker)
         if status == 0:
-            self._ledger.finished(ship.stretch, ship.counts)
+            self._ledger.finished(worker.stretch, worker.counts)
             return
         name = signal.Signals(-status).name if status < 0 else f"status {status}"
         problem = f"the process ended with {name}"
-        self._violation({"layer": ship.stretch.layer, "number": number, "error": problem})
-        ship.counts["process: violation"] += 1
-        ship.counts["process: not told"] += number - ship.told
-        if number + 1 < ship.stretch.stop:
-            self._launch(ship.stretch, ship.counts, number + 1)
+        self._violation({"layer": worker.stretch.layer, "number": number, "error": problem})
+        worker.counts["process: violation"] += 1
+        worker.counts["process: not told"] += number - worker.told
+        if number + 1 < worker.stretch.stop:
+            self._launch(worker.stretch, worker.counts, number + 1)
         else:
-            self._ledger.finished(ship.stretch, ship.counts)
+            self._ledger.finished(worker.stretch, worker.counts)
 
-    def _check(self, ship: _Ship) -> None:
+    def _check(self, worker: _Worker) -> None:
         """Kill a process that makes no progress."""
-        number, now = ship.number, time.monotonic()
-        if number != ship.at:
-            ship.at, ship.moved = number, now
-        elif now - ship.moved > _STUCK_SECONDS:
-            os.kill(ship.process, signal.SIGKILL)
-            ship.moved = now
+        number, now = worker.number, time.monotonic()
+        if number != worker.at:
+            worker.at, worker.moved = number, now
+        elif now - worker.moved > _STUCK_SECONDS:
+            os.kill(worker.process, signal.SIGKILL)
+            worker.moved = now
 
     def _violation(self, problem: dict[str, Any]) -> None:
         if self._ledger.violation(problem) and not self._quiet:
@@ -143,5 +143,5 @@ class Fleet:
         if self._quiet or now - self._shown < _PROGRESS_EVERY:
             return
         self._shown = now
-        at = ", ".join(f"{ship.stretch.layer} {ship.number:,}" for ship in self._ships)
+        at = ", ".join(f"{worker.stretch.layer} {worker.number:,}" for worker in self._workers)
         print(f"{self._ledger.inputs:,} inputs done, {waiting} stretches wait; at {at}", flush=True)
