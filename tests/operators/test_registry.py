@@ -88,6 +88,8 @@ def test_every_method_of_every_version_is_read():
         ("aten::rel", None, 0),
         ("aten::relu.", None, 0),
         ("", None, 0),
+        ("__torch__", None, 0),
+        (CLASS, None, 0),
         ("zzz::zzz", None, 0),
         ("aten::cholesky", "2.15", 0),
         ("aten::cholesky", None, 2),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -69,10 +69,10 @@ def operator_names() -> Iterator[str]:
     yield from (name for name, _ in groupby(names))
 
 
-@cache
+@lru_cache(4096)  # archives give the names
 def entries_of(name: str) -> tuple[Entry, ...]:
     """Return all schemas that versions of torch have had for an operator."""
-    return tuple(_entries(name, ".("))
+    return tuple(_entries(name, ".(")) if "::" in name else ()
 
 
 @cache

@@ -39,11 +39,8 @@ def known_operators() -> dict[str, Span]:
     return {name: span for name, span in spans if span is not None}
 
 
-@cache
 def span_of(name: str) -> Span | None:
     """Return the first and the last version that has an operator, by its name without overload."""
-    if "::" not in name:
-        return None  # a class of a library, of which the registry lists methods
     tried = [version for version in versions_of(name) if version in tried_versions()]
     return Span(tried[0], tried[-1]) if tried else None
 

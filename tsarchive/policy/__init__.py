@@ -1,7 +1,6 @@
 """Which operators and classes the code of an archive may reach, and how far it may go."""
 
-from tsarchive.policy.guard import FOR_STRANGERS, Guard
 from tsarchive.policy.limits import Limits
-from tsarchive.policy.policy import Policy
+from tsarchive.policy.policy import FOR_STRANGERS, Guard, Policy
 
 __all__ = ["FOR_STRANGERS", "Guard", "Limits", "Policy"]

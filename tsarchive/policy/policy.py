@@ -1,4 +1,4 @@
-"""Which operators and classes the code of an archive may reach."""
+"""Which operators and classes the code of an archive may reach, and on which terms it is loaded."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final
 from tsarchive.errors import CallError
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.operators.risks import Row, row_of
+from tsarchive.policy.limits import NO_LIMITS, Limits
 
-__all__ = ["Policy"]
+__all__ = ["FOR_STRANGERS", "Guard", "Policy"]
 
 _OPERATOR: Final = r"[A-Za-z_]\w*::([A-Za-z_]\w*(\.\w+)?|\*)"
 _CLASS: Final = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\.[A-Z_]\w*"
@@ -112,3 +113,24 @@ def _hint(name: object) -> str:
         operator = name.replace(".", "::")
         return f'The operator is written "{operator}", a class "{NATIVE_PREFIX}{name}"'
     return 'Write "torchvision::nms", "torchvision::*", or "mylib.Packed" for a class'
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What code of an archive may reach, and how far it may go."""
+
+    policy: Policy = Policy.default()  # noqa: RUF009  # a policy never changes
+    limits: Limits = NO_LIMITS
+
+    def __post_init__(self) -> None:
+        """Raises CallError for values of other types: nothing may be taken for a policy."""
+        if not isinstance(self.policy, Policy):
+            raise CallError(
+                f"{self.policy!r} is no policy", hint="Give Policy.default() or Policy.trusted()"
+            )
+        if not isinstance(self.limits, Limits):
+            raise CallError(f"{self.limits!r} is no Limits", hint="Give Limits(seconds=...)")
+
+
+FOR_STRANGERS = Guard()
+"""The default policy, and no limits."""
