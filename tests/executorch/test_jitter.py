@@ -61,7 +61,7 @@ def test_an_order_that_changes_is_jitter(monkeypatch):
 
     monkeypatch.setattr(
         segmented_draft,
-        "encoded",
+        "encode",
         lambda schema, values, _, alignments: encode(schema, values, next(orders), alignments),
     )
     found = tsarchive.check_jitter(FIXTURES / "linear.pte")
