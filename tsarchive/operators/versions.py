@@ -33,6 +33,7 @@ class Span(NamedTuple):
     last: str
 
 
+@cache
 def known_operators() -> dict[str, Span]:
     """Return the operators of all versions that were tried."""
     spans = ((name, span_of(name)) for name in operator_names())
