@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tsarchive.ir.builder import Builder
-from tsarchive.ir.graph import CONSTANT, Block, Node, Value
+from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_values, drop_carried
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.operators.effects import GROWING, HIDDEN_EFFECTS
 
@@ -84,22 +84,19 @@ class _Folding:
     def _loop(self, node: Node, block: Block) -> None:
         count, condition = map(_constant, node.inputs[:2])
         if condition is False or (type(count) is int and count <= 0):
-            for output, value in zip(node.outputs, node.inputs[2:], strict=True):
-                self._replace(output, value)
+            for carried in carried_values(node):
+                self._replace(carried.output, carried.first)
             self._discard(node)
             return
         (body,) = node.blocks
         self.block(body)
         block.nodes.append(node)
-        # Before the carried values come the trip count and the condition, and the condition.
-        for index in reversed(range(len(node.outputs))):
-            if body.returns[index + 1] is body.params[index + 1]:
-                for same in (node.outputs[index], body.params[index + 1]):
-                    self._replace(same, node.inputs[index + 2])
-                self._loosen(node.inputs[index + 2])
-                node.drop_input(index + 2)
-                body.return_node.drop_input(index + 1)
-                del node.outputs[index], body.params[index + 1]
+        for index, carried in reversed(list(enumerate(carried_values(node)))):
+            if carried.last is carried.param:
+                for same in (carried.output, carried.param):
+                    self._replace(same, carried.first)
+                self._loosen(carried.first)
+                drop_carried(node, index)
 
     def _is_evaluated(self, node: Node) -> bool:
         """Put constants in the place of what the node gives, if they are known."""

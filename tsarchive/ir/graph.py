@@ -212,6 +212,14 @@ def carried_values(loop: Node) -> Iterator[Carried]:
     return map(Carried._make, rows)
 
 
+def drop_carried(loop: Node, index: int) -> None:
+    """Let a loop carry one value less; nothing may use it in the loop or after it."""
+    (body,) = loop.blocks
+    loop.drop_input(index + _FIRST_CARRIED)
+    body.return_node.drop_input(index + 1)
+    del loop.outputs[index], body.params[index + 1]
+
+
 def carried_index(user: Node, offset: int) -> int | None:
     """Return the carried value that starts as input ``offset``; None for other inputs."""
     is_carried = user.kind == "prim::Loop" and offset >= _FIRST_CARRIED

@@ -7,9 +7,8 @@
   ``structural_sharing`` shares it between classes.
 * ``calls_from_python``, ``conversion``, ``modules``, ``containers``, ``copying`` and
   ``tracebacks``: archives as callers in Python see them.
-* ``operators`` and ``natives`` run operators, ``direct`` through bindings of torch;
-  ``guards`` joins
-  the tables of checks, and ``metering`` and ``budgets`` make operators pay.
+* ``operators`` and ``natives`` run operators, ``direct`` through bindings of torch; ``guards``
+  joins the tables of checks, and ``metering`` and ``budgets`` make operators pay.
 
 May import the IR, the table of operators, policies and the printer's literals.
 """
