@@ -10,6 +10,7 @@ from tests.support.archives import ARCHIVES, CORPUS
 from tests.support.frontend import OpenedArchive, call_order, printed, torch_call_order, walk
 from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
 from tsarchive.ir.graph import Block
+from tsarchive.operators.overloads import class_of, overloads_of
 
 # torch warns of quantized tensors, which some archives hold as constants.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -65,6 +66,22 @@ def test_fixtures_print_the_same_text(path):
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.name)
 def test_fixtures_call_the_overloads_that_torch_chooses(path):
     check_overloads(path)
+
+
+def calls(graph: Block) -> list[tuple[str, str | None]]:
+    """The kinds of all nodes, in order, with the arguments of their schemas.
+
+    Functions that TorchScript defines in its own language have no overload names in torch.
+    """
+    schemas = [(node.kind, node.schema) for node in walk(graph)]
+    return [(kind, schema and str(schema.arguments)) for kind, schema in schemas]
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.name)
+def test_fixtures_mean_the_same_without_the_registry_of_torch(path):
+    listed = OpenedArchive(path, operators=overloads_of, native_class=class_of).functions()
+    for name, function in OpenedArchive(path).functions().items():
+        assert calls(listed[name].graph) == calls(function.graph), name
 
 
 needs_corpus = pytest.mark.skipif(

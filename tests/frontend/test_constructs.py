@@ -390,3 +390,29 @@ def test_older_forms():
     assert kinds(graph_of("return torch.autograd.grad([x], [x])")) == [
         "prim::ListConstruct", "prim::ListConstruct", "aten::grad",
     ]  # fmt: skip
+
+
+def text_of(place) -> str:
+    """The text of a code record at a place."""
+    lines = [line.encode() for line in place.places.lines[place.line - 1 : place.end_line]]
+    lines[-1] = lines[-1][: place.end_column]
+    lines[0] = lines[0][place.column :]
+    return b"\n".join(lines).decode()
+
+
+BODY_OF_CALLS = """    y = torch.add(torch.mul(x, x), x,
+      alpha=2)
+    return torch.relu("é", y) if False else torch.relu(y)
+"""
+
+
+@pytest.mark.parametrize("name", ["f", "M.f"])
+def test_nodes_tell_where_their_text_begins_and_ends(name):
+    header = "  def f(self: __torch__.M,\n    x: Tensor) -> Tensor:\n"
+    text = f"class M(Module):\n{header}{BODY_OF_CALLS}def f(x: Tensor) -> Tensor:\n{BODY_OF_CALLS}"
+    nodes = [node for node in walk(function_of(text, name).graph) if not node.is_constant]
+    assert {node.kind: text_of(node.place) for node in nodes} == {
+        "aten::mul": "torch.mul(x, x)",
+        "aten::add": "torch.add(torch.mul(x, x), x,\n      alpha=2)",
+        "aten::relu": "torch.relu(y)",
+    }

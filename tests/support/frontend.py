@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import tsarchive
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR, Type, own_name
 from tsarchive.ir.values import TableConstant
 from tsarchive.printer.definitions import Definitions
@@ -168,13 +169,20 @@ def method_text(parameters: str, body: str) -> str:
 class OpenedArchive:
     """The code of an archive on disk, or ``texts`` in its place, with its constant table."""
 
-    def __init__(self, path: Path, texts: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        texts: dict[str, str] | None = None,
+        *,
+        operators: Callable[[str], Sequence[FunctionSchema]] = operator_schemas,
+        native_class: Callable[[str], ClassType | None] = native_class,
+    ) -> None:
         self.archive = tsarchive.open(path)
         self.version = self.archive.format_version
         self.table = Table(Importer(self.archive.container, None).constant)
         self.code = CodeImporter(
             self.archive.code if texts is None else texts,
-            operators=operator_schemas,
+            operators=operators,
             constant=self.table.constant,
             version=self.version,
             native_class=native_class,

@@ -30,17 +30,23 @@ class Conversions:
         self.builder = builder
         self._operators = operators
 
-    def realise(self, input_: Input, given: Sequence[Typed]) -> Value:
-        """Return the node input for a matched argument; ``given`` are the arguments of the call."""
+    def inputs(self, matched: Sequence[Input], given: Sequence[Typed]) -> list[Value]:
+        """Return the node inputs for matched arguments; ``given`` are those of the call."""
+        return [
+            given[input_.source].value
+            if type(input_.source) is int and not input_.steps
+            else self._input(input_, given)
+            for input_ in matched
+        ]
+
+    def _input(self, input_: Input, given: Sequence[Typed]) -> Value:
         source = input_.source
         if isinstance(source, int):
-            found = given[source]
-            return self.apply(found, input_.steps).value if input_.steps else found.value
+            return self.apply(given[source], input_.steps).value
         if isinstance(source, Default):
             return self.builder.default(source.argument)
         assert input_.element is not None
-        values = [self.realise(inner, given) for inner in source]
-        return self.builder.list_of(input_.element, values)
+        return self.builder.list_of(input_.element, self.inputs(source, given))
 
     def convert(self, given: Typed, wanted: Type) -> Typed | None:
         """Convert a value as on assignment and return; None where that is impossible."""

@@ -145,7 +145,7 @@ class Emitter:
             candidate, match = self.context.overloads.choose(kind, self.frame.version, call)
         except UnknownOperatorError as error:
             raise self.cursor.locate(error, node) from None
-        inputs = [self.conversions.realise(input_, call.values) for input_ in match.inputs]
+        inputs = self.conversions.inputs(match.inputs, call.values)
         function = self._function_for(candidate)
         if function is not None:
             return self.call_function(function, positional(*map(typed, inputs)), node)
@@ -199,7 +199,7 @@ class Emitter:
         found = call.match(schema, convert=True)
         if isinstance(found, Mismatch):
             raise self.cursor.error(node, f"{schema_text(schema)} does not take this call: {found}")
-        return [self.conversions.realise(input_, call.values) for input_ in found.inputs]
+        return self.conversions.inputs(found.inputs, call.values)
 
     def call_function(self, function: Function, arguments: Arguments, node: Located) -> Typed:
         given = self._arguments(function.schema, arguments, node)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Final
+from typing import Final, NoReturn
 
-from tsarchive.errors import FormatError
-from tsarchive.ir.classes import ClassType
+from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.schema import FunctionSchema, parse_schema_with
 from tsarchive.ir.types import Type, VarType
 
 from .registry import method_texts, schema_texts
 
-__all__ = ["builtin_texts", "methods_of", "overloads_of"]
+__all__ = ["builtin_texts", "class_of", "methods_of", "no_graph", "overloads_of"]
 
 _CLASS: Final = "__torch__."
 
@@ -36,6 +36,25 @@ def methods_of(class_name: str, version: str | None = None) -> dict[str, Functio
     """Return the methods of a class of torch, ``__torch__.torch.classes.rnn.CellParamsBase``."""
     texts = (text.removeprefix(f"{class_name}.") for text in method_texts(class_name, version))
     return {schema.name: schema for schema in map(_parsed, texts)}
+
+
+@cache
+def class_of(name: str) -> ClassType | None:
+    """Return a class that torch binds; None for a name that is none of its classes.
+
+    Its methods have schemas and no graphs.
+    """
+    if not method_texts(name):
+        return None
+    found = _class(name)
+    for method, schema in methods_of(name).items():
+        found.methods[method] = Function(f"{name}.{method}", schema, no_graph)
+    return found
+
+
+def no_graph() -> NoReturn:
+    """Raise UnsupportedError: the graph of a method of such a class."""
+    raise UnsupportedError("a method that is defined in C++ has no graph")
 
 
 def builtin_texts() -> Iterator[str]:
@@ -81,10 +100,16 @@ def _parsed(text: str) -> FunctionSchema:
     return parse_schema_with(text, _named_type)
 
 
+@cache
+def _class(name: str) -> ClassType:
+    """Return the one class of a name: classes compare by identity."""
+    return ClassType(name, is_native=True)
+
+
 def _named_type(name: str) -> Type:
     """Return a class that a library binds, or a type variable, which starts in lower case."""
     if name.startswith(_CLASS):
-        return ClassType(name, is_native=True)
+        return _class(name)
     if name[0].islower():
         return VarType(name)
     raise FormatError(f"schema names the unknown type {name!r}")

@@ -205,7 +205,7 @@ class Body:
         given = [typed(value) for value in arguments]
         call = Call(given, {name: typed(value) for name, value in keywords.items()})
         schema, match, reads_back = self.operators.choose(kind, named, call)
-        inputs = [self._conversions.realise(input_, call.values) for input_ in match.inputs]
+        inputs = self._conversions.inputs(match.inputs, call.values)
         node = self.append(kind, inputs, *match.returns, schema=schema)
         if not reads_back:
             node.lost = (f"the overload {schema.overload}",)
@@ -234,7 +234,7 @@ class Body:
         match = call.match(schema, convert=True)
         if isinstance(match, Mismatch):
             raise FormatError(f"{schema.name} does not take these arguments: {match}")
-        return [self._conversions.realise(input_, call.values) for input_ in match.inputs]
+        return self._conversions.inputs(match.inputs, call.values)
 
     def _folded(self, value: Value, type_: Type) -> Value | None:
         """Convert a constant bool or number to ``type_``; None if that needs a conversion node."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import torch
 
@@ -16,7 +16,7 @@ from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Node
 from tsarchive.ir.schema import FunctionSchema, parse_schema, parse_schema_with
 from tsarchive.ir.types import CAPSULE, Type, VarType
-from tsarchive.operators.overloads import builtin_texts
+from tsarchive.operators.overloads import builtin_texts, no_graph
 
 from .guards import guarded
 from .natives import BUILTINS, NATIVES, SYMBOLIC
@@ -195,8 +195,4 @@ def _empty_object(qualified_name: str) -> Any:
 
 def _native_method(owner: ClassType, name: str, schema_text: str) -> Function:
     schema = _parse(schema_text)._replace(name=name, overload="")
-    return Function(f"{owner.qualified_name}.{name}", schema, _no_graph)
-
-
-def _no_graph() -> NoReturn:
-    raise UnsupportedError("a method that is defined in C++ has no graph")
+    return Function(f"{owner.qualified_name}.{name}", schema, no_graph)
