@@ -11,5 +11,5 @@ from .assertions import assert_no_jitter as check
 
 @pytest.fixture(scope="session", name="assert_no_jitter")
 def _assert_no_jitter() -> Callable[..., None]:
-    """Assert that a module has one archive: see ``tsarchive.testing.assert_no_jitter``."""
+    """Fails unless a module has one archive: see ``tsarchive.testing.assert_no_jitter``."""
     return check
