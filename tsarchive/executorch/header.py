@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
 
 __all__ = [
-    "DATA_MAGIC", "Header", "data_header", "program_header", "read_data_header",
+    "BPTE",
+    "DATA_MAGIC",
+    "HEAD_BYTES",
+    "PTD",
+    "PTE",
+    "Header",
+    "data_header",
+    "kind_of",
+    "program_header",
+    "read_data_header",
     "read_program_header",
 ]  # fmt: skip
 
+# The kinds of files: programs, data, programs with calls.
+PTE: Final = "pte"
+PTD: Final = "ptd"
+BPTE: Final = "bpte"
+_KINDS: Final = {b"ET": PTE, b"FT": PTD, b"BP": BPTE}
+_IDENTIFIER: Final = slice(4, 8)
+HEAD_BYTES: Final = 8
+"""How much of a file ``kind_of`` looks at."""
 PROGRAM_MAGIC: Final = b"eh00"
 DATA_MAGIC: Final = b"FH01"
 _DATA_FAMILY: Final = b"FH"
@@ -39,6 +57,13 @@ class Header:
     tables_size: int
     segment_base: int
     segments_size: int | None
+
+
+def kind_of(data: bytes | bytearray | memoryview | mmap) -> str | None:
+    """Which file of ExecuTorch begins so, of whatever version; None for others."""
+    identifier = bytes(memoryview(data)[_IDENTIFIER])
+    is_known = len(identifier) == 4 and identifier[2:].isdigit()
+    return _KINDS.get(identifier[:2]) if is_known else None
 
 
 def read_program_header(data: memoryview) -> Header | None:
