@@ -15,6 +15,7 @@ from tsarchive.torchscript.tensor_infos import StorageInfo, TensorInfo
 
 from .bundled import BundledProgram, BundledTensor, Suite
 from .data_file import DataFile, Entry
+from .header import no_zip
 from .instructions import DelegateCall, KernelCall
 from .listing import Listings, place_text, signature
 from .methods import Method
@@ -26,7 +27,6 @@ __all__ = ["EXTERNAL", "ExecutorchView"]
 
 EXTERNAL: Final = "external:"
 """Precedes the key of a tensor whose bytes are in a data file, in place of a record name."""
-TO_LOOK_AT: Final = "'tsarchive info', 'code', 'tensors', 'tree' and 'verify' show what it holds"
 OPERATOR: Final = "operator"
 DELEGATE: Final = "delegate"
 METHOD: Final = "method"
@@ -146,14 +146,6 @@ class ExecutorchView(View):
             suites = tuple(map(_suite, content.test_suites))
             return ModuleInfo("", "bundled program", (), 0, 0, methods + suites)
         return ModuleInfo("", "program", (), 0, 0, methods)
-
-
-def no_zip(kind: str) -> UnsupportedError:
-    """The error that something was asked which archives of TorchScript alone have."""
-    return UnsupportedError(
-        f"a {kind} file is no zip archive: it has no models by name and no TorchScript",
-        hint=TO_LOOK_AT,
-    )
 
 
 def called(method: Method) -> Iterator[str]:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.executorch.header import BPTE, PTD, PTE, kind_of
+from tsarchive.executorch.header import BPTE, PTD, PTE, TO_LOOK_AT, kind_of, no_zip
 from tsarchive.formats.base import FileFormat, Importer, LoadOptions, SaveOptions
 from tsarchive.formats.records import RecordTable, Role, Row
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EXECUTORCH"]
 
-_TO_LOOK_AT: Final = "'tsarchive info', 'code', 'tensors', 'tree' and 'verify' show what it holds"
 _TABLE: Final = RecordTable(
     Row(r"(program/)?header", Role.HEADER),
     Row(r"tables", Role.TABLES),
@@ -39,7 +38,7 @@ _TABLE: Final = RecordTable(
 
 
 class _Executorch(FileFormat):
-    what_to_do = _TO_LOOK_AT
+    what_to_do = TO_LOOK_AT
     encoded = ("tables", "tables are encoded")
     has_data_beside = True
     is_lowered = True
@@ -71,8 +70,6 @@ class _Executorch(FileFormat):
         return ExecutorchView(opened)
 
     def container(self, opened: Regions) -> Container:
-        from tsarchive.executorch.looking import no_zip
-
         raise no_zip(self.kind)
 
     def moved(self, opened: Regions, map_location: str) -> Container:
