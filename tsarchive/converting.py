@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tsarchive.errors import CallError
-from tsarchive.formats.base import Example, Format, LoadOptions
+from tsarchive.formats.base import Format
+from tsarchive.formats.options import Example, LoadOptions
 from tsarchive.formats.registry import FORMATS
 from tsarchive.loading import load, load_opened
 from tsarchive.policy import Guard, Policy

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import torch
 
 from tsarchive.errors import CallError
-from tsarchive.formats.base import Format, Importer, LoadOptions, Opened
+from tsarchive.formats.base import Format, Importer, Opened
+from tsarchive.formats.options import LoadOptions
 from tsarchive.formats.registry import format_of, opened_file
 from tsarchive.garbage import not_collecting
 from tsarchive.ir.types import Type

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.errors import SaveError
-from tsarchive.formats.base import Format, SaveOptions, ZipFormat
+from tsarchive.formats.base import Format, ZipFormat
+from tsarchive.formats.options import SaveOptions
 from tsarchive.formats.registry import FORMATS, format_of
 from tsarchive.formats.torchscript import TORCHSCRIPT
 from tsarchive.run.classes import ArchiveModule

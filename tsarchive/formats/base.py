@@ -6,7 +6,6 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Protocol, TypeAlias
 
 from tsarchive.container import Container
@@ -25,61 +24,20 @@ if TYPE_CHECKING:
     from tsarchive.container.source import Source
     from tsarchive.describing.facts import Facts
     from tsarchive.executorch.regions import Regions
+    from tsarchive.formats.options import Example, LoadOptions, SaveOptions
     from tsarchive.formats.view import View
     from tsarchive.policy import Guard
-    from tsarchive.pte.data import Data
     from tsarchive.run.classes import ArchiveModule, Classes
     from tsarchive.torchscript.importer import NamedTypes
     from tsarchive.torchscript.inspection import ModuleInfo
     from tsarchive.verifying.report import Findings, Step, VerifyReport
 
-__all__ = [
-    "Check", "Example", "FileFormat", "Format", "Importer", "LoadOptions", "Opened", "SaveOptions",
-    "ZipFormat",
-]  # fmt: skip
+__all__ = ["Check", "FileFormat", "Format", "Importer", "Opened", "ZipFormat"]
 
 Opened: TypeAlias = "Container | Regions"
 _CANONICAL_ROOT: Final = "archive"
 _FINGERPRINT: Final = ".data/serialization_id"
 _INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
-
-
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """What ``load`` was asked for.
-
-    ``model`` is one of several in an archive; ``data`` is what a program reads from files beside
-    it; ``tensors_on`` is where tensors of TorchScript go if not to the ``device`` of its code.
-    """
-
-    device: torch.device | None
-    guard: Guard
-    model: str | None = None
-    data: Data | None = None
-    tensors_on: torch.device | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SaveOptions:
-    """What ``save`` was asked for. ``files`` are extra files by name."""
-
-    files: Mapping[str, bytes]
-    debug: bool = True
-    canonical: bool = False
-    source_paths: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """The arguments of one call, and which sizes stay open where it is traced."""
-
-    args: Sequence[Any] | None = None
-    kwargs: Mapping[str, Any] | None = None
-    dynamic_shapes: Any = None
-
-    @property
-    def is_given(self) -> bool:
-        return self.args is not None or self.kwargs is not None
 
 
 class Importer(Protocol):

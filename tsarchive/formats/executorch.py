@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.executorch.header import BPTE, PTD, PTE, TO_LOOK_AT, kind_of, no_zip
-from tsarchive.formats.base import FileFormat, Importer, LoadOptions, SaveOptions
+from tsarchive.formats.base import FileFormat, Importer
 from tsarchive.formats.records import RecordTable, Role, Row
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tsarchive.container.source import Source
     from tsarchive.describing.facts import Facts
     from tsarchive.executorch.regions import Regions
+    from tsarchive.formats.options import LoadOptions, SaveOptions
     from tsarchive.formats.view import View
     from tsarchive.torchscript.inspection import ModuleInfo
     from tsarchive.verifying.report import Step, VerifyReport

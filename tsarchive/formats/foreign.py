@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-from tsarchive.formats.base import Check, Importer, LoadOptions, SaveOptions, ZipFormat
+from tsarchive.formats.base import Check, Importer, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.formats.view import View
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tsarchive.archive import Archive
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
+    from tsarchive.formats.options import LoadOptions, SaveOptions
     from tsarchive.frontend import CodeImporter
     from tsarchive.pickler import Object
     from tsarchive.torchscript.code_records import CodeRecords

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Importer, LoadOptions, SaveOptions, ZipFormat
+from tsarchive.formats.base import Check, Importer, ZipFormat
 from tsarchive.formats.records import Reader, RecordTable, Role, Row
 
 if TYPE_CHECKING:
     from tsarchive.archive import Archive
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
+    from tsarchive.formats.options import LoadOptions, SaveOptions
     from tsarchive.formats.view import View
     from tsarchive.torchscript.inspection import ModuleInfo
     from tsarchive.verifying.report import Findings

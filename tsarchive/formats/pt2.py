@@ -7,14 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import (
-    Check,
-    Example,
-    Importer,
-    LoadOptions,
-    SaveOptions,
-    ZipFormat,
-)
+from tsarchive.formats.base import Check, Importer, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 
 if TYPE_CHECKING:
@@ -25,6 +18,7 @@ if TYPE_CHECKING:
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
+    from tsarchive.formats.options import Example, LoadOptions, SaveOptions
     from tsarchive.formats.view import View
     from tsarchive.policy import Guard
     from tsarchive.run.classes import ArchiveModule
@@ -132,6 +126,7 @@ class _Pt2(ZipFormat):
         )
 
     def convert(self, module: ArchiveModule, dst: str | os.PathLike[str], example: Example) -> None:
+        from tsarchive.formats.options import SaveOptions
         from tsarchive.pt2.tracing import traced_program
 
         program = traced_program(

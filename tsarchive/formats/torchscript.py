@@ -6,14 +6,7 @@ import os
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import (
-    Check,
-    Example,
-    Importer,
-    LoadOptions,
-    SaveOptions,
-    ZipFormat,
-)
+from tsarchive.formats.base import Check, Importer, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.garbage import not_collecting
 
@@ -24,6 +17,7 @@ if TYPE_CHECKING:
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
+    from tsarchive.formats.options import Example, LoadOptions, SaveOptions
     from tsarchive.formats.view import View
     from tsarchive.policy import Guard
     from tsarchive.run.classes import ArchiveModule

@@ -12,7 +12,8 @@ import torch
 from tsarchive.container import Container
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.base import Example, LoadOptions, ZipFormat
+from tsarchive.formats.base import ZipFormat
+from tsarchive.formats.options import Example, LoadOptions
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.loading import load_opened
 from tsarchive.policy import Guard, Policy
