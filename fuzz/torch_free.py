@@ -10,6 +10,7 @@ import tsarchive
 from tsarchive.archive import Archive
 from tsarchive.container import ChangedContainer, Container
 from tsarchive.ir.classes import ClassType
+from tsarchive.opening import archive_of
 from tsarchive.pickler import Object, loads
 from tsarchive.pt2.compiled import compiled
 from tsarchive.pt2.samples import sample_inputs
@@ -130,7 +131,7 @@ def read_pickle(archive: bytes, record: str, data: bytes) -> None:
 def read_code(archive: bytes, record: str, text: bytes) -> None:
     """Parse one code record, make every type and signature that it defines."""
     container = ChangedContainer(opened(archive).container, {record: text})
-    importer = Archive(container).classes
+    importer = archive_of(container).classes
     for name in importer.definitions(record):
         found = importer.find(name)
         if isinstance(found, ClassType):
@@ -140,10 +141,10 @@ def read_code(archive: bytes, record: str, text: bytes) -> None:
 def read_needs(archive: bytes, record: str, text: bytes) -> None:
     """List what the code needs, as ``tsarchive info`` does before loading."""
     container = ChangedContainer(opened(archive).container, {record: text})
-    assert Archive(container).needs is not None
+    assert archive_of(container).needs is not None
 
 
 @cache
 def opened(archive: bytes) -> Archive:
     """Open a sound archive, once."""
-    return Archive(Container.open(io.BytesIO(archive)))
+    return archive_of(Container.open(io.BytesIO(archive)))

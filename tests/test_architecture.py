@@ -26,119 +26,118 @@ MAY_IMPORT = {
     "tsarchive.findings": set(),
     "tsarchive.garbage": set(),
     "tsarchive.ir": set(),
-    "tsarchive.kinds": set(),
     "tsarchive.lazy_members": set(),
     "tsarchive.pickler": set(),
     "tsarchive.strict_json": set(),
     "tsarchive.adopt": {"tsarchive.ir"},
-    "tsarchive.container": {"tsarchive.lazy_members"},
+    "tsarchive.container": set(),
     "tsarchive.operators": {"tsarchive.ir"},
     "tsarchive.printer": {"tsarchive.ir"},
+    "tsarchive.comparing": {"tsarchive.container"},
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.fresh_processes": {"tsarchive.policy"},
     "tsarchive.run": {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",
     },
-    "tsarchive.torchscript": {
-        "tsarchive.adopt", "tsarchive.container", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.kinds", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
-        "tsarchive.run",
-    },
-    "tsarchive.executorch": {
-        "tsarchive.container", "tsarchive.kinds", "tsarchive.lazy_members",
-        "tsarchive.torchscript",
-    },
-    "tsarchive.legacy": {
-        "tsarchive.container", "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators",
-        "tsarchive.pickler", "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
-    },
-    "tsarchive.needs": {"tsarchive.ir", "tsarchive.torchscript"},
-    "tsarchive.pt2": {
-        "tsarchive.container", "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators",
-        "tsarchive.pickler", "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
-    },
-    "tsarchive.decompiler": {
-        "tsarchive.container", "tsarchive.ir", "tsarchive.kinds", "tsarchive.legacy",
-        "tsarchive.operators", "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
-    },
-    "tsarchive.opening": {"tsarchive.container", "tsarchive.executorch", "tsarchive.kinds"},
     "tsarchive.archive": {
-        "tsarchive.container", "tsarchive.executorch", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.kinds", "tsarchive.legacy", "tsarchive.needs", "tsarchive.opening",
-        "tsarchive.pickler", "tsarchive.pt2", "tsarchive.torchscript",
-    },
-    "tsarchive.describing": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.kinds", "tsarchive.pt2",
+        "tsarchive.container", "tsarchive.executorch", "tsarchive.formats",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler", "tsarchive.pt2",
         "tsarchive.torchscript",
-    },
-    "tsarchive.lacking": {
-        "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.run",
-    },
-    "tsarchive.verifying": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.kinds", "tsarchive.legacy",
-        "tsarchive.needs", "tsarchive.pickler", "tsarchive.pt2", "tsarchive.torchscript",
     },
     "tsarchive.auditing": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.kinds", "tsarchive.needs",
-        "tsarchive.operators", "tsarchive.pickler", "tsarchive.pt2", "tsarchive.torchscript",
-        "tsarchive.verifying",
+        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch", "tsarchive.formats",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.opening", "tsarchive.operators",
+        "tsarchive.pickler", "tsarchive.pt2", "tsarchive.torchscript", "tsarchive.verifying",
     },
-    "tsarchive.pte": {
-        "tsarchive.container", "tsarchive.executorch", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.kinds", "tsarchive.policy", "tsarchive.pt2", "tsarchive.run",
-        "tsarchive.torchscript", "tsarchive.verifying",
+    "tsarchive.converting": {
+        "tsarchive.formats", "tsarchive.loading", "tsarchive.policy", "tsarchive.preparing",
+        "tsarchive.saving", "tsarchive.torchscript",
     },
-    "tsarchive.reporting": {
-        "tsarchive.archive", "tsarchive.auditing", "tsarchive.container",
+    "tsarchive.decompiler": {
+        "tsarchive.container", "tsarchive.formats", "tsarchive.ir", "tsarchive.operators",
+        "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
+    },
+    "tsarchive.describing": {
+        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch", "tsarchive.formats",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.pt2", "tsarchive.torchscript",
+    },
+    "tsarchive.executorch": {
+        "tsarchive.comparing", "tsarchive.container", "tsarchive.formats", "tsarchive.frontend",
+        "tsarchive.lazy_members", "tsarchive.pickler", "tsarchive.torchscript",
+    },
+    "tsarchive.exporting": {
+        "tsarchive.formats", "tsarchive.loading", "tsarchive.policy", "tsarchive.pt2",
+        "tsarchive.run",
+    },
+    "tsarchive.formats": {
+        "tsarchive.archive", "tsarchive.auditing", "tsarchive.comparing", "tsarchive.container",
         "tsarchive.describing", "tsarchive.executorch", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.kinds", "tsarchive.pt2", "tsarchive.torchscript", "tsarchive.verifying",
-    },
-    "tsarchive.reviving": {
-        "tsarchive.container", "tsarchive.ir", "tsarchive.kinds", "tsarchive.legacy",
-        "tsarchive.opening", "tsarchive.pickler", "tsarchive.policy", "tsarchive.pt2",
-        "tsarchive.pte", "tsarchive.run", "tsarchive.torchscript",
-    },
-    "tsarchive.saving": {
-        "tsarchive.adopt", "tsarchive.container", "tsarchive.ir", "tsarchive.kinds",
+        "tsarchive.legacy", "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy",
         "tsarchive.pt2", "tsarchive.pte", "tsarchive.run", "tsarchive.torchscript",
         "tsarchive.verifying",
     },
+    "tsarchive.jitter": {
+        "tsarchive.comparing", "tsarchive.container", "tsarchive.formats",
+        "tsarchive.fresh_processes", "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
+        "tsarchive.saving",
+    },
+    "tsarchive.lacking": {
+        "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.opening",
+        "tsarchive.run",
+    },
+    "tsarchive.legacy": {
+        "tsarchive.container", "tsarchive.formats", "tsarchive.frontend", "tsarchive.ir",
+        "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.run",
+        "tsarchive.torchscript",
+    },
     "tsarchive.loading": {
-        "tsarchive.opening", "tsarchive.policy", "tsarchive.pte", "tsarchive.reviving",
+        "tsarchive.formats", "tsarchive.ir", "tsarchive.policy", "tsarchive.pte",
         "tsarchive.run", "tsarchive.torchscript",
     },
-    "tsarchive.exporting": {
-        "tsarchive.container", "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
-    },
-    "tsarchive.jitter": {
-        "tsarchive.container", "tsarchive.executorch", "tsarchive.fresh_processes",
-        "tsarchive.kinds", "tsarchive.loading", "tsarchive.policy", "tsarchive.pt2",
-        "tsarchive.run", "tsarchive.saving", "tsarchive.torchscript",
-    },
+    "tsarchive.opening": {"tsarchive.archive", "tsarchive.formats"},
     "tsarchive.preparing": {
-        "tsarchive.container", "tsarchive.exporting", "tsarchive.kinds", "tsarchive.loading",
-        "tsarchive.policy", "tsarchive.pt2", "tsarchive.pte",
+        "tsarchive.container", "tsarchive.formats", "tsarchive.loading", "tsarchive.policy",
+        "tsarchive.pt2", "tsarchive.pte",
     },
+    "tsarchive.pt2": {
+        "tsarchive.comparing", "tsarchive.container", "tsarchive.formats", "tsarchive.frontend",
+        "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy",
+        "tsarchive.run", "tsarchive.torchscript",
+    },
+    "tsarchive.pte": {
+        "tsarchive.container", "tsarchive.executorch", "tsarchive.frontend", "tsarchive.ir",
+        "tsarchive.policy", "tsarchive.pt2", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.verifying",
+    },
+    "tsarchive.reporting": {
+        "tsarchive.archive", "tsarchive.auditing", "tsarchive.container",
+        "tsarchive.describing", "tsarchive.executorch", "tsarchive.formats",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.opening", "tsarchive.torchscript",
+        "tsarchive.verifying",
+    },
+    "tsarchive.saving": {"tsarchive.container", "tsarchive.formats", "tsarchive.run"},
     "tsarchive.testing": {
-        "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler", "tsarchive.saving",
-    },
-    "tsarchive.converting": {
-        "tsarchive.container", "tsarchive.exporting", "tsarchive.kinds", "tsarchive.loading",
-        "tsarchive.policy", "tsarchive.preparing", "tsarchive.pt2", "tsarchive.run",
+        "tsarchive.comparing", "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler",
         "tsarchive.saving",
+    },
+    "tsarchive.torchscript": {
+        "tsarchive.adopt", "tsarchive.comparing", "tsarchive.container", "tsarchive.formats",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler", "tsarchive.policy",
+        "tsarchive.printer", "tsarchive.run",
+    },
+    "tsarchive.verifying": {
+        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch", "tsarchive.formats",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.legacy", "tsarchive.pickler",
+        "tsarchive.pt2", "tsarchive.torchscript",
     },
 }  # fmt: skip
 
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (
-    "tsarchive", "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.kinds",
+    "tsarchive", "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.formats",
     "tsarchive.operators", "tsarchive.policy", "tsarchive.opening", "tsarchive.archive",
-    "tsarchive.auditing",
-    "tsarchive.jitter",
+    "tsarchive.auditing", "tsarchive.jitter", "tsarchive.comparing",
     "tsarchive.describing", "tsarchive.executorch", "tsarchive.reporting",
     "tsarchive.adopt", "tsarchive.container", "tsarchive.ir", "tsarchive.pickler",
     "tsarchive.printer", "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection",
@@ -155,10 +154,10 @@ WITHOUT_TORCH = (
     "tsarchive.pt2.module_tree", "tsarchive.pt2.samples", "tsarchive.pt2.compiled",
     "tsarchive.pt2.symbols", "tsarchive.pt2.pytrees", "tsarchive.pt2.guard_texts",
     "tsarchive.pt2.encoding", "tsarchive.pt2.reencoding",
-    "tsarchive.needs", "tsarchive.torchscript.devices", "tsarchive.torchscript.device_places",
-    "tsarchive.torchscript.device_strings", "tsarchive.torchscript.edits",
-    "tsarchive.torchscript.pickled", "tsarchive.torchscript.program_text",
-    "tsarchive.torchscript.debug", "tsarchive.verifying",
+    "tsarchive.torchscript.needs", "tsarchive.torchscript.devices",
+    "tsarchive.torchscript.device_places", "tsarchive.torchscript.device_strings",
+    "tsarchive.torchscript.edits", "tsarchive.torchscript.pickled",
+    "tsarchive.torchscript.program_text", "tsarchive.torchscript.debug", "tsarchive.verifying",
 )  # fmt: skip
 
 

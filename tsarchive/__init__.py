@@ -34,28 +34,29 @@ from tsarchive.errors import (
 from .lazy_members import lazy_member
 
 if TYPE_CHECKING:
-    from tsarchive.archive import Archive, open
+    from tsarchive.archive import Archive
     from tsarchive.auditing import AuditReport, audit
-    from tsarchive.converting import Conversion, convert
-    from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
-    from tsarchive.exporting import to_exported_program
-    from tsarchive.findings import Finding, Nature, Severity
-    from tsarchive.jitter import (
+    from tsarchive.comparing import (
         GraphReport,
         JitterReport,
         ReadComparison,
         RecordDifference,
         SaveComparison,
         Unprinted,
-        check_jitter,
     )
+    from tsarchive.converting import Conversion, convert
+    from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
+    from tsarchive.exporting import to_exported_program
+    from tsarchive.findings import Finding, Nature, Severity
+    from tsarchive.jitter import check_jitter
     from tsarchive.lacking import Missing, missing
     from tsarchive.loading import load
-    from tsarchive.needs import Needs
+    from tsarchive.opening import open
     from tsarchive.policy import Limits, Policy
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.saving import save
     from tsarchive.torchscript.inspection import ModuleInfo
+    from tsarchive.torchscript.needs import Needs
     from tsarchive.torchscript.tensor_infos import TensorInfo, TensorTotals
     from tsarchive.verifying import VerifyReport, verify
 
@@ -115,7 +116,7 @@ __all__ = [
 
 _HOMES = {
     "Archive": "tsarchive.archive",
-    "open": "tsarchive.archive",
+    "open": "tsarchive.opening",
     "AuditReport": "tsarchive.auditing",
     "audit": "tsarchive.auditing",
     "Conversion": "tsarchive.converting",
@@ -127,17 +128,17 @@ _HOMES = {
     "Finding": "tsarchive.findings",
     "Nature": "tsarchive.findings",
     "Severity": "tsarchive.findings",
-    "GraphReport": "tsarchive.jitter",
-    "JitterReport": "tsarchive.jitter",
-    "ReadComparison": "tsarchive.jitter",
-    "RecordDifference": "tsarchive.jitter",
-    "SaveComparison": "tsarchive.jitter",
-    "Unprinted": "tsarchive.jitter",
+    "GraphReport": "tsarchive.comparing",
+    "JitterReport": "tsarchive.comparing",
+    "ReadComparison": "tsarchive.comparing",
+    "RecordDifference": "tsarchive.comparing",
+    "SaveComparison": "tsarchive.comparing",
+    "Unprinted": "tsarchive.comparing",
     "check_jitter": "tsarchive.jitter",
     "load": "tsarchive.loading",
     "Missing": "tsarchive.lacking",
     "missing": "tsarchive.lacking",
-    "Needs": "tsarchive.needs",
+    "Needs": "tsarchive.torchscript.needs",
     "Limits": "tsarchive.policy",
     "Policy": "tsarchive.policy",
     "Page": "tsarchive.reporting",

@@ -5,40 +5,33 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
-from tsarchive.container import Container, write_container
-from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.garbage import not_collecting
-from tsarchive.kinds import (
-    HEAD_BYTES,
-    LEGACY_TORCHSCRIPT,
-    PT2,
-    PTE,
-    TORCHSCRIPT,
-    executorch_kind,
-    kind_of,
+from tsarchive.errors import CallError
+from tsarchive.formats.base import Format
+from tsarchive.formats.options import Example, LoadOptions
+from tsarchive.formats.registry import FORMATS
+from tsarchive.loading import load, load_opened
+from tsarchive.policy import Guard, Policy
+from tsarchive.preparing.sources import (
+    EXPORTED,
+    Source,
+    is_program,
+    opened_archive,
+    require_call,
+    source_of,
 )
-from tsarchive.loading import load
-from tsarchive.policy import Policy
-from tsarchive.preparing.sources import EXPORTED, Call, Source, is_program, require_call, source_of
 from tsarchive.saving import save
+from tsarchive.torchscript.tensors import given_device
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
     from tsarchive.preparing.agreement import Agreement
-    from tsarchive.run.classes import ArchiveModule
 
-__all__ = ["Conversion", "convert", "kind_of_name"]
-
-_KINDS: Final[Mapping[str, str]] = MappingProxyType(
-    {".pt": TORCHSCRIPT, ".pth": TORCHSCRIPT, ".ts": TORCHSCRIPT, ".pt2": PT2, ".pte": PTE}
-)
-_EXTRA: Final = "extra/"
+__all__ = ["Conversion", "convert"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,74 +97,66 @@ def convert(
     or lacks; UnsupportedError for what the other format cannot hold; what ``load`` and ``save``
     raise.
     """
-    kind = kind_of_name(dst)
-    call = Call(args, kwargs, dynamic_shapes)
-    if kind == PTE:
+    destination = _format_of_name(dst)
+    example = Example(args, kwargs, dynamic_shapes)
+    if destination.is_lowered:
         _require(map_location is None, "map_location", "programs of ExecuTorch run on the CPU")
-        source = source_of(src, call, model=model, policy=policy)
-        return _prepared(source, dst, data, backends, step)
+        source = source_of(src, example, model=model, policy=policy)
+        return _prepared(source, destination, dst, data, backends, step)
     _require(data is None and not backends, "data and backends", "only .pte files have them")
     if is_program(src):
-        return _from_programs(src, dst, kind, call)
-    options = _Options(call, model, policy, map_location, step)
-    return _from_archive(cast("str | os.PathLike[str]", src), dst, kind, options)
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    call: Call
-    model: str | None
-    policy: Policy | None
-    map_location: str | torch.device | None
-    step: Callable[[str], None]
+        return _from_programs(src, dst, destination, example)
+    guard = Guard() if policy is None else Guard(policy)
+    options = LoadOptions(given_device(map_location), guard, model)
+    path = cast("str | os.PathLike[str]", src)
+    return _from_archive(path, dst, destination, options, example, step)
 
 
 def _from_archive(
-    src: str | os.PathLike[str], dst: str | os.PathLike[str], kind: str, options: _Options
+    src: str | os.PathLike[str],
+    dst: str | os.PathLike[str],
+    destination: Format,
+    options: LoadOptions,
+    example: Example,
+    step: Callable[[str], None],
 ) -> Conversion:
-    _require_zip(src)
-    call, model, step = options.call, options.model, options.step
-    if kind == PT2 and model is None and options.map_location is None:
-        model = _any_model(src)
+    opened, source = opened_archive(src)
+    is_saved = source.saved_kind == destination.kind
+    if is_saved and options.model is None and options.device is None:
+        # With any of the models, all others are saved.
+        options = replace(options, model=next(iter(source.models(opened)), None))
     step(f"loading {os.fspath(src)}")
-    module = load(src, policy=options.policy, model=model, map_location=options.map_location)
-    source_kind = kind_of(module.tsarchive_classes.container.records)
-    exports = kind == PT2 != source_kind
-    _check_call(exports, call)
-    if exports:
-        step("exporting")
-        _export(module, dst, call.args or (), call.kwargs, call.dynamic_shapes)
-    elif kind == source_kind or source_kind == LEGACY_TORCHSCRIPT:
+    module = load_opened(opened, options)
+    _check_example(example, is_traced=destination.has_programs and not source.has_programs)
+    if is_saved:
         step(f"writing {os.fspath(dst)}")
         save(module, dst)
     else:
-        step("printing TorchScript code")
-        _script(module, dst)
-    return Conversion(os.fspath(src), source_kind, os.fspath(dst), kind, os.path.getsize(dst))
+        step(destination.conversion)
+        destination.convert(module, dst, example)
+    return _conversion(os.fspath(src), source.kind, dst, destination)
 
 
-def _from_programs(src: Any, dst: str | os.PathLike[str], kind: str, call: Call) -> Conversion:
+def _from_programs(
+    src: Any, dst: str | os.PathLike[str], destination: Format, example: Example
+) -> Conversion:
     """Exported programs as the archive that they are saved as, or as TorchScript."""
-    _check_call(False, call)
-    if kind == PT2:
+    _check_example(example, is_traced=False)
+    if destination.holds(src):
         save(src, dst)
     else:
         stream = io.BytesIO()
         save(src, stream)
         stream.seek(0)
-        _script(load(stream), dst)
-    return Conversion(EXPORTED, EXPORTED, os.fspath(dst), kind, os.path.getsize(dst))
+        destination.convert(load(stream), dst, example)
+    return _conversion(EXPORTED, EXPORTED, dst, destination)
 
 
-def _require_zip(src: str | os.PathLike[str]) -> None:
-    """Raise UnsupportedError for files of ExecuTorch."""
-    with open(src, "rb") as file:
-        kind = executorch_kind(file.read(HEAD_BYTES))
-    if kind is not None:
-        raise UnsupportedError(
-            f"a .{kind} file is not converted: what it was made from had more in it",
-            hint="Convert the archive or program that it was made from",
-        )
+def _conversion(
+    source: str, source_kind: str, dst: str | os.PathLike[str], destination: Format
+) -> Conversion:
+    size = os.path.getsize(dst)
+    return Conversion(source, source_kind, os.fspath(dst), destination.kind, size)
 
 
 def _require(holds: bool, names: str, reason: str) -> None:
@@ -181,6 +166,7 @@ def _require(holds: bool, names: str, reason: str) -> None:
 
 def _prepared(
     source: Source,
+    destination: Format,
     dst: str | os.PathLike[str],
     data: str | os.PathLike[str] | None,
     backends: Sequence[str],
@@ -192,68 +178,29 @@ def _prepared(
     beside = data if has_data else None
     step("comparing with the runtime")
     agreements = check(source, dst, beside)
-    size = os.path.getsize(dst)
     shown = None if beside is None else os.fsdecode(beside)
-    return Conversion(source.name, source.kind, os.fspath(dst), PTE, size, shown, agreements)
+    made = _conversion(source.name, source.kind, dst, destination)
+    return replace(made, data=shown, agreements=agreements)
 
 
-def kind_of_name(path: str | os.PathLike[str]) -> str:
-    """The kind of archive that a file of this name is written as. Raises CallError for others."""
-    suffix = os.path.splitext(os.fspath(path))[1]
-    kind = _KINDS.get(suffix.lower())
-    if kind is None:
+def _format_of_name(path: str | os.PathLike[str]) -> Format:
+    """The format that a file of this name is written in. Raises CallError for others."""
+    suffix = os.path.splitext(os.fspath(path))[1].lower()
+    found = next((each for each in FORMATS if suffix in each.suffixes), None)
+    if found is None:
         raise CallError(
             f"the name {os.path.basename(os.fspath(path))!r} does not say what to write",
             hint="Names of PT2 archives end in .pt2, those of TorchScript in .pt, .pth or .ts, "
             "those of programs of ExecuTorch in .pte",
         )
-    return kind
+    return found
 
 
-def _any_model(path: str | os.PathLike[str]) -> str | None:
-    """A model of a PT2 archive, with which the others are saved; None for other archives."""
-    from tsarchive.pt2.records import Records
-
-    container = Container.open(path)
-    try:
-        models = Records(container).models if kind_of(container.records) == PT2 else ()
-        return next(iter(models), None)
-    finally:
-        container.close()
-
-
-def _check_call(exports: bool, call: Call) -> None:
-    if exports:
-        require_call(call)
-    elif call != Call():
+def _check_example(example: Example, *, is_traced: bool) -> None:
+    if is_traced:
+        require_call(example)
+    elif example != Example():
         raise CallError(
             "nothing is traced on this way, so it takes no arguments",
             hint="Leave out args, kwargs and dynamic_shapes",
         )
-
-
-def _export(
-    module: ArchiveModule,
-    dst: str | os.PathLike[str],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-) -> None:
-    from tsarchive.exporting import to_exported_program
-
-    program = to_exported_program(module, args, kwargs, dynamic_shapes=dynamic_shapes)
-    container = module.tsarchive_classes.container
-    extras = {
-        name.removeprefix(_EXTRA): container.read(name)
-        for name in container.records
-        if name.startswith(_EXTRA)
-    }
-    save(program, dst, extra_files=extras)
-
-
-def _script(module: ArchiveModule, dst: str | os.PathLike[str]) -> None:
-    from tsarchive.pt2.scripting import scripted_records
-
-    with not_collecting():
-        records = scripted_records(module)
-    write_container(dst, records)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from tsarchive.container import Container
-from tsarchive.errors import ArchiveError, CallError, UnsupportedError
+from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.formats.base import FileFormat
+from tsarchive.formats.registry import format_of
 from tsarchive.loading import load
 from tsarchive.policy import Policy
+from tsarchive.pt2.tracing import traced_program
 from tsarchive.run.classes import ArchiveModule
 
 if TYPE_CHECKING:
@@ -46,46 +45,6 @@ def to_exported_program(
             f"a {type(module).__name__} is neither a loaded module nor a path",
             hint="torch.export.export takes modules that are written in Python",
         )
-    if not isinstance(module.tsarchive_classes.container, Container):
+    if isinstance(format_of(module.tsarchive_classes.container), FileFormat):
         raise UnsupportedError("a program of ExecuTorch is no longer what torch.export knows")
-    given = dict(kwargs) if kwargs else None
-    arguments = _checked(module, example_inputs, given or {})
-    try:
-        return torch.export.export(
-            module, arguments, given, dynamic_shapes=dynamic_shapes, strict=False
-        )
-    except ArchiveError:
-        raise
-    except Exception as error:  # torch.export raises errors of many unrelated classes
-        raise UnsupportedError(
-            f"torch.export cannot export {type(module).__name__}: {_first_lines(error)}",
-            hint="The traceback of its cause names the line of code; sizes that stay open need "
-            "examples of 2 or more",
-        ) from error
-
-
-def _checked(
-    module: ArchiveModule, inputs: Sequence[Any], keywords: Mapping[str, Any]
-) -> tuple[Any, ...]:
-    """The arguments of the example call. Raises CallError where they are none."""
-    if not isinstance(inputs, tuple | list):
-        raise CallError(
-            f"example_inputs is a {type(inputs).__name__}, not a tuple of arguments",
-            hint="Pass (x,) for a forward that takes x",
-        )
-    forward: Any = module.forward
-    try:
-        inspect.signature(forward).bind(*inputs, **keywords)
-    except TypeError as error:
-        raise CallError(f"forward{inspect.signature(forward)}: {error}") from None
-    return tuple(inputs)
-
-
-def _first_lines(error: Exception) -> str:
-    """What an error says first: a line, and after a colon the one that it announces."""
-    name = type(error).__name__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return name
-    first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    return f"{name}: {first.rstrip('.')}"
+    return traced_program(module, example_inputs, kwargs, dynamic_shapes=dynamic_shapes)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from tsarchive.archive import Archive
-from tsarchive.archive import open as open_archive
 from tsarchive.frontend.libraries import what_registers
 from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.opening import open as open_archive
 from tsarchive.run.operators import native_class, operator_schemas
 
 

@@ -1,22 +1,37 @@
-"""Loading: an archive as a module that runs without torch.jit."""
+"""Loading: an archive as a module that runs without torch.jit.
+
+A pickle of a loaded module holds the archive without its tensors. Where it is read, the classes
+are made from that again; in the process that wrote it they are the same classes as before.
+"""
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, BinaryIO
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 
+from tsarchive.errors import CallError
+from tsarchive.formats.base import Format, Importer, Opened
+from tsarchive.formats.options import LoadOptions
+from tsarchive.formats.registry import format_of, opened_file
 from tsarchive.garbage import not_collecting
-from tsarchive.opening import opened_archive
+from tsarchive.ir.types import Type
 from tsarchive.policy import Guard, Limits, Policy
-from tsarchive.reviving import importer_of
+from tsarchive.run.classes import Classes
 from tsarchive.torchscript.tensors import given_device
 
 if TYPE_CHECKING:
     from tsarchive.pte.data import Data, DataSource
     from tsarchive.run.classes import ArchiveModule
+
+_living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary()
+_lock = threading.RLock()
 
 
 def load(
@@ -64,10 +79,15 @@ def load(
     guard = Guard(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
     )
+    beside = None if data is None else _data(data)
+    options = LoadOptions(given_device(map_location), guard, model, beside)
+    return load_opened(opened_file(f), options)
+
+
+def load_opened(opened: Opened, options: LoadOptions) -> ArchiveModule:
+    """The same for a file that was opened."""
     with not_collecting():
-        beside = None if data is None else _data(data)
-        opened = opened_archive(f)
-        importer = importer_of(opened, given_device(map_location), guard, model, beside)
+        importer = _importer(opened, options, uuid.uuid4().hex)
         metering = importer.classes.enforcement.metering
         if metering is None:
             return importer.load()
@@ -79,3 +99,64 @@ def _data(data: DataSource | Sequence[DataSource]) -> Data:
     from tsarchive.pte.data import opened_data
 
     return opened_data(data)
+
+
+def _importer(opened: Opened, options: LoadOptions, key: str) -> Importer:
+    found = format_of(opened)
+    _require_taken(found, options)
+    importer = found.importer(opened, options)
+    importer.classes.origin = _Origin(importer, found, options, key)
+    with _lock:
+        _living[key] = importer.classes
+    return importer
+
+
+def _require_taken(found: Format, options: LoadOptions) -> None:
+    """Raise CallError for options that are not for archives of this format."""
+    if options.data is not None and not found.has_data_beside:
+        raise CallError(
+            f"only programs of ExecuTorch have data beside them; this archive is {found.kind}",
+            hint="Leave out the argument data",
+        )
+    if options.model is not None and not found.has_models:
+        raise CallError(
+            f"the archive has no models by name: it is of the kind {found.kind!r}",
+            hint="Leave out the argument model",
+        )
+
+
+class _Origin:
+    """The archive that classes came from; ``key`` is the same in all processes."""
+
+    def __init__(self, importer: Importer, format_: Format, options: LoadOptions, key: str) -> None:
+        self._importer = importer
+        self._format = format_
+        self._device = options.device
+        self._model = options.model
+        self._key = key
+
+    def find(self, qualified_name: str) -> Type | None:
+        return self._importer.code.find(qualified_name)
+
+    def reduce(self) -> tuple[Callable[..., Classes], tuple[Any, ...]]:
+        device = None if self._device is None else str(self._device)
+        if self._format.importer_moves_code:
+            device = None
+        archive = self._format.without_tensors(self._importer.container)
+        guard = self._importer.classes.enforcement.guard
+        return _revived, (self._key, device, guard, archive, self._model)
+
+
+def _revived(
+    key: str, device: str | None, guard: Guard, archive: bytes, model: str | None = None
+) -> Classes:
+    with _lock:
+        found = _living.get(key)
+        if found is not None:
+            return found
+        place = None if device is None else torch.device(device)
+        opened = opened_file(io.BytesIO(archive))
+        importer = _importer(opened, LoadOptions(place, guard, model), key)
+        if format_of(opened).makes_classes_of_objects:
+            importer.load()
+        return importer.classes

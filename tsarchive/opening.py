@@ -1,32 +1,26 @@
-"""Opening a file of any kind: a zip archive, or a file of ExecuTorch. Nothing in it is read yet."""
+"""Opening: a file as an archive to look at, without torch."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import BinaryIO
 
-from tsarchive.container import Container
-from tsarchive.container.source import open_source
-from tsarchive.kinds import executorch_kind
+from tsarchive.archive import Archive
+from tsarchive.formats.base import Opened
+from tsarchive.formats.registry import format_of, opened_file
 
-if TYPE_CHECKING:
-    from tsarchive.executorch.regions import Regions
-
-__all__ = ["Opened", "opened_archive"]
-
-Opened: TypeAlias = "Container | Regions"
+__all__ = ["archive_of", "open"]
 
 
-def opened_archive(source: str | os.PathLike[str] | BinaryIO) -> Opened:
-    """An archive of any kind, from a path or a binary file object.
+def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the public interface
+    """Open an archive (a path or a binary file object) for looking at; torch is not imported.
 
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read.
     """
-    opened = open_source(source)
-    kind = executorch_kind(opened.data)
-    if kind is None:
-        return Container.of_source(opened)
-    from tsarchive.executorch.regions import opened_regions
+    return archive_of(opened_file(source))
 
-    return opened_regions(opened, kind)
+
+def archive_of(opened: Opened) -> Archive:
+    """A file that was opened as an archive to look at."""
+    return Archive(opened, format_of(opened))

@@ -9,7 +9,6 @@ import pytest
 import tsarchive
 from tests.support.archives import ARCHIVES, CORPUS
 from tsarchive import Severity
-from tsarchive.kinds import TORCH_PACKAGE
 
 FIXTURES = ARCHIVES.parent
 # Harmless files among the attacks, by how their names begin.
@@ -57,7 +56,7 @@ def test_fixtures_are_fine(folder):
 @pytest.mark.parametrize("path", files(CORPUS / "other", ".pt", ".pth", ".ckpt", ".model"))
 def test_files_of_torch_save_and_torch_package(path):
     report = tsarchive.audit(path)
-    if report.kind == TORCH_PACKAGE:
+    if report.kind == "torch.package":
         assert max(f.severity for f in report.findings) is Severity.WARNING
     else:
         assert report.kind.startswith("torch.save")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tests.support.archives import ARCHIVES
 from tests.support.command_line import SEQUENTIAL, document, error, process, run, write_archive
-from tsarchive.describing.records import GROUPS, group_of
+from tsarchive.formats.records import GROUPS, Reader
+from tsarchive.formats.registry import zip_format
 
 KEYS = {
     "file", "bytes", "kind", "format_version", "root", "byte_order", "serialization_id",
@@ -201,36 +203,46 @@ def test_a_file_that_is_no_torchscript_needs_nothing_that_is_known(tmp_path):
     assert error("info", path, "--check")["type"] == "MissingRecordError"
 
 
+TORCHSCRIPT = ("data.pkl", "constants.pkl")
+FLAT = ("serialized_exported_program.json",)
+WHOLE = ("archive_format", "models/model.json", "data/weights/model.pt")
+RAW = ("archive_format", "models/model.json")
+
+
 @pytest.mark.parametrize(
-    ("name", "group"),
+    ("name", "group", "others"),
     [
-        ("extra/data.pkl", "extra"),
-        ("data/0", "tensors"),
-        ("data.pkl", "objects"),
-        ("code/__torch__/a.py", "code"),
-        ("code/__torch__/a.py.debug_pkl", "debug"),
-        ("constants/3", "tensors"),
-        ("constants/3.storage", "tensors"),
-        ("constants.pkl", "objects"),
-        ("version", "other"),
-        (".data/serialization_id", "other"),
-        ("traced_inputs.pkl", "inputs"),
-        ("traced_inputs/0", "inputs"),
-        ("models/model.json", "code"),
-        ("serialized_exported_program.json", "code"),
-        ("data/weights/weight_12", "tensors"),
-        ("data/weights/model.pt", "tensors"),
-        ("data/constants/tensor_0", "tensors"),
-        ("data/constants/custom_obj_0", "objects"),
-        ("data/weights/model_weights_config.json", "objects"),
-        ("serialized_state_dict.pt", "tensors"),
-        ("data/sample_inputs/model.pt", "inputs"),
-        ("serialized_example_inputs.pt", "inputs"),
-        ("data/aotinductor/model/a.so", "machine code"),
-        ("extra_files/a.txt", "extra"),
-        ("archive_format", "other"),
+        ("extra/data.pkl", "extra", TORCHSCRIPT),
+        ("data/0", "tensors", TORCHSCRIPT),
+        ("data.pkl", "objects", TORCHSCRIPT),
+        ("code/__torch__/a.py", "code", TORCHSCRIPT),
+        ("code/__torch__/a.py.debug_pkl", "debug", TORCHSCRIPT),
+        ("constants/3", "tensors", TORCHSCRIPT),
+        ("constants/3.storage", "tensors", TORCHSCRIPT),
+        ("constants.pkl", "objects", TORCHSCRIPT),
+        ("version", "other", TORCHSCRIPT),
+        (".data/serialization_id", "other", TORCHSCRIPT),
+        ("traced_inputs.pkl", "inputs", TORCHSCRIPT),
+        ("traced_inputs/0", "inputs", TORCHSCRIPT),
+        ("models/model.json", "code", RAW),
+        ("serialized_exported_program.json", "code", FLAT),
+        ("data/weights/weight_12", "tensors", RAW),
+        ("data/weights/model.pt", "tensors", WHOLE),
+        ("data/constants/tensor_0", "tensors", RAW),
+        ("data/constants/custom_obj_0", "objects", RAW),
+        ("data/weights/model_weights_config.json", "objects", RAW),
+        ("serialized_state_dict.pt", "tensors", FLAT),
+        ("data/sample_inputs/model.pt", "inputs", RAW),
+        ("serialized_example_inputs.pt", "inputs", FLAT),
+        ("data/aotinductor/model/a.so", "machine code", RAW),
+        ("extra_files/a.txt", "extra", FLAT),
+        ("archive_format", "other", RAW),
     ],
 )
-def test_groups_of_records(name, group):
-    assert group_of(name) == group
+def test_groups_of_records(name, group, others):
+    """Of a record in an archive of the format that these other records tell."""
+    records = {one: None for one in (name, *others)}
+    found = zip_format(records).table(SimpleNamespace(records=records)).row(name)
+    assert found.role.described == group
+    assert found.reader is not Reader.FOREIGN
     assert group in GROUPS

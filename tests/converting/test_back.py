@@ -24,6 +24,8 @@ from tests.support.features import stores_weights_apart
 from tests.support.networks import build, each_network, tensor_cases
 from tests.support.pt2_archives import packaged
 from tests.support.suite import sampled
+from tsarchive.ir.graph import walk
+from tsarchive.pt2.scripting import scripted_records
 
 # TorchScript to PT2, and back
 
@@ -231,6 +233,15 @@ def test_views_of_another_dtype_are_copied(tmp_path):
 
     expected, module = converted(bits, args, tmp_path)
     assert all(map(torch.equal, expected(*args), module(*args)))
+
+
+def test_printing_leaves_the_module_as_it_was(tmp_path):
+    converted(lambda x: x.view(torch.int32), (torch.randn(2, 4),), tmp_path)
+    loaded = tsarchive.load(tmp_path / "net.pt2")
+    graph = loaded.tsarchive_class.methods["forward"].graph
+    before = [(node.kind, node.schema) for node in walk(graph.nodes)]
+    assert b"view_copy" in b"".join(bytes(record.data) for record in scripted_records(loaded))
+    assert [(node.kind, node.schema) for node in walk(graph.nodes)] == before
 
 
 def test_views_of_another_dtype_that_are_written_to_are_refused(tmp_path):

@@ -13,7 +13,7 @@ import tsarchive
 from tests.support.archives import ARCHIVES, CORPUS, FIXTURES, saved
 from tests.support.command_line import document, run
 from tsarchive.container import Container
-from tsarchive.kinds import EXECUTORCH, LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT
+from tsarchive.formats.registry import FORMATS
 from tsarchive.pickler import Memoised, Reduce
 from tsarchive.torchscript.inspection import Root, named_tensors
 from tsarchive.torchscript.pickled import storages_of
@@ -34,7 +34,7 @@ OWN = [
 ]
 FOLDERS = ("torchscript", "pt2", "pte", "ptd", "other")
 REAL = [path for folder in FOLDERS for path in sorted((CORPUS / folder).glob("*"))]
-LISTED = (TORCHSCRIPT, LEGACY_TORCHSCRIPT, PT2, *EXECUTORCH)
+LISTED = {found.kind for found in FORMATS if found.is_saved_again}
 NUMBERS = ("count", "elements", "storages", "bytes")
 
 
@@ -80,7 +80,7 @@ PICKLES = ("data.pkl", "constants.pkl", "bytecode.pkl")
 def test_no_storage_of_a_pickle_is_left_out(path):
     """Found by going through values by name, and by going through all that is reachable."""
     with tsarchive.open(path) as archive:
-        if archive.kind != TORCHSCRIPT:
+        if archive.kind != "torchscript":
             return
         expected = set()
         for pickle in filter(archive.records.__contains__, PICKLES):

@@ -27,11 +27,11 @@ from tsarchive.frontend import arithmetic, grammar, lowering
 from tsarchive.frontend.splitting import check_code
 from tsarchive.ir.text_limits import MAX_DEFINITIONS, MAX_DEPTH, MAX_NAME, MAX_NUMBER
 from tsarchive.ir.type_parser import MAX_UNION, parse_type
-from tsarchive.needs import needs_of_all
 from tsarchive.policy import Policy
 from tsarchive.run.classes import Classes
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.bounds import MAX_BYTES, MAX_ITEMS
+from tsarchive.torchscript.needs import needs_of_all
 
 
 def body(statements: str) -> str:

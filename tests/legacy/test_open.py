@@ -12,7 +12,7 @@ from tests.support.archives import CORPUS
 from tests.support.command_line import process, run
 from tests.support.legacy_archives import FIXTURES, archive, fixture, model_of, program
 from tsarchive.container import Container
-from tsarchive.kinds import kind_of, require_torchscript
+from tsarchive.formats.registry import zip_format
 
 CORPUS_FILES = []
 if CORPUS.is_dir():
@@ -139,7 +139,7 @@ def test_what_only_archives_of_today_have():
         Container.open(fixture("views-1.0.1")) as container,
         pytest.raises(tsarchive.MissingRecordError, match=r"tsarchive\.save writes it in the form"),
     ):
-        require_torchscript(kind_of(container.records), container.records)
+        raise zip_format(container.records).not_torchscript(container.records)
 
 
 @named([fixture("stateful-1.2.0"), fixture("traced_shapes-1.0.1"), fixture("forked-1.1.0")])

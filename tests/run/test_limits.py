@@ -479,10 +479,10 @@ def test_limits_travel_with_copies(endless, copied, limits):
 
 def test_limits_travel_to_other_processes(endless):
     """Where the classes of a pickled module are not there yet."""
-    from tsarchive import reviving
+    from tsarchive import loading
 
     data = pickle.dumps(loaded(endless, limits=Limits(steps=100)))
-    reviving._living.clear()
+    loading._living.clear()
     with pytest.raises(LimitError):
         pickle.loads(data)(X, 1_000_000_000)
 

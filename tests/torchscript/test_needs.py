@@ -14,9 +14,9 @@ from tests.support.command_line import process, write_archive
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.needs import TORCH_CLASSES, TORCH_OPERATORS
 from tsarchive.pickler import Global, Object, dumps
 from tsarchive.run.operators import native_class
+from tsarchive.torchscript.needs import TORCH_CLASSES, TORCH_OPERATORS
 
 HEADER = "class Net(Module):\n  def forward(self: __torch__.Net,\n    x: Tensor) -> Tensor:\n"
 EMPTY = dumps(())

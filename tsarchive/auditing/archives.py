@@ -9,26 +9,18 @@ from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive
 from tsarchive.auditing.collecting import Collected
-from tsarchive.auditing.exported import Exported
 from tsarchive.auditing.pickles import Surroundings
 from tsarchive.auditing.program import Program
 from tsarchive.auditing.programs import audit_program
-from tsarchive.auditing.record_kinds import (
-    CODE,
-    EXECUTORCH,
-    NATIVE,
-    OTHER,
-    PYTHON,
-    TENSORS,
-    group_of,
-)
 from tsarchive.auditing.salvage import DEFLATED, LOCAL_HEADER, inflated, salvage
 from tsarchive.auditing.soundness import add_soundness, from_start
 from tsarchive.auditing.values import Payload
 from tsarchive.container import Container, Record
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
-from tsarchive.kinds import PT2, TORCH_PACKAGE, UNKNOWN, kind_of, what_to_do
+from tsarchive.formats.foreign import UNKNOWN
+from tsarchive.formats.records import Role
+from tsarchive.formats.registry import zip_format
 from tsarchive.torchscript.bytecode import BYTECODE
 from tsarchive.verifying.code import MAX_CODE_BYTES, too_much_code
 from tsarchive.verifying.totals import known_totals
@@ -49,14 +41,14 @@ def audit_zip(source: str | BinaryIO, data: bytes | None, found: Collected, dept
         container = Container.open(from_start(source))
     except ArchiveError:
         salvage(_all_bytes(source) if data is None else data, found)
-        return UNKNOWN
+        return UNKNOWN.kind
     with container:
         archive = _Archive(container, found, depth)
-        kind = archive.audit()
-        found.tensors = known_totals(Archive(container))
+        archive.audit()
+        found.tensors = known_totals(Archive(container, archive.format))
     if archive.has_refused:
         salvage(_all_bytes(source) if data is None else data, found)
-    return kind
+    return archive.format.kind
 
 
 def _all_bytes(source: str | BinaryIO) -> bytes:
@@ -72,46 +64,39 @@ class _Archive:
         self.container = container
         self.found = found
         self.depth = depth
-        self.kind = kind_of(container.records)
-        self.groups = {name: group_of(self.kind, name) for name in container.records}
+        self.format = zip_format(container.records)
+        self.table = self.format.table(container)
+        self.roles = {name: self.table.role(name) for name in container.records}
         self.unpickled: set[str] = set()
         self.has_refused = False
 
-    def audit(self) -> str:
+    def audit(self) -> None:
         code = dict(self._code())
         program = Program(code)
-        modules = self._package_modules() if self.kind == TORCH_PACKAGE else None
-        around = Surroundings(program.classes, modules)
-        exported = Exported(self.groups, self._content) if self.kind == PT2 else None
+        around = Surroundings(program.classes, self.format.python_modules(self.roles))
+        exported = self.format.exported_audit(self.roles, self._content)
         self.unpickled = exported.unpickled if exported is not None else self.unpickled
         kept = {}
         for name, record in self.container.records.items():
-            self.found.count(self.groups[name], record.size, record.stored_size)
+            self.found.count(self.roles[name].audited, record.size, record.stored_size)
             data = code.get(name) or self._read(record)
             if name not in code:
                 self._record(name, data, around)
             if name in ("data.pkl", "constants.pkl", "attributes.pkl", BYTECODE):
                 kept[name] = data
         if code:
-            audit_program(self.kind, program, code, kept, self.found)
+            audit_program(self.format.old_operators(), program, code, kept, self.found)
         if exported is not None:
             exported.add_to(self.found)
         self._as_a_whole()
-        return self.kind
 
     def _code(self) -> Iterator[tuple[str, bytes]]:
-        records = [r for r in self.container.records.values() if self.groups[r.name] == CODE]
+        records = [r for r in self.container.records.values() if self.roles[r.name] is Role.CODE]
         if sum(record.size for record in records) > MAX_CODE_BYTES:
             self.found.findings.add([too_much_code()])
             return
         for record in records:
             yield record.name, self._read(record)
-
-    def _package_modules(self) -> frozenset[str]:
-        """The Python modules that a torch.package brings."""
-        sources = [name for name in self.groups if name.endswith(".py")]
-        modules = (name.removesuffix(".py").removesuffix("/__init__") for name in sources)
-        return frozenset(name.replace("/", ".") for name in modules)
 
     def _read(self, record: Record) -> bytes:
         """The data of a record, or what can be had of it."""
@@ -136,7 +121,7 @@ class _Archive:
         return inflated(stored) if record.method == DEFLATED else stored
 
     def _unread(self, record: Record, why: str) -> None:
-        is_tensor = self.groups[record.name] == TENSORS
+        is_tensor = self.roles[record.name] is Role.TENSORS
         severity = Severity.INFO if is_tensor else Severity.WARNING
         self.found.find("record-unread", severity, Nature.BROKEN, why, record.name)
 
@@ -145,12 +130,12 @@ class _Archive:
             self._inner(name, data)
         else:
             self._single(name, data, around)
-        if self.kind != PT2 and name.endswith(".json") and _USES_PICKLE.search(data):
+        if not self.format.has_models and name.endswith(".json") and _USES_PICKLE.search(data):
             self._uses_pickle(name)
-        if self.groups[name] == EXECUTORCH:
+        if self.roles[name] is Role.EXECUTORCH:
             self.found.payloads.append(Payload(name, _OF_EXECUTORCH, len(data)))
-        if self.groups[name] == OTHER and self.kind != UNKNOWN:
-            message = f"an archive of kind {self.kind} has no such record"
+        if not self.table.has(name):
+            message = f"an archive of kind {self.format.kind} has no such record"
             self.found.find("record-unknown", Severity.INFO, Nature.UNUSUAL, message, name)
 
     def _single(self, name: str, data: bytes, around: Surroundings) -> None:
@@ -170,18 +155,18 @@ class _Archive:
         self.found.find("record-use-pickle", Severity.WARNING, Nature.ABILITY, message, name, hint)
 
     def _as_a_whole(self) -> None:
-        holds_arrays_alone = all(name.endswith(".npy") for name in self.groups)
-        if self.kind == UNKNOWN and not (self.found.prefix or holds_arrays_alone):
+        holds_arrays_alone = all(name.endswith(".npy") for name in self.roles)
+        if not self.format.is_known and not (self.found.prefix or holds_arrays_alone):
             self.found.find(
                 "file-kind", Severity.WARNING, Nature.OTHER_KIND,
                 "it is a zip archive of no kind that is known here: only pickles and programs are "
                 "looked for in it",
-                hint=what_to_do(UNKNOWN),
+                hint=self.format.what_to_do,
             )  # fmt: skip
         for payload in self.found.payloads:
-            if payload.record in self.groups:
+            if payload.record in self.roles:
                 self._native(payload.record, payload.format)
-        sources = [name for name, group in self.groups.items() if group == PYTHON]
+        sources = [name for name, role in self.roles.items() if role is Role.PYTHON]
         if sources:
             message = f"{len(sources)} records are Python source, which runs when it is opened"
             self.found.find(
@@ -190,12 +175,13 @@ class _Archive:
             )  # fmt: skip
 
     def _native(self, name: str | None, kind: str) -> None:
-        group = None if name is None else self.groups[name]
-        is_expected = self.kind == PT2 and group in (NATIVE, EXECUTORCH)
-        severity = Severity.WARNING if is_expected or self.kind == UNKNOWN else Severity.ERROR
+        role = None if name is None else self.roles[name]
+        is_expected = role in (Role.NATIVE, Role.EXECUTORCH)
+        is_unknown = not self.format.is_known
+        severity = Severity.WARNING if is_expected or is_unknown else Severity.ERROR
         nature = Nature.ABILITY if is_expected else Nature.HOSTILE
         message = f"it is native code or a program ({kind})"
         hint = "Code that is loaded from it is bound by nothing"
-        if is_expected and group == NATIVE:
+        if role is Role.NATIVE:
             hint = f"load_pt2 and aoti_load_package of torch load it as they open the file. {hint}"
         self.found.find("record-native", severity, nature, message, name, hint)

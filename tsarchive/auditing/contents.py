@@ -26,13 +26,11 @@ _ZIP_TAIL: Final = 22 + 0xFFFF
 @dataclass(frozen=True, slots=True)
 class Form:
     """``kind`` is a short name; ``is_inert`` tells of formats that hold data and no code, or
-    that are looked into; ``advice`` says what to do about the others. ``is_executorch`` tells of
-    those that are looked into where they can be opened."""
+    that are looked into; ``advice`` says what to do about the others."""
 
     kind: str
     is_inert: bool = False
     advice: str = "What it can do is not known: check that this is the file you mean"
-    is_executorch: bool = False
 
 
 ZIP: Final = Form("zip", is_inert=True)
@@ -54,11 +52,11 @@ _FORMS: Final = tuple(
          Form("compressed", advice=_PACKED)),
         (rb".{4}PTMF", Form("mobile flatbuffer", advice=_PROGRAM)),
         (rb".{4}ET\d\d",
-         Form("ExecuTorch program", advice=_BROKEN_PROGRAM, is_executorch=True)),
+         Form("ExecuTorch program", advice=_BROKEN_PROGRAM)),
         (rb".{4}BP\d\d",
-         Form("ExecuTorch bundled program", advice=_BROKEN_PROGRAM, is_executorch=True)),
+         Form("ExecuTorch bundled program", advice=_BROKEN_PROGRAM)),
         (rb".{4}FT\d\d",
-         Form("ExecuTorch data", advice=_BROKEN_PROGRAM, is_executorch=True)),
+         Form("ExecuTorch data", advice=_BROKEN_PROGRAM)),
         (rb".{5}\0{3}\{\s*[\"}]", Form("safetensors", is_inert=True)),
     )
 )  # fmt: skip

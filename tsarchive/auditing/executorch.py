@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import Final
 
-import tsarchive.archive
+from tsarchive.archive import Archive
 from tsarchive.auditing.collecting import Collected
 from tsarchive.auditing.contents import has_zip_end, native_format
 from tsarchive.auditing.operators import operator_findings, ordered
-from tsarchive.auditing.soundness import add_soundness
 from tsarchive.auditing.values import EntryPoint, OperatorUse, Payload, Place, When
 from tsarchive.container.directory import read_directory
 from tsarchive.container.faults import Collected as Faults
@@ -25,7 +24,7 @@ from tsarchive.executorch.program import RECORD, Program
 from tsarchive.executorch.unclaimed import find_unclaimed
 from tsarchive.executorch.values import Tensor
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.kinds import EXECUTORCH
+from tsarchive.formats.records import RecordTable
 from tsarchive.operators.risks import Risk, row_of
 
 __all__ = ["audit_executorch"]
@@ -40,27 +39,17 @@ _PICKLE_START: Final = re.compile(rb"\x80[\x02-\x05]")
 _LOOK: Final = "Run it only if you know who made these bytes: nothing can be said of what they do"
 
 
-def audit_executorch(source: str | BinaryIO, found: Collected) -> str | None:
-    """Add what a file of ExecuTorch can do, and give its kind; None where it cannot be opened."""
-    add_soundness(source, found)
-    if not isinstance(source, str):
-        source.seek(0)
-    try:
-        archive = tsarchive.archive.open(source)
-    except ArchiveError:
-        return None
+def audit_executorch(archive: Archive, table: RecordTable, found: Collected) -> None:
+    """Add what a file of ExecuTorch can do, and let go of it."""
     with archive:
-        if archive.kind not in EXECUTORCH:
-            return None
         try:
-            _look_into(archive, found)
+            _look_into(archive, table, found)
             found.tensors = archive.totals
         except ArchiveError as error:
             found.find("record-unread", Severity.WARNING, Nature.BROKEN, error.message, RECORD)
-        return archive.kind
 
 
-def _hidden(archive: tsarchive.archive.Archive, found: Collected) -> None:
+def _hidden(archive: Archive, found: Collected) -> None:
     """A file that other readers find: torch.jit.load looks for a zip from the end on."""
     what = "a zip archive" if _is_zip(archive.executorch.regions.buffer()) else None
     for _, data, _ in find_unclaimed(archive.executorch.regions.content):
@@ -82,10 +71,10 @@ def _is_zip(buffer: memoryview) -> bool:
         return False
 
 
-def _look_into(archive: tsarchive.archive.Archive, found: Collected) -> None:
+def _look_into(archive: Archive, table: RecordTable, found: Collected) -> None:
     _hidden(archive, found)
     for name, record in archive.records.items():
-        found.count(name.partition("/")[0], record.size, record.stored_size)
+        found.count(table.role(name).audited, record.size, record.stored_size)
         _native(name, archive, found)
     program = archive.executorch.program
     if program is None:
@@ -99,7 +88,7 @@ def _look_into(archive: tsarchive.archive.Archive, found: Collected) -> None:
     found.findings.add(_paths(program))
 
 
-def _native(name: str, archive: tsarchive.archive.Archive, found: Collected) -> None:
+def _native(name: str, archive: Archive, found: Collected) -> None:
     """Parts that are programs of a machine, whatever their name says."""
     kind = native_format("", bytes(archive.executorch.regions.view(name)[:4096]))
     if kind is not None:

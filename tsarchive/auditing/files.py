@@ -19,14 +19,17 @@ from tsarchive.auditing.contents import (
     form_of,
     has_zip_end,
 )
-from tsarchive.auditing.executorch import audit_executorch
 from tsarchive.auditing.pickles import Surroundings
+from tsarchive.auditing.soundness import add_soundness
 from tsarchive.auditing.tars import members_of
 from tsarchive.auditing.values import AuditReport
 from tsarchive.container.recognise import HEAD_BYTES, recognise
-from tsarchive.container.source import read_all
-from tsarchive.errors import CallError
+from tsarchive.container.source import open_source, read_all
+from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import Nature, Severity
+from tsarchive.formats.base import FileFormat
+from tsarchive.formats.registry import file_format
+from tsarchive.opening import archive_of
 
 __all__ = ["audit"]
 
@@ -65,19 +68,35 @@ def _audit(file: BinaryIO, path: str | None) -> AuditReport:
     size = file.seek(0, os.SEEK_END)
     found = Collected(Budgets.of_file(size))
     tail = _read(file, max(0, size - 66_000))
-    form = form_of(_read(file, 0, HEAD_BYTES), tail)
+    head = _read(file, 0, HEAD_BYTES)
+    form = form_of(head, tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
         kind = audit_zip(path if path is not None else file, None, found, _DEPTH)
-    if form.is_executorch:
-        looked_into = audit_executorch(path if path is not None else file, found)
-        kind, form = looked_into or kind, replace(form, is_inert=looked_into is not None)
+    own = file_format(head)
+    if own is not None:
+        is_looked_into = _audit_own(path if path is not None else file, own, found)
+        kind = own.kind if is_looked_into else kind
+        form = replace(form, is_inert=is_looked_into)
     if form is not ZIP:
         _audit_bytes(_read(file, 0, _LONGEST), form, found)
     if size > _LONGEST and form is not ZIP:
         message = f"only its first {_LONGEST >> 30} GiB are looked into"
         found.find("record-unread", Severity.WARNING, Nature.UNUSUAL, message)
     return found.report(kind, size)
+
+
+def _audit_own(source: str | BinaryIO, format_: FileFormat, found: Collected) -> bool:
+    """Add what a file with a container of its own can do; false where it cannot be opened."""
+    add_soundness(source, found)
+    if not isinstance(source, str):
+        source.seek(0)
+    try:
+        archive = archive_of(format_.opened(open_source(source)))
+    except ArchiveError:
+        return False
+    format_.audit(archive, found)
+    return True
 
 
 def _read(file: BinaryIO, start: int, size: int = -1) -> bytes:

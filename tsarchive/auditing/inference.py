@@ -12,7 +12,7 @@ from typing import Final
 
 from tsarchive.auditing.program import Program, names_in_type
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.needs import live_nodes
+from tsarchive.torchscript.needs import live_nodes
 from tsarchive.torchscript.program_text import FunctionText, dotted
 
 __all__ = ["Inference"]

@@ -19,8 +19,6 @@ from tsarchive.auditing.reaching import Reach
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.kinds import LEGACY_TORCHSCRIPT
-from tsarchive.operators.revivals import RENAMED
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.pickler import Object, loads
 from tsarchive.torchscript.bytecode import BYTECODE
@@ -39,19 +37,25 @@ _UNKNOWN: Final = "What it does is unknown: do not load the file"
 
 
 def audit_program(
-    kind: str, program: Program, code: Mapping[str, bytes], pickles: Mapping[str, bytes],
+    renamed: Mapping[str, str] | None,
+    program: Program,
+    code: Mapping[str, bytes],
+    pickles: Mapping[str, bytes],
     found: Collected,
-) -> None:  # fmt: skip
-    """Add what the code can do. ``pickles`` are the records of the names that ``_LOADED`` has,
-    and the bytecode."""
+) -> None:
+    """Add what the code can do.
+
+    ``renamed`` gives the operators of today for the names in archives of before torch 1.3, whose
+    pickles name no classes; None for others. ``pickles`` are the records of the names that
+    ``_LOADED`` has, and the bytecode.
+    """
     made = {name.name for name in found.pickled_names if name.record in _LOADED}
-    is_known = kind != LEGACY_TORCHSCRIPT and made & set(program.classes)
+    is_known = renamed is None and made & set(program.classes)
     reach = Reach(program, made if is_known else None)
-    renamed = RENAMED if kind == LEGACY_TORCHSCRIPT else {}
     found.findings.add(program.faults)
     uses = operators_in_bytecode(pickles.get(BYTECODE, b""))
     try:
-        uses += operators_of(reach, renamed, _pickled_text(pickles))
+        uses += operators_of(reach, renamed or {}, _pickled_text(pickles))
         found.entry_points += reach.entry_points
         found.findings.add(_unknown_names(reach))
     except RecursionError:

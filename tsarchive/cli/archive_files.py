@@ -8,14 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tsarchive.errors import ArchiveError
-from tsarchive.kinds import (
-    EXECUTORCH,
-    LEGACY_TORCHSCRIPT,
-    PT2,
-    TORCHSCRIPT,
-    executorch_kind,
-    what_it_is,
-)
+from tsarchive.formats.registry import file_format, format_named
 
 # The first record of an archive of torch, as its zip header names it.
 _FIRST_RECORD = re.compile(
@@ -23,7 +16,6 @@ _FIRST_RECORD = re.compile(
     re.DOTALL,
 )
 _HEAD_BYTES = 512
-_SAVED_AGAIN = (TORCHSCRIPT, LEGACY_TORCHSCRIPT, PT2, *EXECUTORCH)
 
 
 def files_below(folder: str) -> Iterator[str]:
@@ -50,11 +42,12 @@ def reason_to_skip(path: str) -> str | None:
         return _irregular(Path(path))
     try:
         with tsarchive.open(path) as archive:
-            return None if archive.kind in _SAVED_AGAIN else what_it_is(archive.kind)
+            found = format_named(archive.kind)
+            return None if found.is_saved_again else found.what_it_is
     except ArchiveError as error:
         with Path(path).open("rb") as file:
             head = file.read(_HEAD_BYTES)
-        begins_like_one = _FIRST_RECORD.match(head) or executorch_kind(head)
+        begins_like_one = _FIRST_RECORD.match(head) or file_format(head)
         return None if begins_like_one else error.message
     except OSError:
         return None

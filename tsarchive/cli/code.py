@@ -15,8 +15,6 @@ from tsarchive.cli.output import console, print_json, print_source, show, table
 from tsarchive.cli.terminal import has_styles
 from tsarchive.describing.definitions import METHOD, Definition, all_definitions, matching
 from tsarchive.describing.text import LAYOUT, visible
-from tsarchive.errors import UnsupportedError
-from tsarchive.kinds import EXECUTORCH, PT2, PTD, require_torchscript
 
 _CANDIDATES_SHOWN = 10
 
@@ -75,7 +73,7 @@ def command(
         if map_location is not None:
             archive = archive.moved(map_location)
         candidates = _candidates(archive, sources=sources)
-        whole = METHOD if archive.kind in EXECUTORCH else "record"
+        whole = METHOD if archive.view.methods_record else "record"
     if name is not None:
         chosen = [_one(name, candidates)]
     else:
@@ -91,23 +89,13 @@ def command(
 
 
 def _candidates(archive: Archive, *, sources: bool) -> list[Definition]:
-    if archive.kind in EXECUTORCH:
-        return _methods(archive, sources=sources)
-    if archive.kind == PT2:
-        archive.exported.require_models()
-    elif not archive.code:
-        require_torchscript(archive.kind, archive.records)
-    return list(all_definitions(archive.exported.sourced_code if sources else archive.code))
-
-
-def _methods(archive: Archive, *, sources: bool) -> list[Definition]:
-    """The methods of a program of ExecuTorch, each with its listing."""
-    from tsarchive.executorch.program import RECORD
-
-    if archive.kind == PTD:
-        raise UnsupportedError("a data file has no code", hint="'tsarchive tensors' lists its data")
-    code = archive.executorch.sourced_code if sources else archive.code
-    return [Definition(METHOD, name, RECORD, 1, text) for name, text in code.items()]
+    view = archive.view
+    view.require_code()
+    code = view.sourced_code if sources else archive.code
+    if view.methods_record:
+        record = view.methods_record
+        return [Definition(METHOD, name, record, 1, text) for name, text in code.items()]
+    return list(all_definitions(code))
 
 
 def _one(name: str, candidates: list[Definition]) -> Definition:

@@ -18,7 +18,7 @@ from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_fil
 from tsarchive.cli.output import print_json, progress, say
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.describing.text import plural
-from tsarchive.kinds import PT2, PTE
+from tsarchive.formats.registry import format_named
 
 if TYPE_CHECKING:
     import torch
@@ -31,12 +31,6 @@ _STEPS_TO_EXECUTORCH = 3
 _SIZE = re.compile(
     r"(?P<place>[^:]+):(?P<dimension>\d+)(=((?P<least>\d+)\.\.)?(?P<most>\d+))?", re.ASCII
 )
-_SHOWN = {
-    "torchscript": "TorchScript",
-    "torchscript-legacy": "TorchScript of before torch 1.3",
-    "pt2": "PT2",
-    "pte": "ExecuTorch",
-}
 
 
 @click.command(cls=InputsCommand)
@@ -141,7 +135,7 @@ def _without_logs() -> Iterator[None]:
 
 
 def _show(done: Conversion, asked: str | None) -> None:
-    kinds = _SHOWN[done.source_kind], _SHOWN[done.kind]
+    kinds = format_named(done.source_kind).family, format_named(done.kind).family
     made = f"{done.destination} ({kinds[1]}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({kinds[0]}) is now {made}")
     if done.data is not None:
@@ -150,7 +144,7 @@ def _show(done: Conversion, asked: str | None) -> None:
         say(f"no constants are left for {asked}, which was not written")
     for found in done.agreements:
         say(_agreement(found))
-    if done.kind == PTE and not done.agreements:
+    if format_named(done.kind).is_lowered and not done.agreements:
         say("results were not compared: give the INPUTS of a call")
 
 
@@ -230,7 +224,7 @@ def _names(source: str) -> list[str]:
     import tsarchive
 
     with tsarchive.open(source) as archive:
-        if archive.kind == PT2:
+        if format_named(archive.kind).has_programs:
             raise _not_open("the sizes of a PT2 archive are as they were exported")
         forward = archive.class_of(archive.root).methods.get("forward")
     return [] if forward is None else [one.name for one in forward.schema.arguments[1:]]

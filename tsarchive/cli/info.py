@@ -47,12 +47,11 @@ def command(
       tsarchive info model.pt --json
       tsarchive info detector.pt --check --import torchvision
     """
-    with not_collecting():
-        from tsarchive.describing.collecting import facts_of
     import tsarchive
+    from tsarchive.formats.registry import format_named
 
-    with tsarchive.open(file) as archive:
-        facts = facts_of(archive, file, os.path.getsize(file))
+    with tsarchive.open(file) as archive, not_collecting():
+        facts = format_named(archive.kind).describe(archive, file, os.path.getsize(file))
     found = _missing(file) if check else None
     if as_json:
         print_json({**asdict(facts), **({} if found is None else {"missing": _document(found)})})

@@ -15,7 +15,7 @@ from tsarchive.cli.output import print_json, progress, say
 from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.describing.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
-from tsarchive.kinds import EXECUTORCH, PT2
+from tsarchive.formats.registry import format_named
 
 if TYPE_CHECKING:
     from tsarchive import (
@@ -30,11 +30,6 @@ _SAVES = ("first save:", "second save:")
 _PROCESSES = ("this process:", "a fresh one:")
 _PRINTS = ("first print:", "second print:")
 _READ = ("saved:", "printed:")
-# For files without printed code: how lines about them begin, and how they are encoded again.
-_ENCODED = {
-    PT2: ("programs", "JSON is encoded"),
-    **dict.fromkeys(EXECUTORCH, ("tables", "tables are encoded")),
-}
 
 
 @click.command(cls=Command)
@@ -204,7 +199,7 @@ def _fault(found: JitterReport) -> str | None:
     if not found.stable:
         return "the second save differs"
     if found.graph.records:
-        _, forms = _ENCODED.get(found.kind, ("", "code prints"))
+        _, forms = format_named(found.kind).encoded or ("", "code prints")
         return f"its {forms} otherwise each time"
     if not found.graph.stable:
         return f"its graphs print other {'code' if found.graph.code else 'debug records'}"
@@ -228,8 +223,9 @@ def _details(found: JitterReport) -> Iterator[str]:
     if found.canonical is not None and not found.canonical.same:
         yield from _changes(found.canonical.records, _PROCESSES)
     yield from _as_read_lines(found.as_read)
-    if found.kind in _ENCODED:
-        yield from _encoding_lines(graph, *_ENCODED[found.kind])
+    encoded = format_named(found.kind).encoded
+    if encoded is not None:
+        yield from _encoding_lines(graph, *encoded)
     else:
         yield from _graph_lines(graph)
     if found.canonical is not None and found.canonical.same:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 from tsarchive.archive import Archive
 from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts
@@ -15,21 +14,12 @@ from tsarchive.executorch.looking import called
 from tsarchive.executorch.methods import Method
 from tsarchive.executorch.program import Program
 from tsarchive.executorch.values import Tensor
+from tsarchive.formats.records import RecordTable
 
 __all__ = ["executorch_facts"]
 
-# What records of these folders are; others are the tables. Named data are segments, too.
-_GROUPS: Mapping[str, str] = {
-    "header": "header",
-    "segments": "segments",
-    "constants": "inline data",
-    "delegates": "inline data",
-    "test_suites": "test data",
-}
-_SEEN_ELSEWHERE = ("named_data",)
 
-
-def executorch_facts(archive: Archive, file: str, nbytes: int) -> Facts:
+def executorch_facts(archive: Archive, file: str, nbytes: int, table: RecordTable) -> Facts:
     """Everything about a file of this name and size. Raises ArchiveError where it breaks a rule."""
     return Facts(
         file=file,
@@ -40,7 +30,7 @@ def executorch_facts(archive: Archive, file: str, nbytes: int) -> Facts:
         byte_order="little",
         serialization_id=None,
         compression={},
-        groups=_groups(archive),
+        groups=_groups(archive, table),
         program=None,
         exported=None,
         tensors=tensor_facts(archive),
@@ -91,10 +81,10 @@ def _external(program: Program | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _groups(archive: Archive) -> dict[str, GroupFacts]:
+def _groups(archive: Archive, table: RecordTable) -> dict[str, GroupFacts]:
     sizes: dict[str, list[int]] = {}
     for name, record in archive.records.items():
-        folder = name.removeprefix("program/").partition("/")[0]
-        if folder not in _SEEN_ELSEWHERE and name != "bundle":
-            sizes.setdefault(_GROUPS.get(folder, "tables"), []).append(record.size)
+        group = table.role(name).described
+        if group:
+            sizes.setdefault(group, []).append(record.size)
     return {group: GroupFacts(len(found), sum(found), sum(found)) for group, found in sizes.items()}

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tsarchive.archive import Archive
 from tsarchive.describing.advice import advice
-from tsarchive.describing.facts import ExportedFacts, ModelFacts, ObjectFacts
+from tsarchive.describing.collecting import zip_facts
+from tsarchive.describing.facts import ExportedFacts, Facts, ModelFacts, ObjectFacts
+from tsarchive.describing.tensors import tensor_facts
 from tsarchive.errors import PickleError
+from tsarchive.formats.records import RecordTable
 from tsarchive.pt2.compiled import compiled
 from tsarchive.pt2.formatting import expression
 from tsarchive.pt2.listing import range_text
-from tsarchive.pt2.looking import Pt2Door
+from tsarchive.pt2.looking import Pt2View
 from tsarchive.pt2.metadata import graphs_in
 from tsarchive.pt2.payloads import PickledPayload
 from tsarchive.pt2.records import EXECUTORCH, EXTRA, FLAT_EXTRA
@@ -18,8 +23,16 @@ from tsarchive.torchscript.inspection import ModuleInfo
 from tsarchive.torchscript.tensor_infos import TensorInfo
 
 
-def exported_facts(archive: Archive) -> ExportedFacts:
-    """Everything but tensors. Raises ArchiveError where the archive breaks a rule."""
+def pt2_facts(archive: Archive, file: str, nbytes: int, table: RecordTable) -> Facts:
+    """Everything about a PT2 archive. Raises ArchiveError where it breaks a rule."""
+    return replace(
+        zip_facts(archive, file, nbytes, table),
+        exported=_exported_facts(archive),
+        tensors=tensor_facts(archive) if archive.view.has_tensors else None,
+    )
+
+
+def _exported_facts(archive: Archive) -> ExportedFacts:
     door = archive.exported
     records = door.records
     return ExportedFacts(
@@ -57,7 +70,7 @@ def _model(archive: Archive, name: str) -> ModelFacts:
         modules=_count(tree),
         nodes=sum(len(graph.nodes) for graph in graphs_in(program.graph_module.graph)),
         graphs=sum(1 for _ in graphs_in(program.graph_module.graph)),
-        operators=door.operators(name),
+        operators=door.operators_of(name),
         needs={needed: advice(needed) for needed in needs.foreign},
         parameters=sum(info.is_parameter for info in infos),
         buffers=sum(info.is_buffer for info in infos),
@@ -81,7 +94,7 @@ def _is_weight(info: TensorInfo) -> bool:
     return info.is_parameter or info.is_buffer
 
 
-def _objects(door: Pt2Door, model: str) -> list[ObjectFacts]:
+def _objects(door: Pt2View, model: str) -> list[ObjectFacts]:
     return [
         ObjectFacts(name, payload.kind.value, payload.class_name, payload.record)
         for name, payload in door.payloads(model).items()
@@ -89,7 +102,7 @@ def _objects(door: Pt2Door, model: str) -> list[ObjectFacts]:
     ]
 
 
-def _inputs(door: Pt2Door, model: str) -> tuple[str | None, str | None]:
+def _inputs(door: Pt2View, model: str) -> tuple[str | None, str | None]:
     try:
         return sample_inputs(door.records, model), None
     except PickleError as error:

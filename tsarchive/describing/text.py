@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_METHODS = {0: "stored", 8: "deflated", 9: "deflate64"}
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 LAYOUT = "\n\t"
@@ -26,6 +27,11 @@ def duration(seconds: float) -> str:
 def shape(sizes: Sequence[int]) -> str:
     """``1x3x64x64``; ``scalar`` for a tensor without dimensions."""
     return "x".join(map(str, sizes)) or "scalar"
+
+
+def method_name(method: int) -> str:
+    """A zip compression method in words."""
+    return _METHODS.get(method, f"method {method}")
 
 
 def plural(number: int, noun: str) -> str:

@@ -23,7 +23,7 @@ from .regions import Content, Regions
 from .values import Layout
 
 if TYPE_CHECKING:
-    from .looking import ExecutorchDoor
+    from .looking import ExecutorchView
 
 __all__ = ["STRIPPED", "Draft"]
 
@@ -40,7 +40,7 @@ class Opened(Protocol):
     """The part of an archive from :func:`tsarchive.open` that drafts need."""
 
     @property
-    def executorch(self) -> ExecutorchDoor:
+    def executorch(self) -> ExecutorchView:
         """The opened file.
 
         Raises UnsupportedError for archives that are not files of ExecuTorch.

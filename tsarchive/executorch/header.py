@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
 
 __all__ = [
-    "DATA_MAGIC", "Header", "data_header", "program_header", "read_data_header",
+    "BPTE",
+    "DATA_MAGIC",
+    "PTD",
+    "PTE",
+    "TO_LOOK_AT",
+    "Header",
+    "data_header",
+    "kind_of",
+    "no_zip",
+    "program_header",
+    "read_data_header",
     "read_program_header",
 ]  # fmt: skip
 
+# The kinds of files: programs, data, programs with calls.
+PTE: Final = "pte"
+PTD: Final = "ptd"
+BPTE: Final = "bpte"
+_KINDS: Final = {b"ET": PTE, b"FT": PTD, b"BP": BPTE}
+_IDENTIFIER: Final = slice(4, 8)
+TO_LOOK_AT: Final = "'tsarchive info', 'code', 'tensors', 'tree' and 'verify' show what it holds"
 PROGRAM_MAGIC: Final = b"eh00"
 DATA_MAGIC: Final = b"FH01"
 _DATA_FAMILY: Final = b"FH"
@@ -39,6 +57,21 @@ class Header:
     tables_size: int
     segment_base: int
     segments_size: int | None
+
+
+def kind_of(data: bytes | bytearray | memoryview | mmap) -> str | None:
+    """Return the kind of a file of ExecuTorch of any version by its first bytes, if it is one."""
+    identifier = bytes(memoryview(data)[_IDENTIFIER])
+    is_known = len(identifier) == 4 and identifier[2:].isdigit()
+    return _KINDS.get(identifier[:2]) if is_known else None
+
+
+def no_zip(kind: str) -> UnsupportedError:
+    """Return the error for a question that zip archives alone answer."""
+    return UnsupportedError(
+        f"a {kind} file is no zip archive: it has no models by name and no TorchScript",
+        hint=TO_LOOK_AT,
+    )
 
 
 def read_program_header(data: memoryview) -> Header | None:

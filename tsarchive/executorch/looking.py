@@ -6,21 +6,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from tsarchive.errors import UnsupportedError
+from tsarchive.formats.view import View
 from tsarchive.torchscript.inspection import ModuleInfo
 from tsarchive.torchscript.tensor_infos import StorageInfo, TensorInfo
 
 from .bundled import BundledProgram, BundledTensor, Suite
 from .data_file import DataFile, Entry
+from .header import no_zip
 from .instructions import DelegateCall, KernelCall
 from .listing import Listings, place_text, signature
 from .methods import Method
-from .program import Program
+from .program import RECORD, Program
 from .regions import Regions
 from .values import Layout, Tensor
 
-__all__ = ["EXTERNAL", "ExecutorchDoor"]
+__all__ = ["EXTERNAL", "ExecutorchView"]
 
 EXTERNAL: Final = "external:"
 """Precedes the key of a tensor whose bytes are in a data file, in place of a record name."""
@@ -32,14 +35,22 @@ SUITE: Final = "test suite"
 OWN_NAMESPACES: Final = frozenset({"dim_order_ops", "executorch_prim"})
 """Namespaces of operators that belong to the runtime itself."""
 
+if TYPE_CHECKING:
+    from tsarchive.frontend import CodeImporter
+    from tsarchive.pickler import Object
+    from tsarchive.torchscript.needs import Needs
+
 _Named = tuple[str, TensorInfo]
 
 
-class ExecutorchDoor:
+class ExecutorchView(View):
     """The parts of an opened file, each read on demand.
 
     All of them raise FormatError and LimitError where the file breaks a rule.
     """
+
+    has_listings = True
+    methods_record = RECORD
 
     def __init__(self, regions: Regions) -> None:
         self.regions = regions
@@ -64,27 +75,44 @@ class ExecutorchDoor:
         """Listings with lines of user source, where the file has them."""
         return self._listings(sources=True)
 
+    def require_code(self) -> None:
+        """Raise UnsupportedError for data files."""
+        if self.program is None:
+            raise UnsupportedError(
+                "a data file has no code", hint="'tsarchive tensors' lists its data"
+            )
+
     def _listings(self, *, sources: bool) -> Mapping[str, str]:
         if self.program is None:
             return MappingProxyType({})
         return Listings(self.regions.require_program, sources=sources)
 
     def operators(self) -> dict[str, int]:
-        """The number of instructions that call each operator, by name without overload."""
-        program = self.program
-        methods = () if program is None else program.methods
-        found: Counter[str] = Counter()
-        for name, count in Counter(name for m in methods for name in called(m)).items():
-            found[name.partition(".")[0]] += count
-        return dict(found)
+        """How many instructions call each operator, by name with overload."""
+        methods = () if self.program is None else self.program.methods
+        return dict(Counter(name for method in methods for name in called(method)))
 
-    def needed(self) -> dict[str, int]:
-        """The number of calls of operators that are not built into every runtime of ExecuTorch."""
-        return {
-            name: count
-            for name, count in self.operators().items()
-            if name.partition("::")[0] not in OWN_NAMESPACES
-        }
+    def needs(self) -> Needs:
+        """The operators, by name without overload, that not every runtime has in itself."""
+        from tsarchive.torchscript.needs import Needs
+
+        found: Counter[str] = Counter()
+        for name, count in self.operators().items():
+            if name.partition("::")[0] not in OWN_NAMESPACES:
+                found[name.partition(".")[0]] += count
+        return Needs(dict(found), ())
+
+    @property
+    def classes(self) -> CodeImporter:
+        raise no_zip(self.regions.kind)
+
+    @property
+    def root(self) -> Object:
+        raise no_zip(self.regions.kind)
+
+    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
+        assert info.storage is not None
+        return self.regions.view(info.storage)[info.offset :]
 
     def tensors(self) -> Iterator[_Named]:
         """Yield every tensor that has bytes in the file or in a data file, by its name.

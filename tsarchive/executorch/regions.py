@@ -17,12 +17,11 @@ from tsarchive.container.closing import Closing
 from tsarchive.container.faults import STRICT
 from tsarchive.container.source import Source
 from tsarchive.errors import ArchiveError, MissingRecordError, UnsupportedError
-from tsarchive.kinds import BPTE, PTD, PTE
 
 from . import bundled, data_file, program
 from .bundled import BundledProgram
 from .data_file import DataFile
-from .header import AT
+from .header import AT, BPTE, PTD, PTE
 from .program import Program
 
 __all__ = ["Regions", "opened_regions"]

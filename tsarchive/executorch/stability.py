@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from tsarchive.comparing import (
+    GraphReport,
+    JitterReport,
+    ReadComparison,
+    RecordDifference,
+    Unprinted,
+)
 from tsarchive.container import Record
 from tsarchive.container.source import Source
 from tsarchive.errors import UnsupportedError
@@ -13,63 +19,51 @@ from .draft import Draft
 from .pieces import Pieces
 from .regions import Regions, opened_regions
 
-__all__ = ["Change", "Stability", "stability_of"]
+__all__ = ["jitter_report"]
 
 _SHOWN = 32
 _STEP = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The first byte that differs: ``offset`` in a record, and up to 32 bytes of both sides."""
-
-    record: str
-    offset: int
-    before: bytes
-    after: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Stability:
-    """The effects of writing a file.
-
-    ``is_copied`` tells that it is written as it was read; ``once`` is the first change when its
-    tables are encoded anew, ``again`` that when the result is read and encoded once more.
-    ``unread`` is the record that cannot be encoded, and the reason.
-    """
-
-    is_copied: bool
-    once: Change | None = None
-    again: Change | None = None
-    unread: tuple[str, str] | None = None
-
-
-def stability_of(regions: Regions) -> Stability:
+def jitter_report(regions: Regions) -> JitterReport:
     """Write a file to nowhere, encode its tables, and encode the result again.
 
     Raises FormatError and LimitError where the file breaks a rule.
     """
     data = regions.buffer()
     is_copied = _first_difference(data, Draft.of(regions).pieces()) is None
+    return JitterReport(
+        is_copied,
+        len(data),
+        (),
+        ReadComparison(is_copied, ()),
+        _graph_report(regions),
+        kind=regions.kind,
+    )
+
+
+def _graph_report(regions: Regions) -> GraphReport:
+    """The part whose tables are otherwise when they are encoded anew, and once more."""
     try:
         once = Draft.of(regions).pieces(anew=True)
     except UnsupportedError as error:
-        return Stability(is_copied, unread=(error.record or "", error.message))
-    changed = _first_change(data, once, regions)
-    if changed is None:
-        return Stability(is_copied)
+        return GraphReport(unprinted=(Unprinted(error.record or "", error.message),))
+    changed = _changes(regions.buffer(), once, regions)
+    if not changed:
+        return GraphReport()
     anew = opened_regions(Source(memoryview(once.join())), regions.kind)
-    again = _first_change(anew.buffer(), Draft.of(anew).pieces(anew=True), anew)
-    return Stability(is_copied, changed, again)
+    again = Draft.of(anew).pieces(anew=True)
+    return GraphReport(changed, _changes(anew.buffer(), again, anew))
 
 
-def _first_change(before: memoryview, after: Pieces, regions: Regions) -> Change | None:
-    """Return the first difference between a file and what would be written; None without any."""
+def _changes(before: memoryview, after: Pieces, regions: Regions) -> tuple[RecordDifference, ...]:
+    """Return the first difference between a file and what would be written, if any."""
     at = _first_difference(before, after)
     if at is None:
-        return None
+        return ()
     name, start = _record_at(at, regions.records)
-    return Change(name, at - start, bytes(before[at : at + _SHOWN]), _bytes_at(after, at))
+    shown = bytes(before[at : at + _SHOWN])
+    return (RecordDifference(name, at - start, shown, _bytes_at(after, at)),)
 
 
 def _first_difference(before: memoryview, after: Pieces) -> int | None:

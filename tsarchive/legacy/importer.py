@@ -39,13 +39,17 @@ class LegacyImporter:
     """Loads the main module of one archive; its container stays open while tensors live."""
 
     def __init__(
-        self, container: Container, device: torch.device | None, guard: Guard = FOR_STRANGERS
+        self,
+        container: Container,
+        device: torch.device | None,
+        guard: Guard = FOR_STRANGERS,
+        tensors_on: torch.device | None = None,
     ) -> None:
         self.model = read_model(container.read(MODEL))
         self.moved: MovedArchive | None = None
         if device is not None:
-            tensors_on = {tensor.device for tensor in self.model.tensors}
-            self.moved = moved_archive(container, str(device), tensors_on)
+            before = {tensor.device for tensor in self.model.tensors}
+            self.moved = moved_archive(container, str(device), before)
             container = self.moved.container
         self.container = container
         self.records = _Records(container, CODE_FOLDERS)
@@ -58,7 +62,7 @@ class LegacyImporter:
             dialect=DIALECT,
         )
         self._values = Values(container, self.model)
-        tensors = TensorReader(container.view, device, MODEL)
+        tensors = TensorReader(container.view, tensors_on or device, MODEL)
         self._unpickling = Unpickling(self, tensors, ATTRIBUTES)
         self._main = module_of(self.model.main, self.code, self.records)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsarchive.container import Container
 from tsarchive.errors import UnsupportedError
+from tsarchive.formats.view import View
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import Type
@@ -15,9 +16,9 @@ from tsarchive.pickler import Global, Object, Value
 from tsarchive.torchscript.code_records import CodeRecords
 from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.inspection import (
-    ClassOf,
     ModuleInfo,
     Root,
+    class_finder,
     constants_in,
     module_tree,
     named_tensors,
@@ -29,8 +30,11 @@ from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
 from .model import MODEL, Model, debug_records, read_model
 from .values import Values
 
+if TYPE_CHECKING:
+    from tsarchive.torchscript.needs import Needs
 
-class LegacyDoor:
+
+class LegacyView(View):
     """The parts of an open archive, each read on demand."""
 
     def __init__(self, container: Container) -> None:
@@ -81,13 +85,25 @@ class LegacyDoor:
     def _values(self) -> Values:
         return Values(self._container, self.model)
 
-    def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
+    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
         """Yield every tensor by its dotted name: those of the root, and those that code names."""
+        class_of = class_finder(self.classes)
         return named_tensors(self._roots(), class_of, self._container.records)
 
-    def tree(self, class_of: ClassOf) -> ModuleInfo:
+    def tree(self) -> ModuleInfo:
         """Return the modules below the root."""
+        class_of = class_finder(self.classes)
         return module_tree(Root(MODEL, "", self.root), class_of, self._container.records)
+
+    def needs(self) -> Needs:
+        """What all of the code needs."""
+        from tsarchive.torchscript.needs import needs_of_all
+
+        return needs_of_all(self.code, DIALECT.renamed)
+
+    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
+        assert info.storage is not None
+        return self._container.view(info.storage)[info.offset :]
 
     def _roots(self) -> Iterator[Root]:
         """Yield the root, and the rest of the tensor table, which holds the code's constants."""

@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from tsarchive.container import Container
-from tsarchive.errors import CallError
-from tsarchive.exporting import to_exported_program
-from tsarchive.kinds import PT2, kind_of
-from tsarchive.loading import load
-from tsarchive.policy import Policy
+from tsarchive.container.source import open_source
+from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.formats.base import ZipFormat
+from tsarchive.formats.options import Example, LoadOptions
+from tsarchive.formats.registry import file_format, zip_format
+from tsarchive.loading import load_opened
+from tsarchive.policy import Guard, Policy
+from tsarchive.pt2.tracing import traced_program
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["EXPORTED", "Call", "Source", "is_program", "require_call", "source_of"]
+__all__ = ["EXPORTED", "Source", "is_program", "opened_archive", "require_call", "source_of"]
 
-Example = tuple[Sequence[Any], Mapping[str, Any]]
+Call = tuple[Sequence[Any], Mapping[str, Any]]
 FORWARD: Final = "forward"
 EXPORTED: Final = "exported program"
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The arguments of one call, and the sizes that stay dynamic when it is traced."""
-
-    args: Sequence[Any] | None = None
-    kwargs: Mapping[str, Any] | None = None
-    dynamic_shapes: Any = None
-
-    @property
-    def is_given(self) -> bool:
-        return self.args is not None or self.kwargs is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +39,7 @@ class Source:
     name: str
     kind: str
     methods: Mapping[str, ExportedProgram]
-    examples: Mapping[str, Example]
+    examples: Mapping[str, Call]
 
 
 def is_program(value: Any) -> bool:
@@ -60,7 +50,7 @@ def is_program(value: Any) -> bool:
 
 
 def source_of(
-    src: Any, call: Call, *, model: str | None = None, policy: Policy | None = None
+    src: Any, call: Example, *, model: str | None = None, policy: Policy | None = None
 ) -> Source:
     """Return programs as they are, those of a PT2 archive, or torch.export's traces of TorchScript.
 
@@ -71,22 +61,23 @@ def source_of(
         methods = dict(src) if isinstance(src, Mapping) else {FORWARD: src}
         _take_no_shapes(call)
         return Source(EXPORTED, EXPORTED, methods, _examples(methods, call))
-    kind = _kind(src)
-    if kind == PT2:
+    opened, found = opened_archive(src)
+    options = LoadOptions(None, Guard() if policy is None else Guard(policy), model)
+    if found.has_programs:
         _take_no_shapes(call)
-        methods, samples = _models(src, model, policy)
+        methods, samples = _models(opened, options)
         examples = _examples(methods, call) if call.is_given else samples
-        return Source(os.fspath(src), kind, methods, examples)
+        return Source(os.fspath(src), found.kind, methods, examples)
     require_call(call)
-    module = load(src, policy=policy, model=model)
-    program = to_exported_program(
+    module = load_opened(opened, options)
+    program = traced_program(
         module, call.args or (), call.kwargs, dynamic_shapes=call.dynamic_shapes
     )
     methods = {FORWARD: program}
-    return Source(os.fspath(src), kind, methods, _examples(methods, call))
+    return Source(os.fspath(src), found.kind, methods, _examples(methods, call))
 
 
-def require_call(call: Call) -> None:
+def require_call(call: Example) -> None:
     """Raise CallError unless there are arguments that torch.export can trace."""
     if not call.is_given:
         raise CallError(
@@ -95,28 +86,35 @@ def require_call(call: Call) -> None:
         )
 
 
-def _kind(src: str | os.PathLike[str]) -> str:
-    with Container.open(src) as container:
-        return kind_of(container.records)
+def opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
+    """A file to be converted, and its format. Raises UnsupportedError for files of ExecuTorch."""
+    source = open_source(src)
+    own = file_format(source.data)
+    if own is not None:
+        source.close()
+        raise UnsupportedError(
+            f"a .{own.kind} file is not converted: what it was made from had more in it",
+            hint="Convert the archive or program that it was made from",
+        )
+    container = Container.of_source(source)
+    return container, zip_format(container.records)
 
 
 def _models(
-    src: str | os.PathLike[str], model: str | None, policy: Policy | None
-) -> tuple[dict[str, ExportedProgram], dict[str, Example]]:
+    opened: Container, options: LoadOptions
+) -> tuple[dict[str, ExportedProgram], dict[str, Call]]:
     from tsarchive.pt2.records import Records
     from tsarchive.pt2.reexporting import exported_program
     from tsarchive.pt2.sample_values import sample_values
 
     methods: dict[str, ExportedProgram] = {}
-    samples: dict[str, Example] = {}
-    with Container.open(src) as container:
-        records = Records(container)
-        names = _method_names(records.models, model)
-        for name, method in names.items():
-            methods[method] = exported_program(load(src, policy=policy, model=name))
-            found = sample_values(records, name)
-            if found is not None:
-                samples[method] = found
+    samples: dict[str, Call] = {}
+    records = Records(opened)
+    for name, method in _method_names(records.models, options.model).items():
+        methods[method] = exported_program(load_opened(opened, replace(options, model=name)))
+        found = sample_values(records, name)
+        if found is not None:
+            samples[method] = found
     return methods, samples
 
 
@@ -127,7 +125,7 @@ def _method_names(models: Sequence[str], model: str | None) -> dict[str, str]:
     return {name: name if len(models) > 1 else FORWARD for name in models}
 
 
-def _take_no_shapes(call: Call) -> None:
+def _take_no_shapes(call: Example) -> None:
     if call.dynamic_shapes is not None:
         raise CallError(
             "the sizes of an exported program are as they were exported",
@@ -135,7 +133,7 @@ def _take_no_shapes(call: Call) -> None:
         )
 
 
-def _examples(methods: Mapping[str, ExportedProgram], call: Call) -> dict[str, Example]:
+def _examples(methods: Mapping[str, ExportedProgram], call: Example) -> dict[str, Call]:
     """Return the given arguments, for a single method; else those that programs have."""
     if call.is_given:
         if len(methods) > 1:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from copy import copy
+from dataclasses import replace
+from functools import cached_property
 from math import prod
+from typing import TYPE_CHECKING
 
 from tsarchive.container import Container as ZipContainer
 from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
-from tsarchive.frontend import CodeImporter
-from tsarchive.pickler import Object
-from tsarchive.torchscript.inspection import ClassOf, ModuleInfo
+from tsarchive.formats.view import View
+from tsarchive.torchscript.inspection import ModuleInfo
 from tsarchive.torchscript.tensor_infos import Role, StorageInfo, TensorInfo
 
 from .compiled import stored_weights
@@ -24,7 +26,12 @@ from .quantized_decomposed import FUNCTIONS
 from .records import EXECUTORCH, MODELS, Records
 from .schema import ExportedProgram, TensorMeta
 
-__all__ = ["Pt2Door", "operator_name"]
+if TYPE_CHECKING:
+    from tsarchive.frontend import CodeImporter
+    from tsarchive.pickler import Object
+    from tsarchive.torchscript.needs import Needs
+
+__all__ = ["Pt2View", "operator_name"]
 
 # Namespaces outside operator libraries: Python's own operators, and higher-order ones.
 _PYTHON = ("_operator", "math", "builtins")
@@ -40,11 +47,13 @@ _VERSIONS = ("archive_version", "version")
 _INCOMPLETE = "The file may be incomplete"
 
 
-class Pt2Door:
+class Pt2View(View):
     """The parts of an open archive, each read on demand.
 
     With several models, each name is prefixed by that of its model.
     """
+
+    has_listings = True
 
     def __init__(self, records: Records) -> None:
         self.records = records
@@ -52,7 +61,7 @@ class Pt2Door:
         self._container = records.container
         self._payloads: dict[str, dict[str, Payload]] = {}
 
-    def only(self, model: str) -> Pt2Door:
+    def only(self, model: str) -> Pt2View:
         """Restrict to one model. Raises MissingRecordError when there is none of this name."""
         if model not in self.models:
             names = ", ".join(self.models) or "none"
@@ -64,6 +73,16 @@ class Pt2Door:
         chosen = copy(self)
         chosen.models = (model,)
         return chosen
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether there is a program."""
+        return bool(self.models)
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether tensors can be listed, also those beside compiled code."""
+        return bool(self.models or self.beside_code())
 
     @property
     def format_version(self) -> int:
@@ -114,7 +133,7 @@ class Pt2Door:
             self._payloads[model] = found
         return found
 
-    def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
+    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
         """Yield every tensor by its dotted name, pickled ones as far as their configuration tells.
 
         Weights beside compiled code belong to no program. Raises MissingRecordError where there is
@@ -163,6 +182,18 @@ class Pt2Door:
         trees = [self._tree(model) for model in self.models]
         return trees[0] if len(trees) == 1 else ModuleInfo("", "", (), 0, 0, tuple(trees))
 
+    def signed_tree(self) -> ModuleInfo:
+        """The same, where the root of each model has the signature of its method."""
+        root = self.tree()
+        if len(self.models) == 1:
+            return replace(root, methods=(self.signature(self.models[0]),))
+        signed = (replace(child, methods=(self.signature(child.name),)) for child in root.children)
+        return replace(root, children=tuple(signed))
+
+    def require_code(self) -> None:
+        """Raise MissingRecordError if there is no program."""
+        self.require_models()
+
     def require_models(self) -> None:
         """Raise MissingRecordError, saying what the archive has instead, if it has no program."""
         if self.models:
@@ -184,17 +215,22 @@ class Pt2Door:
         record = self.records.program_record(model)
         return module_tree(name, dict(self.tensors_of(model)), places(graph), record)
 
-    def operators(self, model: str) -> dict[str, int]:
+    def operators_of(self, model: str) -> dict[str, int]:
         """Count the nodes that call each operator, by qualified name without overload."""
         nodes = nodes_of(self.program(model).graph_module.graph)
         return dict(Counter(operator_name(node.target) for node in nodes))
 
-    def needed(self) -> tuple[dict[str, int], tuple[str, ...]]:
+    def operators(self) -> dict[str, int]:
+        """Count the nodes of all models that call each operator."""
+        return dict(sum((Counter(self.operators_of(m)) for m in self.models), Counter[str]()))
+
+    def needs(self) -> Needs:
         """Return the operators of libraries and the torchbind classes that the models need."""
-        operators: Counter[str] = Counter()
+        from tsarchive.torchscript.needs import Needs
+
+        operators = self.operators()
         classes: set[str] = set()
         for model in self.models:
-            operators.update(self.operators(model))
             classes |= set(_native_classes(self.program(model)))
         own = (f"{_HIGHER_ORDER}::", *(f"{name}." for name in _PYTHON), "torch.")
         needed = {
@@ -202,7 +238,20 @@ class Pt2Door:
             for name, n in operators.items()
             if not name.startswith(own) and name not in _WRITTEN
         }
-        return needed, tuple(sorted(classes))
+        return Needs(needed, tuple(sorted(classes)))
+
+    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
+        found = self._views.get(name)
+        if found is None:
+            raise UnsupportedError("its elements are pickled in a way of their own")
+        if not found.has_data:
+            raise UnsupportedError("it was saved without its elements")
+        return found.storage.data()[info.offset :]
+
+    @cached_property
+    def _views(self) -> dict[str, StoredView]:
+        named = self.named_payloads()
+        return {name: payload for name, payload in named if isinstance(payload, StoredView)}
 
 
 def operator_name(target: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tsarchive.comparing import GraphReport, changes
 from tsarchive.container import Container
 
 from .decoding import read_json
@@ -12,7 +13,15 @@ from .encoding import write_json
 from .records import CONSTANTS, WEIGHTS, Records
 from .schema import ExportedProgram, PayloadConfig
 
-__all__ = ["encoded_again", "json_records"]
+__all__ = ["encoded_again", "graph_report", "json_records"]
+
+
+def graph_report(container: Container) -> GraphReport:
+    """What of an archive's JSON is otherwise when it is decoded and encoded again."""
+    texts = json_records(container)
+    once = encoded_again(container, texts)
+    code = tuple(changes(texts, once))
+    return GraphReport(code, tuple(changes(once, encoded_again(container, once))))
 
 
 def json_records(container: Container) -> dict[str, bytes]:

@@ -6,22 +6,40 @@ equivalent as long as neither the view nor its base is written to.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.graph import Block, Node, walk
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.alias_analysis import Aliases
 
-__all__ = ["copy_retyped_views"]
+__all__ = ["retyped_views_copied"]
 
 _VIEW, _OVERLOAD = "aten::view", "dtype"
 _COPY = "aten::view_copy"
 
 
-def copy_retyped_views(graph: Block) -> None:
-    """Replace such views by copies.
+@contextmanager
+def retyped_views_copied(graph: Block) -> Iterator[None]:
+    """Have copies in the place of such views, and the graph as it was afterwards.
 
     Raises UnsupportedError where a view or its base may be written to after the view is made.
     """
+    before: list[tuple[Node, str, FunctionSchema | None, Sequence[str]]] = []
+    try:
+        # Each becomes a copy before the next is looked for: a copy shares nothing with its base.
+        for node in _copyable(graph):
+            before.append((node, node.kind, node.schema, node.lost))
+            _copy_view(node)
+        yield
+    finally:
+        for node, kind, schema, lost in before:
+            node.kind, node.schema, node.lost = kind, schema, lost
+
+
+def _copyable(graph: Block) -> Iterator[Node]:
     for index, top in enumerate(graph.nodes):
         for node in filter(_is_retyped, walk([top])):
             aliases = Aliases(graph)
@@ -33,7 +51,7 @@ def copy_retyped_views(graph: Block) -> None:
                     "has a view of another dtype",
                     hint="Write to a clone of it in the model, and export that",
                 )
-            _copy_view(node)
+            yield node
 
 
 def _is_retyped(node: Node) -> bool:

@@ -18,7 +18,7 @@ from .forward import Forward
 from .pytrees import Kind
 from .records import Records
 from .resaving import forward_of
-from .retyped_views import copy_retyped_views
+from .retyped_views import retyped_views_copied
 from .typed_trees import TypedTree
 
 __all__ = ["scripted_records"]
@@ -48,10 +48,10 @@ def scripted_records(module: ArchiveModule) -> list[NewRecord]:
     _require_values(forward, forward.result, "the result")
     graph = forward.module.type.methods["forward"].graph
     _require_operators(forward, graph)
-    copy_retyped_views(graph)
     records = Records(module.tsarchive_classes.container)
     files = {name: records.container.read(one) for name, one in records.extra_files().items()}
-    return canonical_loaded_records(module, extra_files(files), debug=True)
+    with retyped_views_copied(graph):
+        return canonical_loaded_records(module, extra_files(files), debug=True)
 
 
 def _require_values(forward: Forward, typed: TypedTree, place: str) -> None:

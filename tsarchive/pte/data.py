@@ -9,10 +9,10 @@ from typing import BinaryIO, TypeAlias
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, FormatError, MissingRecordError
 from tsarchive.executorch.data_file import DataFile
+from tsarchive.executorch.header import PTD, kind_of
 from tsarchive.executorch.regions import opened_regions
 from tsarchive.executorch.schema import require_known
 from tsarchive.executorch.values import Tensor
-from tsarchive.kinds import PTD, executorch_kind
 
 __all__ = ["Data", "DataSource", "opened_data"]
 
@@ -82,7 +82,7 @@ def opened_data(data: DataSource | Sequence[DataSource] | None) -> Data:
 
 def _opened(source: DataSource) -> DataFile:
     opened = open_source(source)
-    kind = executorch_kind(opened.data)
+    kind = kind_of(opened.data)
     if kind != PTD:
         opened.close()
         what = "another file" if kind is None else f"a {kind} file"

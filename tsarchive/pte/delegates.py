@@ -6,7 +6,6 @@ the file is verified before, and a policy can forbid backends by name.
 
 from __future__ import annotations
 
-import io
 import tempfile
 import threading
 import warnings
@@ -17,11 +16,13 @@ from typing import Any, Final
 
 import torch
 
+from tsarchive.container.source import Source
 from tsarchive.errors import FormatError, ScriptError, UnsupportedError
+from tsarchive.executorch.header import PTE, kind_of
 from tsarchive.executorch.program import Program
 from tsarchive.findings import Severity
 from tsarchive.policy import Policy
-from tsarchive.verifying import verify
+from tsarchive.verifying.executorch import verify_executorch
 
 __all__ = ["Backends", "are_allowed", "backends_of", "can_run", "check_sound"]
 
@@ -51,7 +52,9 @@ def are_allowed(program: Program, policy: Policy) -> bool:
 
 def check_sound(content: bytes) -> None:
     """Raise FormatError where verify finds an error: the runtime checks less."""
-    for finding in verify(io.BytesIO(content)).findings:
+    source = Source(memoryview(content))
+    report = verify_executorch(source, kind_of(content) or PTE, lambda step: None)
+    for finding in report.findings:
         if finding.severity is Severity.ERROR:
             raise FormatError(
                 f"{finding.message} ({finding.rule})", record=finding.record,

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from tsarchive.archive import Archive
 from tsarchive.describing.text import plural
 from tsarchive.errors import ArchiveError
-from tsarchive.kinds import EXECUTORCH, PT2, TORCH_PACKAGE
-from tsarchive.torchscript.code_records import CodeRecords
 
 from .caps import LINES_PER_ROW, MAX_LINE
 from .colouring import highlight_line
@@ -77,14 +75,12 @@ def code(subject: Subject) -> Section | None:
 
 def _has_records(archive: Archive) -> bool:
     """Return whether the archive's code is the text of records."""
-    return archive.kind not in (*EXECUTORCH, PT2)
+    return not archive.view.has_listings
 
 
 def _texts(archive: Archive) -> Iterator[tuple[str, str | ArchiveError]]:
     """Yield the code by name, or the error that prevents reading it."""
-    code = archive.code
-    if archive.kind == TORCH_PACKAGE:  # such archives contain Python source
-        code = CodeRecords(archive.container, ("",))
+    code = archive.view.source
     for name in code:
         try:
             yield name, code[name]
@@ -128,10 +124,8 @@ def _line_anchor(block: str, line: int) -> str:
 
 
 def _lines(archive: Archive, name: str, text: str, origins: Origins) -> Iterator[_Line]:
-    if archive.kind in EXECUTORCH:
-        return _listed(text, archive.executorch.sourced_code[name])
-    if archive.kind == PT2:
-        return _listed(text, archive.exported.sourced_code[name])
+    if archive.view.has_listings:
+        return _listed(text, archive.view.sourced_code[name])
     return _stored(name, text, origins)
 
 

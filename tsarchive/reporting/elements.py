@@ -12,8 +12,6 @@ import numpy
 from tsarchive.archive import Archive
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.executorch.looking import EXTERNAL
-from tsarchive.kinds import EXECUTORCH, PT2
-from tsarchive.pt2.payloads import StoredView
 from tsarchive.torchscript.tensor_infos import TensorInfo
 
 __all__ = ["Elements", "Stored"]
@@ -76,24 +74,7 @@ class Elements:
             raise UnsupportedError("its elements are in a data file")
         if info.storage is None or info.offset is None:
             raise UnsupportedError("its elements are not in one record")
-        if self._archive.kind in EXECUTORCH:
-            return self._archive.executorch.regions.view(info.storage)[info.offset :]
-        if self._archive.kind == PT2:
-            return self._payload(name)[info.offset :]
-        return self._archive.container.view(info.storage)[info.offset :]
-
-    def _payload(self, name: str) -> memoryview:
-        found = self._payloads.get(name)
-        if found is None:
-            raise UnsupportedError("its elements are pickled in a way of their own")
-        if not found.has_data:
-            raise UnsupportedError("it was saved without its elements")
-        return found.storage.data()
-
-    @cached_property
-    def _payloads(self) -> dict[str, StoredView]:
-        named = self._archive.exported.named_payloads()
-        return {name: payload for name, payload in named if isinstance(payload, StoredView)}
+        return self._archive.view.element_bytes(name, info)
 
     @cached_property
     def _order(self) -> Literal["<", ">"]:

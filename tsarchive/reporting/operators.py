@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from typing import Final
 
-from tsarchive.archive import Archive
 from tsarchive.auditing.values import OperatorUse
-from tsarchive.executorch.looking import called
-from tsarchive.kinds import EXECUTORCH, PT2
 
 from .bars import share_bar
 from .html import Html, joined, more, tag
@@ -24,7 +19,7 @@ _PLAIN: Final = "compute"
 def operators(subject: Subject) -> Section | None:
     """Make the section; None for files without operators."""
     uses = {use.operator: use for use in subject.audited.operators} if subject.audited else {}
-    counts = _counts(subject.archive) if subject.archive and subject.has_program else None
+    counts = subject.archive.view.operators() if subject.archive and subject.has_program else None
     if counts is None:
         counts = {name: len(use.places) for name, use in uses.items()}
     if not counts:
@@ -36,18 +31,6 @@ def operators(subject: Subject) -> Section | None:
     headings = ("operator", "calls", "what it can do") if uses else ("operator", "calls")
     body = joined((table("operators", headings, rows), more(len(rows), len(counts), "operator")))
     return Section("operators", "Operators", body, len(rows), len(counts))
-
-
-def _counts(archive: Archive) -> Mapping[str, int]:
-    """Return the number of calls of each operator in code, nodes or instructions."""
-    if archive.kind in EXECUTORCH:
-        program = archive.executorch.program
-        methods = () if program is None else program.methods
-        return Counter(name for method in methods for name in called(method))
-    if archive.kind == PT2:
-        door = archive.exported
-        return sum((Counter(door.operators(model)) for model in door.models), Counter[str]())
-    return archive.needs.operators
 
 
 def _row(name: str, count: int, most: int, use: OperatorUse | None) -> list[Cell]:

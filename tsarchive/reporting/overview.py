@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tsarchive.describing.collecting import facts_of
 from tsarchive.describing.facts import GroupFacts
 from tsarchive.describing.lines import fact_lines
 from tsarchive.describing.text import plural, size
+from tsarchive.formats.registry import format_named
 
 from .caps import MAX_FACT
 from .html import Html, joined, tag, text
@@ -20,7 +20,8 @@ def overview(subject: Subject) -> Section | None:
     """Make the section; None for a file that cannot be opened."""
     if subject.archive is None:
         return None
-    facts = facts_of(subject.archive, subject.name, subject.nbytes)
+    format_ = format_named(subject.archive.kind)
+    facts = format_.describe(subject.archive, subject.name, subject.nbytes)
     body = joined((_bytes(facts.groups), _facts(list(fact_lines(facts)))))
     return Section("overview", "Overview", body, 1, 1)
 

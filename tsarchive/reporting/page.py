@@ -9,21 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Final
 
 from tsarchive.describing.text import plural, size
 from tsarchive.findings import Severity
+from tsarchive.formats.registry import title_of
 
 from .html import Html, joined, tag
 from .section import Section, Subject
 
 __all__ = ["page"]
-
-_KINDS: Final = {
-    "torchscript": "TorchScript", "torchscript-legacy": "TorchScript of before torch 1.3",
-    "pt2": "PT2", "pte": "program of ExecuTorch", "ptd": "data of ExecuTorch",
-    "bpte": "bundled program of ExecuTorch",
-}  # fmt: skip
 
 
 def page(subject: Subject, sections: Sequence[Section]) -> Html:
@@ -56,7 +50,7 @@ def page(subject: Subject, sections: Sequence[Section]) -> Html:
 
 def _header(subject: Subject) -> Html:
     kind = subject.kind or "unknown"
-    parts = [_KINDS.get(kind, kind), f"{size(subject.nbytes)} ({subject.nbytes:,} bytes)"]
+    parts = [title_of(kind), f"{size(subject.nbytes)} ({subject.nbytes:,} bytes)"]
     told = joined((", ".join(parts), *_badges(subject)), " ")
     return tag("header", tag("h1", subject.name), tag("p", told))
 

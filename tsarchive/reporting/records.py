@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tsarchive.container import Record
-from tsarchive.describing.records import group_of, method_name
+from tsarchive.describing.text import method_name
 from tsarchive.errors import ArchiveError
-from tsarchive.kinds import EXECUTORCH
+from tsarchive.formats.base import ZipFormat
+from tsarchive.formats.records import RecordTable
+from tsarchive.formats.registry import format_named
 
 from .html import joined, more
 from .section import Section, Subject
@@ -16,7 +18,7 @@ from .tables import Cell, table
 __all__ = ["records"]
 
 _OF_ZIP: Final = ("record", "purpose", "bytes", "in the file", "stored as", "offset")
-_OF_EXECUTORCH: Final = ("part", "bytes", "offset")
+_OF_PARTS: Final = ("part", "bytes", "offset")
 
 
 def records(subject: Subject) -> Section | None:
@@ -25,17 +27,20 @@ def records(subject: Subject) -> Section | None:
         return None
     found = list(subject.archive.records.values())
     shown = found[: subject.rows]
-    is_zip = subject.archive.kind not in EXECUTORCH
-    rows = [_record_row(record) if is_zip else _part_row(record) for record in shown]
-    headings: tuple[str, ...] = _OF_ZIP if is_zip else _OF_EXECUTORCH
+    format_ = format_named(subject.archive.kind)
+    headings: tuple[str, ...] = _OF_PARTS
+    rows = [_part_row(record) for record in shown]
+    if isinstance(format_, ZipFormat):
+        headings, table_ = _OF_ZIP, format_.table(subject.archive.container)
+        rows = [_record_row(record, table_) for record in shown]
     body = joined((table("records", headings, rows), more(len(shown), len(found), "record")))
     return Section("records", "Records", body, len(shown), len(found))
 
 
-def _record_row(record: Record) -> list[Cell]:
+def _record_row(record: Record, table_: RecordTable) -> list[Cell]:
     return [
         Cell(record.name, is_code=True),
-        Cell(group_of(record.name)),
+        Cell(table_.role(record.name).described),
         Cell(f"{record.size:,}", value=record.size),
         Cell(f"{record.stored_size:,}", value=record.stored_size),
         Cell(method_name(record.method)),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from tsarchive.archive import Archive
 from tsarchive.auditing import AuditReport
+from tsarchive.executorch.looking import ExecutorchView
 from tsarchive.executorch.program import Program
 from tsarchive.findings import Finding
-from tsarchive.kinds import EXECUTORCH, LEGACY_TORCHSCRIPT, PT2, TORCHSCRIPT
 from tsarchive.verifying import VerifyReport
 
 from .html import Html
@@ -58,25 +58,18 @@ class Subject:
     @property
     def has_program(self) -> bool:
         """Whether it has modules and tensors that can be listed; data files have entries."""
-        if self.archive is None:
-            return False
-        if self.archive.kind == PT2:
-            return bool(self.archive.exported.models)
-        return self.archive.kind in (TORCHSCRIPT, LEGACY_TORCHSCRIPT, *EXECUTORCH)
+        return self.archive is not None and self.archive.view.has_modules
 
     @property
     def has_tensors(self) -> bool:
         """Whether tensors can be listed, also those beside compiled code."""
-        if self.archive is None or self.archive.kind != PT2:
-            return self.has_program
-        return self.has_program or bool(self.archive.exported.beside_code())
+        return self.archive is not None and self.archive.view.has_tensors
 
     @property
     def executorch_program(self) -> Program | None:
         """The program of a file of ExecuTorch, also in a bundle."""
-        if self.archive is None or self.archive.kind not in EXECUTORCH:
-            return None
-        return self.archive.executorch.program
+        view = None if self.archive is None else self.archive.view
+        return view.program if isinstance(view, ExecutorchView) else None
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ from collections import deque
 from typing import NamedTuple
 
 from tsarchive.describing.text import plural, size
-from tsarchive.describing.trees import with_signatures
+from tsarchive.formats.registry import format_named
 from tsarchive.torchscript.inspection import ModuleInfo
 
 from .bars import share_bar
@@ -33,7 +33,7 @@ def tree(subject: Subject) -> Section | None:
     archive = subject.archive
     if archive is None or not subject.has_program:
         return None
-    root = with_signatures(archive.tree(), archive)
+    root = format_named(archive.kind).signed_tree(archive)
     drawing = _Drawing(root, subject.rows)
     shown, total = len(drawing.chosen), drawing.totals[id(root)].modules
     buttons = tag(

@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tsarchive.jitter import RecordDifference, check_jitter
+from tsarchive.comparing import RecordDifference
+from tsarchive.jitter import check_jitter
 
 if TYPE_CHECKING:
     import torch

@@ -9,6 +9,8 @@ from tsarchive.errors import FormatError, MissingRecordError
 
 # The suffix of the debug record of a code record.
 DEBUG_SUFFIX = ".debug_pkl"
+# The versions of archives that torch has written since 1.0.
+OLDEST_VERSION, NEWEST_VERSION = 1, 10
 # If both are present, the first takes precedence.
 _VERSION_RECORDS = (".data/version", "version")
 

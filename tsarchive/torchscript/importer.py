@@ -23,7 +23,6 @@ from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import TENSOR, EnumType, Type, annotation
 from tsarchive.ir.values import TableConstant
-from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.classes import (
@@ -34,7 +33,12 @@ from tsarchive.run.classes import (
     set_slot,
     unset_object,
 )
-from tsarchive.torchscript.code_records import CodeRecords, format_version
+from tsarchive.torchscript.code_records import (
+    NEWEST_VERSION,
+    OLDEST_VERSION,
+    CodeRecords,
+    format_version,
+)
 from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.runnable import runnable_code
 from tsarchive.torchscript.slot_types import may_hold
@@ -46,7 +50,6 @@ if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
     from tsarchive.torchscript.devices import MovedArchive
 
-OLDEST_READ, NEWEST_READ = 1, 10
 # Types of dict keys, also within a tuple: comparing them never runs code of the archive.
 _KEYS = frozenset({type(None), bool, int, float, complex, str})
 _KEY_OBJECTS = (torch.Tensor, torch.device, Enum)
@@ -59,17 +62,23 @@ class Importer:
     """Loads the root object of one archive; its container stays open while tensors live."""
 
     def __init__(
-        self, container: Container, device: torch.device | None, guard: Guard = FOR_STRANGERS
+        self,
+        container: Container,
+        device: torch.device | None,
+        guard: Guard = FOR_STRANGERS,
+        tensors_on: torch.device | None = None,
     ) -> None:
-        require_torchscript(kind_of(container.records), container.records)
+        """``tensors_on`` is where tensors go if not to the ``device`` that the code is for."""
+        stored = container
         self.moved: MovedArchive | None = None
         if device is not None:
             from tsarchive.torchscript.devices import moved_archive
 
             self.moved = moved_archive(container, str(device))
             container = self.moved.container
-        self.container = container
-        self.device = device
+        # Constants that are moved to a device without data would have none.
+        self.container = container if tensors_on is None else stored
+        self.device = tensors_on or device
         self._constants: tuple[Any, ...] | None = None
         self.code = runnable_code(
             CodeRecords(container),
@@ -126,9 +135,10 @@ class Importer:
 
 def _supported_version(container: Container) -> int:
     version = format_version(container)
-    if not OLDEST_READ <= version <= NEWEST_READ:
+    if not OLDEST_VERSION <= version <= NEWEST_VERSION:
         raise UnsupportedError(
-            f"the archive has format version {version}; {OLDEST_READ} to {NEWEST_READ} are known",
+            f"the archive has format version {version}; "
+            f"{OLDEST_VERSION} to {NEWEST_VERSION} are known",
             record="version",
             hint="It was written by another torch than this tsarchive knows, or is damaged",
         )

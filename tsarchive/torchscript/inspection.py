@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tsarchive.container import Record
-from tsarchive.errors import PickleError
+from tsarchive.errors import FormatError, PickleError
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.pickler import Memoised, Object, Reduce
 from tsarchive.torchscript.storages import STORAGE_TYPES, storage_record
@@ -27,6 +27,9 @@ from tsarchive.torchscript.stored_values import (
 )
 from tsarchive.torchscript.tensor_infos import Role, StorageInfo, TensorInfo
 
+if TYPE_CHECKING:
+    from tsarchive.frontend import CodeImporter
+
 # Modules and containers may be shared, so names can grow exponentially in malicious files.
 MAX_NAMES = 1_000_000
 # Maximum total length of these names.
@@ -38,6 +41,24 @@ _HOLDING = (Object, Reduce, Memoised, dict, list, tuple)
 _CONSTANTS = "CONSTANTS.c"
 
 ClassOf = Callable[[Object], ClassType]
+
+
+def class_finder(classes: CodeImporter) -> ClassOf:
+    """Find the classes of pickled objects among those that code defines.
+
+    The result raises UnknownClassError for an object whose class is not defined, FormatError for
+    one whose class is not a class.
+    """
+
+    def class_of(value: Object) -> ClassType:
+        found = classes.find_class(value.cls.qualified_name)
+        if not isinstance(found, ClassType):
+            raise FormatError(f"{value.cls.qualified_name} is not a class", record="data.pkl")
+        return found
+
+    return class_of
+
+
 _Named = tuple[str, Any, Role]
 _END: tuple[None, None, Role] = (None, None, "attribute")
 

@@ -4,38 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.formats.view import View
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import TENSOR, Type
-from tsarchive.kinds import kind_of, require_torchscript
 from tsarchive.pickler import Object, Reduce, loads
 from tsarchive.torchscript.bytecode import BYTECODE, tables_of
 from tsarchive.torchscript.code_records import CodeRecords, format_version
 from tsarchive.torchscript.debug import DebugRecords
 from tsarchive.torchscript.inspection import (
-    ClassOf,
     ModuleInfo,
     Root,
+    class_finder,
     constants_in,
     module_tree,
     named_tensors,
 )
 from tsarchive.torchscript.tensor_infos import TensorInfo
 
+if TYPE_CHECKING:
+    from tsarchive.torchscript.needs import Needs
+
 _DATA = "data.pkl"
 _CONSTANTS = "constants.pkl"
 
 
-class TorchScriptDoor:
-    """The parts of an open archive, each read on demand.
-
-    Archives of other kinds have at most code records and a version; other parts raise
-    MissingRecordError.
-    """
+class TorchScriptView(View):
+    """The parts of an open archive, each read on demand."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
@@ -55,7 +54,6 @@ class TorchScriptDoor:
 
     @cached_property
     def classes(self) -> CodeImporter:
-        self._require_torchscript()
         return CodeImporter(
             self.code,
             operators=lambda name: (),
@@ -69,19 +67,30 @@ class TorchScriptDoor:
     @cached_property
     def root(self) -> Object:
         """The root object as data.pkl describes it."""
-        self._require_torchscript()
         found = loads(self._container.read(_DATA), record=_DATA)
         if not isinstance(found, Object):
             raise FormatError("the root of the archive is not an object", record=_DATA)
         return found
 
-    def tensors(self, class_of: ClassOf) -> Iterator[tuple[str, TensorInfo]]:
+    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
         """Yield every tensor by its dotted name: those of the root, and those that code names."""
+        class_of = class_finder(self.classes)
         return named_tensors(self._roots(), class_of, self._container.records)
 
-    def tree(self, class_of: ClassOf) -> ModuleInfo:
+    def tree(self) -> ModuleInfo:
         """Return the modules below the root."""
+        class_of = class_finder(self.classes)
         return module_tree(Root(_DATA, "", self.root), class_of, self._container.records)
+
+    def needs(self) -> Needs:
+        """What the code needs that is reached from the root and the constants."""
+        from tsarchive.torchscript.needs import needs_of
+
+        return needs_of(self.code, (self.root, self._constants))
+
+    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
+        assert info.storage is not None
+        return self._container.view(info.storage)[info.offset :]
 
     def _roots(self) -> Iterator[Root]:
         """Yield the roots of tensors.
@@ -110,10 +119,6 @@ class TorchScriptDoor:
             record=_CONSTANTS,
             hint="Load the archive to see it",
         )
-
-    def _require_torchscript(self) -> None:
-        records = self._container.records
-        require_torchscript(kind_of(records), records)
 
 
 def _bytecode_constants(functions: Any) -> Iterator[Root]:

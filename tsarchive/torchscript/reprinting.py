@@ -11,7 +11,10 @@ from typing import Any
 
 import torch
 
+from tsarchive.comparing import GraphReport, Unprinted, changes
 from tsarchive.container import Container
+from tsarchive.container.layout import DEFLATED
+from tsarchive.container.writer import deflated
 from tsarchive.errors import ArchiveError, SaveError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.source_ranges import TaggedText
@@ -177,3 +180,45 @@ def debug_after_reading(container: Container, printed: Reprinted) -> dict[str, b
     ranges = ranges_after_reading([bodies[name] for name in names], read)
     writer = DebugWriter()
     return {name: writer.record(rows) for name, rows in zip(names, ranges, strict=True)}
+
+
+def graph_report(
+    container: Container,
+    map_location: str | torch.device | None,
+    guard: Guard,
+    *,
+    is_own: bool | None = None,
+) -> GraphReport:
+    """What of an archive's code its graphs do not print. Whether tsarchive was the first to save
+    it is found out by how it is compressed, unless ``is_own`` tells."""
+    if is_own is None:
+        is_own = _is_own(container)
+    reprinter = Reprinter(container, map_location, guard)
+    printed = reprinter.once()
+    unprinted = tuple(Unprinted(name, error.message) for name, error in printed.failures.items())
+    code = tuple(changes({name: container.read(name) for name in printed.texts}, printed.texts))
+    records = tuple(changes(printed.texts, reprinter.again(printed).texts)) if code else ()
+    if code or unprinted:
+        return GraphReport(code, records, (), unprinted, is_own)
+    try:
+        debug = debug_after_reading(container, printed)
+    except ArchiveError as error:
+        unread = (Unprinted(error.record or "", error.message),)
+        return GraphReport(unprinted=unread, is_own=is_own)
+    changed = tuple(changes({name: container.read(name) for name in debug}, debug))
+    return GraphReport(debug=changed, is_own=is_own)
+
+
+def _is_own(container: Container) -> bool:
+    """Whether code is compressed as tsarchive does it: torch's deflater gives other bytes.
+
+    Code that was loaded keeps the form that its first writer gave it.
+    """
+    packed = [
+        record
+        for name, record in container.records.items()
+        if name.startswith("code/") and record.method == DEFLATED
+    ]
+    return bool(packed) and all(
+        deflated(container.read(record.name)) == container.payload(record.name) for record in packed
+    )

@@ -17,7 +17,6 @@ from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.graph import Block
 from tsarchive.ir.types import NONE, EnumType, Type, annotation
 from tsarchive.ir.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
-from tsarchive.kinds import LEGACY_TORCHSCRIPT, kind_of
 from tsarchive.pickler import loads
 from tsarchive.run.classes import ArchiveModule, get_slot
 from tsarchive.run.operators import native_class
@@ -42,16 +41,9 @@ _TABLE = "constants.pkl"
 def loaded_records(
     module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool
 ) -> list[NewRecord]:
-    """Return the records of a loaded module. Extra files of the archive are kept unless replaced.
-
-    The code of an archive from before torch 1.3 cannot be copied: it is printed anew.
-    """
+    """Return the records of a loaded module. Extra files are kept unless replaced."""
     container = module.tsarchive_classes.container
-    kept = [n for n in _names(container, _EXTRA) if n.removeprefix(_EXTRA) not in files]
-    extras = (*extra_files(files), *as_read(container, kept))
-    if kind_of(container.records) == LEGACY_TORCHSCRIPT:
-        _refuse_partial_states(module)
-        return canonical_loaded_records(module, extras)
+    extras = _kept_extras(container, files)
     traced = tuple(as_read(container, _names(container, "traced_inputs")))
     return archive_records(
         _Objects(container).object(module),
@@ -59,6 +51,21 @@ def loaded_records(
         extras=Extras(extras, traced),
         debug=debug,
     )
+
+
+def legacy_records(module: ArchiveModule, files: Mapping[str, bytes]) -> list[NewRecord]:
+    """The same of an archive of before torch 1.3, whose code is printed anew: none could be copied.
+
+    Raises SaveError for a module whose methods do not give all of its state.
+    """
+    _refuse_partial_states(module)
+    extras = _kept_extras(module.tsarchive_classes.container, files)
+    return canonical_loaded_records(module, extras)
+
+
+def _kept_extras(container: Container, files: Mapping[str, bytes]) -> tuple[NewRecord, ...]:
+    kept = [n for n in _names(container, _EXTRA) if n.removeprefix(_EXTRA) not in files]
+    return (*extra_files(files), *as_read(container, kept))
 
 
 def canonical_loaded_records(

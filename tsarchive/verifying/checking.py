@@ -12,24 +12,9 @@ from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.kinds import (
-    LEGACY_TORCHSCRIPT,
-    PT2,
-    TORCH_SAVE,
-    TORCHSCRIPT,
-    UNKNOWN,
-    executorch_kind,
-    kind_of,
-    what_it_is,
-    what_to_do,
-)
+from tsarchive.formats.registry import file_format, zip_format
 
-from .executorch import verify_executorch
-from .legacy import LegacyCheck
-from .pt2 import Pt2Check
-from .records import has_incomplete_name
-from .report import OTHER_KIND, Findings, Step, VerifyReport
-from .torchscript import TorchScriptCheck
+from .report import Findings, Step, VerifyReport
 from .totals import known_totals
 
 __all__ = ["STEPS", "verify"]
@@ -37,17 +22,11 @@ __all__ = ["STEPS", "verify"]
 STEPS = ("container", "records", "pickles", "code", "tensors")
 """What ``step`` of :func:`verify` is called with, not always in this order."""
 
-_CHECKS: dict[str, type[TorchScriptCheck | LegacyCheck | Pt2Check]] = {
-    TORCHSCRIPT: TorchScriptCheck,
-    LEGACY_TORCHSCRIPT: LegacyCheck,
-    PT2: Pt2Check,
-}
-
 _OF_ZIPFILE = frozenset({"zip-no-root", "zip-alignment"})
 
 
 def _nothing(step: str) -> None:
-    """For who does not want to be told."""
+    """Default no-op callback."""
 
 
 def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> VerifyReport:
@@ -73,8 +52,9 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> Ve
         opened = open_source(f, faults)
     except Stopped:
         return VerifyReport(None, None, 0, 0, None, 0, faults.findings())
-    if kind := executorch_kind(opened.data):
-        return verify_executorch(opened, kind, step)
+    own = file_format(opened.data)
+    if own is not None:
+        return own.verify(opened, step)
     with survey(opened) as found:
         findings.add(_of_container(found))
         if found.container is None:
@@ -91,57 +71,34 @@ def _without_checksum(container: Container) -> frozenset[str]:
 def _of_container(found: ContainerSurvey) -> Iterator[Finding]:
     """Findings but for what torch wrote itself, up to version 2.7 with Python's zipfile."""
     container = found.container
-    is_old = container is not None and not container.root and kind_of(container.records) == PT2
-    return (f for f in found.findings if not (is_old and f.rule in _OF_ZIPFILE))
+    by_zipfile = (
+        container is not None
+        and not container.root
+        and zip_format(container.records).was_written_by_zipfile
+    )
+    return (f for f in found.findings if not (by_zipfile and f.rule in _OF_ZIPFILE))
 
 
 def _verified(
     container: Container, damaged: Collection[str], findings: Findings, step: Step
 ) -> VerifyReport:
-    kind = kind_of(container.records)
-    code_records = 0
-    if kind in _CHECKS:
-        check = _CHECKS[kind](container, findings, damaged)
-        try:
-            check.run(step)
-        except RecursionError:
-            findings.add([_too_deep()])
-        code_records = check.code_records
-    else:
-        findings.add(_other_kind(container, kind))
+    found = zip_format(container.records)
+    check = found.check(container, findings, damaged)
+    try:
+        check.run(step)
+    except RecursionError:
+        findings.add([_too_deep()])
+    archive = Archive(container, found)
     with container.buffer() as buffer:
         size = buffer.nbytes
     return VerifyReport(
-        kind,
-        _format_version(container),
+        found.kind,
+        _format_version(archive),
         size,
         len(container.records),
-        known_totals(Archive(container)),
-        code_records,
+        known_totals(archive),
+        check.code_records,
         findings.ordered(),
-    )
-
-
-def _other_kind(container: Container, kind: str) -> Iterator[Finding]:
-    """It is no TorchScript archive: say what it is, or what it lacks to be one."""
-    if kind in (UNKNOWN, TORCH_SAVE) and has_incomplete_name(container):
-        lacking = [name for name in ("data.pkl", "constants.pkl") if name not in container.records]
-        for name in lacking:
-            yield Finding(
-                "record-missing",
-                Severity.ERROR,
-                Nature.BROKEN,
-                "a TorchScript archive has this record, and it is not there",
-                name,
-                hint="The archive is incomplete: download or copy it again",
-            )
-        return
-    yield Finding(
-        OTHER_KIND,
-        Severity.WARNING,
-        Nature.OTHER_KIND,
-        f"it is {what_it_is(kind)}, not a TorchScript archive: only its container was checked",
-        hint=what_to_do(kind),
     )
 
 
@@ -155,8 +112,8 @@ def _too_deep() -> Finding:
     )
 
 
-def _format_version(container: Container) -> int | None:
+def _format_version(archive: Archive) -> int | None:
     try:
-        return Archive(container).format_version
+        return archive.format_version
     except ArchiveError:
         return None

@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tsarchive.archive import Archive
 from tsarchive.container.source import Source
 from tsarchive.errors import ArchiveError
 from tsarchive.executorch.bundled import BundledProgram, BundledTensor, BundledValue, Suite
 from tsarchive.executorch.data_file import DataFile, Entry
+from tsarchive.executorch.looking import ExecutorchView
 from tsarchive.executorch.program import Program
 from tsarchive.executorch.regions import Regions, opened_regions
 from tsarchive.executorch.schema import version_problem
 from tsarchive.executorch.unclaimed import find_unclaimed
 from tsarchive.executorch.values import layout_problem
 from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.torchscript.tensor_infos import totals_of
 
 from .executorch_methods import broken, method_findings
 from .report import Findings, Step, VerifyReport, fault
@@ -52,8 +53,9 @@ def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
     methods = records = 0
     tensors = None
     try:
-        archive = Archive(regions)
-        records, tensors, methods = len(archive.records), archive.totals, len(archive.code)
+        view = ExecutorchView(regions)
+        tensors = totals_of(info for _, info in view.tensors())
+        records, methods = len(regions.records), len(view.code)
     except ArchiveError as error:
         if not findings.has_errors:
             findings.add([fault(error, "executorch-content")])

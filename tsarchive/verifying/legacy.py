@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
+from tsarchive.formats.records import RecordTable
 from tsarchive.frontend import CodeImporter
-from tsarchive.kinds import LEGACY_TORCHSCRIPT
-from tsarchive.legacy.looking import LegacyDoor
+from tsarchive.legacy.looking import LegacyView
 from tsarchive.legacy.model import MODEL
 
 from .code import MAX_CODE_BYTES, syntax_findings, too_much_code
@@ -26,18 +26,25 @@ _T = TypeVar("_T")
 class LegacyCheck:
     """Goes through the layers. Records that are ``damaged`` cannot be read and are passed over."""
 
-    def __init__(self, container: Container, findings: Findings, damaged: Collection[str]) -> None:
+    def __init__(
+        self,
+        container: Container,
+        table: RecordTable,
+        findings: Findings,
+        damaged: Collection[str],
+    ) -> None:
         self._container = container
+        self._table = table
         self._findings = findings
         self._damaged = damaged
         self._storages = Storages(container, damaged)
-        self._door = LegacyDoor(container)
+        self._view = LegacyView(container)
         self.code_records = 0
 
     def run(self, step: Step) -> None:
         """Look at everything; ``step`` is told what comes next."""
         step("records")
-        self._findings.add(record_findings(self._container, LEGACY_TORCHSCRIPT))
+        self._findings.add(record_findings(self._container, self._table, has_debug=False))
         step("code")
         is_code = self._is_code()
         step("pickles")
@@ -47,16 +54,16 @@ class LegacyCheck:
 
     def _is_code(self) -> bool:
         """Whether all of the code has the syntax of code."""
-        sizes = (self._container.records[name].size for name in self._door.code)
+        sizes = (self._container.records[name].size for name in self._view.code)
         if sum(sizes) > MAX_CODE_BYTES:
             self._findings.add([too_much_code()])
             return False
-        return all([self._has_code_syntax(name) for name in self._door.code])
+        return all([self._has_code_syntax(name) for name in self._view.code])
 
     def _has_code_syntax(self, name: str) -> bool:
         if name in self._damaged:
             return False
-        text = self._tried(lambda: self._door.code[name], "zip-record")
+        text = self._tried(lambda: self._view.code[name], "zip-record")
         if text is None:
             return False
         self.code_records += 1
@@ -65,16 +72,16 @@ class LegacyCheck:
         return not found
 
     def _classes(self) -> CodeImporter | None:
-        if self._tried(lambda: self._door.model, "record-model") is None:
+        if self._tried(lambda: self._view.model, "record-model") is None:
             return None
-        return self._tried(lambda: self._door.classes, "code-definition")
+        return self._tried(lambda: self._view.classes, "code-definition")
 
     def _names(self) -> Iterator[str]:
         return (name for name in self._container.records if name not in self._damaged)
 
     def _check_pickles(self, code: CodeImporter | None) -> None:
         may_lack_code = MODEL in self._damaged or any(
-            may_be_code(name, LEGACY_TORCHSCRIPT) for name in self._damaged
+            may_be_code(name, self._table) for name in self._damaged
         )
         for name in filter(is_pickle, self._names()):
             found = read_pickle(self._container, name)
@@ -88,11 +95,11 @@ class LegacyCheck:
     def _check_tensors(self) -> None:
         if self._findings.has_errors:
             return  # the tree of modules, which holds the tensors, needs all of the others
-        root = self._tried(lambda: self._door.root, "record-model")
+        root = self._tried(lambda: self._view.root, "record-model")
         if root is None:
             return
         self._findings.add(self._storages.value_findings(root, MODEL))
-        table = {tensor.record for tensor in self._door.model.tensors}
+        table = {tensor.record for tensor in self._view.model.tensors}
         self._findings.add(unreferenced(self._container, table | self._storages.referenced))
 
     def _tried(self, read: Callable[[], _T], rule: str) -> _T | None:

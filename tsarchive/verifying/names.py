@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tsarchive.frontend.grammar import OF_PYTHON
 from tsarchive.frontend.references import BUILTINS, Special
 from tsarchive.ir.types import SIMPLE_TYPES
-from tsarchive.needs import live_nodes
+from tsarchive.torchscript.needs import live_nodes
 from tsarchive.torchscript.program_text import dotted
 
 __all__ = ["Mention", "mentions"]

@@ -8,71 +8,49 @@ from collections.abc import Iterator
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.kinds import LEGACY_TORCHSCRIPT, TORCHSCRIPT
-from tsarchive.torchscript.code_records import DEBUG_SUFFIX, format_version
+from tsarchive.formats.records import RecordTable, Role
+from tsarchive.torchscript.code_records import (
+    DEBUG_SUFFIX,
+    NEWEST_VERSION,
+    OLDEST_VERSION,
+    format_version,
+)
 
 from .report import fault
 
-__all__ = [
-    "NEWEST_VERSION", "OLDEST_VERSION", "byte_order_findings", "has_incomplete_name",
-    "may_be_code", "record_findings", "unknown_record",
-]  # fmt: skip
+__all__ = ["byte_order_findings", "may_be_code", "record_findings", "unknown_records"]
 
-# The versions of archives that torch has written since 1.0.
-OLDEST_VERSION, NEWEST_VERSION = 1, 10
-_INCOMPLETE = "The archive is incomplete: download or copy it again"
-
-# The names that records of each kind have.
-_NAMES = {
-    TORCHSCRIPT: re.compile(
-        r"""(data|constants|traced_inputs|bytecode|mobile_debug_handles|callstack_debug_map)\.pkl
-        | (data|constants|traced_inputs|bytecode)/[^/]+
-        | code/.*\.py(\.debug_pkl)?
-        | delegated_backends\.debug_pkl
-        | (\.data/)?version | byteorder | \.data/serialization_id
-        | extra/.+""",
-        re.VERBOSE | re.DOTALL,
-    ),
-    LEGACY_TORCHSCRIPT: re.compile(
-        r"model\.json|attributes\.pkl|version|tensors/[^/]+|(code|libs)/.*\.py|debug/.*\.pkl|extra/.+",
-        re.DOTALL,
-    ),
-}
-# Records that only archives of these kinds have: a file with one was to become such an archive.
-_TELLING = re.compile(r"code/.+\.py|constants\.pkl|bytecode\.pkl", re.DOTALL)
 # What file managers put into the folders that they show.
 _OF_DESKTOPS = re.compile(r"(\A|/)(\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini)\Z")
 _BYTE_ORDERS = (b"little", b"big")
 
 
-def has_incomplete_name(container: Container) -> bool:
-    """Whether an archive of no kind that we know has records that only TorchScript has."""
-    return any(_TELLING.fullmatch(name) for name in container.records)
-
-
-def may_be_code(name: str, kind: str) -> bool:
+def may_be_code(name: str, table: RecordTable) -> bool:
     """Whether a record has code, or is one of no name that is known: the name may be damaged."""
-    return name.endswith(".py") or not _NAMES[kind].fullmatch(name)
+    return name.endswith(".py") or not table.has(name)
 
 
-def record_findings(container: Container, kind: str) -> Iterator[Finding]:
-    """What is wrong with the set of records of a TorchScript archive of one of its two kinds."""
-    yield from _unknown(container, kind)
+def record_findings(
+    container: Container, table: RecordTable, *, has_debug: bool
+) -> Iterator[Finding]:
+    """What is wrong with the set of records of a TorchScript archive.
+
+    ``has_debug`` tells that code has debug records beside it.
+    """
+    yield from unknown_records(container, table)
     yield from _version(container)
     yield from byte_order_findings(container)
-    if kind == TORCHSCRIPT:
+    if has_debug:
         yield from _undocumented(container)
-    yield from _notes(container)
+    yield from _notes(container, table)
 
 
-def _unknown(container: Container, kind: str) -> Iterator[Finding]:
-    for name in container.records:
-        if not _NAMES[kind].fullmatch(name):
-            yield unknown_record(name)
+def unknown_records(container: Container, table: RecordTable) -> Iterator[Finding]:
+    """The findings of records that the format does not have."""
+    return (_unknown(name) for name in container.records if not table.has(name))
 
 
-def unknown_record(name: str) -> Finding:
-    """The finding of a record that the format does not have."""
+def _unknown(name: str) -> Finding:
     by_desktop = _OF_DESKTOPS.search(name) is not None
     return Finding(
         "record-unknown",
@@ -154,9 +132,9 @@ def _undocumented(container: Container) -> Iterator[Finding]:
         yield Finding(rule, Severity.INFO, Nature.UNUSUAL, message, name)
 
 
-def _notes(container: Container) -> Iterator[Finding]:
+def _notes(container: Container, table: RecordTable) -> Iterator[Finding]:
     for name, record in container.records.items():
-        if name.startswith("extra/"):
+        if table.role(name) is Role.EXTRA:
             message = f"an extra file of {record.size:,} bytes, which torch does not look into"
             yield Finding("record-extra", Severity.INFO, Nature.UNUSUAL, message, name)
     if "traced_inputs.pkl" in container.records:

@@ -8,14 +8,19 @@ from typing import Any
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding
+from tsarchive.formats.records import RecordTable
 from tsarchive.frontend import CodeImporter
-from tsarchive.kinds import TORCHSCRIPT
 from tsarchive.pickler import Object
-from tsarchive.torchscript.code_records import DEBUG_SUFFIX, CodeRecords, format_version
+from tsarchive.torchscript.code_records import (
+    DEBUG_SUFFIX,
+    NEWEST_VERSION,
+    CodeRecords,
+    format_version,
+)
 
 from .code import MAX_CODE_BYTES, code_findings, importer, syntax_findings, too_much_code
 from .pickles import Pickle, debug_findings, is_debug, is_pickle, read_pickle, use_findings
-from .records import NEWEST_VERSION, may_be_code, record_findings
+from .records import may_be_code, record_findings
 from .report import Findings, Step, fault, not_a_module
 from .tensors import Storages, unreferenced
 
@@ -25,8 +30,15 @@ __all__ = ["TorchScriptCheck"]
 class TorchScriptCheck:
     """Goes through the layers. Records that are ``damaged`` cannot be read and are passed over."""
 
-    def __init__(self, container: Container, findings: Findings, damaged: Collection[str]) -> None:
+    def __init__(
+        self,
+        container: Container,
+        table: RecordTable,
+        findings: Findings,
+        damaged: Collection[str],
+    ) -> None:
         self._container = container
+        self._table = table
         self._findings = findings
         self._damaged = damaged
         self._storages = Storages(container, damaged)
@@ -41,7 +53,7 @@ class TorchScriptCheck:
     def run(self, step: Step) -> None:
         """Look at everything; ``step`` is told what comes next."""
         step("records")
-        self._findings.add(record_findings(self._container, TORCHSCRIPT))
+        self._findings.add(record_findings(self._container, self._table, has_debug=True))
         step("pickles")
         self._read_pickles()
         step("code")
@@ -108,7 +120,7 @@ class TorchScriptCheck:
         return None if found is None else found.value
 
     def _check_uses(self, code: CodeImporter | None) -> None:
-        may_lack_code = any(may_be_code(name, TORCHSCRIPT) for name in self._damaged)
+        may_lack_code = any(may_be_code(name, self._table) for name in self._damaged)
         for pickle in self._pickles.values():
             self._findings.add(use_findings(pickle, code, may_lack_code=may_lack_code))
             self._findings.add(self._storages.findings(pickle))

@@ -9,6 +9,7 @@ from typing import Final
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding
+from tsarchive.formats.records import RecordTable
 from tsarchive.pt2.compiled import weight_records
 from tsarchive.pt2.records import AOTINDUCTOR, CONSTANTS, WEIGHTS, Records
 from tsarchive.pt2.schema import ExportedProgram
@@ -34,8 +35,15 @@ _DATA_INSIDE: Final = re.compile(r"\.pt/data/[0-9]+\Z")
 class Pt2Check:
     """Goes through the layers. Records that are ``damaged`` cannot be read and are passed over."""
 
-    def __init__(self, container: Container, findings: Findings, damaged: Collection[str]) -> None:
+    def __init__(
+        self,
+        container: Container,
+        table: RecordTable,
+        findings: Findings,
+        damaged: Collection[str],
+    ) -> None:
         self._container = container
+        self._table = table
         self._findings = findings
         self._damaged = damaged
         self._records = Records(container)
@@ -45,7 +53,7 @@ class Pt2Check:
     def run(self, step: Step) -> None:
         """Look at everything; ``step`` is told what comes next."""
         step("records")
-        self._findings.add(record_findings(self._container, self._records))
+        self._findings.add(record_findings(self._container, self._records, self._table))
         step("code")
         programs = dict(self._programs())
         step("tensors")
@@ -116,13 +124,13 @@ class Pt2Check:
                 yield unusual("record-unreferenced", message, name, hint)
 
 
-def pt2_findings(container: Container) -> Findings:
+def pt2_findings(container: Container, table: RecordTable) -> Findings:
     """What is wrong with an opened archive, whose container is sound.
 
     Loaded tensors are views of its data, so what was written to them is no damage.
     """
     findings = Findings()
-    Pt2Check(container, findings, ()).run(lambda _: None)
+    Pt2Check(container, table, findings, ()).run(lambda _: None)
     kept = Findings()
     kept.add(finding for finding in findings if not _is_of_data(finding))
     return kept

@@ -9,13 +9,10 @@ from typing import Final
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding
+from tsarchive.formats.records import RecordTable, Role
 from tsarchive.pt2.records import (
-    AOTINDUCTOR,
     CONSTANTS,
-    EXECUTORCH,
-    EXTRA,
     FLAT_CONSTANTS,
-    FLAT_EXTRA,
     FLAT_INPUTS,
     FLAT_WEIGHTS,
     SAMPLE_INPUTS,
@@ -23,12 +20,8 @@ from tsarchive.pt2.records import (
     Layout,
     Records,
 )
-from tsarchive.verifying.records import (
-    NEWEST_VERSION,
-    OLDEST_VERSION,
-    byte_order_findings,
-    unknown_record,
-)
+from tsarchive.torchscript.code_records import NEWEST_VERSION, OLDEST_VERSION
+from tsarchive.verifying.records import byte_order_findings, unknown_records
 
 from .making import broken, note, unusual
 
@@ -36,27 +29,6 @@ __all__ = ["record_findings"]
 
 _FORMAT, _ARCHIVE_VERSION = "archive_format", "archive_version"
 _FORMAT_NAME, _KNOWN_ARCHIVE_VERSION = b"pt2", b"0"
-_ANYWHERE: Final = r"|extra/.+|byteorder|\.data/serialization_id"
-_NAMES: Final = {
-    Layout.FLAT: re.compile(
-        r"serialized_(exported_program\.json|state_dict\.pt|constants\.pt|example_inputs\.pt)"
-        r"|version|extra_files/.+",
-        re.DOTALL,
-    ),
-    Layout.WHOLE: re.compile(
-        r"models/[^/]+\.json|data/(weights|constants|sample_inputs)/[^/]+\.pt"
-        r"|data/(aotinductor|executorch)/.+|archive_format|archive_version|(\.data/)?version"
-        + _ANYWHERE,
-        re.DOTALL,
-    ),
-    Layout.RAW: re.compile(
-        r"models/[^/]+\.json|data/weights/(weight_\d+|[^/]+_weights_config\.json)"
-        r"|data/constants/((tensor|custom_obj|opaque_obj)_\d+|[^/]+_constants_config\.json)"
-        r"|data/sample_inputs/[^/]+\.pt|data/(aotinductor|executorch)/.+"
-        r"|archive_format|archive_version|(\.data/)?version" + _ANYWHERE,
-        re.DOTALL,
-    ),
-}
 # Records of one model each: the folder and what follows the name of the model.
 _OF_A_MODEL: Final = (
     (WEIGHTS, "_weights_config.json"),
@@ -68,16 +40,16 @@ _OF_A_MODEL: Final = (
 _INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
 
 
-def record_findings(container: Container, records: Records) -> Iterator[Finding]:
+def record_findings(
+    container: Container, records: Records, table: RecordTable
+) -> Iterator[Finding]:
     """What is wrong with the set of records, without what programs and payloads say of it."""
-    for name in container.records:
-        if not _NAMES[records.layout].fullmatch(name):
-            yield unknown_record(name)
+    yield from unknown_records(container, table)
     yield from _versions(container, records)
     yield from byte_order_findings(container)
     yield from _missing(records)
     yield from _of_no_model(records)
-    yield from _notes(container)
+    yield from _notes(container, table)
 
 
 def _versions(container: Container, records: Records) -> Iterator[Finding]:
@@ -164,15 +136,15 @@ def _of_no_model(records: Records) -> Iterator[Finding]:
                 yield unusual("record-unreferenced", message, name)
 
 
-def _notes(container: Container) -> Iterator[Finding]:
+def _notes(container: Container, table: RecordTable) -> Iterator[Finding]:
     for name, record in container.records.items():
-        size = f"{record.size:,} bytes"
-        if name.startswith((EXTRA, FLAT_EXTRA)):
+        role, size = table.role(name), f"{record.size:,} bytes"
+        if role is Role.EXTRA:
             message = f"an extra file of {size}, which torch does not look into"
             yield note("record-extra", message, name)
-        elif name.startswith(EXECUTORCH):
+        elif role is Role.EXECUTORCH:
             message = f"a program or data of ExecuTorch of {size}, which torch does not read"
             yield note("record-extra", message, name)
-        elif name.startswith(AOTINDUCTOR) and name.endswith(".so"):
+        elif role is Role.NATIVE and name.endswith(".so"):
             message = f"machine code of AOTInductor of {size}, which is not looked into"
             yield note("record-extra", message, name)

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from tsarchive.errors import SourceError
 from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX
-from tsarchive.torchscript.code_records import encoded
-from tsarchive.torchscript.pickled import names_in
-from tsarchive.torchscript.program_text import RecordText, dotted, record_of
+
+from .code_records import encoded
+from .pickled import names_in
+from .program_text import RecordText, dotted, record_of
 
 # The namespaces of operators and of classes that torch registers when it is imported.
 TORCH_OPERATORS: Final = frozenset(

@@ -1,0 +1,293 @@
+"""What every format answers; ``registry`` has them all."""
+
+from __future__ import annotations
+
+import io
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Protocol, TypeAlias
+
+from tsarchive.container import Container
+from tsarchive.errors import MissingRecordError, SaveError, UnsupportedError
+from tsarchive.formats.records import RecordTable
+from tsarchive.garbage import not_collecting
+
+if TYPE_CHECKING:
+    import torch
+
+    from tsarchive.archive import Archive
+    from tsarchive.auditing.collecting import Collected
+    from tsarchive.auditing.exported import Exported
+    from tsarchive.comparing import GraphReport, JitterReport
+    from tsarchive.container import NewRecord
+    from tsarchive.container.source import Source
+    from tsarchive.describing.facts import Facts
+    from tsarchive.executorch.regions import Regions
+    from tsarchive.formats.options import Example, LoadOptions, SaveOptions
+    from tsarchive.formats.view import View
+    from tsarchive.policy import Guard
+    from tsarchive.run.classes import ArchiveModule, Classes
+    from tsarchive.torchscript.importer import NamedTypes
+    from tsarchive.torchscript.inspection import ModuleInfo
+    from tsarchive.verifying.report import Findings, Step, VerifyReport
+
+__all__ = ["Check", "FileFormat", "Format", "Importer", "Opened", "ZipFormat"]
+
+Opened: TypeAlias = "Container | Regions"
+_CANONICAL_ROOT: Final = "archive"
+_FINGERPRINT: Final = ".data/serialization_id"
+_INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
+
+
+class Importer(Protocol):
+    """What loads one archive."""
+
+    container: Any
+    classes: Classes
+
+    @property
+    def code(self) -> NamedTypes: ...
+
+    def load(self) -> ArchiveModule: ...
+
+
+class Check(Protocol):
+    """What verifies one archive, layer by layer."""
+
+    @property
+    def code_records(self) -> int:
+        """How many were checked."""
+
+    def run(self, step: Step) -> None:
+        """Look at everything; ``step`` is told what comes next."""
+
+
+class Format(ABC):
+    """A format of files. What needs other rooms imports them when it is asked for."""
+
+    kind: str
+    """As :attr:`tsarchive.Archive.kind`."""
+    what_it_is: str
+    """What a file of this format is, in a few words."""
+    what_to_do: str
+    """What to do with one, without a full stop."""
+    title: str
+    """The name of the format."""
+
+    @property
+    def family(self) -> str:
+        """The name of this format and those like it."""
+        return self.title
+
+    suffixes: tuple[str, ...] = ()
+    """How names of files end that are converted to this format."""
+    saved_kind: str
+    """The kind of the file that a loaded module is saved as."""
+    encoded: tuple[str, str] | None = None
+    """Of files whose code is not printed: what is encoded in its place, and how that is said."""
+    has_programs: ClassVar[bool] = False
+    """Whether archives hold programs of torch.export."""
+    is_lowered: ClassVar[bool] = False
+    """Whether files are made by lowering programs of torch.export."""
+    conversion: ClassVar[str] = ""
+    """What is done to convert a module of another format to this one."""
+    is_known: ClassVar[bool] = True
+    """Whether the records tell what made the archive."""
+    has_code: ClassVar[bool] = False
+    """Whether there may be code; what is below ``code/`` in others is of broken TorchScript."""
+    has_models: ClassVar[bool] = False
+    """Whether an archive may have several models, each of a name."""
+    has_data_beside: ClassVar[bool] = False
+    """Whether programs read data from files beside them."""
+    importer_moves_code: ClassVar[bool] = False
+    """Whether the container of an importer has code that is already for the device."""
+    makes_classes_of_objects: ClassVar[bool] = False
+    """Whether classes are made of what modules hold, and so not before an archive is loaded."""
+    is_saved_again: ClassVar[bool] = True
+    """Whether a file that was read can be written again."""
+
+    @abstractmethod
+    def table(self, opened: Any) -> RecordTable:
+        """The records that such an archive has."""
+
+    @abstractmethod
+    def view(self, opened: Any) -> View:
+        """What an archive shows without torch."""
+
+    @abstractmethod
+    def container(self, opened: Any) -> Container:
+        """The zip container. Raises UnsupportedError where there is none."""
+
+    @abstractmethod
+    def moved(self, opened: Any, map_location: str) -> Container:
+        """The archive with its code for another device.
+
+        Raises MissingRecordError and UnsupportedError for what is not TorchScript.
+        """
+
+    @abstractmethod
+    def importer(self, opened: Any, options: LoadOptions) -> Importer:
+        """What loads an archive. Raises ArchiveError for one that cannot be loaded."""
+
+    @abstractmethod
+    def without_tensors(self, opened: Any) -> bytes:
+        """The archive with what makes its classes alone, for pickles of loaded modules."""
+
+    def holds(self, value: object) -> bool:
+        """Whether a value that was not loaded from an archive is saved in this format."""
+        return False
+
+    @abstractmethod
+    def save(self, module: Any, f: str | os.PathLike[str] | BinaryIO, options: SaveOptions) -> None:
+        """Write a module that was loaded from this format, or that it can hold."""
+
+    def convert(self, module: ArchiveModule, dst: str | os.PathLike[str], example: Example) -> None:
+        """Write a module of another format in this one. ``example`` is a call that is traced.
+
+        Raises UnsupportedError for what this format cannot hold.
+        """
+        raise UnsupportedError(f"nothing is converted to {self.what_it_is}")
+
+    @abstractmethod
+    def describe(self, archive: Archive, file: str, nbytes: int) -> Facts:
+        """Everything about an archive from a file of this name and size. Raises ArchiveError."""
+
+    @abstractmethod
+    def signed_tree(self, archive: Archive) -> ModuleInfo:
+        """The module tree with the signature of each method in place of its name."""
+
+    def not_torchscript(self, names: Collection[str]) -> MissingRecordError:
+        """The error that TorchScript was asked for, which says what the file is instead."""
+        missing = "constants.pkl" if "data.pkl" in names else "data.pkl"
+        message, hint = f"not a TorchScript archive: {missing} is not in it", self.what_to_do
+        if not self.has_code and any(name.startswith("code/") for name in names):
+            hint = _INCOMPLETE
+        elif self.is_known:
+            message = f"not a TorchScript archive, but {self.what_it_is}"
+        return MissingRecordError(message, record=missing, hint=hint)
+
+
+class ZipFormat(Format):
+    """A format whose files are zip archives, told apart by the records in them."""
+
+    was_written_by_zipfile: ClassVar[bool] = False
+    """Whether torch wrote some with Python's zipfile: without a root folder, not aligned."""
+
+    @abstractmethod
+    def fits(self, names: Collection[str]) -> bool:
+        """Whether an archive with records of these names is of this format, if of none before."""
+
+    def container(self, opened: Container) -> Container:
+        return opened
+
+    def moved(self, opened: Container, map_location: str) -> Container:
+        raise self.not_torchscript(opened.records)
+
+    @abstractmethod
+    def makes_classes(self, name: str) -> bool:
+        """Whether loading needs this record for more than the values of tensors and objects."""
+
+    def in_place_of_objects(self) -> Iterable[NewRecord]:
+        """The records that stand for those that make no classes."""
+        return ()
+
+    def without_tensors(self, opened: Container) -> bytes:
+        from tsarchive.container import write_container
+        from tsarchive.torchscript.resaving import as_read
+
+        names = [n for n in opened.records if n != _FINGERPRINT and self.makes_classes(n)]
+        written = io.BytesIO()
+        write_container(written, [*self.in_place_of_objects(), *as_read(opened, names)])
+        return written.getvalue()
+
+    @abstractmethod
+    def records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
+        """The records of a module that was loaded from this format, or that it can hold."""
+
+    def saved_records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
+        """The same, or SaveError also where values or text of the module are in the way."""
+        try:
+            with not_collecting():
+                return self.records(module, options)
+        except RecursionError as error:
+            raise SaveError("modules or values are nested too deeply to be saved") from error
+        except UnicodeDecodeError as error:
+            raise SaveError(
+                "a string of the module is not UTF-8, so torch does not show it to Python",
+                hint="Do not cut strings inside a character, or load the file with tsarchive",
+            ) from error
+
+    def save(self, module: Any, f: str | os.PathLike[str] | BinaryIO, options: SaveOptions) -> None:
+        from tsarchive.container import write_container
+
+        records = self.saved_records(module, options)
+        self.warn(module, records)
+        write_container(f, records, root=_CANONICAL_ROOT if options.canonical else None)
+
+    def warn(self, module: Any, records: list[NewRecord]) -> None:
+        """Warn of what is about to be written, where it will not do."""
+
+    def models(self, container: Container) -> Sequence[str]:
+        """The names of the models, where an archive may have several."""
+        return ()
+
+    def graph_report(
+        self,
+        saved: Container,
+        read: Container | None,
+        map_location: str | torch.device | None,
+        guard: Guard,
+        *,
+        is_live: bool,
+    ) -> GraphReport:
+        """What is otherwise in a save when it is written from nothing but its graphs.
+
+        ``read`` is the file that was loaded, if any; ``is_live`` tells that the module was not
+        loaded. What is never saved in this format has nothing to compare.
+        """
+        from tsarchive.comparing import GraphReport
+
+        return GraphReport()
+
+    @abstractmethod
+    def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:
+        """What adds to the findings; records that are ``damaged`` are passed over."""
+
+    def python_modules(self, names: Collection[str]) -> frozenset[str] | None:
+        """The Python modules that an archive brings; None where it brings none."""
+        return None
+
+    def exported_audit(
+        self, names: Collection[str], read: Callable[[str], bytes]
+    ) -> Exported | None:
+        """What the JSON of programs tells an audit; None where there is none."""
+        return None
+
+    def old_operators(self) -> Mapping[str, str] | None:
+        """The operators of today for those that archives of before torch 1.3 name."""
+        return None
+
+
+class FileFormat(Format):
+    """A format with a container of its own, told apart by how files begin."""
+
+    @abstractmethod
+    def begins(self, head: memoryview) -> bool:
+        """Whether a file of this format, of whatever version, begins so."""
+
+    @abstractmethod
+    def opened(self, source: Source) -> Regions:
+        """The file in these bytes, which are let go of when it cannot be opened."""
+
+    @abstractmethod
+    def verify(self, source: Source, step: Step) -> VerifyReport:
+        """Check a file, and let go of it."""
+
+    @abstractmethod
+    def audit(self, archive: Archive, found: Collected) -> None:
+        """Add what a file can do, and let go of it."""
+
+    @abstractmethod
+    def check_jitter(self, source: Source, *, canonical: bool) -> JitterReport:
+        """Write a file as it is, and once more with its tables encoded anew; let go of it."""

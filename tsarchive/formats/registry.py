@@ -1,0 +1,69 @@
+"""Which format a file has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from mmap import mmap
+from typing import BinaryIO, Final
+
+from tsarchive.container import Container
+from tsarchive.container.source import open_source
+from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
+from tsarchive.formats.executorch import EXECUTORCH
+from tsarchive.formats.foreign import TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
+from tsarchive.formats.legacy import LEGACY_TORCHSCRIPT
+from tsarchive.formats.pt2 import PT2
+from tsarchive.formats.torchscript import TORCHSCRIPT
+
+__all__ = [
+    "FILE_FORMATS", "FORMATS", "ZIP_FORMATS", "file_format", "format_named", "format_of",
+    "opened_file", "title_of", "zip_format",
+]  # fmt: skip
+
+ZIP_FORMATS: Final[tuple[ZipFormat, ...]] = (
+    TORCHSCRIPT, LEGACY_TORCHSCRIPT, PT2, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN,
+)  # fmt: skip
+"""The first that fits counts; the last fits every archive."""
+FILE_FORMATS: Final[tuple[FileFormat, ...]] = EXECUTORCH
+FORMATS: Final[tuple[Format, ...]] = (*FILE_FORMATS, *ZIP_FORMATS)
+_HEAD_BYTES: Final = 8
+
+
+def zip_format(names: Collection[str]) -> ZipFormat:
+    """The format of a zip archive with records of these names."""
+    return next(found for found in ZIP_FORMATS if found.fits(names))
+
+
+def file_format(data: bytes | bytearray | memoryview | mmap) -> FileFormat | None:
+    """The format with a container of its own that a file has which begins so, if any."""
+    head = memoryview(data)[:_HEAD_BYTES]
+    return next((found for found in FILE_FORMATS if found.begins(head)), None)
+
+
+def format_named(kind: str) -> Format:
+    """The format of this ``kind``."""
+    return next(found for found in FORMATS if found.kind == kind)
+
+
+def title_of(kind: str) -> str:
+    """The name of the format of this ``kind``; of a kind of another origin, the kind itself."""
+    return next((found.title for found in FORMATS if found.kind == kind), kind)
+
+
+def format_of(opened: Opened) -> Format:
+    """The format of an open file."""
+    if isinstance(opened, Container):
+        return zip_format(opened.records)
+    return format_named(opened.kind)
+
+
+def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
+    """A file of any format, from a path or a binary file object. Nothing in it is read yet.
+
+    Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
+    OSError when it cannot be read.
+    """
+    found = open_source(source)
+    own = file_format(found.data)
+    return Container.of_source(found) if own is None else own.opened(found)
