@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Limits"]
-
 
 class Limits(NamedTuple):
     """Bounds on one pickle record; beyond any of them reading ends with a PickleError.

@@ -8,11 +8,6 @@ from dataclasses import dataclass, field
 
 from tsarchive.container import Container
 
-__all__ = [
-    "GraphReport", "JitterReport", "ReadComparison", "RecordDifference", "SaveComparison",
-    "Unprinted", "changes", "container_differences", "differences",
-]  # fmt: skip
-
 _SHOWN = 32
 
 

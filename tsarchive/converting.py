@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from tsarchive.preparing.agreement import Agreement
 
-__all__ = ["Conversion", "convert"]
-
 
 @dataclass(frozen=True, slots=True)
 class Conversion:

@@ -7,22 +7,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeGuard
 
-__all__ = [
-    "ArchiveError",
-    "CallError",
-    "FormatError",
-    "LimitError",
-    "MissingRecordError",
-    "PickleError",
-    "PolicyError",
-    "SaveError",
-    "ScriptError",
-    "SourceError",
-    "UnknownClassError",
-    "UnknownOperatorError",
-    "UnsupportedError",
-]
-
 
 class ArchiveError(Exception):
     """Base class of all errors that tsarchive raises.

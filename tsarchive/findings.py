@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Finding", "Nature", "Severity", "is_fine"]
-
 
 class Severity(str, Enum):
     """The severity of a finding. Severities are ordered, and compare equal to their names."""

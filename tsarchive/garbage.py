@@ -7,8 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["collecting", "not_collecting", "rarely_collecting"]
-
 _MANY = 50_000
 
 

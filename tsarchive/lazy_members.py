@@ -9,8 +9,6 @@ from typing import Any
 
 from .garbage import not_collecting
 
-__all__ = ["lazy_member"]
-
 
 def lazy_member(package: str, homes: Mapping[str, str], name: str) -> Any:
     """Import and return the member ``name`` of a package, and store it in the package.

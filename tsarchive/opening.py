@@ -9,8 +9,6 @@ from tsarchive.archive import Archive
 from tsarchive.formats.base import Opened
 from tsarchive.formats.registry import format_of, opened_file
 
-__all__ = ["archive_of", "open"]
-
 
 def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the public interface
     """Open an archive (a path or a binary file object) for looking at; torch is not imported.

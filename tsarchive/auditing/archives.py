@@ -25,8 +25,6 @@ from tsarchive.torchscript.bytecode import BYTECODE
 from tsarchive.verifying.code import MAX_CODE_BYTES, too_much_code
 from tsarchive.verifying.totals import known_totals
 
-__all__ = ["audit_zip"]
-
 # Longer records are looked into up to here.
 _LONGEST: Final = 1 << 28
 _OF_EXECUTORCH: Final = "ExecuTorch"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Budget", "Budgets"]
-
 # A step is the time of one opcode, half a microsecond. Small files may take so many in any case:
 # lists of words have many beginnings.
 _FREE: Final = 1 << 22

@@ -11,8 +11,6 @@ from tsarchive.errors import ArchiveError
 from tsarchive.pickler import loads
 from tsarchive.torchscript.bytecode import BYTECODE, tables_of
 
-__all__ = ["operators_in_bytecode"]
-
 
 def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:
     """The operators that each function of the record lists; none when it cannot be read."""

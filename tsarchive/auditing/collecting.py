@@ -22,8 +22,6 @@ from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.torchscript.tensor_infos import TensorTotals
 from tsarchive.verifying.report import Findings
 
-__all__ = ["Collected"]
-
 _PICKLE_NAMES: Final = (".pkl", ".pickle", "_pkl", ".p")
 
 

@@ -8,16 +8,6 @@ from typing import Final
 
 from tsarchive.container.recognise import TORCH_SAVE_LEGACY
 
-__all__ = [
-    "TAR",
-    "UNKNOWN",
-    "ZIP",
-    "Form",
-    "form_of",
-    "has_zip_end",
-    "native_format",
-]
-
 _ZIP_END: Final = b"PK\x05\x06"
 # The end record stands in the last bytes, before a comment of up to 64 KiB.
 _ZIP_TAIL: Final = 22 + 0xFFFF

@@ -27,8 +27,6 @@ from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.formats.records import RecordTable
 from tsarchive.operators.risks import Risk, row_of
 
-__all__ = ["audit_executorch"]
-
 _OWN_REASON: Final = "computes, as a part of ExecuTorch itself"
 _COMPUTING: Final = OWN_NAMESPACES | {"quantized_decomposed"}
 # Their bytes are a graph and weights for a library of kernels, not a program of a machine.

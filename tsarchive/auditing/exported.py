@@ -22,8 +22,6 @@ from tsarchive.operators.risks import Risk, row_of
 from tsarchive.pt2.records import AOTINDUCTOR, CONSTANTS, FLAT_PROGRAM, MODELS, WEIGHTS
 from tsarchive.verifying.pt2.texts import TextFault, expression_fault, guard_fault
 
-__all__ = ["Exported", "is_json"]
-
 _SHOWN: Final = 120
 _AT_LOAD: Final = "torch.export.load evaluates it, when it loads the file"
 _AT_CALL: Final = "torch makes it source code of a function, and runs that at a call of the module"

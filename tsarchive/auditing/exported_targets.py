@@ -10,8 +10,6 @@ from tsarchive.auditing.values import OperatorUse, Place
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.operators.risks import Risk, row_of
 
-__all__ = ["Calls"]
-
 # What torch and ExecuTorch put before the name of an operator, "#" for a registered extension,
 # and the form of AOTInductor.
 _OPERATOR: Final = re.compile(

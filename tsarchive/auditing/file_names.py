@@ -16,8 +16,6 @@ from tsarchive.auditing.program import Program
 from tsarchive.auditing.walking import Walked
 from tsarchive.torchscript.program_text import FunctionText
 
-__all__ = ["COMPUTED", "FileNames", "PickledText"]
-
 COMPUTED: Final = "{...}"
 # Text of attributes by class and attribute, as the pickles hold it.
 PickledText = Mapping[tuple[str, str], Iterable[str]]

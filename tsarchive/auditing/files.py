@@ -31,8 +31,6 @@ from tsarchive.formats.base import FileFormat
 from tsarchive.formats.registry import file_format
 from tsarchive.opening import archive_of
 
-__all__ = ["audit"]
-
 _LONGEST: Final = 1 << 31
 # Archives in archives are looked into, and no further.
 _DEPTH: Final = 1

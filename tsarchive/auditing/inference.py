@@ -15,8 +15,6 @@ from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.torchscript.needs import live_nodes
 from tsarchive.torchscript.program_text import FunctionText, dotted
 
-__all__ = ["Inference"]
-
 Names = frozenset[str]
 _NONE: Final[Names] = frozenset()
 # Rounds until the classes of local names stay as they are; code of torch takes two or three.

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from tsarchive.strict_json import check_depth
 
-__all__ = ["JsonField", "fields_of"]
-
 
 class _Object(list[tuple[str, Any]]):
     """The fields of an object in their order."""

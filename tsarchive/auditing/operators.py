@@ -13,8 +13,6 @@ from tsarchive.auditing.values import OperatorUse, Place, When
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.operators.risks import Risk, row_of
 
-__all__ = ["SEVERITIES", "operator_findings", "operators_of"]
-
 # What the ability to run an operator of each class means for someone who did not write the file.
 SEVERITIES: Final[Mapping[Risk, Severity | None]] = {
     Risk.COMPUTE: None,

@@ -15,8 +15,6 @@ from typing import Final
 
 from tsarchive.torchscript.storages import STORAGE_TYPES
 
-__all__ = ["CALLS_ITS_ARGUMENT", "NameRow", "Use", "is_importable", "is_widespread", "row_of_name"]
-
 
 class Use(Enum):
     """How far a pickle may use a global."""

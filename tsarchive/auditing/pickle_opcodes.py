@@ -15,8 +15,6 @@ from typing import Any, Final, cast
 
 from tsarchive.auditing.pickle_bytes import PickleBytes
 
-__all__ = ["LONGEST_NAME", "OPCODES", "Opcode", "Plain", "read_opcode"]
-
 # pickletools asks for it when it meets old text; a file must not cause an import.
 codecs.lookup("raw_unicode_escape")
 

@@ -9,8 +9,6 @@ from typing import Final
 from tsarchive.auditing.budgets import Budget
 from tsarchive.auditing.pickle_opcodes import OPCODES
 
-__all__ = ["array_starts", "likely_starts"]
-
 _NAME: Final = rb"[A-Za-z_][\w.]*"
 _LONGEST_MODULE: Final = 200
 # Opcodes that can follow a global before which there is nothing.

@@ -25,8 +25,6 @@ from tsarchive.auditing.pickle_walk import (
     weight_of_name,
 )
 
-__all__ = ["Streams", "begins_pickle", "pickles_in"]
-
 _CALLS: Final = frozenset({Act.CALL, Act.MAKE, Act.CALL_COMPUTED, Act.EXTENSION, Act.CHANGE})
 # What only opcodes do that are no letters of ASCII.
 _BEYOND_ASCII: Final = frozenset({Act.MAKE, Act.EXTENSION})

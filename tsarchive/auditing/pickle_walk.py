@@ -16,8 +16,6 @@ from tsarchive.auditing.pickle_bytes import LongArgument, PickleBytes
 from tsarchive.auditing.pickle_names import CALLS_ITS_ARGUMENT, is_importable, is_widespread
 from tsarchive.auditing.pickle_opcodes import LONGEST_NAME, Opcode, Plain, read_opcode
 
-__all__ = ["STEPS_OF_LOST_NAME", "Act", "Event", "Passed", "Walk", "walk", "weight_of_name"]
-
 # What else takes as many steps: to begin a walk, and to keep a name, which takes memory too: of
 # names that are not kept after all, so many steps are given back.
 _STEPS_OF_WALK: Final = 8

@@ -13,8 +13,6 @@ from tsarchive.auditing.pickle_walk import Act, Event, Walk
 from tsarchive.auditing.values import PickledName
 from tsarchive.findings import Finding, Nature, Severity
 
-__all__ = ["PickleAudit", "Surroundings", "audit_pickles"]
-
 _RULES: Final = {
     Act.NAME: "pickle-name",
     Act.CALL: "pickle-call",

@@ -11,8 +11,6 @@ from tsarchive.errors import SourceError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.torchscript.program_text import FunctionText, RecordText, dotted
 
-__all__ = ["ClassText", "Program", "names_in_type"]
-
 # Where code is besides ``code/``: before torch 1.3, and in a torch.package.
 _OTHER_FOLDERS: Final = ("libs/", ".data/ts_code/code/")
 _INTERFACES: Final = frozenset({"Interface", "ModuleInterface"})

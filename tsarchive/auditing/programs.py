@@ -24,8 +24,6 @@ from tsarchive.pickler import Object, loads
 from tsarchive.torchscript.bytecode import BYTECODE
 from tsarchive.torchscript.pickled import objects_of
 
-__all__ = ["audit_program"]
-
 _NATIVE_CLASS = re.compile(re.escape(NATIVE_PREFIX.encode()) + rb"(\w+\.\w+)")
 # The pickles whose objects exist once the file is loaded.
 _LOADED: Final = ("data.pkl", "constants.pkl", "attributes.pkl")

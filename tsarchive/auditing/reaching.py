@@ -13,8 +13,6 @@ from tsarchive.auditing.walking import Walked, walk_function
 from tsarchive.ir.graph import closure
 from tsarchive.torchscript.program_text import FunctionText
 
-__all__ = ["Reach"]
-
 _AT_LOAD: Final = "__setstate__"
 
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from tsarchive.operators.risks import Risk
 
-__all__ = ["RULES", "describe_rule", "operator_rule"]
-
 
 def operator_rule(risk: Risk) -> str:
     """The rule for operators of a class of risk: ``operator-files``."""

@@ -11,8 +11,6 @@ from tsarchive.auditing.collecting import Collected
 from tsarchive.auditing.pickles import Surroundings
 from tsarchive.findings import Nature, Severity
 
-__all__ = ["DEFLATED", "LOCAL_HEADER", "inflated", "salvage"]
-
 LOCAL_HEADER: Final = b"PK\x03\x04"
 DEFLATED: Final = 8
 _HEADER_BYTES: Final = 30

@@ -11,8 +11,6 @@ from tsarchive.auditing.rules import describe_rule
 from tsarchive.auditing.values import AuditReport
 from tsarchive.findings import Finding, Severity
 
-__all__ = ["sarif_document"]
-
 _SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )

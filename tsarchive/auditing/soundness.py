@@ -10,8 +10,6 @@ from tsarchive.findings import Nature, Severity
 from tsarchive.verifying import verify
 from tsarchive.verifying.report import OTHER_KIND
 
-__all__ = ["add_soundness", "from_start"]
-
 _UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
 _VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["members_of"]
-
 _BLOCK: Final = 512
 _NAME: Final = slice(0, 100)
 _SIZE: Final = slice(124, 136)

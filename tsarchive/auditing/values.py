@@ -10,17 +10,6 @@ from tsarchive.findings import Finding, is_fine
 from tsarchive.operators.risks import Risk
 from tsarchive.torchscript.tensor_infos import TensorTotals
 
-__all__ = [
-    "AuditReport",
-    "EntryPoint",
-    "Group",
-    "OperatorUse",
-    "Payload",
-    "PickledName",
-    "Place",
-    "When",
-]
-
 
 class When(Enum):
     """What makes code of an archive run."""

@@ -13,8 +13,6 @@ from tsarchive.frontend.references import BUILTINS
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.torchscript.program_text import FunctionText, dotted
 
-__all__ = ["NamedOperator", "Walked", "operator_of", "walk_function"]
-
 # Functions with a bare name that are more than arithmetic.
 _BARE: Final = {
     "print": "prim::Print",

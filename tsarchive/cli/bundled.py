@@ -10,8 +10,6 @@ from tsarchive.errors import UnsupportedError
 if TYPE_CHECKING:
     from tsarchive.pte.bundled_cases import CaseResult
 
-__all__ = ["run_bundled"]
-
 
 def run_bundled(model: Any, file: str, *, rtol: float, atol: float, as_json: bool) -> bool:
     """Make the calls and print what came of them; true where all are as expected."""

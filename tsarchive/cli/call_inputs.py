@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-__all__ = ["Inputs"]
-
 
 @dataclass(slots=True)
 class Inputs:

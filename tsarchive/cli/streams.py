@@ -9,8 +9,6 @@ from typing import TextIO
 
 from tsarchive.describing.text import LAYOUT, visible
 
-__all__ = ["code_apart", "guarded", "own_stream"]
-
 
 class Guarded:
     """Stands in for a stream, and escapes control characters in the text written to it.

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from tsarchive.cli.terminal import cells, drawn, folded, styled, width
 from tsarchive.describing.text import visible
 
-__all__ = ["Column", "Table"]
-
 # No column is made narrower, however narrow the terminal is.
 _NARROWEST = 8
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-__all__ = ["replacing"]
-
 
 @contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:

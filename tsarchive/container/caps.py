@@ -5,18 +5,6 @@ Each cap is far above what models need and far below what harms a machine that l
 
 from __future__ import annotations
 
-__all__ = [
-    "MAX_COPIED_BYTES",
-    "MAX_DEVICE_BYTES",
-    "MAX_DIRECTORY_BYTES",
-    "MAX_ENTRIES",
-    "MAX_LZMA_WINDOW",
-    "SMALLEST_CAP",
-    "exceeds_ratio",
-    "inflated_cap",
-    "size_cap",
-]
-
 MIB = 1 << 20
 
 # Pipes and file objects are read into memory and may never end; files are mapped.

@@ -11,8 +11,6 @@ from tsarchive.container.layout import STORED
 from tsarchive.container.reader import Container, Record
 from tsarchive.errors import ArchiveError
 
-__all__ = ["ChangedContainer"]
-
 
 class ChangedContainer(Container):
     """``container`` with the records in ``changed`` in place of its own, as if they were stored.

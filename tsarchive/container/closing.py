@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TypeVar
 
-__all__ = ["Closing"]
-
 _T = TypeVar("_T", bound="Closing")
 
 

@@ -9,8 +9,6 @@ from tsarchive.container.entries import Entry
 from tsarchive.container.faults import Faults, Place
 from tsarchive.container.inflate import PIECE_BYTES, inflated_pieces
 
-__all__ = ["checked_pieces"]
-
 
 def checked_pieces(
     entry: Entry, payload: memoryview, at: Place, faults: Faults, most: int = PIECE_BYTES

@@ -28,8 +28,6 @@ from tsarchive.container.names import quoted
 from .end_record import DirectoryPlace, find_directory
 from .extra_fields import apply_zip64, parse_extra
 
-__all__ = ["ANY_REFUSED_FLAG", "Directory", "read_directory"]
-
 # Flags that make an entry unreadable: rule and message.
 _REFUSED_FLAGS = (
     (FLAG_ENCRYPTED | FLAG_STRONG_ENCRYPTION, "zip-encrypted", "the record is encrypted"),

@@ -21,8 +21,6 @@ from .layout import (
 )
 from .recognise import HEAD_BYTES, recognise
 
-__all__ = ["DirectoryPlace", "find_directory"]
-
 # Maximum length of the comment after the end record.
 _MAX_COMMENT = MAX16
 

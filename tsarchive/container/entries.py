@@ -11,8 +11,6 @@ from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import DESCRIPTOR, FLAG_DESCRIPTOR, LOCAL, STORED
 from tsarchive.container.names import fold_name, is_plain, name_problem, quoted
 
-__all__ = ["Entry", "check_names", "check_sizes"]
-
 
 class Entry(NamedTuple):
     """The directory's entry for one member. ``name`` includes the root folder.

@@ -7,8 +7,6 @@ from struct import Struct, pack, unpack
 from .faults import Faults, Place
 from .layout import MAX32, ZIP64_FIELD
 
-__all__ = ["apply_zip64", "parse_extra", "zip64_field"]
-
 _FIELD = Struct("<2H")
 
 

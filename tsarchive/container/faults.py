@@ -16,8 +16,6 @@ from tsarchive.container.names import shown
 from tsarchive.container.rules import RULES
 from tsarchive.findings import Finding, Nature, Severity
 
-__all__ = ["NOWHERE", "STRICT", "Collected", "Faults", "Place", "Stopped"]
-
 
 class Place(NamedTuple):
     """The member in which a fault lies, and a byte position in the file."""

@@ -15,8 +15,6 @@ from tsarchive.container import caps
 from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import BZIP2, DEFLATE64, DEFLATED, LZMA, METHOD_NAMES, STORED
 
-__all__ = ["PIECE_BYTES", "inflated_pieces"]
-
 # Maximum bytes of a record that a survey holds in memory at a time.
 PIECE_BYTES = 1 << 20
 # Decoders copy unconsumed input, so they are fed a little at a time.

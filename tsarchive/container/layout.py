@@ -9,47 +9,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-__all__ = [
-    "ALIGNMENT",
-    "BZIP2",
-    "CENTRAL",
-    "CENTRAL_SIGNATURE",
-    "DEFLATE64",
-    "DEFLATED",
-    "DESCRIPTOR",
-    "DESCRIPTOR64",
-    "DESCRIPTOR_SIGNATURE",
-    "END",
-    "END64",
-    "END64_SIGNATURE",
-    "END_SIGNATURE",
-    "FLAGS_OF_ENCODER",
-    "FLAG_DESCRIPTOR",
-    "FLAG_ENCRYPTED",
-    "FLAG_MASKED",
-    "FLAG_PATCHED",
-    "FLAG_STRONG_ENCRYPTION",
-    "FLAG_UTF8",
-    "LOCAL",
-    "LOCAL_SIGNATURE",
-    "LOCATOR64",
-    "LOCATOR64_SIGNATURE",
-    "LZMA",
-    "MAX16",
-    "MAX32",
-    "METHOD_NAMES",
-    "PADDING_FIELD",
-    "STORED",
-    "UNICODE_PATH_FIELD",
-    "VERSION_NEEDED",
-    "ZIP64_FIELD",
-    "CentralHeader",
-    "End64Record",
-    "EndRecord",
-    "LocalHeader",
-    "Locator64",
-]
-
 LOCAL_SIGNATURE = b"PK\x03\x04"
 CENTRAL_SIGNATURE = b"PK\x01\x02"
 DESCRIPTOR_SIGNATURE = b"PK\x07\x08"

@@ -22,9 +22,6 @@ from .layout import (
 )
 from .names import quoted
 
-__all__ = ["check_descriptor", "locate_data"]
-
-
 # CRC-32 and sizes in a header whose entry has a descriptor.
 _NOT_YET_KNOWN = (0, 0, 0)
 

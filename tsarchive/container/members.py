@@ -10,8 +10,6 @@ from tsarchive.container.entries import Entry
 from tsarchive.container.faults import Faults
 from tsarchive.container.names import is_plain, quoted, start_problem
 
-__all__ = ["Members", "is_left_by_macos", "read_members"]
-
 # Added by the Finder of macOS to the archives that it packs. torch ignores it too.
 _MACOS_FOLDER = "__MACOSX/"
 _MACOS_FILE = ".DS_Store"

@@ -4,17 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "MAX_NAME_BYTES",
-    "fold_name",
-    "is_plain",
-    "name_problem",
-    "quoted",
-    "root_of_path",
-    "shown",
-    "start_problem",
-]
-
 # No file system takes a longer path, and no writer of archives makes one.
 MAX_NAME_BYTES = 4096
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["begins_as_pickle"]
-
 
 class _Opcode(NamedTuple):
     """The form of an opcode's argument, and its stack effect.

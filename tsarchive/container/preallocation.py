@@ -11,8 +11,6 @@ import ctypes
 import sys
 from typing import BinaryIO
 
-__all__ = ["reserve"]
-
 _WORTH_IT = 1 << 20
 _HAS_LARGE_OFFSETS = sys.platform == "linux" and sys.maxsize > 1 << 32
 _fallocate = getattr(ctypes.CDLL(None), "fallocate", None) if _HAS_LARGE_OFFSETS else None

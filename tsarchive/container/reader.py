@@ -18,8 +18,6 @@ from tsarchive.errors import ArchiveError, MissingRecordError
 
 from .local_header import check_descriptor, locate_data
 
-__all__ = ["Container", "Record"]
-
 
 @dataclass(frozen=True, slots=True)
 class Record:

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from tsarchive.container.plain_pickle import begins_as_pickle
 
-__all__ = ["FILE_RULES", "HEAD_BYTES", "TORCH_SAVE_LEGACY", "NotAZip", "recognise"]
-
 # How many bytes of the file the table below examines.
 HEAD_BYTES = 512
 

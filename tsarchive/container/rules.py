@@ -8,8 +8,6 @@ from tsarchive.container.recognise import FILE_RULES
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
 from tsarchive.findings import Nature, Severity
 
-__all__ = ["RULES", "Rule"]
-
 
 class Rule(NamedTuple):
     """The meaning of a breach. Strict opening raises ``error`` where the severity is an error.

@@ -9,8 +9,6 @@ from tsarchive.container.layout import DESCRIPTOR_SIGNATURE, STORED
 
 from .unordered_map import iteration_order, string_hash
 
-__all__ = ["RECORD_NAME", "SerializationId", "combine"]
-
 RECORD_NAME = ".data/serialization_id"
 
 _MASK = (1 << 64) - 1

@@ -13,8 +13,6 @@ from tsarchive.container import caps
 from tsarchive.container.faults import STRICT, Faults, Stopped
 from tsarchive.errors import ArchiveError, CallError
 
-__all__ = ["FileChanged", "PartOfSource", "Source", "open_source", "read_all"]
-
 
 class FileChanged(Stopped):
     """The file is no longer the one that was opened, so nothing more can be read."""

@@ -21,8 +21,6 @@ from tsarchive.findings import Finding
 
 from .local_header import check_descriptor, locate_data
 
-__all__ = ["ContainerSurvey", "survey", "survey_inside"]
-
 
 @dataclass(frozen=True, slots=True)
 class ContainerSurvey(Closing):

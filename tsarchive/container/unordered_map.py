@@ -14,8 +14,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from struct import unpack
 
-__all__ = ["bucket_count", "iteration_order", "string_hash", "unordered_map_order"]
-
 _MASK = (1 << 64) - 1
 _SEED = 0xC70F6907
 _MULTIPLIER = 0xC6A4A7935BD1E995

@@ -16,8 +16,6 @@ from tsarchive.container.layout import (
 )
 from tsarchive.container.members import Members, is_left_by_macos
 
-__all__ = ["report_gap", "report_unusual"]
-
 # The only records that torch deflates.
 _DEFLATED_BY_TORCH = (".py", ".debug_pkl")
 

@@ -42,8 +42,6 @@ from tsarchive.errors import SaveError
 from .extra_fields import zip64_field
 from .preallocation import reserve
 
-__all__ = ["NewRecord", "Packed", "write_container"]
-
 # Root folder of an archive that is written to a file object.
 _STREAM_ROOT = "archive"
 # torch deflates a source or debug record when it is longer than this many bytes.

@@ -28,8 +28,6 @@ from tsarchive.ir.types import (
 from . import syntax
 from .program import Program
 
-__all__ = ["TORCH_TYPES", "shown_type"]
-
 _BUILTIN: dict[Type, str] = {
     BOOL: "bool", COMPLEX: "complex", FLOAT: "float", INT: "int", STRING: "str",
 }  # fmt: skip

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from . import syntax
 
-__all__ = ["ends", "move", "names_in", "separated"]
-
 
 def move(targets: Sequence[str], values: Sequence[ast.expr]) -> ast.stmt | None:
     """Assign in parallel, leaving out what is in place already."""

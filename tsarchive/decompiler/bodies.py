@@ -19,8 +19,6 @@ from .naming import identifier
 from .program import Program
 from .translation import Translation, function_definition, without_type_parameters
 
-__all__ = ["body_of"]
-
 _SHARED = ("training", "_is_full_backward_hook")
 
 

@@ -23,8 +23,6 @@ from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS
 from . import syntax
 from .references import References
 
-__all__ = ["METHOD", "by_overload", "callee", "enum_literal"]
-
 METHOD = "method"
 """Stands for the method of the first argument."""
 

@@ -8,8 +8,6 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Node, Value
 from tsarchive.ir.types import INT
 
-__all__ = ["Movable", "dtype_values"]
-
 _ALIASES = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optional"})
 _BUILDERS = frozenset({"prim::TupleConstruct", "prim::ListConstruct", "prim::TupleIndex"})
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from tsarchive.ir.graph import Node
 from tsarchive.ir.source_ranges import Range
 
-__all__ = ["Comment", "Comments", "with_comments"]
-
 _MARKER = "comment_number_"
 _MARKED = re.compile(rf"( *){_MARKER}([0-9]+)")
 _NUMBER = "comment_number"

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from tsarchive.ir.graph import Value
 from tsarchive.ir.types import BOOL
 
-__all__ = ["as_expression", "negated"]
-
 _KEY = re.compile(r"@[\w.:]*")
 _LONGEST = 60
 _LONGEST_NAMED = 40

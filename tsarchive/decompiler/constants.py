@@ -13,8 +13,6 @@ from tsarchive.ir.values import GeneratorSeed, TableConstant
 from . import syntax
 from .references import References
 
-__all__ = ["CONSTANTS", "Constants"]
-
 CONSTANTS = "_constants"
 _SMALL = 16
 _FITTING = (torch.float32, torch.float64, torch.int64, torch.int32, torch.bool)

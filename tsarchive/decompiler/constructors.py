@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from .program import Program
     from .weights import TensorFile
 
-__all__ = ["Instances"]
 
 _SKIPPED = ("training", "_is_full_backward_hook")
 

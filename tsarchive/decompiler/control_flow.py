@@ -28,8 +28,6 @@ from .expressions import is_call_of_init, is_call_of_setter
 from .members import members_of
 from .translation import Translation, function_definition
 
-__all__ = ["finish_function"]
-
 _LARGE_CONDITION = 6
 
 

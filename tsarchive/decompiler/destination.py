@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tsarchive.errors import CallError
 
-__all__ = ["SHADOWING", "WrittenFile", "destination", "write"]
-
 SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)
 """Modules that the package or torch imports: a file or folder of such a name would hide them."""
 

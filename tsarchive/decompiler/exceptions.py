@@ -14,8 +14,6 @@ from .conditions import negated
 from .naming import identifier
 from .program import Program
 
-__all__ = ["assertion", "raised"]
-
 _ASSERTION = "AssertionError: "
 _FAILED = "AssertionError"
 EXCEPTIONS = "_exceptions"

@@ -21,8 +21,6 @@ from .operators import Operators
 from .program import Program
 from .type_tests import type_test
 
-__all__ = ["Expressions"]
-
 
 class Expressions:
     """Expressions of one function, by node. ``known`` holds those of values that are computed.

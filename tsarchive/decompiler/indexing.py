@@ -10,8 +10,6 @@ from tsarchive.ir.schema import FunctionSchema
 
 from . import syntax
 
-__all__ = ["indexed", "is_index"]
-
 _MOST_DIMENSIONS = 8
 _END = MAX_TRIP_COUNT
 _KINDS = frozenset(

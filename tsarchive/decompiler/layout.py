@@ -31,7 +31,6 @@ def _old_names_of_ast() -> Iterator[None]:
 with _old_names_of_ast():
     import astor
 
-__all__ = ["Definition", "Layout", "Module"]
 
 _EXTERNAL = ("torch", "typing", "enum", "math", "collections")
 

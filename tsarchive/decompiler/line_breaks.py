@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["wrapped"]
-
 _WIDTH: Final = 96
 _INDENT: Final = 4
 _OPEN: Final = "([{"

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from tsarchive.ir.graph import Block, Node, Value
 
-__all__ = ["LiveRanges", "Point"]
-
 
 class Point(NamedTuple):
     """A place in a function: its number, and the blocks around it as (node, number of block)."""

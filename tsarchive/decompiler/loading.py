@@ -15,7 +15,6 @@ from tsarchive.policy import Guard
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule
 
-__all__ = ["root_of"]
 
 _HOST = torch.device("cpu")
 

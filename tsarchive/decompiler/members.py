@@ -23,8 +23,6 @@ from tsarchive.run.slots import SlotKind, slot_kind
 from . import syntax
 from .naming import identifier
 
-__all__ = ["Members", "container_base", "is_accessor", "members_of"]
-
 _SHARED = frozenset({"training", "_is_full_backward_hook"})
 _OF_MODULES = (frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()) - _SHARED
 _OF_OBJECTS = frozenset(dir(object))

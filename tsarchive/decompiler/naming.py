@@ -8,10 +8,6 @@ from collections.abc import Iterable
 
 from tsarchive.ir.names import to_identifier, unmangled
 
-__all__ = [
-    "GLOBAL_NAMES", "Pool", "definition_name", "identifier", "module_path",
-]  # fmt: skip
-
 _LONGEST = 60
 _ROOT = "__torch__"
 _ROOT_MODULE = "model"

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .program import Program
     from .weights import TensorFile
 
-__all__ = ["OBJECTS", "WEIGHTS", "ObjectValues", "shared_objects"]
 
 WEIGHTS = "_weights"
 OBJECTS = "_objects"

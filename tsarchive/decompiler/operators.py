@@ -28,8 +28,6 @@ from .callees import METHOD, by_overload, callee, enum_literal
 from .indexing import indexed, is_index
 from .program import Program
 
-__all__ = ["Operators", "known_number"]
-
 _OPERANDS = 2
 _ALPHA = ("aten::add.Tensor", "aten::sub.Tensor", "aten::add.Scalar", "aten::sub.Scalar")
 _SIGN: Mapping[str, type[ast.operator]] = {"aten::add": ast.Add, "aten::sub": ast.Sub}

@@ -17,8 +17,6 @@ from tsarchive.ir.types import INT, DictType, ListType, OptionalType, TupleType,
 from tsarchive.operators.python_forms import WRAPPING
 from tsarchive.run.passes.calls import called_function
 
-__all__ = ["functions_that_wrap"]
-
 # A value of a graph, or an attribute of a class by its name.
 _Place: TypeAlias = Value | tuple[Type, str]
 _Edges: TypeAlias = Mapping[_Place, Sequence[_Place]]

@@ -24,8 +24,6 @@ from .references import References
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
 
-__all__ = ["Program"]
-
 
 Body = Callable[["Program", Type | Function, Definition], list[ast.stmt]]
 

@@ -12,8 +12,6 @@ from tsarchive.ir.types import Type
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.run.typecheck import type_of_class
 
-__all__ = ["Reachability", "module_type", "modules_with_paths"]
-
 
 class Reachability:
     """Walks the graphs of everything that ``root`` and its submodules can call."""

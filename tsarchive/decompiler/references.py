@@ -12,8 +12,6 @@ import keyword
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Reference", "References"]
-
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Reference:

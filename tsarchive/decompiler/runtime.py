@@ -18,8 +18,6 @@ from tsarchive.run import natives
 
 from .references import HELPERS, helper_name
 
-__all__ = ["runtime_files"]
-
 _FOLDER = Path(natives.__file__).parent
 _PACKAGE = "tsarchive.run.natives"
 _PROBED = "tsarchive_copied_natives"

@@ -13,20 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-__all__ = [
-    "assign",
-    "attribute",
-    "call",
-    "expression_statement",
-    "is_atom",
-    "literal",
-    "name",
-    "same",
-    "string",
-    "subscript",
-    "substituted",
-]
-
 
 def name(identifier: str) -> ast.Name:
     return ast.Name(identifier, ast.Load())

@@ -28,8 +28,6 @@ from .operators import Operators, known_number
 from .program import Program
 from .variables import Variables
 
-__all__ = ["Translation"]
-
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 # Expressions that nest deeper are hard to read, and at some depth Python refuses them.
 _DEEPEST = 16

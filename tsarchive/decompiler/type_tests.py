@@ -31,8 +31,6 @@ from . import syntax
 from .annotations import TORCH_TYPES
 from .program import Program
 
-__all__ = ["type_test"]
-
 _BUILTIN: dict[Type, str] = {
     BOOL: "bool", FLOAT: "float", COMPLEX: "complex", STRING: "str", ANY_LIST: "list",
     ANY_TUPLE: "tuple",

@@ -11,8 +11,6 @@ from tsarchive.ir.graph import Value
 from .live_ranges import LiveRanges, Point
 from .naming import GLOBAL_NAMES, identifier
 
-__all__ = ["Variables"]
-
 _NUMBERED = re.compile(r"(.*?[^0-9])[0-9]+")
 
 

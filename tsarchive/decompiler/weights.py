@@ -13,8 +13,6 @@ import torch
 from tsarchive.errors import UnsupportedError
 from tsarchive.torchscript.tensors import storage_bytes
 
-__all__ = ["TensorFile"]
-
 _DTYPES: Mapping[torch.dtype, str] = {
     torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16",
     torch.int32: "I32", torch.int64: "I64", torch.float16: "F16", torch.bfloat16: "BF16",

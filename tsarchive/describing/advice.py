@@ -6,8 +6,6 @@ from tsarchive.describing.hints import in_commands
 from tsarchive.frontend.libraries import what_registers
 from tsarchive.ir.names import NATIVE_PREFIX
 
-__all__ = ["advice"]
-
 
 def advice(name: str) -> str:
     """What to do about an operator or torchbind class that does not come with torch."""

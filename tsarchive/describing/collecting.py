@@ -22,8 +22,6 @@ from tsarchive.errors import MissingRecordError
 from tsarchive.formats.records import GROUPS, RecordTable
 from tsarchive.torchscript.pickled import objects_of
 
-__all__ = ["torchscript_facts", "zip_facts"]
-
 
 def zip_facts(archive: Archive, file: str, nbytes: int, table: RecordTable) -> Facts:
     """What there is to say of any zip archive from a file of this name and size."""

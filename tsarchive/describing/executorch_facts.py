@@ -16,8 +16,6 @@ from tsarchive.executorch.program import Program
 from tsarchive.executorch.values import Tensor
 from tsarchive.formats.records import RecordTable
 
-__all__ = ["executorch_facts"]
-
 
 def executorch_facts(archive: Archive, file: str, nbytes: int, table: RecordTable) -> Facts:
     """Everything about a file of this name and size. Raises ArchiveError where it breaks a rule."""

@@ -6,8 +6,6 @@ import re
 from shlex import quote
 from typing import Final
 
-__all__ = ["in_commands"]
-
 _NAME = r"'[^']*'|\"[^\"]*\""
 # What the library says, and what stands for it; "\1" is the name or number in it.
 _WORDS: Final = tuple(

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         TensorFacts,
     )
 
-__all__ = ["fact_lines", "named"]
 
 Lines = Iterator[tuple[str, str]]
 

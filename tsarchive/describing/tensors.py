@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tsarchive.archive import Archive
     from tsarchive.torchscript.tensor_infos import TensorTotals
 
-__all__ = ["tensor_facts", "totals_text"]
-
 
 def tensor_facts(archive: Archive) -> TensorFacts:
     """Raises ArchiveError where the archive breaks a rule."""

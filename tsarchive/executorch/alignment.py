@@ -7,8 +7,6 @@ from typing import Final
 
 from tsarchive.errors import CallError
 
-__all__ = ["align_up", "infer_alignments", "require_alignment"]
-
 SEGMENT_ALIGNMENT: Final = 128
 CONSTANT_ALIGNMENT: Final = 16
 _LEAST: Final = 16

@@ -19,8 +19,6 @@ from .table_values import Values, table_values
 from .tensor_bytes import bytes_for
 from .values import Layout
 
-__all__ = ["BundleDraft"]
-
 
 class BundleDraft:
     """The program of a bundle and the tensors of its test calls."""

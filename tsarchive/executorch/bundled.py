@@ -14,8 +14,6 @@ from .program import Program
 from .schema_bundled import BUNDLED_PROGRAM
 from .values import Layout
 
-__all__ = ["BundledProgram", "BundledTensor", "BundledValue", "Case", "Suite"]
-
 RECORD = "bundle"
 PROGRAM_PREFIX = "program/"
 SUITES = "test_suites/"

@@ -20,8 +20,6 @@ from .table_values import Values, set_scalar
 from .tensor_bytes import bytes_for, raw_bytes
 from .values import Layout
 
-__all__ = ["DataDraft"]
-
 # Headers of 40 bytes, rounded up to the alignment of tables.
 _TABLES_AT: Final = 48
 _UPGRADE: Final = "Call upgrade() first, which writes it in the layout of today"

@@ -15,8 +15,6 @@ from .schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
 from .segments import Segment, named_data, part_of, segments_of
 from .values import Layout
 
-__all__ = ["DataFile", "Entry"]
-
 RECORD = "tables"
 _FIELDS_07 = 3
 

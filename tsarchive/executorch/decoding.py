@@ -19,8 +19,6 @@ from .values import (
     Value,
 )
 
-__all__ = ["decode_method"]
-
 _EXTERNAL: Final = 1
 _INLINE: Final = 0
 _NOT_WRITTEN: Final = "it is not there, and the format demands it"

@@ -25,7 +25,6 @@ from .values import Layout
 if TYPE_CHECKING:
     from .looking import ExecutorchView
 
-__all__ = ["STRIPPED", "Draft"]
 
 STACK_TRACES: Final = "stack-traces"
 NAMES: Final = "names"

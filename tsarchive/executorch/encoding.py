@@ -18,8 +18,6 @@ from .pieces import Bytes, Pieces
 from .schema import SCALARS, TEXT, Schema, Slot
 from .table_values import Values
 
-__all__ = ["Alignments", "Encoded", "Order", "encode"]
-
 Alignments = Mapping[tuple[str, str], int]
 """What is forced for vectors by table and field, in the place of what the schema says."""
 

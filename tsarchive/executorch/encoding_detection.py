@@ -12,8 +12,6 @@ from .flatbuffer import Table
 from .header import AT, Header
 from .table_values import Values
 
-__all__ = ["TableEncoding", "detect_encoding"]
-
 # Alignments that writers may use for blobs in the tables of a program, the usual first.
 _ALIGNMENTS: Final = tuple(1 << power for power in range(4, 13))
 _BLOBS: Final = {

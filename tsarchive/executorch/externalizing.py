@@ -17,8 +17,6 @@ from .segments import part_of
 from .table_values import Values, set_scalar
 from .values import Layout
 
-__all__ = ["externalize", "internalize"]
-
 
 def externalize(program: ProgramDraft, data: DataDraft, names: Iterable[str] | None) -> None:
     """Move tensors, and bytes that backends read by key, to a data file; all if ``names`` is None.

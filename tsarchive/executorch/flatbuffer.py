@@ -15,8 +15,6 @@ from tsarchive.errors import FormatError, LimitError
 
 from .schema import SCALARS, TEXT, Schema, Slot
 
-__all__ = ["Buffer", "Table", "check_all"]
-
 # The limit of FlatBuffers' own verifier.
 MAX_TABLES: Final = 1_000_000
 MAX_DEPTH: Final = 64

@@ -9,21 +9,6 @@ from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
 
-__all__ = [
-    "BPTE",
-    "DATA_MAGIC",
-    "PTD",
-    "PTE",
-    "TO_LOOK_AT",
-    "Header",
-    "data_header",
-    "kind_of",
-    "no_zip",
-    "program_header",
-    "read_data_header",
-    "read_program_header",
-]  # fmt: skip
-
 # The kinds of files: programs, data, programs with calls.
 PTE: Final = "pte"
 PTD: Final = "ptd"

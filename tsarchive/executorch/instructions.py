@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["DelegateCall", "Free", "Instruction", "JumpFalse", "KernelCall", "Move"]
-
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:

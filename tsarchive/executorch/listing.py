@@ -22,8 +22,6 @@ from .values import (
     Value,
 )
 
-__all__ = ["Listings", "instruction_text", "listing", "signature", "type_text"]
-
 _LONGEST_TEXT: Final = 200
 
 

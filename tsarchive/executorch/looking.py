@@ -23,8 +23,6 @@ from .program import RECORD, Program
 from .regions import Regions
 from .values import Layout, Tensor
 
-__all__ = ["EXTERNAL", "ExecutorchView"]
-
 EXTERNAL: Final = "external:"
 """Precedes the key of a tensor whose bytes are in a data file, in place of a record name."""
 OPERATOR: Final = "operator"

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from .instructions import Instruction
 from .values import Value
 
-__all__ = ["Chain", "Container", "Delegate", "Frame", "Method", "Operator"]
-
 
 @dataclass(frozen=True, slots=True)
 class Operator:

@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final, TypeAlias
 
-__all__ = ["Bytes", "Pieces", "write_pieces"]
-
 # Pieces above this size stand alone; smaller neighbours are joined.
 _LARGE: Final = 1 << 16
 

@@ -19,8 +19,6 @@ from .segmented_draft import NewSegment
 from .segments import part_of
 from .table_values import Values
 
-__all__ = ["InlinePool", "Pool", "SegmentPool"]
-
 Item: TypeAlias = bytes | memoryview
 
 

@@ -17,8 +17,6 @@ from .schema_program import PROGRAM
 from .segments import NamedData, Segment, named_data, part_of, segments_of
 from .values import Tensor
 
-__all__ = ["RECORD", "Program", "Subsegment"]
-
 RECORD = "program"
 _T = TypeVar("_T")
 

@@ -27,8 +27,6 @@ from .segmented_draft import open_draft
 from .table_values import Values, set_scalar
 from .tensor_bytes import bytes_for
 
-__all__ = ["ProgramDraft"]
-
 # The length field of a header from before ExecuTorch 1.0.
 _OLD_HEADER: Final = struct.pack("<I", 24)
 # Initial values of buffers are packed: they are copied when a method is loaded.

@@ -9,11 +9,6 @@ from typing import Final
 from .table_values import Values, set_scalar
 from .values import Layout
 
-__all__ = [
-    "StoredTensor", "clear_name", "layout_of", "make_external", "make_internal", "set_name",
-    "stored_tensors", "tensors_of",
-]  # fmt: skip
-
 _EXTERNAL: Final = 1
 _NUMBER: Final = "data_buffer_idx"
 _EXTRA: Final = "extra_tensor_info"

@@ -24,8 +24,6 @@ from .data_file import DataFile
 from .header import AT, BPTE, PTD, PTE
 from .program import Program
 
-__all__ = ["Regions", "opened_regions"]
-
 _STORED: Final = 0
 _CLOSED: Final = "the file is closed"
 _OPEN_AGAIN: Final = "Open it again"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["SCALAR_TYPES", "ScalarType", "dtype_name"]
-
 
 class ScalarType(NamedTuple):
     """An element type: torch's name without ``torch.``, and the size of an element in bytes."""

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
 
-__all__ = ["SCALARS", "Field", "Schema", "Slot", "require_known", "version_problem"]
-
 _VERSION: Final = 0
 """The version of programs and data files, the same since the first."""
 

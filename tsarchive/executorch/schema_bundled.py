@@ -6,8 +6,6 @@ from typing import Final
 
 from .schema import Field, Schema
 
-__all__ = ["BUNDLED_PROGRAM"]
-
 BUNDLED_PROGRAM: Final = Schema(
     identifier=b"BP08",
     root="BundledProgram",

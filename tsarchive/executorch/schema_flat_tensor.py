@@ -9,8 +9,6 @@ from typing import Final
 
 from .schema import Field, Schema
 
-__all__ = ["FLAT_TENSOR", "FLAT_TENSOR_06"]
-
 _SEGMENT: Final = (Field("offset", "u64"), Field("size", "u64"))
 
 FLAT_TENSOR: Final = Schema(

@@ -11,8 +11,6 @@ from typing import Final
 
 from .schema import Field, Schema
 
-__all__ = ["PROGRAM"]
-
 # The alignment that writers use by default.
 _BLOB_ALIGN: Final = 16
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from .table_values import Values, set_scalar
 
-__all__ = ["renumber_segments", "segment_users"]
-
 _IN_SEGMENT = 1
 
 

@@ -18,8 +18,6 @@ from .schema import Schema
 from .segments import Segment
 from .table_values import Values, set_scalar, table_values
 
-__all__ = ["NewSegment", "SegmentedDraft", "open_draft"]
-
 HeaderWriter: TypeAlias = Callable[[bytes, int, int, int], bytes]
 
 

@@ -9,8 +9,6 @@ from tsarchive.errors import FormatError
 from .flatbuffer import Table
 from .header import Header
 
-__all__ = ["NamedData", "Segment", "named_data", "part_of", "segments_of"]
-
 
 class Segment(NamedTuple):
     """A byte range, in offsets from the start of the file."""

@@ -19,8 +19,6 @@ from .draft import Draft
 from .pieces import Pieces
 from .regions import Regions, opened_regions
 
-__all__ = ["jitter_report"]
-
 _SHOWN = 32
 _STEP = 1 << 16
 

@@ -9,8 +9,6 @@ from tsarchive.errors import UnsupportedError
 from .flatbuffer import Table
 from .schema import TEXT, Slot
 
-__all__ = ["Values", "set_scalar", "table_values"]
-
 Values: TypeAlias = dict[str, Any]
 """A table by the names of its fields, without those that are absent. Nested tables are dicts,
 vectors of tables lists, of bytes memoryviews, of other numbers tuples; members of unions are pairs

@@ -8,8 +8,6 @@ from tsarchive.errors import CallError
 
 from .values import Layout
 
-__all__ = ["bytes_for", "raw_bytes"]
-
 # Formats of the buffer protocol, by torch's names of dtypes.
 _FORMATS: Final = {
     "bool": "?", "uint8": "B", "int8": "b", "int16": "h", "uint16": "H", "int32": "i",

@@ -10,8 +10,6 @@ from .data_file import DataFile
 from .program import Program
 from .segments import Segment
 
-__all__ = ["Unclaimed", "find_unclaimed"]
-
 
 class Unclaimed(NamedTuple):
     """Bytes from ``start`` in the file on, not all zero. ``is_rest``: up to the end of the file."""

@@ -12,11 +12,6 @@ from typing import Final, TypeAlias
 
 from .scalar_types import SCALAR_TYPES, dtype_name
 
-__all__ = [
-    "Allocation", "BoolList", "DoubleList", "IntList", "Layout", "OptionalTensorList", "Shape",
-    "Tensor", "TensorList", "Value", "derived_strides",
-]  # fmt: skip
-
 NO_TENSOR: Final = -1
 # The maximum rank that the runtime accepts.
 MAX_RANK: Final = 16

@@ -11,8 +11,6 @@ from tsarchive.errors import CallError
 
 from .draft import Draft
 
-__all__ = ["write_together"]
-
 
 def write_together(drafts: Iterable[tuple[Draft, str | os.PathLike[str]]]) -> list[int]:
     """Write each draft to its path; none is replaced before all are complete.

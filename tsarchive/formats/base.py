@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tsarchive.torchscript.inspection import ModuleInfo
     from tsarchive.verifying.report import Findings, Step, VerifyReport
 
-__all__ = ["Check", "FileFormat", "Format", "Importer", "Opened", "ZipFormat"]
 
 Opened: TypeAlias = "Container | Regions"
 _CANONICAL_ROOT: Final = "archive"

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tsarchive.torchscript.inspection import ModuleInfo
     from tsarchive.verifying.report import Step, VerifyReport
 
-__all__ = ["EXECUTORCH"]
 
 _TABLE: Final = RecordTable(
     Row(r"(program/)?header", Role.HEADER),

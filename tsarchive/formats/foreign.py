@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tsarchive.torchscript.tensor_infos import TensorInfo
     from tsarchive.verifying.report import Findings
 
-__all__ = ["TORCH_PACKAGE", "TORCH_SAVE", "UNKNOWN"]
-
 
 class _Foreign(ZipFormat):
     is_saved_again = False

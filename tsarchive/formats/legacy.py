@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tsarchive.torchscript.inspection import ModuleInfo
     from tsarchive.verifying.report import Findings
 
-__all__ = ["LEGACY_TORCHSCRIPT"]
 
 _TABLE: Final = RecordTable(
     Row(r"model\.json", Role.CONFIGURATION),

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tsarchive.policy import Guard
     from tsarchive.pte.data import Data
 
-__all__ = ["Example", "LoadOptions", "SaveOptions"]
-
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tsarchive.torchscript.inspection import ModuleInfo
     from tsarchive.verifying.report import Findings
 
-__all__ = ["PT2"]
 
 _EXTRA: Final = "extra/"
 _PROGRAM: Final = "serialized_exported_program.json"

@@ -7,8 +7,6 @@ from enum import Enum
 from functools import cached_property
 from typing import Final, NamedTuple
 
-__all__ = ["GROUPS", "ZIP_NOTES", "Reader", "RecordTable", "Role", "Row"]
-
 
 class Role(Enum):
     """What a record is: the group that audit counts it in, and the one that info does."""

@@ -16,11 +16,6 @@ from tsarchive.formats.legacy import LEGACY_TORCHSCRIPT
 from tsarchive.formats.pt2 import PT2
 from tsarchive.formats.torchscript import TORCHSCRIPT
 
-__all__ = [
-    "FILE_FORMATS", "FORMATS", "ZIP_FORMATS", "file_format", "format_named", "format_of",
-    "opened_file", "title_of", "zip_format",
-]  # fmt: skip
-
 ZIP_FORMATS: Final[tuple[ZipFormat, ...]] = (
     TORCHSCRIPT, LEGACY_TORCHSCRIPT, PT2, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN,
 )  # fmt: skip

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tsarchive.torchscript.inspection import ModuleInfo
     from tsarchive.verifying.report import Findings
 
-__all__ = ["TORCHSCRIPT"]
 
 _TABLE: Final = RecordTable(
     Row(r"(data|constants)\.pkl", Role.OBJECTS),

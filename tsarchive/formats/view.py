@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tsarchive.torchscript.needs import Needs
     from tsarchive.torchscript.tensor_infos import TensorInfo
 
-__all__ = ["View"]
-
 
 class View(ABC):
     """The members of :class:`tsarchive.Archive` that depend on the format, which says there what

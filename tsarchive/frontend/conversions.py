@@ -15,8 +15,6 @@ from tsarchive.ir.values import Device, EnumMember, is_device
 from .matching import Default, Input, Step, conversions
 from .references import Typed, typed
 
-__all__ = ["Conversions"]
-
 _FOLDED: Final[dict[str, Callable[[Any], Any]]] = {"aten::Int": int, "aten::Float": float}
 _PLAIN = Device | EnumMember
 

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from tsarchive.ir.text_limits import parse_module
 
-__all__ = ["parse_blocks"]
-
 _TOO_DEEP = "too many levels of indentation"
 _DEEPEST = 90
 

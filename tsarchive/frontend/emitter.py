@@ -61,8 +61,6 @@ from .references import (
     typed,
 )
 
-__all__ = ["Arguments", "Emitter", "method_schema", "positional"]
-
 # Properties of tensors that are operators of the namespace prim; others are aten's.
 _PRIM_PROPERTIES = frozenset(
     {

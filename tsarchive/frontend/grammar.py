@@ -13,8 +13,6 @@ from typing import Final, NoReturn
 
 from tsarchive.errors import SourceError
 
-__all__ = ["FIELDS", "check_tree"]
-
 Kinds = frozenset[type[ast.AST]]
 
 _EXPRESSION: Kinds = frozenset(

@@ -25,8 +25,6 @@ from tsarchive.ir.types import (
 
 from .grammar import OF_PYTHON
 
-__all__ = ["Parameter", "Signature", "read_literal", "read_signature"]
-
 _SCALARS: Final[dict[Type, tuple[re.Pattern[str], Callable[[str], Any]]]] = {
     BOOL: (re.compile("True|False"), "True".__eq__),
     INT: (re.compile("-?(?:0|[1-9][0-9]{0,17})"), int),

@@ -25,8 +25,6 @@ from .places import CodePlace
 from .sources import Sources
 from .splitting import ClassParts, Line, Piece
 
-__all__ = ["StructuralSharing"]
-
 _ROOT: Final = "__torch__"
 # A name, and what would go on with it. No part of a long one is looked at twice.
 _MENTION = re.compile(rf"(?<!\w){_ROOT}((?:\.\w+)+)(\s*[.\\])?")

@@ -11,8 +11,6 @@ from .schema import Argument, FunctionSchema
 from .types import ListType, OptionalType, Type
 from .values import EnumMember, GeneratorSeed, ObjectValue, TableConstant, type_of_constant
 
-__all__ = ["Builder"]
-
 
 class Builder:
     """Appends nodes to ``block``, which is ``body`` or a block nested in it.

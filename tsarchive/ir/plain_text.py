@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["plain_end"]
-
 _DEEPEST: Final = 4
 # What needs no look at its neighbours: words and signs, but for brackets, quotes and `#;?$`\`.
 _SIGNS: Final = r"\w .,:=+\-*/<>&|^%~@!"

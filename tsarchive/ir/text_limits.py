@@ -16,18 +16,6 @@ from tsarchive.errors import SourceError
 
 from .plain_text import plain_end
 
-__all__ = [
-    "MAX_CODE_CHARACTERS",
-    "MAX_DEFINITIONS",
-    "MAX_DEPTH",
-    "MAX_NAME",
-    "MAX_NUMBER",
-    "check_size",
-    "check_text",
-    "parse_expression",
-    "parse_module",
-]
-
 # One code record. The largest seen, of an unrolled recurrent network, has 6 MB.
 MAX_CODE_CHARACTERS: Final = 2**26
 # Classes and functions of one code record, methods of one class.

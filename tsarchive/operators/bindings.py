@@ -9,16 +9,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = [
-    "BOUND_BY_HAND",
-    "BOUND_OTHERWISE",
-    "DEFAULTS_IN_WORDS",
-    "FUNCTIONALS",
-    "TAKES_LIST_ITEMS",
-    "WITHOUT_ALPHA",
-    "WITHOUT_NUMBERS",
-]
-
 BOUND_OTHERWISE: Final = frozenset({"bernoulli", "is_contiguous", "requires_grad_", "set_", "to"})
 """Operators whose bindings have other arguments, or do other things, or fail with other words."""
 

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from tsarchive.ir.graph import Node
 
-__all__ = ["MADE", "NUMBER", "POINTER", "READ", "SHOWN", "Cost", "size_of_made", "size_of_text"]
-
 Cost = Callable[..., int]
 
 POINTER: Final = 8

@@ -6,16 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = [
-    "COPIES_LISTS",
-    "GROWING",
-    "HIDDEN_EFFECTS",
-    "RUNNING_STATISTICS",
-    "SCALAR_OVERLOADS",
-    "WITH_EFFECTS",
-    "Statistics",
-]
-
 WITH_EFFECTS: Final = frozenset(
     {
         "aten::_get_cpu_capability", "aten::backward", "aten::dist_backward",

@@ -18,8 +18,6 @@ from tsarchive.ir.types import Type, VarType
 
 from .registry import method_texts, schema_texts
 
-__all__ = ["builtin_texts", "class_of", "methods_of", "no_graph", "overloads_of"]
-
 _CLASS: Final = "__torch__."
 
 

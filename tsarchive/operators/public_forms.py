@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = ["CALLS", "PublicForm"]
-
 
 class PublicForm(NamedTuple):
     """A call of a public operator in place of an internal one.

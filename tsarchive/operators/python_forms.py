@@ -17,22 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = [
-    "ANY_INT",
-    "EXACT_FORMS",
-    "EXACT_STATEMENTS",
-    "NON_ZERO_DIVISOR",
-    "RANGED",
-    "RANGES",
-    "READABLE_FORMS",
-    "READABLE_STATEMENTS",
-    "TURNS",
-    "WRAPPING",
-    "ExactForm",
-    "Range",
-    "exact_form",
-]
-
 Range = tuple[int, int]
 """The smallest and the largest value that an int may have."""
 

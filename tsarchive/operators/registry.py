@@ -18,17 +18,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = [
-    "Entry",
-    "entries_of",
-    "listed_versions",
-    "method_texts",
-    "operator_names",
-    "schema_texts",
-    "tried_versions",
-    "versions_of",
-]
-
 _CLASS: Final = "__torch__."
 _HEAD_LINES: Final = 2
 

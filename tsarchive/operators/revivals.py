@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["DTYPES", "FLAGS", "FUNCTIONS", "MASKS", "RECORD", "RENAMED", "TEXT"]
-
 # Other names, with the same arguments in the same order. Most are inner steps of an operator that
 # tracing recorded.
 RENAMED: Final[Mapping[str, str]] = MappingProxyType(

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from tsarchive.ir.names import NATIVE_PREFIX
 
-__all__ = ["REFUSED", "Bound", "Group", "Risk", "Row", "groups", "row_of", "rows"]
-
 
 class Risk(Enum):
     """The worst that an operator or a class bound from C++ can do."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from tsarchive.errors import CallError
 
-__all__ = ["NO_LIMITS", "Limits"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

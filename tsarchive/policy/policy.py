@@ -11,8 +11,6 @@ from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.operators.risks import Row, row_of
 from tsarchive.policy.limits import NO_LIMITS, Limits
 
-__all__ = ["FOR_STRANGERS", "Guard", "Policy"]
-
 _OPERATOR: Final = r"[A-Za-z_]\w*::([A-Za-z_]\w*(\.\w+)?|\*)"
 _CLASS: Final = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\.[A-Z_]\w*"
 _WHOLE_CLASS: Final = re.escape(NATIVE_PREFIX) + r"([A-Za-z_]\w*\.)+([A-Za-z_]\w*|\*)"

@@ -21,7 +21,6 @@ from .lowering import quietly
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["Agreement", "measure_agreement"]
 
 # The runtime's kernels add in another order than torch's.
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4

@@ -13,7 +13,6 @@ from torch.fx import GraphModule, Node
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["with_core_operators"]
 
 _ATEN: Final = torch.ops.aten
 _Call = tuple[Any, tuple[Any, ...]]

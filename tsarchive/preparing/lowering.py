@@ -24,7 +24,6 @@ from .core_operators import with_core_operators
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["BACKENDS", "Prepared", "lower", "quietly", "require_package"]
 
 PACKAGE_HINT: Final = 'pip install "tsarchive[executorch]"'
 

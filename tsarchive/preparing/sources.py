@@ -22,7 +22,6 @@ from tsarchive.pt2.tracing import traced_program
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["EXPORTED", "Source", "is_program", "opened_archive", "require_call", "source_of"]
 
 Call = tuple[Sequence[Any], Mapping[str, Any]]
 FORWARD: Final = "forward"

@@ -14,8 +14,6 @@ from .agreement import Agreement, measure_agreement
 from .lowering import Prepared, lower
 from .sources import Source
 
-__all__ = ["check", "data_name", "write"]
-
 _SUFFIX = ".ptd"
 
 

@@ -28,17 +28,6 @@ from . import schema
 from .building import Body
 from .schema import Layout, MemoryFormat, ScalarType
 
-__all__ = [
-    "LITERALS",
-    "SYMBOLIC",
-    "Values",
-    "argument_value",
-    "bind_results",
-    "define",
-    "operands",
-    "type_of_argument",
-]
-
 Values = dict[str, Value]
 """The value of each name of a graph."""
 

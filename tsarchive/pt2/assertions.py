@@ -14,8 +14,6 @@ from tsarchive.ir.graph import Value, must_be_none
 
 from .building import Body
 
-__all__ = ["ASSERTIONS"]
-
 Given = Mapping[str, Value]
 Assertion = Callable[[Body, Given], list[Value]]
 

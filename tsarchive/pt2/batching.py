@@ -20,8 +20,6 @@ from .arguments import Values, argument_value, bind_results
 from .building import Body
 from .higher_order import Loop
 
-__all__ = ["Batches"]
-
 _PREFIX: Final = "torch._functorch.predispatch."
 _COLLECTING: Final = "aten::append"
 _HINT: Final = "Save what run_decompositions() of the exported program gives"

@@ -42,8 +42,6 @@ from tsarchive.ir.types import (
 )
 from tsarchive.operators.upgraders import Candidate
 
-__all__ = ["Body", "Operators"]
-
 _NO_VALUE: Final = Value(Node(CONSTANT), NONE)
 
 

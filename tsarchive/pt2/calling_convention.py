@@ -18,8 +18,6 @@ from tsarchive.run.compiler import Compiler
 from .forward import Forward
 from .pytree_conversion import argument_converter, result_converter
 
-__all__ = ["ForwardMethod"]
-
 
 class ForwardMethod(PublicMethod):
     """``forward`` of the root of a program, for callers in Python."""

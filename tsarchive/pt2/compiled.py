@@ -15,8 +15,6 @@ from .payloads import Payload, StoredView, check_bounds, saved_payload
 from .records import AOTINDUCTOR, WEIGHTS, Records
 from .torch_save import Saved
 
-__all__ = ["Compiled", "compiled", "stored_weights", "weight_records"]
-
 _METADATA = "_metadata.json"
 _WEIGHTS = "weights_config.json"
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["AUTOCAST", "FILES", "NO_GRAD", "WITH_GRAD"]
-
 _GRAD_MODE: Final = "__torch__.torch.autograd.grad_mode"
 NO_GRAD: Final = f"{_GRAD_MODE}.no_grad"
 WITH_GRAD: Final = f"{_GRAD_MODE}.enable_grad"

@@ -11,8 +11,6 @@ from .formatting import argument, is_name, is_named, name, one_line, type_of
 from .pytrees import LEAF, Kind, Tree, read_tree
 from .schema import Argument, GraphModule, InputSpec, ModuleCallSignature
 
-__all__ = ["Convention", "convention"]
-
 
 @dataclass(frozen=True, slots=True)
 class Convention:

@@ -6,8 +6,6 @@ from typing import Final
 
 from tsarchive.ir.graph import Block, nested_blocks
 
-__all__ = ["drop_unused_reads"]
-
 # Pure operators that cannot fail where a program runs.
 _READING: Final = frozenset(
     {"aten::dim", "aten::new_zeros", "aten::size", "aten::storage_offset", "aten::stride"}

@@ -15,8 +15,6 @@ from tsarchive.strict_json import parse_object
 
 from .schema import Tagged
 
-__all__ = ["decoded", "parse_json", "read_json"]
-
 # Levels of lists and objects. A nested graph takes seven, and few models nest more than two.
 MAX_DEPTH = 256
 

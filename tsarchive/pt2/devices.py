@@ -11,8 +11,6 @@ from tsarchive.torchscript.stored_values import is_device
 from .payloads import device_name
 from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, Node
 
-__all__ = ["move_program"]
-
 _HOST, _NOWHERE = "cpu", "meta"
 
 

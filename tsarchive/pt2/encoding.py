@@ -12,8 +12,6 @@ from typing import Any, Final, TypeAlias
 
 from .schema import Tagged
 
-__all__ = ["Fields", "json_of", "write_json"]
-
 Fields: TypeAlias = Mapping[str, Collection[str]]
 """Names of fields by the name of their class."""
 

@@ -26,8 +26,6 @@ from .schema import ExportedProgram as Program
 from .schema import PayloadConfig, PayloadMeta
 from .stable_metadata import make_stable
 
-__all__ = ["config_record", "end_records", "exported_records", "extra_records", "unknown_fields"]
-
 _FORMAT, _ARCHIVE_VERSION, _CONTAINER_VERSION = b"pt2", b"0", b"6\n"
 
 

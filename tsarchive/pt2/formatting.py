@@ -27,11 +27,6 @@ from .schema import (
 )
 from .symbols import parse
 
-__all__ = [
-    "argument", "expression", "is_name", "is_named", "name", "one_line", "parameter", "target",
-    "type_of", "type_of_tensor",
-]  # fmt: skip
-
 UNKNOWN = "?"
 
 

@@ -22,8 +22,6 @@ from .schema import ExportedProgram
 from .signature import Signature
 from .typed_trees import TypedTree, build, unpack
 
-__all__ = ["Forward", "argument_names"]
-
 
 def argument_names(signature: Signature) -> list[str]:
     """Return names for the arguments in code: unique identifiers."""

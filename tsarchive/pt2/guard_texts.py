@@ -18,8 +18,6 @@ from tsarchive.ir.text_limits import check_text, parse_expression
 
 from .symbols import ARITIES, MAX_DEPTH, MAX_TEXT, Expression, Number, Operation, Symbol
 
-__all__ = ["Guard", "Source", "read_guard"]
-
 # Names in torch's text: the dict of arguments, and the list of their leaves.
 ARGUMENTS, LEAVES = "L", "flat_args"
 

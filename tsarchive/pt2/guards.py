@@ -24,8 +24,6 @@ from .size_facts import SizeFacts
 from .symbol_lowering import lower
 from .symbols import Expression, Number, Operation, Symbol, canonical, free_symbols, parse
 
-__all__ = ["Checks"]
-
 # torch accepts sizes 0 and 1 whatever the range says, unless its minimum is above 2.
 _GREATEST_UNCHECKED_MINIMUM = 2
 

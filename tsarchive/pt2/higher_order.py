@@ -17,8 +17,6 @@ from .arguments import argument_value, operands
 from .building import Body
 from .contexts import AUTOCAST, NO_GRAD, WITH_GRAD
 
-__all__ = ["GRAPH_CALLS", "HigherOrderCall", "Loop", "Program"]
-
 
 class Program(Protocol):
     """The translation as far as the operators need it."""

@@ -36,7 +36,6 @@ from .typed_trees import NamedTuples
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
 
-__all__ = ["Pt2Importer"]
 
 _NATIVE = "__torch__.torch.classes."
 

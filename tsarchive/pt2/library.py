@@ -12,8 +12,6 @@ from tsarchive.ir.schema import FunctionSchema
 from . import contexts, quantized_decomposed
 from .operators import Target
 
-__all__ = ["Library"]
-
 # The operator version of the texts.
 _VERSION: Final = 10
 

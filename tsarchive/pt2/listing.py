@@ -37,8 +37,6 @@ from .schema import (
     TensorArgument,
 )
 
-__all__ = ["Listings", "listing", "range_text", "signature"]
-
 _INDENT = "  "
 _NAMELESS = "Program"
 # Bounds from here on mean none: torch wrote these before it wrote null.

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tsarchive.pickler import Object
     from tsarchive.torchscript.needs import Needs
 
-__all__ = ["Pt2View", "operator_name"]
 
 # Namespaces outside operator libraries: Python's own operators, and higher-order ones.
 _PYTHON = ("_operator", "math", "builtins")

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from .schema import Graph, Node
 
-__all__ = ["Frame", "ModulePlace", "frames", "graphs_in", "modules", "nodes_of", "places"]
-
 _FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
 _BRACKETS = {"[": 1, "(": 1, "]": -1, ")": -1}
 # Recorded for nodes that torch's passes add, which belong to no module.

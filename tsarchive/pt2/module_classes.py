@@ -19,8 +19,6 @@ from tsarchive.torchscript.stored_values import MAX_DEPTH
 
 from .signature import State, StateKind
 
-__all__ = ["Module", "module_of"]
-
 TRAINING = Attribute("training", BOOL)
 _UNKNOWN = "torch.nn.modules.module.Module"
 _ROOT = "torch.export.ExportedProgram"

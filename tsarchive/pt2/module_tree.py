@@ -13,8 +13,6 @@ from tsarchive.torchscript.tensor_infos import TensorInfo
 
 from .metadata import ModulePlace
 
-__all__ = ["module_tree"]
-
 # For modules of unknown class.
 _UNKNOWN = "torch.nn.Module"
 

@@ -17,8 +17,6 @@ from .building import Body
 from .higher_order import HigherOrderCall
 from .operators import call_with, given_arguments, operator_of
 
-__all__ = ["OPERATOR_CALLS"]
-
 # torch's names for the arguments that describe a view of a base.
 _VIEW_PARTS: Final = (
     "base_index", "alias", "slice_dim", "slice_start", "slice_end", "size", "stride",

@@ -20,8 +20,6 @@ from .building import Body
 from .public_forms import PUBLIC_FORMS
 from .schema import ScalarType
 
-__all__ = ["Target", "call_function", "call_operator", "operator_of"]
-
 # Prefixes that torch and ExecuTorch give to operators; "#" marks a registered extension.
 _TARGET: Final = re.compile(
     r"(?:torch\.ops|executorch\.exir\.dialects\.(?:edge|backend)\._ops)"

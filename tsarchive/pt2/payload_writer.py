@@ -22,8 +22,6 @@ from tsarchive.torchscript.tensors import storage_bytes
 from .dtypes import SCALAR_TYPES
 from .schema import Device, Layout, PayloadMeta, ScalarType, SymInt, TensorMeta
 
-__all__ = ["PayloadWriter", "tensor_meta"]
-
 _PICKLE_PROTOCOL = 2
 _SCALAR_TYPES: dict[torch.dtype, ScalarType] = {
     getattr(torch, name): number for name, number in SCALAR_TYPES.items() if hasattr(torch, name)

@@ -23,11 +23,6 @@ from .records import Layout as FileLayout
 from .schema import Device, Layout, PayloadMeta, ScalarType, SymInt, TensorMeta
 from .torch_save import Saved
 
-__all__ = [
-    "Configured", "Kind", "Payload", "PickledPayload", "Storage", "StoredView", "check_bounds",
-    "constants", "objects", "saved_payload", "tensors", "weights",
-]  # fmt: skip
-
 _CUSTOM_OBJECT = "custom_obj_"
 _OPAQUE_OBJECT = "opaque_obj_"
 _DENSE = "_rebuild_tensor_v2"

@@ -23,8 +23,6 @@ from .operators import call_function, call_operator, operator_of
 from .scalars import SCALARS, call_scalar
 from .source_locations import NodePlace, Places
 
-__all__ = ["Translation"]
-
 _HIGHER_ORDER: Final = {**GRAPH_CALLS, **OPERATOR_CALLS}
 _PREFIX: Final = "torch.ops.higher_order."
 # Maximum nesting of graphs; torch itself writes a few levels.

@@ -19,8 +19,6 @@ from .arguments import DTYPE_NUMBERS
 from .building import Body
 from .schema import ScalarType
 
-__all__ = ["PUBLIC_FORMS"]
-
 Given = Mapping[str, Value]
 """All arguments of the internal operator by name."""
 

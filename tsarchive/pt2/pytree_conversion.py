@@ -23,8 +23,6 @@ from tsarchive.strict_json import parse_text
 from .pytrees import MAPPINGS, Kind, Tree
 from .typed_trees import TypedTree
 
-__all__ = ["argument_converter", "result_converter"]
-
 Convert = Callable[[Any], Any]
 
 _CLASSES: Mapping[Kind, tuple[type, ...]] = MappingProxyType(

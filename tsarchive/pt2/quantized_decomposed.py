@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["FILES", "FUNCTIONS"]
-
 _MODULE: Final = "__torch__.torch.ao.quantization.fx._decomposed"
 _RAISE: Final = "ops.prim.RaiseException"
 

@@ -13,8 +13,6 @@ from .encoding import write_json
 from .records import CONSTANTS, WEIGHTS, Records
 from .schema import ExportedProgram, PayloadConfig
 
-__all__ = ["encoded_again", "graph_report", "json_records"]
-
 
 def graph_report(container: Container) -> GraphReport:
     """What of an archive's JSON is otherwise when it is decoded and encoded again."""

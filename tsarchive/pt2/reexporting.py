@@ -24,8 +24,6 @@ from .records import CONSTANTS, MODELS, SAMPLE_INPUTS, USUAL_NAME, WEIGHTS, Reco
 from .resaving import forward_of, resaved_records
 from .schema import PayloadConfig
 
-__all__ = ["exported_program"]
-
 _ARCHIVE_NAME = "model"
 _MOST_LETTERS = 300
 

@@ -36,8 +36,6 @@ from .schema import ExportedProgram, PayloadConfig, SchemaVersion
 from .stable_metadata import make_stable
 from .tensors import Tensors
 
-__all__ = ["forward_of", "resaved_records"]
-
 _NEWEST = SchemaVersion(8, 20)
 _FINGERPRINT = ".data/serialization_id"
 _FORMAT = "archive_format"

@@ -15,8 +15,6 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.alias_analysis import Aliases
 
-__all__ = ["retyped_views_copied"]
-
 _VIEW, _OVERLOAD = "aten::view", "dtype"
 _COPY = "aten::view_copy"
 

@@ -14,8 +14,6 @@ from .records import Records
 from .tensors import Tensors
 from .torch_save import Saved
 
-__all__ = ["sample_values"]
-
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 

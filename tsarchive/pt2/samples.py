@@ -9,8 +9,6 @@ from tsarchive.torchscript.stored_values import MAX_DEPTH, DenseTensor
 from .records import Records
 from .torch_save import Saved
 
-__all__ = ["sample_inputs"]
-
 _MOST_LETTERS = 10_000
 
 

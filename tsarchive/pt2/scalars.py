@@ -19,8 +19,6 @@ from . import schema
 from .arguments import SYMBOLIC, Values, bind_results, operands
 from .building import Body
 
-__all__ = ["SCALARS", "call_scalar"]
-
 Scalar = Callable[[Body, Sequence[Value], Type], Value]
 
 _NUMBERS: Final = (INT, FLOAT, BOOL)

@@ -21,8 +21,6 @@ from .resaving import forward_of
 from .retyped_views import retyped_views_copied
 from .typed_trees import TypedTree
 
-__all__ = ["scripted_records"]
-
 # Implemented by torch in Python, so a process without it, such as one of libtorch, lacks them.
 _IN_PYTHON: Final[Mapping[str, str]] = MappingProxyType(
     {

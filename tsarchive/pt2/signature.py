@@ -27,8 +27,6 @@ from .schema import (
 )
 from .typed_trees import NamedTuples, TypedTree, typed_tree
 
-__all__ = ["Input", "Mutation", "Parameter", "Signature", "State", "StateKind", "read_signature"]
-
 ClassOf = Callable[[str], Type]
 
 _CONSTANT_TYPES = {"as_none": NONE, **LITERALS}

@@ -7,8 +7,6 @@ from math import inf
 
 from .symbols import Expression, Number, Operation, Symbol
 
-__all__ = ["SizeFacts"]
-
 # Whether bounds imply a comparison with a number: ``x > 5`` holds from 6 on.
 _BOUNDED: Mapping[str, Callable[[float, float, int], bool]] = {
     "Gt": lambda least, most, number: least > number,

@@ -9,8 +9,6 @@ from tsarchive.ir.source_ranges import Range, Source, byte_length
 
 from . import schema
 
-__all__ = ["NodePlace", "Places"]
-
 _FRAME: Final = re.compile(
     r'^ *File "([^"\n]*)", line (\d{1,9}), in [^\n]*\n?([^\n]*)', re.MULTILINE
 )

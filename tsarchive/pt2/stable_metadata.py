@@ -14,8 +14,6 @@ from typing import Any
 from .metadata import nodes_of
 from .schema import Graph
 
-__all__ = ["make_stable", "without_paths"]
-
 # Metadata on the origin of code, not needed for loading and unflattening.
 _ORIGINS = ("stack_trace", "from_node", "source_fn_stack", "torch_fn")
 _FILE = re.compile(r'(?<=File ")[^"\n]*(?=")')

@@ -13,8 +13,6 @@ from tsarchive.ir.types import BOOL, FLOAT, INT, STRING, Type
 from .building import Body
 from .symbols import Expression, Number, Operation, Symbol
 
-__all__ = ["lower"]
-
 # Operators that take the arguments as they are, folded pairwise where there are more.
 _OPERATORS = MappingProxyType(
     {

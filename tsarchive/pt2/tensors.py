@@ -15,8 +15,6 @@ from .dtypes import DTYPES
 from .payloads import StoredView
 from .schema import ScalarType
 
-__all__ = ["MAX_ZEROS", "Tensors"]
-
 # Tensors without data are zeros. Their bytes are not in the file, so a small file could otherwise
 # ask for any amount of memory.
 MAX_ZEROS = 1 << 33

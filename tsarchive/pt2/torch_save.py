@@ -10,8 +10,6 @@ from tsarchive.pickler import Reduce, Value, loads
 from tsarchive.torchscript.stored_tensors import StoredTensors
 from tsarchive.torchscript.stored_values import StoredStorage, StoredTensor, check_record_size
 
-__all__ = ["Saved"]
-
 _PICKLE = "data.pkl"
 _HINT = "It is a file of torch.save, which 'tsarchive audit' looks into"
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tsarchive.run.classes import ArchiveModule
 
-__all__ = ["traced_program"]
-
 
 def traced_program(
     module: ArchiveModule,

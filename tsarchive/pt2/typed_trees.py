@@ -30,8 +30,6 @@ from tsarchive.ir.types import (
 from .building import Body
 from .pytrees import MAPPINGS, Key, Kind, Tree
 
-__all__ = ["NamedTuples", "TypedTree", "build", "typed_tree", "unpack"]
-
 _KEY_TYPES = {str: STRING, int: INT, float: FLOAT, bool: BOOL}
 _LISTS = frozenset({Kind.LIST, Kind.DEQUE})
 

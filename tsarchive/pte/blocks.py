@@ -10,8 +10,6 @@ from tsarchive.errors import FormatError
 from tsarchive.executorch.instructions import Instruction, JumpFalse
 from tsarchive.executorch.methods import Method
 
-__all__ = ["BasicBlock", "Numbered", "basic_blocks"]
-
 
 @dataclass(frozen=True, slots=True)
 class Numbered:

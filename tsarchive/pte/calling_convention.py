@@ -25,8 +25,6 @@ from tsarchive.run.compiler import Compiler
 from .container_text import nesting_of
 from .flattening import Mismatch, arguments_of, flatten, nest
 
-__all__ = ["Arguments", "ProgramMethod", "result_of"]
-
 _ABSOLUTE: Final = 1e-4
 _RELATIVE: Final = 1e-5
 MEMORY: Final = "tsarchive_memory"

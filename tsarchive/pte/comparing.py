@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import torch
 
-__all__ = ["ABSOLUTE", "RELATIVE", "Comparison", "compare_outputs", "flatten_outputs"]
-
 # The tolerances of ExecuTorch's runtime.
 RELATIVE: Final = 1e-5
 ABSOLUTE: Final = 1e-8

@@ -14,8 +14,6 @@ from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.executorch.program import RECORD
 from tsarchive.pt2.pytrees import LEAF, MAX_DEPTH, Key, Kind, Tree, read_tree
 
-__all__ = ["nesting_of"]
-
 _KINDS: Final = {"T": Kind.TUPLE, "L": Kind.LIST, "D": Kind.DICT}
 _NODE: Final = re.compile(r"([TLD])([0-9]{1,9})((?:#[0-9]{1,9})*)\(")
 _KEY: Final = re.compile(r"(?:'([^']*)'|(-?[0-9]{1,18})):")

@@ -12,8 +12,6 @@ from tsarchive.run.copying import ClassReference, deep_copy
 from .calling_convention import MEMORY
 from .memory import Memory
 
-__all__ = ["deepcopy_program", "reduce_program"]
-
 
 def deepcopy_program(module: Any, memo: dict[int, Any]) -> Any:
     """Implement ``__deepcopy__`` of a program."""

@@ -14,8 +14,6 @@ from tsarchive.executorch.regions import opened_regions
 from tsarchive.executorch.schema import require_known
 from tsarchive.executorch.values import Tensor
 
-__all__ = ["Data", "DataSource", "opened_data"]
-
 DataSource: TypeAlias = str | os.PathLike[str] | BinaryIO
 
 

@@ -24,8 +24,6 @@ from tsarchive.findings import Severity
 from tsarchive.policy import Policy
 from tsarchive.verifying.executorch import verify_executorch
 
-__all__ = ["Backends", "are_allowed", "backends_of", "can_run", "check_sound"]
-
 _RUNTIME: Final = "executorch"
 _QUANTIZED: Final = "executorch.kernels.quantized"
 

@@ -41,8 +41,6 @@ from tsarchive.pt2.public_forms import PUBLIC_FORMS
 from .kernels import Call, argument_fits, result_type
 from .slots import Slots
 
-__all__ = ["Frame", "append", "argument_of", "emit"]
-
 
 class Frame(Protocol):
     """The context of instructions: the builder of nodes, and the current values."""

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from tsarchive.pt2.pytrees import MAPPINGS, Kind, Tree
 
-__all__ = ["Mismatch", "arguments_of", "flatten", "nest"]
-
 _SEQUENCES: Final = {Kind.TUPLE: tuple, Kind.LIST: list, Kind.DEQUE: deque}
 _DICTS: Final[Mapping[Kind, Callable[[Any], Any]]] = {
     Kind.DICT: dict,

@@ -40,7 +40,6 @@ from .state import buffer_checker, load_from_state_dict
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
 
-__all__ = ["CLASS", "TRAINING", "PteImporter", "failing_method"]
 
 CLASS: Final = "__torch__.executorch.Program"
 TRAINING: Final = Attribute("training", BOOL)

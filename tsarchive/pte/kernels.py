@@ -19,8 +19,6 @@ from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
 from tsarchive.pt2.public_forms import PUBLIC_FORMS
 
-__all__ = ["Call", "Calls", "result_type"]
-
 FindOverloads = Callable[[str], Sequence[FunctionSchema]]
 
 

@@ -17,8 +17,6 @@ from tsarchive.executorch.program import RECORD, Program
 from tsarchive.executorch.scalar_types import SCALAR_TYPES
 from tsarchive.executorch.values import Allocation, Shape, Tensor, layout_problem
 
-__all__ = ["Layout", "Place", "layout_of"]
-
 _UNSUPPORTED: Final = frozenset({"qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bits16"})
 
 

@@ -20,8 +20,6 @@ from tsarchive.torchscript.tensors import without_warnings
 
 from .layout import Layout, Place
 
-__all__ = ["Memory"]
-
 
 class Memory:
     """Arenas of zeros, committed as they are written to. Sizes are in bytes.

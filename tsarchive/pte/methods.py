@@ -29,8 +29,6 @@ from .kernels import Call, Calls, FindOverloads
 from .slots import Slots, Step
 from .source_locations import Places
 
-__all__ = ["MethodGraph", "Names", "tensor_inputs"]
-
 _GIVE: Final = parse_schema("executorch::give(Tensor(a!) slot, Tensor value, int[] order) -> ()")
 _TAKE: Final = parse_schema("executorch::take(Tensor slot) -> Tensor")
 _HOLDS: Final = parse_schema("executorch::holds(Tensor condition) -> bool")

@@ -15,8 +15,6 @@ from .delegates import are_allowed, backends_of, can_run
 from .importer import PteImporter
 from .runtime_modules import DelegatedImporter
 
-__all__ = ["importer_of_program"]
-
 
 def importer_of_program(
     regions: Regions, device: torch.device | None, guard: Guard, data: Data | None

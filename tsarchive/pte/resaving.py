@@ -17,8 +17,6 @@ from tsarchive.verifying.report import require_whole
 from .calling_convention import MEMORY
 from .importer import PteImporter
 
-__all__ = ["save_program"]
-
 
 def save_program(
     module: Any, f: str | os.PathLike[str] | BinaryIO, extra_files: Mapping[str, bytes]

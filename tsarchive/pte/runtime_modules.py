@@ -27,7 +27,6 @@ from .xnnpack import check_constants
 if TYPE_CHECKING:
     from tsarchive.run.classes import ArchiveModule
 
-__all__ = ["DelegatedImporter"]
 
 _NO_GRAPH = "it runs in the runtime of ExecuTorch, and has no graph here"
 

@@ -27,8 +27,6 @@ from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, ann
 from .blocks import BasicBlock
 from .kernels import Call, result_type
 
-__all__ = ["NUMBERS", "Slots", "Step"]
-
 Step = Call | Instruction
 """An instruction, resolved to a Call where it calls an operator."""
 

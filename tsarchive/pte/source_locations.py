@@ -10,8 +10,6 @@ from tsarchive.ir.source_ranges import Range, Source, byte_length
 
 from .blocks import Numbered
 
-__all__ = ["InstructionPlace", "Places"]
-
 
 class InstructionPlace(NamedTuple):
     """The location of an instruction. ``range`` is None where its source is not recorded."""

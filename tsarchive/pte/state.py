@@ -18,8 +18,6 @@ from tsarchive.executorch.values import Tensor
 from .layout import Layout
 from .memory import Memory
 
-__all__ = ["buffer_checker", "load_from_state_dict"]
-
 
 def buffer_checker(layout: Layout) -> Callable[[Memory, Mapping[str, Any]], None]:
     """Return a check of a module's buffers before a call, which is cheap while nothing changed.

@@ -16,8 +16,6 @@ from tsarchive.executorch.schema import Field, Schema
 
 from .data import Data
 
-__all__ = ["XNN_GRAPH", "check_constants"]
-
 _BACKEND: Final = "XnnpackBackend"
 _MAGIC: Final = b"XH00"
 _MAGIC_AT: Final = slice(4, 8)

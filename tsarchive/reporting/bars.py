@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .html import Html, tag
 
-__all__ = ["share_bar"]
-
 _LENGTH = 100
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LINES_PER_ROW", "MAX_FACT", "MAX_LINE", "MAX_TEXT", "ROWS"]
-
 ROWS: Final = 2_000
 """The default number of modules, of tensors, of operators, of records, of findings and of planned
 values.

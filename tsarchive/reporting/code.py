@@ -15,8 +15,6 @@ from .html import Html, joined, more, tag
 from .origins import Origins, UserSource
 from .section import Section, Subject
 
-__all__ = ["LineAnchors", "code", "line_anchors"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Line:

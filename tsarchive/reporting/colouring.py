@@ -8,8 +8,6 @@ from typing import Final
 
 from .html import Html, clipped, joined, tag, text
 
-__all__ = ["highlight_line"]
-
 # Each alternative takes at least one letter and never backtracks: time is linear in the line.
 _TOKENS: Final = re.compile(
     r"""

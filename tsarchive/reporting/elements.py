@@ -14,8 +14,6 @@ from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.executorch.looking import EXTERNAL
 from tsarchive.torchscript.tensor_infos import TensorInfo
 
-__all__ = ["Elements", "Stored"]
-
 Numbers = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.generic]]
 
 # How many elements are converted at a time.

@@ -17,8 +17,6 @@ from .html import Html, joined, more, tag, text
 from .section import Section, Subject
 from .tables import Cell, table
 
-__all__ = ["findings", "pickled_names", "verdict"]
-
 _MEANINGS: Final[Mapping[str, str]] = {
     "sound": "The file is whole, and what it claims to be.",
     "unusual": "The file is whole, and no writer of archives makes all of it so.",

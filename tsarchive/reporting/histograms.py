@@ -10,8 +10,6 @@ import numpy
 
 from .elements import Numbers, Stored
 
-__all__ = ["Histogram", "histogram"]
-
 # A power of two: bin edges are then exact for all but extreme values.
 _BINS: Final = 64
 

@@ -10,8 +10,6 @@ from tsarchive.describing.text import visible
 
 from .caps import MAX_TEXT
 
-__all__ = ["Html", "clipped", "joined", "more", "tag", "text"]
-
 _VOID: Final = frozenset({"br", "input", "meta", "rect", "line", "path"})
 _WITHOUT_END: Final = frozenset({"br", "input", "meta"})
 

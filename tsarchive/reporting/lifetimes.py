@@ -25,8 +25,6 @@ from tsarchive.executorch.methods import Method
 from tsarchive.executorch.program import RECORD
 from tsarchive.executorch.values import OptionalTensorList, TensorList
 
-__all__ = ["Span", "Uses", "uses_of"]
-
 # Its result shows the bytes of its first argument.
 _VIEW_OPERATOR: Final = "executorch_prim::et_view"
 # One list can be named by every instruction. Real methods have thousands of names.

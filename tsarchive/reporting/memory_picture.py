@@ -16,8 +16,6 @@ from .scales import byte_ticks, ticks
 from .section import Section, Subject
 from .tables import Cell, table
 
-__all__ = ["memory_plan"]
-
 _WIDTH: Final = 1000
 _HEIGHT: Final = 360
 _LEFT: Final = 84

@@ -14,8 +14,6 @@ from tsarchive.executorch.values import Allocation, Tensor
 
 from .lifetimes import Span, Uses, uses_of
 
-__all__ = ["INPUT", "OUTPUT", "STATE", "UNUSED", "VALUE", "VIEW", "Plan", "Planned", "plan_of"]
-
 INPUT: Final = "input"
 OUTPUT: Final = "output"
 STATE: Final = "state"

@@ -11,8 +11,6 @@ from .html import Html, joined, more, tag
 from .section import Section, Subject
 from .tables import Cell, table
 
-__all__ = ["operators"]
-
 _PLAIN: Final = "compute"
 
 

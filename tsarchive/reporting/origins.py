@@ -11,8 +11,6 @@ from tsarchive.archive import Archive
 from tsarchive.frontend.places import RecordPlaces
 from tsarchive.ir.source_ranges import Range, Source, byte_length
 
-__all__ = ["Origin", "Origins", "UserSource"]
-
 # Limit per piece of source. Functions have hundreds of lines; a file made to exhaust memory has
 # more.
 _MAX_LINES: Final = 100_000

@@ -13,8 +13,6 @@ from .caps import MAX_FACT
 from .html import Html, joined, tag, text
 from .section import Section, Subject
 
-__all__ = ["overview"]
-
 
 def overview(subject: Subject) -> Section | None:
     """Make the section; None for a file that cannot be opened."""

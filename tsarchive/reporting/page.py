@@ -17,8 +17,6 @@ from tsarchive.formats.registry import title_of
 from .html import Html, joined, tag
 from .section import Section, Subject
 
-__all__ = ["page"]
-
 
 def page(subject: Subject, sections: Sequence[Section]) -> Html:
     """Return the whole document.

@@ -15,8 +15,6 @@ from .html import joined, more
 from .section import Section, Subject
 from .tables import Cell, table
 
-__all__ = ["records"]
-
 _OF_ZIP: Final = ("record", "purpose", "bytes", "in the file", "stored as", "offset")
 _OF_PARTS: Final = ("part", "bytes", "offset")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-__all__ = ["byte_ticks", "ticks"]
-
 
 def ticks(limit: int, most: int) -> Iterable[int]:
     """Return about ``most`` ticks from 0 to ``limit``, spaced by 1, 2 or 5 times a power of ten."""

@@ -13,8 +13,6 @@ from tsarchive.verifying import VerifyReport
 
 from .html import Html
 
-__all__ = ["Section", "Subject"]
-
 
 @dataclass(frozen=True, slots=True)
 class Section:

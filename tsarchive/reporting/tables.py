@@ -9,8 +9,6 @@ from typing import Final
 
 from .html import Html, joined, tag
 
-__all__ = ["Cell", "table"]
-
 # Shorter tables need no filter.
 _FILTERED_FROM: Final = 6
 

@@ -16,7 +16,6 @@ from .tables import Cell, table
 if TYPE_CHECKING:
     from tsarchive.torchscript.tensor_infos import TensorInfo
 
-__all__ = ["tensors"]
 
 _HEADINGS: Final = ("name", "dtype", "shape", "elements", "bytes", "role", "record", "offset")
 _HOW: Final = (

@@ -13,8 +13,6 @@ from .bars import share_bar
 from .html import Html, joined, more, tag
 from .section import Section, Subject
 
-__all__ = ["tree"]
-
 # Levels that are unfolded initially, and the maximum number of modules visible then.
 _OPEN_LEVELS = 3
 _OPEN_MODULES = 40

@@ -32,8 +32,6 @@ from .section import Section, Subject
 from .tensors import tensors
 from .tree import tree
 
-__all__ = ["STEPS", "Page", "SectionSize", "report"]
-
 _Maker = Callable[[Subject], Section | None]
 
 # In page order.

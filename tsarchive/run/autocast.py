@@ -17,8 +17,6 @@ from .natives.dtypes import to_dtype
 from .slots import get_slot
 from .typecheck import type_of_class
 
-__all__ = ["autocast", "is_autocast"]
-
 _CLASSES = frozenset(
     f"__torch__.torch.{part}amp.autocast_mode.autocast" for part in ("", "cpu.", "cuda.")
 )

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import torch
 
-__all__ = ["Parameter", "Signature", "signatures_of"]
-
 _TOO_MANY: Final = 60
 _PART: Final = re.compile(r"(?P<type>.+?) (?P<name>\w+)(?: = (?P<default>.+))?")
 _SEPARATOR: Final = re.compile(r", (?![^()\[\]]*[\])])")

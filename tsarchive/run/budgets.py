@@ -24,8 +24,6 @@ from tsarchive.policy import Limits
 
 from .tracebacks import PLACES, place_of_frame
 
-__all__ = ["Budget", "Budgets", "budgets_of"]
-
 _STEP_BYTES: Final = 1024
 
 

@@ -31,17 +31,6 @@ from .passes.object_identity import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
 from .tracing import called_by_tracers, with_own_code
 
-__all__ = [
-    "PublicMethod",
-    "PublicOverloads",
-    "Signature",
-    "as_it_is",
-    "public_by",
-    "public_function",
-    "public_method",
-    "seen_by_callers",
-]
-
 # Messages of Python's syntax in generated code, and torch's words for them.
 _AS_TORCH: Final = {"list assignment index out of range": "list index out of range"}
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from tsarchive.errors import ScriptError
 
-__all__ = ["Check", "Given", "is_within", "plain", "require", "room_of"]
-
 _FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 Given = Mapping[str, Any]

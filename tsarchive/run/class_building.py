@@ -23,8 +23,6 @@ from .modules import ArchiveModule, ArchiveObject, HookedArchiveModule, forward_
 from .objects import Objects
 from .slots import SlotKind, hides_member, is_dunder, is_special, slot_key, slot_kind
 
-__all__ = ["build_class"]
-
 # Methods with these names work through Python's syntax, as they do in torch.
 _SYNTAX_METHODS = frozenset(
     f"__{name}__"

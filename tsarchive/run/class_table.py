@@ -16,8 +16,6 @@ from .conversion import Converters
 from .operators import native_class
 from .typecheck import type_of_class
 
-__all__ = ["ClassTable", "name_of"]
-
 
 class ClassTable:
     """Holds the Python classes for the classes, enums and named tuples of an archive.

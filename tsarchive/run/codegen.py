@@ -42,8 +42,6 @@ from .passes.traced_sizes import nodes_on_numbers
 from .slots import SlotKind, as_submodule, as_tensor
 from .tracing import held
 
-__all__ = ["generate"]
-
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
 _DEEPEST: Final = 16
 _INDENT: Final = "    "

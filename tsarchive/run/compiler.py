@@ -23,8 +23,6 @@ from .passes.calls import Wanted
 from .structural_sharing import Bodies
 from .tracing import called_by_tracers
 
-__all__ = ["Compiler", "TracedFunction"]
-
 
 class Compiler:
     """The Python functions for the functions of an archive, for one way to call operators."""

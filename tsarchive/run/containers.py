@@ -14,8 +14,6 @@ from tsarchive.ir.names import unmangled
 
 from .modules import ArchiveModule
 
-__all__ = ["container_class"]
-
 
 class _ListContainer(ArchiveModule):
     """Children by index, as torch.nn.ModuleList has them."""

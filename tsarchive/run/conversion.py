@@ -42,8 +42,6 @@ from .natives.faults import type_fault
 from .natives.narrowing import INT64_MAX, INT64_MIN
 from .typecheck import is_instance, type_of, typed_dict, typed_list
 
-__all__ = ["Converter", "Converters", "Mismatch", "admitted", "changes_on_export", "export"]
-
 Converter = Callable[[Any], Any]
 
 

@@ -18,15 +18,6 @@ import torch
 
 from tsarchive.ir.types import Type
 
-__all__ = [
-    "ClassReference",
-    "Origin",
-    "deep_copy",
-    "reduce_instance",
-    "reduce_member",
-    "reduce_named_tuple",
-]
-
 Reduced = tuple[Any, ...]
 
 

@@ -9,8 +9,6 @@ import torch
 
 from tsarchive.operators.costs import NUMBER, POINTER, size_of_text
 
-__all__ = ["copied_sizes", "text_sizes"]
-
 _PER_ELEMENT: Final = 24  # characters of a number in the text of a tensor
 
 

@@ -17,15 +17,6 @@ from torch import Tensor
 from .checks import Check, Given, is_within, require
 from .window_checks import check_steps, convolved_sizes
 
-__all__ = [
-    "DERIVATIVE_CHECKS",
-    "SAVED_ARGUMENTS",
-    "SAVED_WHERE",
-    "SAVES_RESULTS",
-    "for_saving",
-    "with_own_indices",
-]
-
 _SPATIAL: Final = 2  # dimensions of a convolution before the first of space
 _PLANE: Final = 2
 

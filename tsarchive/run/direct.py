@@ -46,8 +46,6 @@ from .guards import USUAL, guarded
 from .operators import find_native, operator_schemas
 from .window_checks import IsHarmless, harmless_windows
 
-__all__ = ["DirectCall", "binding_of", "direct_call", "is_certain", "no_call"]
-
 _BINDINGS: Final[tuple[Any, ...]] = (
     torch._C._VariableFunctions,
     torch._C._nn,

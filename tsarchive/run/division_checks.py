@@ -11,8 +11,6 @@ from torch import Tensor
 
 from .checks import Check, Given, require
 
-__all__ = ["DIVISION_CHECKS", "check_rounding"]
-
 _DIVIDED: Final = (torch.int32, torch.int64)  # as such; smaller integers are divided as int
 # An operation that ends the process cannot be tried, so the version decides.
 _FLOORING_TRAPS: Final[bool] = torch.__version__ < "2.10"

@@ -17,8 +17,6 @@ from .packed_states import call_method
 from .receivers import foreign_method, is_foreign_module, refuse_receiver
 from .typecheck import type_of_class
 
-__all__ = ["DynamicCall", "NativeCall", "unpack_list"]
-
 
 def unpack_list(values: list[Any], count: int) -> list[Any]:
     """``values``, which must have ``count`` items."""

@@ -22,8 +22,6 @@ from .operators import Implementation, implementation, native_object, traceable
 if TYPE_CHECKING:
     from .metering import Metering
 
-__all__ = ["Dispatch", "Enforcement"]
-
 
 def _unmetered(_schema: FunctionSchema, function: Implementation) -> Implementation:
     return function

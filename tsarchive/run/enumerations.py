@@ -18,8 +18,6 @@ from tsarchive.ir.types import INT, OptionalType
 
 from .natives.dtypes import DTYPES, LAYOUTS, NUMBERS
 
-__all__ = ["MEMORY_FORMATS", "enum_names", "enumerations", "is_number_of", "number_check"]
-
 MEMORY_FORMATS: Final[Mapping[int, str]] = MappingProxyType(
     {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
 )

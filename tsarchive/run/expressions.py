@@ -79,8 +79,6 @@ from .slots import (
 )
 from .typecheck import predicate, typed_dict, typed_list
 
-__all__ = ["HELPERS", "SCALARS", "Expressions", "nesting", "told_element"]
-
 SCALARS: Final = frozenset({BOOL, INT, FLOAT, STRING, NONE})
 """Types whose values do not change and hold no memory to be given up."""
 

@@ -42,8 +42,6 @@ from .sparse_checks import (
 from .tensor_checks import TENSOR_CHECKS, check_lists
 from .window_checks import USUAL_WINDOWS, WINDOW_CHECKS
 
-__all__ = ["USUAL", "guarded"]
-
 Run = Callable[..., Any]
 Copy = Callable[[Tensor], Tensor]
 

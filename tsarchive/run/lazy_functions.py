@@ -17,8 +17,6 @@ from tsarchive.ir.graph import Placed
 from .passes.calls import Wanted
 from .tracebacks import FUNCTION, PLACES
 
-__all__ = ["Bound", "Call", "GeneratedSource", "LazyFunction", "Source", "source_of"]
-
 Bound = tuple[tuple[int, Any], ...]
 """Constants without dimensions that a caller passes: position of the parameter, tensor."""
 

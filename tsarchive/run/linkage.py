@@ -17,8 +17,6 @@ from .passes.liveness import Effects
 from .passes.object_identity import Comparisons
 from .passes.peephole import Identities
 
-__all__ = ["Analyses", "Linkage"]
-
 
 class Analyses:
     """Facts about the functions of an archive, found when they are first asked for."""

@@ -12,8 +12,6 @@ from torch import Tensor
 from .checks import Check, Given, require
 from .natives.narrowing import INT64_MIN
 
-__all__ = ["MATRIX_CHECKS", "WITH_SPARE", "with_spare"]
-
 _MATRIX = 2
 _MOST_FACTORS = 1 << 10
 

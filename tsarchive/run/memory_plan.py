@@ -16,17 +16,6 @@ from torch import Tensor
 
 from tsarchive.errors import ScriptError
 
-__all__ = [
-    "adopt",
-    "bounded_out",
-    "fixed_out",
-    "is_planned_out",
-    "outgrown",
-    "resize",
-    "store",
-    "strides_of",
-]
-
 _MARK: Final = "tsarchive_planned"
 _FIXED: Final = "fixed"
 _BOUNDED: Final = "bounded"

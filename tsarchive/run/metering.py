@@ -25,8 +25,6 @@ from .tensor_costs import (
 )
 from .tracing import called_by_tracers
 
-__all__ = ["Metering", "metering_of"]
-
 # Natives that make tensors, though their schemas do not say so.
 _MAKING_TENSORS = frozenset({"aten::dequantize.any"})
 _PAID_AT_ONCE = 1 << 16

@@ -24,18 +24,6 @@ from .conversion import Mismatch, admitted
 from .copying import deep_copy, reduce_instance
 from .receivers import is_foreign_module, refuse_receiver
 
-__all__ = [
-    "ArchiveModule",
-    "ArchiveObject",
-    "HookedArchiveModule",
-    "call_module",
-    "forward_overloads",
-    "internal_method",
-    "is_forward",
-    "is_internal_call",
-    "is_plain",
-]
-
 # torch keeps these tables for good, and changes what is in them.
 _ALL_PRE_HOOKS = torch_module._global_forward_pre_hooks
 _ALL_HOOKS = torch_module._global_forward_hooks

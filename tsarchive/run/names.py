@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from tsarchive.ir.names import to_identifier
 
-__all__ = ["Globals", "LocalNames"]
-
 _LONGEST: Final = 60
 
 

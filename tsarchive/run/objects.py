@@ -16,8 +16,6 @@ from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, 
 from .class_table import ClassTable
 from .slots import set_slot, unset_slots
 
-__all__ = ["Objects", "new_object", "unset_object"]
-
 
 def new_object(class_: type) -> Any:
     """An instance of a Python class of the archive, for slots to be set next."""

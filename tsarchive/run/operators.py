@@ -22,16 +22,6 @@ from .guards import guarded
 from .natives import BUILTINS, NATIVES, SYMBOLIC
 from .packed_states import checked_state
 
-__all__ = [
-    "find_native",
-    "implementation",
-    "native_class",
-    "native_object",
-    "operator_schemas",
-    "schema_without_text",
-    "traceable",
-]
-
 Implementation = Callable[..., Any]
 
 _NATIVE_CLASS_NAME = re.compile(r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}")

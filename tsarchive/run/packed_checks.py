@@ -19,19 +19,6 @@ from .checks import Check, Given, require, room_of
 from .tensor_checks import check_bags
 from .window_checks import convolved_sizes
 
-__all__ = [
-    "BIASES",
-    "PACKED_CHECKS",
-    "READS_MEMORY",
-    "SUB_BYTE",
-    "Shape",
-    "check_convolution",
-    "check_embedding",
-    "check_linear",
-    "kept",
-    "with_own_scales",
-]
-
 Shape = Mapping[str, Sequence[int]]
 """``stride``, ``padding``, ``dilation`` and ``output_padding`` of a convolution."""
 

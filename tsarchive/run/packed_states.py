@@ -17,8 +17,6 @@ from torch import Tensor
 from .checks import plain, require
 from .packed_checks import check_convolution, check_embedding, check_linear, kept, with_own_scales
 
-__all__ = ["SubByteRows", "call_method", "checked_state"]
-
 _NATIVE: Final = "__torch__.torch.classes."
 _ROWS: Final = "quantized.EmbeddingPackedParamsBase"
 _PARTS: Final = ("stride", "padding", "dilation", "output_padding")

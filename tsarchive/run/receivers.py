@@ -32,16 +32,6 @@ from .slots import (
 )
 from .typecheck import type_of_class
 
-__all__ = [
-    "checked",
-    "foreign_method",
-    "is_certain",
-    "is_foreign_module",
-    "method_of",
-    "read_slot",
-    "refuse_receiver",
-]
-
 
 def is_certain(value: Value, function: Function) -> bool:
     """Whether no code can make a value be of another class: it is ``self``, or just created.

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from .checks import Check, Given, require, room_of
 
-__all__ = ["RECURRENT_CHECKS"]
-
 _MATRIX = 2
 _SEQUENCE = 3
 _PAIR = 2

@@ -26,27 +26,6 @@ from tsarchive.ir.types import NONE, TENSOR, ListType, OptionalType, Type
 from .natives.faults import type_fault
 from .typecheck import type_of_class
 
-__all__ = [
-    "FINDERS",
-    "OWN_PREFIX",
-    "SlotKind",
-    "as_submodule",
-    "as_tensor",
-    "find_buffer",
-    "find_list",
-    "find_parameter",
-    "get_slot",
-    "hides_member",
-    "holds_list",
-    "is_dunder",
-    "is_special",
-    "link_lists",
-    "set_slot",
-    "slot_key",
-    "slot_kind",
-    "unset_slots",
-]
-
 _PREFIX: Final = "slot:"
 OWN_PREFIX: Final = "tsarchive_"
 """Members of this library begin so: no text of an archive names them."""

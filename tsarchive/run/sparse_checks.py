@@ -16,8 +16,6 @@ from torch import Tensor
 
 from .checks import Check, Given, require
 
-__all__ = ["INDICES", "INDICES_OF", "SPARSE_CHECKS", "SPARSE_MAKERS", "validated", "with_indices"]
-
 SPARSE_MAKERS: Final = frozenset(
     f"aten::sparse_{kind}_tensor" for kind in ("coo", "compressed", "csr", "csc", "bsr", "bsc")
 )

@@ -23,8 +23,6 @@ from .lazy_functions import Call, LazyFunction, Source
 from .linkage import Linkage
 from .typecheck import type_of_class
 
-__all__ = ["Bodies"]
-
 # Nodes that take a module as first input, and do not show its class otherwise.
 _OF_MODULES: Final = frozenset(
     {"prim::CallMethod", "prim::GetAttr", "prim::ModuleContainerIndex", "prim::SetAttr"}

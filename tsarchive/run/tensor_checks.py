@@ -13,8 +13,6 @@ from torch import Tensor
 from .checks import Check, Given, is_within, require
 from .natives.narrowing import INT64_MAX, INT64_MIN, wrap
 
-__all__ = ["TENSOR_CHECKS", "check_bags", "check_lists"]
-
 _MATRIX = 2
 _SEQUENCE = 3
 _BAG_MODES = 3

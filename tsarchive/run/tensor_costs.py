@@ -21,17 +21,6 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from tsarchive.errors import LimitError
 from tsarchive.operators.effects import WITH_EFFECTS
 
-__all__ = [
-    "Check",
-    "Operator",
-    "PlainMode",
-    "TensorCosts",
-    "excess_size",
-    "new_bytes",
-    "prepare",
-    "storages",
-]
-
 Check = Callable[[int], None]
 """Raises LimitError where so many bytes are more than what is left."""
 

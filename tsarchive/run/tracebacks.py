@@ -18,16 +18,6 @@ from typing import Any, Final
 from tsarchive.ir.graph import Placed
 from tsarchive.ir.source_ranges import Location
 
-__all__ = [
-    "FUNCTION",
-    "PLACES",
-    "innermost_origin",
-    "is_of_operator",
-    "origin_of",
-    "place_of_frame",
-    "with_origins",
-]
-
 PLACES: Final = "__tsarchive_places__"
 """The global of generated code that holds the place of each of its lines, from line 1 on."""
 

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["called_by_tracers", "held", "with_own_code"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -39,18 +39,6 @@ from tsarchive.ir.types import (
 from .natives import Awaitable, Future
 from .operators import native_class
 
-__all__ = [
-    "TypedDict",
-    "TypedList",
-    "is_instance",
-    "predicate",
-    "register_class",
-    "type_of",
-    "type_of_class",
-    "typed_dict",
-    "typed_list",
-]
-
 UNKNOWN: Final = SimpleType("?")
 """The element type of an empty list whose type nobody noted: it may be any."""
 

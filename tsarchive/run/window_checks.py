@@ -17,15 +17,6 @@ from tsarchive.ir.schema import FunctionSchema
 
 from .checks import Check, Given, require
 
-__all__ = [
-    "USUAL_WINDOWS",
-    "WINDOW_CHECKS",
-    "IsHarmless",
-    "check_steps",
-    "convolved_sizes",
-    "harmless_windows",
-]
-
 IsHarmless = Callable[[Any], bool]
 """Whether a constant, or each item of a constant list, is harmless."""
 

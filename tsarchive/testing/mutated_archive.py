@@ -11,8 +11,6 @@ from .mutated_pickle import mutate_pickle
 from .mutated_source import mutate_code
 from .mutated_zip import mutate_zip
 
-__all__ = ["mutate_archive", "mutate_record"]
-
 _CHANCE_OF_BLIND_CHANGE = 0.1
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, TypeAlias
 
-__all__ = ["BOUNDARIES", "boundary", "mutate_bytes"]
-
 # Values on both sides of the limits of 8, 16, 31, 32, 63 and 64 bits, and some in between.
 BOUNDARIES: Final = (
     0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, 1000, 4095, 4096, 4097,

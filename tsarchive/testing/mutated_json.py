@@ -10,8 +10,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from .mutated_bytes import BOUNDARIES, mutate_bytes
 
-__all__ = ["mutate_json"]
-
 _CHANCE_OF_BLIND_CHANGE: Final = 0.05
 _MOST_DEEP: Final = 300
 # Texts that replace a program, an expression, a guard, a path or a tree.

@@ -12,8 +12,6 @@ from tsarchive.pickler import opcodes as op
 
 from .mutated_bytes import BOUNDARIES, boundary, mutate_bytes
 
-__all__ = ["mutate_pickle", "split_opcodes"]
-
 # Names that a pickle must not reach, names of the format in wrong places, malformed names.
 GLOBALS: Final = (
     "os system", "posix system", "builtins eval", "builtins exec", "builtins getattr",

@@ -9,8 +9,6 @@ from functools import lru_cache
 from random import Random
 from typing import Final, TypeAlias
 
-__all__ = ["mutate_code"]
-
 # Expressions that access what archive code must not, or that are costly to read.
 EXPRESSIONS: Final = (
     "__import__('os').system('id')", "().__class__.__mro__[1].__subclasses__()",

@@ -16,8 +16,6 @@ from tsarchive.container import layout
 from .mutated_bytes import boundary, mutate_bytes
 from .zip_draft import HEADERS, Draft, take_apart
 
-__all__ = ["mutate_zip"]
-
 Inside: TypeAlias = Callable[[str, bytes, Random], bytes]
 
 # Names that leave their folder, that readers confuse with each other, or that are empty.

@@ -17,8 +17,6 @@ from tsarchive.pickler import (
     dumps,
 )
 
-__all__ = ["small_archive", "small_code", "small_pickle"]
-
 _CODE = """\
 class Model(Module):
   __parameters__ = ["weight", ]

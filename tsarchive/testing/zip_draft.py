@@ -17,8 +17,6 @@ from tsarchive.container.layout import (
     Locator64,
 )
 
-__all__ = ["HEADERS", "Draft", "Member", "take_apart"]
-
 
 def _fields(names: tuple[str, ...], layout_: Struct) -> tuple[tuple[str, int], ...]:
     """Return the numeric fields of a header, with their widths in bits."""

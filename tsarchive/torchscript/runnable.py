@@ -9,8 +9,6 @@ from tsarchive.frontend import CodeImporter
 from tsarchive.ir.types import Type
 from tsarchive.run.operators import find_native, native_class, operator_schemas
 
-__all__ = ["runnable_code"]
-
 
 def runnable_code(
     files: Mapping[str, Callable[[], str] | str],

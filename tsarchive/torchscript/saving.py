@@ -28,8 +28,6 @@ from tsarchive.torchscript.exporter import (
 from tsarchive.torchscript.rereading import settled_text
 from tsarchive.torchscript.resaving import canonical_loaded_records, loaded_records
 
-__all__ = ["canonical_module_records", "module_records", "warn_if_optimized"]
-
 _OPTIMIZED: Final = (
     "the module comes from torch.jit.optimize_for_inference: its code names operators of oneDNN, "
     "such as aten::to_mkldnn, which the default policy of tsarchive.load refuses to run. Save it "

@@ -29,8 +29,6 @@ from tsarchive.ir.types import (
 from tsarchive.ir.values import conforms
 from tsarchive.run.classes import ArchiveModule, ArchiveObject
 
-__all__ = ["may_hold"]
-
 _EXACT: dict[Type, tuple[type, ...]] = {
     BOOL: (bool,),
     INT: (int,),

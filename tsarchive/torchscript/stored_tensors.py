@@ -31,14 +31,6 @@ from tsarchive.torchscript.stored_values import (
     is_device,
 )
 
-__all__ = [
-    "TENSOR_MODULE",
-    "StoredTensors",
-    "is_tensor",
-    "plain_tensor",
-    "tensor_findings",
-]
-
 TENSOR_MODULE = "torch._utils"
 # torch's kernels support at most 64 dimensions.
 MAX_RANK = 64

@@ -12,23 +12,6 @@ from tsarchive.findings import Nature
 from tsarchive.pickler import Reduce
 from tsarchive.torchscript.storages import STORAGE_TYPES
 
-__all__ = [
-    "MAX_DEPTH",
-    "STORAGE_SIZE",
-    "DenseTensor",
-    "PerChannel",
-    "PerTensor",
-    "QuantizedTensor",
-    "SparseTensor",
-    "StoredStorage",
-    "StoredTensor",
-    "TensorError",
-    "View",
-    "Wrapped",
-    "check_record_size",
-    "is_device",
-]
-
 # Deeper than any model; only a file made to exhaust the stack has more.
 MAX_DEPTH = 200
 # The rule for a storage whose record has another size.

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["Role", "StorageInfo", "TensorInfo", "TensorTotals", "totals_of", "uniquely_named"]
-
 Role: TypeAlias = Literal["parameter", "buffer", "attribute", "constant"]
 
 

@@ -17,8 +17,6 @@ from tsarchive.formats.registry import file_format, zip_format
 from .report import Findings, Step, VerifyReport
 from .totals import known_totals
 
-__all__ = ["STEPS", "verify"]
-
 STEPS = ("container", "records", "pickles", "code", "tensors")
 """What ``step`` of :func:`verify` is called with, not always in this order."""
 

@@ -19,8 +19,6 @@ from tsarchive.pickler import Reduce
 from .names import Mention, mentions
 from .report import fault
 
-__all__ = ["MAX_CODE_BYTES", "code_findings", "importer", "syntax_findings", "too_much_code"]
-
 # Of all code records together: their syntax trees take 250 times as much memory. The largest
 # archives seen have 6 MB.
 MAX_CODE_BYTES = 1 << 24

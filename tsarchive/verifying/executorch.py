@@ -25,8 +25,6 @@ from tsarchive.torchscript.tensor_infos import totals_of
 from .executorch_methods import broken, method_findings
 from .report import Findings, Step, VerifyReport, fault
 
-__all__ = ["content_findings", "verify_executorch"]
-
 _BUNDLE_RECORD: Final = "bundle"
 # Segments begin at multiples of a page at most.
 _MOST_PADDING: Final = 1 << 16

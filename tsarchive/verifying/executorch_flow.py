@@ -22,8 +22,6 @@ from tsarchive.executorch.methods import Method
 from tsarchive.executorch.values import Tensor, TensorList, Value
 from tsarchive.findings import Severity
 
-__all__ = ["Fault", "flow_faults"]
-
 _BOOL: Final = 11
 # How many pairs of tensors are compared; calls of real programs have few arguments.
 _PAIRS_ALWAYS: Final = 1_000_000

@@ -24,8 +24,6 @@ from tsarchive.findings import Finding, Nature, Severity
 
 from .executorch_flow import Fault, flow_faults
 
-__all__ = ["broken", "method_findings"]
-
 _LONGEST_OPERATOR: Final = 99
 
 

@@ -11,8 +11,6 @@ from tsarchive.findings import Finding, Nature, Severity
 
 from .report import OTHER_KIND, Findings, Step
 
-__all__ = ["ForeignCheck"]
-
 # Records that only TorchScript has: a file with one was to become such an archive.
 _TELLING: Final = re.compile(r"code/.+\.py|constants\.pkl|bytecode\.pkl", re.DOTALL)
 

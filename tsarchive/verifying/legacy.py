@@ -18,8 +18,6 @@ from .records import may_be_code, record_findings
 from .report import Findings, Step, fault
 from .tensors import Storages, unreferenced
 
-__all__ = ["LegacyCheck"]
-
 _T = TypeVar("_T")
 
 

@@ -13,8 +13,6 @@ from tsarchive.ir.types import SIMPLE_TYPES
 from tsarchive.torchscript.needs import live_nodes
 from tsarchive.torchscript.program_text import dotted
 
-__all__ = ["Mention", "mentions"]
-
 ARCHIVE_CODE = "__torch__"
 _TYPES = frozenset(
     {

@@ -6,8 +6,6 @@ from typing import Any
 
 from tsarchive.pickler import Object, Reduce
 
-__all__ = ["is_deeper_than"]
-
 _BUILT = (Object, Reduce, list, tuple, dict)
 
 

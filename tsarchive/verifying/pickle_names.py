@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from tsarchive.pickler import opcodes as op
 
-__all__ = ["PickleNames", "names_in_pickle"]
-
 
 @dataclass(frozen=True, slots=True)
 class PickleNames:

@@ -24,11 +24,6 @@ from .nesting import is_deeper_than
 from .pickle_names import PickleNames, names_in_pickle
 from .report import excused, fault
 
-__all__ = [
-    "Pickle", "debug_findings", "is_debug", "is_foreign", "is_pickle", "read_pickle",
-    "use_findings",
-]  # fmt: skip
-
 _PICKLES = re.compile(
     r"""(data|constants|traced_inputs|bytecode|mobile_debug_handles|callstack_debug_map)\.pkl
     | attributes\.pkl | delegated_backends\.debug_pkl | code/.*\.py\.debug_pkl | debug/.*\.pkl""",

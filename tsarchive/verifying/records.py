@@ -18,8 +18,6 @@ from tsarchive.torchscript.code_records import (
 
 from .report import fault
 
-__all__ = ["byte_order_findings", "may_be_code", "record_findings", "unknown_records"]
-
 # What file managers put into the folders that they show.
 _OF_DESKTOPS = re.compile(r"(\A|/)(\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini)\Z")
 _BYTE_ORDERS = (b"little", b"big")

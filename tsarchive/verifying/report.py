@@ -11,11 +11,6 @@ from tsarchive.errors import ArchiveError, SaveError
 from tsarchive.findings import Finding, Nature, Severity, is_fine
 from tsarchive.torchscript.tensor_infos import TensorTotals
 
-__all__ = [
-    "OTHER_KIND", "Findings", "Step", "Verdict", "VerifyReport", "excused", "fault",
-    "not_a_module", "require_whole",
-]  # fmt: skip
-
 Step = Callable[[str], None]
 
 Verdict = Literal["sound", "unusual", "another kind", "broken", "inconsistent", "hostile"]

@@ -15,8 +15,6 @@ from tsarchive.torchscript.stored_tensors import tensor_findings
 
 from .pickles import Pickle
 
-__all__ = ["Storages", "unreferenced"]
-
 _STORAGE_FOLDERS = ("data/", "constants/", "traced_inputs/", "bytecode/", "tensors/")
 
 

@@ -24,8 +24,6 @@ from .records import may_be_code, record_findings
 from .report import Findings, Step, fault, not_a_module
 from .tensors import Storages, unreferenced
 
-__all__ = ["TorchScriptCheck"]
-
 
 class TorchScriptCheck:
     """Goes through the layers. Records that are ``damaged`` cannot be read and are passed over."""

@@ -6,8 +6,6 @@ from tsarchive.archive import Archive
 from tsarchive.errors import ArchiveError
 from tsarchive.torchscript.tensor_infos import TensorTotals
 
-__all__ = ["known_totals"]
-
 
 def known_totals(archive: Archive) -> TensorTotals | None:
     """:attr:`tsarchive.Archive.totals`, or None where its tensors cannot be listed."""

@@ -16,8 +16,6 @@ from tsarchive.errors import LimitError, ScriptError
 from tsarchive.run.memory_plan import adopt, bounded_out, fixed_out, resize, store, strides_of
 from tsarchive.run.natives.table import native
 
-__all__ = ["MAX_INSTRUCTIONS"]
-
 MAX_INSTRUCTIONS: Final = 10_000_000
 """The maximum number of instructions of one call, as in the runtime."""
 

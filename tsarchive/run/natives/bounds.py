@@ -10,8 +10,6 @@ from typing import Final
 
 from tsarchive.errors import ScriptError
 
-__all__ = ["MAX_BYTES", "MAX_ITEMS", "check_bytes", "check_items"]
-
 MAX_BYTES: Final = 2**28
 """Of the string that one operator makes."""
 MAX_ITEMS: Final = 2**26

@@ -14,8 +14,6 @@ from tsarchive.run.natives.searching import find
 from tsarchive.run.natives.tensor_properties import attribute, device, size
 from tsarchive.run.natives.values import identity
 
-__all__ = ["BUILTINS"]
-
 Native = Callable[..., Any]
 
 

@@ -14,8 +14,6 @@ from typing import Any
 from tsarchive.run.natives.faults import wrong_kind
 from tsarchive.run.natives.table import Native
 
-__all__ = ["decode", "encode", "normalized", "on_bytes"]
-
 
 def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")

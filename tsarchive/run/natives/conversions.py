@@ -20,8 +20,6 @@ from tsarchive.run.natives.narrowing import (
 )
 from tsarchive.run.natives.table import native
 
-__all__ = ["checked_int"]
-
 _SPACE = r"[ \t\n\v\f\r]*"
 _INTEGER = re.compile(_SPACE + r"([+-]?)(?=[0-9])0*([0-9]*)")
 _FLOAT = re.compile(

@@ -8,8 +8,6 @@ import torch
 
 from tsarchive.run.natives.table import Native
 
-__all__ = ["guarded", "overload"]
-
 
 def overload(key: str) -> Native:
     """The operator ``key`` ("aten::log.float") as torch runs it, looked up when called."""

@@ -13,8 +13,6 @@ from tsarchive.run.natives.faults import key_fault, wrong_kind
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.table import Native, native
 
-__all__ = ["KEY_TYPES"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

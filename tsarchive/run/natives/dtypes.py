@@ -8,8 +8,6 @@ import torch
 
 from tsarchive.errors import ScriptError
 
-__all__ = ["DTYPES", "LAYOUTS", "NUMBERS", "dtype_of", "scalar_type_name", "to_dtype"]
-
 # Number, name of the torch.dtype, name of the element type. The numbers never change; a torch
 # that lacks a type lacks its row.
 _SCALAR_TYPES: tuple[tuple[str, str], ...] = (

@@ -8,16 +8,6 @@ from __future__ import annotations
 
 from tsarchive.errors import ScriptError
 
-__all__ = [
-    "assertion_fault",
-    "division_fault",
-    "index_fault",
-    "key_fault",
-    "type_fault",
-    "value_fault",
-    "wrong_kind",
-]
-
 
 def assertion_fault(message: str) -> ScriptError:
     return ScriptError(message, exception="builtins.AssertionError")

@@ -8,8 +8,6 @@ import torch
 
 from tsarchive.run.natives.table import native
 
-__all__ = ["save"]
-
 
 @native("aten::save")
 def save(item: Any, filename: str) -> None:

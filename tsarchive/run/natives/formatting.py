@@ -18,8 +18,6 @@ from tsarchive.run.natives.number_format import format_complex, format_float, wi
 from tsarchive.run.natives.table import native
 from tsarchive.run.natives.tensor_format import format_tensor
 
-__all__ = ["format_value"]
-
 
 def format_value(value: Any) -> str:
     """``value`` as ``str()`` and ``print()`` of TorchScript show it, strings without quotes."""

@@ -10,8 +10,6 @@ import torch
 from tsarchive.run.natives.faults import type_fault
 from tsarchive.run.natives.table import native
 
-__all__ = ["Awaitable", "Future"]
-
 T = TypeVar("T")
 
 

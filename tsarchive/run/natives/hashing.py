@@ -12,8 +12,6 @@ from tsarchive.run.natives.faults import type_fault
 from tsarchive.run.natives.narrowing import wrap
 from tsarchive.run.natives.table import native
 
-__all__ = ["hash_value"]
-
 _MASK = (1 << 64) - 1
 _MULTIPLIER = 0xC6A4A7935BD1E995
 _SEED = 0xC70F6907

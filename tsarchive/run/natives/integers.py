@@ -12,8 +12,6 @@ from tsarchive.run.natives.faults import division_fault, value_fault
 from tsarchive.run.natives.narrowing import INT64_MAX, INT64_MIN, wrap, wrap32
 from tsarchive.run.natives.table import native
 
-__all__ = ["wrapping"]
-
 _HALF_RANGE = 1 << 62
 _WRAPPING: dict[str, Callable[[int, int], int]] = {
     "aten::add.int": operator.add,

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["introsort"]
-
 T = TypeVar("T")
 Less = Callable[[T, T], bool]
 

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 import ctypes
 
-__all__ = [
-    "INT64_MAX",
-    "INT64_MIN",
-    "float32",
-    "float32_of_int",
-    "int64_of_float",
-    "wrap",
-    "wrap32",
-]
-
 INT64_MAX = (1 << 63) - 1
 INT64_MIN = -(1 << 63)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["format_complex", "format_float", "with_nan_sign"]
-
 
 def with_nan_sign(value: float, text: str) -> str:
     """``text`` of ``value``, with the sign that C prints and Python leaves out on a nan."""

@@ -16,8 +16,6 @@ from tsarchive.run.natives.faults import division_fault
 from tsarchive.run.natives.integers import floor_divide, remainder, wrapping
 from tsarchive.run.natives.table import Native, native
 
-__all__ = ["MIXED", "Number"]
-
 Number = int | float
 
 MIXED = ("int_float", "float_int")

@@ -9,8 +9,6 @@ from tsarchive.errors import ScriptError
 from tsarchive.run.natives.faults import index_fault, value_fault
 from tsarchive.run.natives.strings import byte_native
 
-__all__ = ["find"]
-
 # The characters that end a line in Python, taken as a set of single bytes: the UTF-8 forms of
 # U+2028 and U+2029 put E2, 80, A8 and A9 into it.
 _LINE_ENDS = b"\n\r\v\f\x1c\x1d\x1e\x85\xe2\x80\xa8\xa9"

@@ -19,8 +19,6 @@ from tsarchive.run.natives.delegation import overload
 from tsarchive.run.natives.dtypes import to_dtype
 from tsarchive.run.natives.table import Native
 
-__all__ = ["SIZE_ARITHMETIC", "held_number", "holding"]
-
 _HELD: Final = "_tsarchive_number"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.narrowing import INT64_MAX, INT64_MIN
 
-__all__ = ["python_slice"]
-
 
 def python_slice(start: int | None, end: int | None, step: int) -> slice:
     """The Python slice with the meaning of TorchScript's bounds.

@@ -13,8 +13,6 @@ from tsarchive.run.natives.faults import index_fault, type_fault, wrong_kind
 from tsarchive.run.natives.slices import python_slice
 from tsarchive.run.natives.table import N, native
 
-__all__ = ["byte_native"]
-
 # On ASCII text, the methods of str of these names do what those of bytes do.
 _LIKE_STR = (
     "capitalize", "isalnum", "isalpha", "isdigit", "islower", "istitle", "isupper", "lower",

@@ -22,8 +22,6 @@ from tsarchive.run.natives.size_tensors import SIZE_ARITHMETIC, held_number, hol
 from tsarchive.run.natives.table import NATIVES, Native
 from tsarchive.run.natives.tensor_properties import attribute
 
-__all__ = ["SYMBOLIC"]
-
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor)
 _INTEGERS = (int, torch.SymInt)
 

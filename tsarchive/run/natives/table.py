@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from tsarchive.errors import ArchiveError
 
-__all__ = ["NATIVES", "Native", "native"]
-
 Native = Callable[..., Any]
 N = TypeVar("N", bound=Native)
 

@@ -23,8 +23,6 @@ from tsarchive.run.natives.bounds import check_bytes
 from tsarchive.run.natives.dtypes import scalar_type_name
 from tsarchive.run.natives.number_format import with_nan_sign
 
-__all__ = ["format_tensor"]
-
 _LINE_WIDTH = 80
 
 

@@ -14,8 +14,6 @@ from tsarchive.run.natives.dtypes import LAYOUTS, NUMBERS, dtype_of
 from tsarchive.run.natives.faults import wrong_kind
 from tsarchive.run.natives.table import native
 
-__all__ = ["ATTRIBUTES", "attribute", "device", "size"]
-
 # prim:: operators of one tensor that are attributes in Python under the same name.
 ATTRIBUTES = (
     "data",

@@ -12,8 +12,6 @@ from tsarchive.run.natives.dtypes import scalar_type_name, to_dtype
 from tsarchive.run.natives.faults import wrong_kind
 from tsarchive.run.natives.table import native
 
-__all__ = ["tensor_of_list", "to_list"]
-
 _ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
 _FLOAT = "float"
 _HOST = torch.device("cpu")  # whatever the default device of Python is

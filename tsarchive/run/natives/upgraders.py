@@ -15,8 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["UPGRADERS"]
-
 _aten = torch.ops.aten
 _DEFAULT_STEPS = 100
 

@@ -11,8 +11,6 @@ from tsarchive.errors import ScriptError
 from tsarchive.run.natives.faults import index_fault, key_fault, wrong_kind
 from tsarchive.run.natives.table import native
 
-__all__ = ["is_same"]
-
 T = TypeVar("T")
 
 # Compared by value where torch compares by identity: they have none there.

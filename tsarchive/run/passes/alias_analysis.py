@@ -18,8 +18,6 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import ANY, STORAGE, TENSOR, DictType, HandleType, ListType, Type, VarType
 from tsarchive.operators.effects import COPIES_LISTS, RUNNING_STATISTICS
 
-__all__ = ["OUTSIDE", "Aliases", "Place"]
-
 
 class _Outside:
     """The type of ``OUTSIDE``."""

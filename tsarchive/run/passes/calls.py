@@ -9,15 +9,6 @@ from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import TupleType
 
-__all__ = [
-    "CALLS",
-    "NOTHING",
-    "Wanted",
-    "called_function",
-    "wanted_of_call",
-    "wanted_values",
-]
-
 Wanted = frozenset[int] | None
 """Which items of the tuple that a function returns are used; None stands for all of the result."""
 

@@ -9,8 +9,6 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Node, Value
 from tsarchive.ir.types import ANY, TENSOR, Type
 
-__all__ = ["ALIASES", "all_nodes", "holds_memory", "last_uses"]
-
 ALIASES = frozenset(
     {"prim::unchecked_cast", "prim::unchecked_unwrap_optional", "prim::Uninitialized"}
 )

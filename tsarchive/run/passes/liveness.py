@@ -14,8 +14,6 @@ from .alias_analysis import OUTSIDE, Aliases, Place
 from .calls import CALLS, NOTHING, Wanted, called_function, wanted_values
 from .peephole import known_result
 
-__all__ = ["Effects", "Liveness"]
-
 
 class Effects:
     """Whether calling a function does anything beside computing its result; one per archive."""

@@ -38,16 +38,6 @@ from tsarchive.ir.types import (
 from .calls import called_function
 from .last_uses import ALIASES
 
-__all__ = [
-    "Comparisons",
-    "makes_text",
-    "may_hold_shared",
-    "must_differ",
-    "own_member",
-    "own_text",
-    "own_value",
-]
-
 _SHARED: Final = frozenset({ANY, ANY_ENUM, COMPLEX, NUMBER, STRING})
 _HOLDING: Final = _SHARED | {ANY_LIST, ANY_TUPLE}
 _TEXTS: Final = frozenset({ListType(STRING), TupleType((STRING, STRING, STRING))})

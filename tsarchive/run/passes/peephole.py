@@ -23,8 +23,6 @@ from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, DictType, ListType
 from .alias_analysis import OUTSIDE, Aliases, Place
 from .calls import called_function
 
-__all__ = ["Identities", "NumberOf", "as_number", "known_result"]
-
 NumberOf = Callable[[Node], int | float | complex | None]
 """The number that the second operand of a node acts as, where it is a constant tensor."""
 

@@ -13,8 +13,6 @@ from tsarchive.ir.types import INT
 
 from .last_uses import all_nodes
 
-__all__ = ["DIVIDED", "nodes_on_numbers"]
-
 DIVIDED = "aten::floor_divide"
 
 

@@ -24,8 +24,6 @@ from .saved import pickle_findings, saved_findings
 from .signatures import signature_findings, state_findings
 from .texts import text_findings
 
-__all__ = ["Pt2Check", "pt2_findings"]
-
 _CONFIGS: Final = ("_weights_config.json", "_constants_config.json", ".pt")
 
 # A storage in a file of torch.save.

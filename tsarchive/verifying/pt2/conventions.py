@@ -14,8 +14,6 @@ from tsarchive.pt2.schema import ExportedProgram, ModuleCallEntry, ModuleCallSig
 
 from .making import broken, note, refused, unusual
 
-__all__ = ["container_classes", "convention_findings", "field_findings"]
-
 _RULE: Final = "program-convention"
 _QUALIFIED: Final = re.compile(r'"(?:\w+\.)+(\w+)"')
 _SHOWN: Final = 80

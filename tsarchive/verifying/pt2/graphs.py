@@ -10,8 +10,6 @@ from tsarchive.pt2.schema import Argument, Graph
 from .making import broken
 from .names import ValueKind, named_values
 
-__all__ = ["graph_findings"]
-
 _RULE = "program-value"
 _SHOWN = 80
 

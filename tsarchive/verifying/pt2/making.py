@@ -6,8 +6,6 @@ from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.verifying.report import fault
 
-__all__ = ["broken", "hostile", "note", "refused", "unusual"]
-
 
 def broken(rule: str, message: str, record: str, hint: str | None = None) -> Finding:
     """Nothing can be done with the part that the rule is about."""

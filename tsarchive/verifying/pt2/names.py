@@ -7,8 +7,6 @@ from enum import Enum
 
 from tsarchive.pt2.schema import Argument, OptionalTensorArgument
 
-__all__ = ["ValueKind", "named_values"]
-
 
 class ValueKind(Enum):
     """What a value is; the value is the table of a graph that describes it."""

@@ -19,8 +19,6 @@ from .making import broken, hostile, refused, unusual
 from .signatures import Stored
 from .texts import expression_fault, expressions_of_payloads
 
-__all__ = ["Payloads"]
-
 _RULE: Final = "payload"
 _FILE_NAME: Final = re.compile(r"[^/\\\0]+")
 _OBJECTS: Final = ("custom_obj_", "opaque_obj_")

@@ -25,8 +25,6 @@ from tsarchive.verifying.records import byte_order_findings, unknown_records
 
 from .making import broken, note, unusual
 
-__all__ = ["record_findings"]
-
 _FORMAT, _ARCHIVE_VERSION = "archive_format", "archive_version"
 _FORMAT_NAME, _KNOWN_ARCHIVE_VERSION = b"pt2", b"0"
 # Records of one model each: the folder and what follows the name of the model.

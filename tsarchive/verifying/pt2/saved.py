@@ -21,8 +21,6 @@ from tsarchive.verifying.report import excused
 
 from .making import hostile, refused, unusual
 
-__all__ = ["pickle_findings", "saved_findings"]
-
 _PICKLE: Final = "data.pkl"
 _SHOWN: Final = 120
 # What ``file-...`` says of a file by itself.

@@ -12,8 +12,6 @@ from tsarchive.pt2.schema import Argument, ExportedProgram, Graph, InputSpec, Ou
 from .making import broken, note
 from .names import named_values
 
-__all__ = ["Stored", "signature_findings", "state_findings"]
-
 _RULE: Final = "program-signature"
 _SHOWN: Final = 80
 # The field of a specification that names what is changed, and the inputs that it must be among.

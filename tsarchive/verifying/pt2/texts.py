@@ -18,11 +18,6 @@ from tsarchive.pt2.metadata import graphs_of
 from tsarchive.pt2.schema import ExportedProgram, Graph, PayloadConfig, TensorMeta
 from tsarchive.pt2.symbols import ARITIES, parse
 
-__all__ = [
-    "TextFault", "expression_fault", "expressions", "expressions_of_payloads", "guard_fault",
-    "text_findings",
-]  # fmt: skip
-
 _STRING: Final = re.compile(r"""'([^'\\\n]*)'|"([^"\\\n]*)\"""")
 _PLAIN_STRING: Final = re.compile(r"[-+\w.]*", re.ASCII)
 _CALL: Final = re.compile(r"(\w+)\s*\(")
