@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 import tsarchive
-from tsarchive.executorch.values import Tensor
+from tsarchive.formats.executorch.values import Tensor
+from tsarchive.formats.torchscript.tensors import without_warnings
 from tsarchive.ir.types import annotation
 from tsarchive.run.classes import ArchiveModule
 from tsarchive.testing.zip_draft import take_apart
-from tsarchive.torchscript.tensors import without_warnings
 
 MOST_ELEMENTS = 1 << 20
 LIMITS = tsarchive.Limits(steps=2000, seconds=1.0, bytes=1 << 26)

@@ -19,9 +19,9 @@ from pools import POOL
 from texts import innocent
 
 import tsarchive
+from tsarchive.formats.pt2 import schema
+from tsarchive.formats.pt2.decoding import decoded
 from tsarchive.operators.versions import known_operators, untried_torch
-from tsarchive.pt2 import schema
-from tsarchive.pt2.decoding import decoded
 from tsarchive.testing.mutated_archive import mutate_archive
 from tsarchive.testing.mutated_bytes import mutate_bytes
 from tsarchive.testing.mutated_json import mutate_json

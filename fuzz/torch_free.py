@@ -9,13 +9,13 @@ from functools import cache
 import tsarchive
 from tsarchive.archive import Archive
 from tsarchive.container import ChangedContainer, Container
+from tsarchive.formats.pt2.compiled import compiled
+from tsarchive.formats.pt2.samples import sample_inputs
+from tsarchive.formats.torchscript.debug import read_any_debug_record
+from tsarchive.formats.torchscript.inspection import Root, module_tree, named_tensors
 from tsarchive.ir.classes import ClassType
 from tsarchive.opening import archive_of
 from tsarchive.pickler import Object, loads
-from tsarchive.pt2.compiled import compiled
-from tsarchive.pt2.samples import sample_inputs
-from tsarchive.torchscript.debug import read_any_debug_record
-from tsarchive.torchscript.inspection import Root, module_tree, named_tensors
 
 
 def read_archive(data: bytes) -> None:

@@ -16,12 +16,18 @@ FOLDERS = {
 }
 BRIDGE = "tsarchive.adopt.torch_jit"
 
+# Each format is a room of its own; what formats have in common is another.
+FORMATS = tuple(
+    f"tsarchive.formats.{name}" for name in ("torchscript", "legacy", "pt2", "executorch")
+)
+
 # Room -> rooms it may import besides itself and the floor.
 FLOOR = {
     "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.lazy_members",
     "tsarchive.strict_json",
 }  # fmt: skip
 MAY_IMPORT = {
+    "tsarchive.container": set(),
     "tsarchive.errors": set(),
     "tsarchive.findings": set(),
     "tsarchive.garbage": set(),
@@ -30,10 +36,9 @@ MAY_IMPORT = {
     "tsarchive.pickler": set(),
     "tsarchive.strict_json": set(),
     "tsarchive.adopt": {"tsarchive.ir"},
-    "tsarchive.container": set(),
+    "tsarchive.comparing": {"tsarchive.container"},
     "tsarchive.operators": {"tsarchive.ir"},
     "tsarchive.printer": {"tsarchive.ir"},
-    "tsarchive.comparing": {"tsarchive.container"},
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.fresh_processes": {"tsarchive.policy"},
@@ -41,41 +46,64 @@ MAY_IMPORT = {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",
     },
     "tsarchive.archive": {
-        "tsarchive.container", "tsarchive.executorch", "tsarchive.formats",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler", "tsarchive.pt2",
-        "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.executorch",
+        "tsarchive.formats.pt2", "tsarchive.formats.torchscript", "tsarchive.frontend",
+        "tsarchive.ir", "tsarchive.pickler",
     },
     "tsarchive.auditing": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch", "tsarchive.formats",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.opening", "tsarchive.operators",
-        "tsarchive.pickler", "tsarchive.pt2", "tsarchive.torchscript", "tsarchive.verifying",
+        "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
+        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
+        "tsarchive.opening", "tsarchive.operators", "tsarchive.pickler", "tsarchive.verifying",
     },
     "tsarchive.converting": {
-        "tsarchive.formats", "tsarchive.loading", "tsarchive.policy", "tsarchive.preparing",
-        "tsarchive.saving", "tsarchive.torchscript",
+        "tsarchive.formats", "tsarchive.formats.torchscript", "tsarchive.loading",
+        "tsarchive.policy", "tsarchive.preparing", "tsarchive.saving",
     },
     "tsarchive.decompiler": {
-        "tsarchive.container", "tsarchive.formats", "tsarchive.ir", "tsarchive.operators",
-        "tsarchive.policy", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.torchscript",
+        "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.run",
     },
     "tsarchive.describing": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch", "tsarchive.formats",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.pt2", "tsarchive.torchscript",
+        "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
+        "tsarchive.formats.executorch", "tsarchive.formats.pt2",
+        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
     },
-    "tsarchive.executorch": {
-        "tsarchive.comparing", "tsarchive.container", "tsarchive.formats", "tsarchive.frontend",
-        "tsarchive.lazy_members", "tsarchive.pickler", "tsarchive.torchscript",
-    },
+    "tsarchive.executorch": {"tsarchive.formats.executorch"},
     "tsarchive.exporting": {
-        "tsarchive.formats", "tsarchive.loading", "tsarchive.policy", "tsarchive.pt2",
+        "tsarchive.formats", "tsarchive.formats.pt2", "tsarchive.loading", "tsarchive.policy",
         "tsarchive.run",
     },
     "tsarchive.formats": {
         "tsarchive.archive", "tsarchive.auditing", "tsarchive.comparing", "tsarchive.container",
-        "tsarchive.describing", "tsarchive.executorch", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.legacy", "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy",
-        "tsarchive.pt2", "tsarchive.pte", "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.describing", "tsarchive.formats.executorch", "tsarchive.formats.legacy",
+        "tsarchive.formats.pt2", "tsarchive.formats.torchscript", "tsarchive.frontend",
+        "tsarchive.ir", "tsarchive.pickler", "tsarchive.policy", "tsarchive.run",
         "tsarchive.verifying",
+    },
+    "tsarchive.formats.executorch": {
+        "tsarchive.archive", "tsarchive.auditing", "tsarchive.comparing", "tsarchive.container",
+        "tsarchive.describing", "tsarchive.formats", "tsarchive.formats.pt2",
+        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
+        "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.run",
+        "tsarchive.verifying",
+    },
+    "tsarchive.formats.legacy": {
+        "tsarchive.archive", "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
+        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
+        "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.run",
+        "tsarchive.verifying",
+    },
+    "tsarchive.formats.pt2": {
+        "tsarchive.archive", "tsarchive.auditing", "tsarchive.comparing", "tsarchive.container",
+        "tsarchive.describing", "tsarchive.formats", "tsarchive.formats.torchscript",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler",
+        "tsarchive.policy", "tsarchive.run", "tsarchive.verifying",
+    },
+    "tsarchive.formats.torchscript": {
+        "tsarchive.adopt", "tsarchive.archive", "tsarchive.comparing", "tsarchive.container",
+        "tsarchive.describing", "tsarchive.formats", "tsarchive.formats.pt2",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler", "tsarchive.policy",
+        "tsarchive.printer", "tsarchive.run", "tsarchive.verifying",
     },
     "tsarchive.jitter": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.formats",
@@ -86,78 +114,65 @@ MAY_IMPORT = {
         "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.opening",
         "tsarchive.run",
     },
-    "tsarchive.legacy": {
-        "tsarchive.container", "tsarchive.formats", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.run",
-        "tsarchive.torchscript",
-    },
     "tsarchive.loading": {
-        "tsarchive.formats", "tsarchive.ir", "tsarchive.policy", "tsarchive.pte",
-        "tsarchive.run", "tsarchive.torchscript",
+        "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.torchscript",
+        "tsarchive.ir", "tsarchive.policy", "tsarchive.run",
     },
     "tsarchive.opening": {"tsarchive.archive", "tsarchive.formats"},
     "tsarchive.preparing": {
-        "tsarchive.container", "tsarchive.formats", "tsarchive.loading", "tsarchive.policy",
-        "tsarchive.pt2", "tsarchive.pte",
-    },
-    "tsarchive.pt2": {
-        "tsarchive.comparing", "tsarchive.container", "tsarchive.formats", "tsarchive.frontend",
-        "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy",
-        "tsarchive.run", "tsarchive.torchscript",
-    },
-    "tsarchive.pte": {
-        "tsarchive.container", "tsarchive.executorch", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.policy", "tsarchive.pt2", "tsarchive.run", "tsarchive.torchscript",
-        "tsarchive.verifying",
+        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.executorch",
+        "tsarchive.formats.pt2", "tsarchive.loading", "tsarchive.policy",
     },
     "tsarchive.reporting": {
         "tsarchive.archive", "tsarchive.auditing", "tsarchive.container",
-        "tsarchive.describing", "tsarchive.executorch", "tsarchive.formats",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.opening", "tsarchive.torchscript",
-        "tsarchive.verifying",
+        "tsarchive.describing", "tsarchive.formats", "tsarchive.formats.executorch",
+        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
+        "tsarchive.opening", "tsarchive.verifying",
     },
-    "tsarchive.saving": {"tsarchive.container", "tsarchive.formats", "tsarchive.run"},
+    "tsarchive.saving": {
+        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.torchscript",
+        "tsarchive.run",
+    },
     "tsarchive.testing": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler",
         "tsarchive.saving",
     },
-    "tsarchive.torchscript": {
-        "tsarchive.adopt", "tsarchive.comparing", "tsarchive.container", "tsarchive.formats",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler", "tsarchive.policy",
-        "tsarchive.printer", "tsarchive.run",
-    },
     "tsarchive.verifying": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.executorch", "tsarchive.formats",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.legacy", "tsarchive.pickler",
-        "tsarchive.pt2", "tsarchive.torchscript",
+        "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
+        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
+        "tsarchive.pickler",
     },
 }  # fmt: skip
 
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (
-    "tsarchive", "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.formats",
-    "tsarchive.operators", "tsarchive.policy", "tsarchive.opening", "tsarchive.archive",
-    "tsarchive.auditing", "tsarchive.jitter", "tsarchive.comparing",
-    "tsarchive.describing", "tsarchive.executorch", "tsarchive.reporting",
+    "tsarchive", "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage",
+    "tsarchive.formats", "tsarchive.operators", "tsarchive.policy", "tsarchive.opening",
+    "tsarchive.archive", "tsarchive.auditing", "tsarchive.jitter", "tsarchive.comparing",
+    "tsarchive.describing", "tsarchive.formats.executorch", "tsarchive.reporting",
     "tsarchive.adopt", "tsarchive.container", "tsarchive.ir", "tsarchive.pickler",
-    "tsarchive.printer", "tsarchive.torchscript.code_records", "tsarchive.torchscript.inspection",
-    "tsarchive.torchscript.storages", "tsarchive.torchscript.stored_tensors",
-    "tsarchive.torchscript.stored_values", "tsarchive.torchscript.tensor_infos",
-    "tsarchive.torchscript.bytecode",
-    "tsarchive.frontend", "tsarchive.torchscript.looking",
-    "tsarchive.legacy.classes", "tsarchive.legacy.fields", "tsarchive.legacy.looking",
-    "tsarchive.legacy.model", "tsarchive.legacy.values",
-    "tsarchive.strict_json", "tsarchive.pt2.schema", "tsarchive.pt2.decoding",
-    "tsarchive.pt2.records", "tsarchive.pt2.dtypes", "tsarchive.pt2.payloads",
-    "tsarchive.pt2.torch_save", "tsarchive.pt2.looking", "tsarchive.pt2.listing",
-    "tsarchive.pt2.convention_text", "tsarchive.pt2.formatting", "tsarchive.pt2.metadata",
-    "tsarchive.pt2.module_tree", "tsarchive.pt2.samples", "tsarchive.pt2.compiled",
-    "tsarchive.pt2.symbols", "tsarchive.pt2.pytrees", "tsarchive.pt2.guard_texts",
-    "tsarchive.pt2.encoding", "tsarchive.pt2.reencoding",
-    "tsarchive.torchscript.needs", "tsarchive.torchscript.devices",
-    "tsarchive.torchscript.device_places", "tsarchive.torchscript.device_strings",
-    "tsarchive.torchscript.edits", "tsarchive.torchscript.pickled",
-    "tsarchive.torchscript.program_text", "tsarchive.torchscript.debug", "tsarchive.verifying",
+    "tsarchive.printer", "tsarchive.formats.torchscript.code_records",
+    "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.storages",
+    "tsarchive.formats.torchscript.stored_tensors",
+    "tsarchive.formats.torchscript.stored_values", "tsarchive.formats.torchscript.tensor_infos",
+    "tsarchive.formats.torchscript.bytecode", "tsarchive.frontend",
+    "tsarchive.formats.torchscript.looking", "tsarchive.formats.legacy.classes",
+    "tsarchive.formats.legacy.fields", "tsarchive.formats.legacy.looking",
+    "tsarchive.formats.legacy.model", "tsarchive.formats.legacy.values",
+    "tsarchive.strict_json", "tsarchive.formats.pt2.schema", "tsarchive.formats.pt2.decoding",
+    "tsarchive.formats.pt2.records", "tsarchive.formats.pt2.dtypes",
+    "tsarchive.formats.pt2.payloads", "tsarchive.formats.pt2.torch_save",
+    "tsarchive.formats.pt2.looking", "tsarchive.formats.pt2.listing",
+    "tsarchive.formats.pt2.convention_text", "tsarchive.formats.pt2.formatting",
+    "tsarchive.formats.pt2.metadata", "tsarchive.formats.pt2.module_tree",
+    "tsarchive.formats.pt2.samples", "tsarchive.formats.pt2.compiled",
+    "tsarchive.formats.pt2.symbols", "tsarchive.formats.pt2.pytrees",
+    "tsarchive.formats.pt2.guard_texts", "tsarchive.formats.pt2.encoding",
+    "tsarchive.formats.pt2.reencoding", "tsarchive.formats.torchscript.needs",
+    "tsarchive.formats.torchscript.devices", "tsarchive.formats.torchscript.device_places",
+    "tsarchive.formats.torchscript.device_strings", "tsarchive.formats.torchscript.edits",
+    "tsarchive.formats.torchscript.pickled", "tsarchive.formats.torchscript.program_text",
+    "tsarchive.formats.torchscript.debug", "tsarchive.verifying",
 )  # fmt: skip
 
 
@@ -208,7 +223,8 @@ def imports(module: str, path: Path, *, at_run_time: bool = False) -> set[str]:
 
 def room(module: str) -> str:
     parts = module.split(".")
-    return ".".join(parts[:2])
+    depth = 3 if module.startswith(FORMATS) else 2
+    return ".".join(parts[:depth])
 
 
 MODULES = dict(modules())

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.exporting import to_exported_program
     from tsarchive.findings import Finding, Nature, Severity
+    from tsarchive.formats.torchscript.inspection import ModuleInfo
+    from tsarchive.formats.torchscript.needs import Needs
+    from tsarchive.formats.torchscript.tensor_infos import TensorInfo, TensorTotals
     from tsarchive.jitter import check_jitter
     from tsarchive.lacking import Missing, missing
     from tsarchive.loading import load
@@ -55,9 +58,6 @@ if TYPE_CHECKING:
     from tsarchive.policy import Limits, Policy
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.saving import save
-    from tsarchive.torchscript.inspection import ModuleInfo
-    from tsarchive.torchscript.needs import Needs
-    from tsarchive.torchscript.tensor_infos import TensorInfo, TensorTotals
     from tsarchive.verifying import VerifyReport, verify
 
 __version__ = "0.1.0"
@@ -138,16 +138,16 @@ _HOMES = {
     "load": "tsarchive.loading",
     "Missing": "tsarchive.lacking",
     "missing": "tsarchive.lacking",
-    "Needs": "tsarchive.torchscript.needs",
+    "Needs": "tsarchive.formats.torchscript.needs",
     "Limits": "tsarchive.policy",
     "Policy": "tsarchive.policy",
     "Page": "tsarchive.reporting",
     "SectionSize": "tsarchive.reporting",
     "report": "tsarchive.reporting",
     "save": "tsarchive.saving",
-    "ModuleInfo": "tsarchive.torchscript.inspection",
-    "TensorInfo": "tsarchive.torchscript.tensor_infos",
-    "TensorTotals": "tsarchive.torchscript.tensor_infos",
+    "ModuleInfo": "tsarchive.formats.torchscript.inspection",
+    "TensorInfo": "tsarchive.formats.torchscript.tensor_infos",
+    "TensorTotals": "tsarchive.formats.torchscript.tensor_infos",
     "VerifyReport": "tsarchive.verifying",
     "verify": "tsarchive.verifying",
 }

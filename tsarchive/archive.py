@@ -12,17 +12,17 @@ from tsarchive.container.closing import Closing
 from tsarchive.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from tsarchive.executorch.looking import ExecutorchView
-    from tsarchive.executorch.regions import Regions
+    from tsarchive.formats.executorch.looking import ExecutorchView
+    from tsarchive.formats.executorch.regions import Regions
+    from tsarchive.formats.pt2.looking import Pt2View
+    from tsarchive.formats.torchscript.inspection import ModuleInfo
+    from tsarchive.formats.torchscript.needs import Needs
+    from tsarchive.formats.torchscript.tensor_infos import TensorInfo, TensorTotals
     from tsarchive.formats.view import View
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.classes import ClassType
     from tsarchive.ir.source_ranges import TaggedRange
     from tsarchive.pickler import Object
-    from tsarchive.pt2.looking import Pt2View
-    from tsarchive.torchscript.inspection import ModuleInfo
-    from tsarchive.torchscript.needs import Needs
-    from tsarchive.torchscript.tensor_infos import TensorInfo, TensorTotals
 
 
 class _Format(Protocol):
@@ -78,7 +78,7 @@ class Archive(Closing):
 
         Raises UnsupportedError for archives of another kind.
         """
-        from tsarchive.pt2.looking import Pt2View
+        from tsarchive.formats.pt2.looking import Pt2View
 
         _ = self.container
         if not isinstance(self.view, Pt2View):
@@ -101,7 +101,7 @@ class Archive(Closing):
 
         Raises UnsupportedError for archives of another kind.
         """
-        from tsarchive.executorch.looking import ExecutorchView
+        from tsarchive.formats.executorch.looking import ExecutorchView
 
         if not isinstance(self.view, ExecutorchView):
             raise UnsupportedError(f"this archive is {self.kind}, not a file of ExecuTorch")
@@ -177,14 +177,14 @@ class Archive(Closing):
         record that is a file of ``torch.save`` have a name behind that of the record. Of a program
         of ExecuTorch, those that begin with data, ``forward.3`` where they have no name.
         """
-        from tsarchive.torchscript.tensor_infos import uniquely_named
+        from tsarchive.formats.torchscript.tensor_infos import uniquely_named
 
         return MappingProxyType(dict(uniquely_named(self.view.tensors())))
 
     @property
     def totals(self) -> TensorTotals:
         """How many tensors there are, in how many storages of how many bytes."""
-        from tsarchive.torchscript.tensor_infos import totals_of
+        from tsarchive.formats.torchscript.tensor_infos import totals_of
 
         return totals_of(self.tensors.values())
 
@@ -209,7 +209,7 @@ class Archive(Closing):
 
         Raises UnknownClassError when it is not defined, FormatError when it is not a class.
         """
-        from tsarchive.torchscript.inspection import class_finder
+        from tsarchive.formats.torchscript.inspection import class_finder
 
         return class_finder(self.classes)(value)
 

@@ -12,6 +12,7 @@ from tsarchive.errors import CallError
 from tsarchive.formats.base import Format
 from tsarchive.formats.options import Example, LoadOptions
 from tsarchive.formats.registry import FORMATS
+from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
 from tsarchive.policy import Guard, Policy
 from tsarchive.preparing.sources import (
@@ -23,7 +24,6 @@ from tsarchive.preparing.sources import (
     source_of,
 )
 from tsarchive.saving import save
-from tsarchive.torchscript.tensors import given_device
 
 if TYPE_CHECKING:
     import torch

@@ -20,14 +20,14 @@ from tsarchive.errors import CallError
 from tsarchive.formats.base import Format, Importer, Opened
 from tsarchive.formats.options import LoadOptions
 from tsarchive.formats.registry import format_of, opened_file
+from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.garbage import not_collecting
 from tsarchive.ir.types import Type
 from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.run.classes import Classes
-from tsarchive.torchscript.tensors import given_device
 
 if TYPE_CHECKING:
-    from tsarchive.pte.data import Data, DataSource
+    from tsarchive.formats.executorch.modules.data import Data, DataSource
     from tsarchive.run.classes import ArchiveModule
 
 _living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary()
@@ -96,7 +96,7 @@ def load_opened(opened: Opened, options: LoadOptions) -> ArchiveModule:
 
 
 def _data(data: DataSource | Sequence[DataSource]) -> Data:
-    from tsarchive.pte.data import opened_data
+    from tsarchive.formats.executorch.modules.data import opened_data
 
     return opened_data(data)
 

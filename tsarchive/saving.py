@@ -10,7 +10,7 @@ from tsarchive.errors import SaveError
 from tsarchive.formats.base import Format, ZipFormat
 from tsarchive.formats.options import SaveOptions
 from tsarchive.formats.registry import FORMATS, format_of
-from tsarchive.formats.torchscript import TORCHSCRIPT
+from tsarchive.formats.torchscript.format import TORCHSCRIPT
 from tsarchive.run.classes import ArchiveModule
 
 if TYPE_CHECKING:

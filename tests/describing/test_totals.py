@@ -14,17 +14,17 @@ from tests.support.archives import ARCHIVES, CORPUS, FIXTURES, saved
 from tests.support.command_line import document, run
 from tsarchive.container import Container
 from tsarchive.formats.registry import FORMATS
-from tsarchive.pickler import Memoised, Reduce
-from tsarchive.torchscript.inspection import Root, named_tensors
-from tsarchive.torchscript.pickled import storages_of
-from tsarchive.torchscript.storages import storage_record
-from tsarchive.torchscript.tensor_infos import (
+from tsarchive.formats.torchscript.inspection import Root, named_tensors
+from tsarchive.formats.torchscript.pickled import storages_of
+from tsarchive.formats.torchscript.storages import storage_record
+from tsarchive.formats.torchscript.tensor_infos import (
     StorageInfo,
     TensorInfo,
     TensorTotals,
     totals_of,
     uniquely_named,
 )
+from tsarchive.pickler import Memoised, Reduce
 
 OWN = [
     path
@@ -198,7 +198,9 @@ def test_values_of_every_form_are_gone_through():
     """Those that hold tensors as keys, or as items that Python's pickler adds to a dict."""
     with tsarchive.open(ARCHIVES / "sequential.pt") as archive:
         pickle = tsarchive.pickler.loads(archive.read("data.pkl"), record="data.pkl")
-        tensors = [v for v in tsarchive.torchscript.pickled.reachable(pickle) if _is_dense(v)]
+        tensors = [
+            v for v in tsarchive.formats.torchscript.pickled.reachable(pickle) if _is_dense(v)
+        ]
         ordered = Reduce(tsarchive.pickler.Global("collections", "OrderedDict"), ())
         ordered.items = {"item": tensors[0]}
         ordered.state = {"state": tensors[1]}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from fixtures.flatbuffer_encoder import Encoder
 from tests.support.suite import examples
 from tsarchive.errors import ArchiveError, FormatError, LimitError
-from tsarchive.executorch import flatbuffer
-from tsarchive.executorch.flatbuffer import Buffer, check_all
-from tsarchive.executorch.schema import SCALARS, Field, Schema
+from tsarchive.formats.executorch import flatbuffer
+from tsarchive.formats.executorch.flatbuffer import Buffer, check_all
+from tsarchive.formats.executorch.schema import SCALARS, Field, Schema
 
 SCHEMA = Schema(
     identifier=b"TEST",

@@ -14,7 +14,7 @@ from tests.support.executorch_files import CORPUS_KINDS, FIXTURES, opened, sound
 from tsarchive import GraphReport, ReadComparison
 from tsarchive.errors import UnsupportedError
 from tsarchive.executorch import Draft
-from tsarchive.executorch.encoding import Order
+from tsarchive.formats.executorch.encoding import Order
 
 
 def anew(name):
@@ -56,8 +56,8 @@ def test_the_corpus_does_not_change(corpus, kind):
 def test_an_order_that_changes_is_jitter(monkeypatch):
     """Every second time in another order: what a set would do to tables."""
     orders = iter([Order.PYTHON, Order.FLATC] * 10)
-    from tsarchive.executorch import segmented_draft
-    from tsarchive.executorch.encoding import encode
+    from tsarchive.formats.executorch import segmented_draft
+    from tsarchive.formats.executorch.encoding import encode
 
     monkeypatch.setattr(
         segmented_draft,
@@ -91,7 +91,7 @@ def test_what_cannot_be_encoded_is_told(monkeypatch):
     def refuse(_table):
         raise UnsupportedError("Program has a field of a later version", record="program")
 
-    monkeypatch.setattr("tsarchive.executorch.segmented_draft.table_values", refuse)
+    monkeypatch.setattr("tsarchive.formats.executorch.segmented_draft.table_values", refuse)
     found = tsarchive.check_jitter(FIXTURES / "linear.pte")
     assert found.stable
     (unread,) = found.graph.unprinted

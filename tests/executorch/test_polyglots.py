@@ -13,8 +13,8 @@ import tsarchive
 from fixtures.executorch_samples import LINEAR, LINEAR_DATA, program
 from tests.support.archives import ARCHIVES, FIXTURES
 from tests.support.verifying import records, verified
-from tsarchive.executorch.header import AT
 from tsarchive.findings import Severity
+from tsarchive.formats.executorch.header import AT
 
 HIDDEN = records(ARCHIVES / "pre_hook.pt")
 PICKLE = b"\x80\x02]q\x00."

@@ -39,11 +39,17 @@ from tsarchive.errors import (
     MissingRecordError,
     UnsupportedError,
 )
-from tsarchive.executorch import values
-from tsarchive.executorch.instructions import DelegateCall, Free, JumpFalse, KernelCall, Move
-from tsarchive.executorch.methods import Frame, Operator
-from tsarchive.executorch.schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
-from tsarchive.executorch.values import Allocation, derived_strides
+from tsarchive.formats.executorch import values
+from tsarchive.formats.executorch.instructions import (
+    DelegateCall,
+    Free,
+    JumpFalse,
+    KernelCall,
+    Move,
+)
+from tsarchive.formats.executorch.methods import Frame, Operator
+from tsarchive.formats.executorch.schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
+from tsarchive.formats.executorch.values import Allocation, derived_strides
 
 
 def of_fixture(name):

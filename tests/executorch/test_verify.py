@@ -35,7 +35,7 @@ from fixtures.executorch_samples import (
 )
 from tests.support.executorch_files import CORPUS_KINDS, FIXTURES, edited, mutated, sound_files
 from tsarchive.findings import Severity
-from tsarchive.torchscript.tensor_infos import TensorTotals
+from tsarchive.formats.torchscript.tensor_infos import TensorTotals
 
 OLD = {"data_06.ptd"}
 

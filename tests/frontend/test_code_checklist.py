@@ -23,6 +23,7 @@ from tests.support.frontend import (
 )
 from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, ScriptError, SourceError
+from tsarchive.formats.torchscript.needs import needs_of_all
 from tsarchive.frontend import arithmetic, grammar, lowering
 from tsarchive.frontend.splitting import check_code
 from tsarchive.ir.text_limits import MAX_DEFINITIONS, MAX_DEPTH, MAX_NAME, MAX_NUMBER
@@ -31,7 +32,6 @@ from tsarchive.policy import Policy
 from tsarchive.run.classes import Classes
 from tsarchive.run.natives import NATIVES
 from tsarchive.run.natives.bounds import MAX_BYTES, MAX_ITEMS
-from tsarchive.torchscript.needs import needs_of_all
 
 
 def body(statements: str) -> str:

@@ -12,7 +12,7 @@ from tests.support.archives import records_of, torch_loaded, torch_saved
 from tests.support.frontend import graph_of, kinds
 from tests.support.running import check_same, hand_written, method
 from tsarchive.container import Container
-from tsarchive.torchscript.reprinting import Reprinter
+from tsarchive.formats.torchscript.reprinting import Reprinter
 
 CHOICE = "\n  y = torch.neg(x)\nelse:\n  y = x\nreturn y"
 BODIES = {

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import tsarchive
 from tests.support.archives import ARCHIVES, ROOT, records_of
 from tests.support.suite import examples
+from tsarchive.formats.pt2.decoding import read_json
+from tsarchive.formats.pt2.schema import ExportedProgram
 from tsarchive.pickler import loads
-from tsarchive.pt2.decoding import read_json
-from tsarchive.pt2.schema import ExportedProgram
 from tsarchive.testing import mutated_archives, mutated_code, mutated_pickles, mutated_programs
 from tsarchive.testing.mutated_archive import mutate_archive, mutate_record
 from tsarchive.testing.mutated_bytes import BOUNDARIES, boundary, mutate_bytes

@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-import tsarchive.pte.natives  # noqa: F401  # importing them enters them into the table
+import tsarchive.formats.executorch.modules.natives  # noqa: F401  # importing them enters them into the table
 from tests.natives import (
     test_containers,
     test_formatting,

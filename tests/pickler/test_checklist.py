@@ -23,11 +23,11 @@ import tsarchive
 from tests.support.archives import ARCHIVES, records_of
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import PickleError
+from tsarchive.formats.torchscript.debug import MAX_TEXT, read_any_debug_record
+from tsarchive.formats.torchscript.inspection import MAX_DEPTH, MAX_LETTERS
 from tsarchive.pickler import Global, Limits, Object, Reduce, dumps, loads
 from tsarchive.pickler import opcodes as op
 from tsarchive.testing.mutated_pickle import mutate_pickle
-from tsarchive.torchscript.debug import MAX_TEXT, read_any_debug_record
-from tsarchive.torchscript.inspection import MAX_DEPTH, MAX_LETTERS
 
 HEADER = b"\x80\x02"
 ORDERED_DICT = Global("collections", "OrderedDict")

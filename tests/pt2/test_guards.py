@@ -18,10 +18,10 @@ from tests.support.features import checks_guards
 from tests.support.pt2_archives import saved_today
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.pt2.guard_texts import read_guard
-from tsarchive.pt2.size_facts import SizeFacts
-from tsarchive.pt2.symbol_values import evaluate
-from tsarchive.pt2.symbols import MAX_DEPTH, MAX_TEXT
+from tsarchive.formats.pt2.guard_texts import read_guard
+from tsarchive.formats.pt2.size_facts import SizeFacts
+from tsarchive.formats.pt2.symbol_values import evaluate
+from tsarchive.formats.pt2.symbols import MAX_DEPTH, MAX_TEXT
 
 RECORD = "models/model.json"
 FAILURES = (RuntimeError, AssertionError, LookupError)
@@ -200,7 +200,7 @@ def test_symbols_of_older_programs_are_infix():
         for meta in graph["tensor_values"].values():
             for entry in meta["sizes"]:
                 if "as_expr" in entry:
-                    text = str(tsarchive.pt2.symbols.parse(entry["as_expr"]["expr_str"]))
+                    text = str(tsarchive.formats.pt2.symbols.parse(entry["as_expr"]["expr_str"]))
                     entry["as_expr"]["expr_str"] = text
 
     module = loaded(changed(data, to_infix))

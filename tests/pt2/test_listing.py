@@ -13,10 +13,10 @@ import tsarchive
 from tests.support.features import exports_numbers
 from tests.support.pt2_archives import NAMES, changed, corpus_files, fixture
 from tsarchive.container import Container
-from tsarchive.pt2.formatting import argument, expression, name, target
-from tsarchive.pt2.listing import Listings, range_text
-from tsarchive.pt2.records import Records
-from tsarchive.pt2.schema import RangeConstraint
+from tsarchive.formats.pt2.formatting import argument, expression, name, target
+from tsarchive.formats.pt2.listing import Listings, range_text
+from tsarchive.formats.pt2.records import Records
+from tsarchive.formats.pt2.schema import RangeConstraint
 
 MODEL = "models/model.json"
 LINEAR = """\
@@ -274,8 +274,8 @@ def test_code_of_an_archive_is_its_listings():
 
 
 def test_special_values_of_arguments():
-    from tsarchive.pt2.decoding import decoded
-    from tsarchive.pt2.schema import Argument
+    from tsarchive.formats.pt2.decoding import decoded
+    from tsarchive.formats.pt2.schema import Argument
 
     rows = {
         "[]": {"as_tensors": []},

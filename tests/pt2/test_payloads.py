@@ -14,12 +14,12 @@ from tests.support.features import stores_weights_apart
 from tests.support.pt2_archives import ROW_META, corpus_files, fixture, payload, records_in, write
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, MissingRecordError, PickleError
+from tsarchive.formats.pt2 import payloads
+from tsarchive.formats.pt2.dtypes import DTYPES, SCALAR_TYPES
+from tsarchive.formats.pt2.payloads import Kind
+from tsarchive.formats.pt2.records import Layout, Records
+from tsarchive.formats.pt2.torch_save import Saved
 from tsarchive.pickler import Global, Reduce, dumps
-from tsarchive.pt2 import payloads
-from tsarchive.pt2.dtypes import DTYPES, SCALAR_TYPES
-from tsarchive.pt2.payloads import Kind
-from tsarchive.pt2.records import Layout, Records
-from tsarchive.pt2.torch_save import Saved
 
 CONFIG = "data/weights/model_weights_config.json"
 LOADABLE = ("control_flow", "mutating", "shared", "extra_files", "linear")

@@ -8,7 +8,7 @@ import torch.ao.quantization.fx._decomposed as decomposed
 
 import tsarchive
 from tests.support.command_line import process
-from tsarchive.pt2.quantized_decomposed import FUNCTIONS
+from tsarchive.formats.pt2.quantized_decomposed import FUNCTIONS
 
 ops = torch.ops.quantized_decomposed
 U8, I8 = torch.uint8, torch.int8

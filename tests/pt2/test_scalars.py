@@ -13,7 +13,7 @@ from torch._export.serde import serialize
 import tsarchive
 from tests.support.pt2_running import argument, graph_of, module_of
 from tsarchive.errors import FormatError
-from tsarchive.pt2.scalars import SCALARS
+from tsarchive.formats.pt2.scalars import SCALARS
 
 TAGS = {int: "as_sym_int", float: "as_sym_float", bool: "as_sym_bool"}
 INTS = (-7, -2, -1, 0, 1, 3, 10)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 
 from tests.support.suite import examples
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.pt2.pytrees import LEAF, MAX_DEPTH, Kind, Tree, read_tree
-from tsarchive.pt2.schema import NamedTupleDef
+from tsarchive.formats.pt2.pytrees import LEAF, MAX_DEPTH, Kind, Tree, read_tree
+from tsarchive.formats.pt2.schema import NamedTupleDef
 
 RECORD = "models/m.json"
 

@@ -26,8 +26,8 @@ from fixtures.hostile_samples.exported_archive import (
 )
 from fixtures.hostile_samples.sample import NUMBERS
 from tests.support.pt2_archives import NAMES, corpus_files, fixture
+from tsarchive.formats.pt2.verifying.texts import expression_fault, guard_fault
 from tsarchive.pickler import Global, MarkedTuple, Object, Reduce, dumps
-from tsarchive.verifying.pt2.texts import expression_fault, guard_fault
 
 SYMBOL = "Symbol('s7', positive=True, integer=True)"
 # Those that torch wrote with objects that only a pickle describes, or cannot load itself.

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-import tsarchive.pte.natives  # noqa: F401  # importing them enters them into the table
+import tsarchive.formats.executorch.modules.natives  # noqa: F401  # importing them enters them into the table
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives import NATIVES
 

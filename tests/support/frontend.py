@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import tsarchive
+from tsarchive.formats.torchscript.importer import Importer
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Block, Node, Value, nested_blocks
@@ -21,7 +22,6 @@ from tsarchive.ir.values import TableConstant
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
 from tsarchive.run.operators import find_native, native_class, operator_schemas
-from tsarchive.torchscript.importer import Importer
 
 RECORD = "code/__torch__.py"
 HIGHEST_VERSION = 10

@@ -12,19 +12,19 @@ from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
 from tsarchive.container import Container, write_container
+from tsarchive.formats.pt2 import schema
+from tsarchive.formats.pt2.arguments import define, type_of_argument
+from tsarchive.formats.pt2.decoding import decoded
+from tsarchive.formats.pt2.program import Translation, input_name
+from tsarchive.formats.pt2.records import USUAL_NAME, Records
+from tsarchive.formats.torchscript.resaving import canonical_loaded_records
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block, nested_blocks
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, TupleType
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.pt2 import schema
-from tsarchive.pt2.arguments import define, type_of_argument
-from tsarchive.pt2.decoding import decoded
-from tsarchive.pt2.program import Translation, input_name
-from tsarchive.pt2.records import USUAL_NAME, Records
 from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
 from tsarchive.run.operators import operator_schemas
-from tsarchive.torchscript.resaving import canonical_loaded_records
 
 RECORD = "models/model.json"
 

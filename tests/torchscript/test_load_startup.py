@@ -18,10 +18,10 @@ from tsarchive.garbage import collecting, not_collecting, rarely_collecting
 # What only other archives and other verbs need.
 LATE = (
     "tsarchive.archive", "tsarchive.container.changed", "tsarchive.container.surveying",
-    "tsarchive.container.writer", "tsarchive.legacy", "tsarchive.run.budgets",
-    "tsarchive.run.metering", "tsarchive.run.tensor_costs", "tsarchive.torchscript.devices",
-    "tsarchive.torchscript.exporter", "tsarchive.torchscript.inspection",
-    "tsarchive.torchscript.pickling", "tsarchive.torchscript.resaving",
+    "tsarchive.container.writer", "tsarchive.formats.legacy", "tsarchive.run.budgets",
+    "tsarchive.run.metering", "tsarchive.run.tensor_costs", "tsarchive.formats.torchscript.devices",
+    "tsarchive.formats.torchscript.exporter", "tsarchive.formats.torchscript.inspection",
+    "tsarchive.formats.torchscript.pickling", "tsarchive.formats.torchscript.resaving",
 )  # fmt: skip
 BODIES = ("conversions", "emitter", "lowering", "matching")
 _LOADING = """
@@ -54,7 +54,9 @@ def test_a_load_imports_what_it_needs(tmp_path):
 def test_looking_imports_nothing_that_reads_bodies(tmp_path):
     imported = modules_after(_LOOKING, tmp_path)
     assert imported.isdisjoint({f"tsarchive.frontend.{name}" for name in BODIES})
-    assert imported.isdisjoint({"tsarchive.legacy", "tsarchive.torchscript.devices"})
+    assert imported.isdisjoint(
+        {"tsarchive.formats.legacy", "tsarchive.formats.torchscript.devices"}
+    )
 
 
 @pytest.fixture(params=[True, False], ids=["on", "off"])

@@ -14,21 +14,18 @@ import tsarchive
 from tests.support.archives import ARCHIVES, CORPUS
 from tsarchive.container import Container
 from tsarchive.findings import Nature, Severity
-from tsarchive.pickler import Global, PersistentId, Reduce, loads
-from tsarchive.run.packed_checks import SUB_BYTE
-from tsarchive.run.packed_states import SubByteRows
-from tsarchive.torchscript.storages import STORAGE_TYPES
-from tsarchive.torchscript.stored_tensors import (
+from tsarchive.formats.torchscript.storages import STORAGE_TYPES
+from tsarchive.formats.torchscript.stored_tensors import (
     MAX_BYTES,
     MAX_RANK,
     StoredTensors,
     tensor_findings,
 )
-from tsarchive.torchscript.stored_values import (
-    TensorError,
-    View,
-)
-from tsarchive.torchscript.tensors import DTYPES, TensorReader
+from tsarchive.formats.torchscript.stored_values import TensorError, View
+from tsarchive.formats.torchscript.tensors import DTYPES, TensorReader
+from tsarchive.pickler import Global, PersistentId, Reduce, loads
+from tsarchive.run.packed_checks import SUB_BYTE
+from tsarchive.run.packed_states import SubByteRows
 
 RECORD = "data.pkl"
 HOOKS = Reduce(Global("collections", "OrderedDict"), ())

@@ -15,10 +15,12 @@ from tests.support.verifying import SEQUENTIAL, changed, records, verified, zipp
 from tsarchive.container import Container
 from tsarchive.errors import PickleError
 from tsarchive.findings import Nature
+from tsarchive.formats.legacy import verification as legacy
+from tsarchive.formats.torchscript import verification as torchscript
+from tsarchive.formats.torchscript.importer import Importer
+from tsarchive.formats.torchscript.verification import TorchScriptCheck
 from tsarchive.pickler import Global, Reduce, dumps
-from tsarchive.torchscript.importer import Importer
-from tsarchive.verifying import code, legacy, torchscript
-from tsarchive.verifying.torchscript import TorchScriptCheck
+from tsarchive.verifying import code
 
 WHOLE = SEQUENTIAL.read_bytes()
 RECORDS = records()

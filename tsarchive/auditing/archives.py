@@ -21,7 +21,7 @@ from tsarchive.findings import Nature, Severity
 from tsarchive.formats.foreign import UNKNOWN
 from tsarchive.formats.records import Role
 from tsarchive.formats.registry import zip_format
-from tsarchive.torchscript.bytecode import BYTECODE
+from tsarchive.formats.torchscript.bytecode import BYTECODE
 from tsarchive.verifying.code import MAX_CODE_BYTES, too_much_code
 from tsarchive.verifying.totals import known_totals
 

@@ -8,8 +8,8 @@ from typing import Any
 from tsarchive.auditing.operators import ordered, use_of
 from tsarchive.auditing.values import OperatorUse, Place, When
 from tsarchive.errors import ArchiveError
+from tsarchive.formats.torchscript.bytecode import BYTECODE, tables_of
 from tsarchive.pickler import loads
-from tsarchive.torchscript.bytecode import BYTECODE, tables_of
 
 
 def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:

@@ -19,7 +19,7 @@ from tsarchive.auditing.values import (
     PickledName,
 )
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.torchscript.tensor_infos import TensorTotals
+from tsarchive.formats.torchscript.tensor_infos import TensorTotals
 from tsarchive.verifying.report import Findings
 
 _PICKLE_NAMES: Final = (".pkl", ".pickle", "_pkl", ".p")

@@ -14,7 +14,7 @@ from typing import Final
 
 from tsarchive.auditing.program import Program
 from tsarchive.auditing.walking import Walked
-from tsarchive.torchscript.program_text import FunctionText
+from tsarchive.formats.torchscript.program_text import FunctionText
 
 COMPUTED: Final = "{...}"
 # Text of attributes by class and attribute, as the pickles hold it.

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from tsarchive.auditing.program import Program, names_in_type
+from tsarchive.formats.torchscript.needs import live_nodes
+from tsarchive.formats.torchscript.program_text import FunctionText, dotted
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.torchscript.needs import live_nodes
-from tsarchive.torchscript.program_text import FunctionText, dotted
 
 Names = frozenset[str]
 _NONE: Final[Names] = frozenset()

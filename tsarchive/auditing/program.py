@@ -9,7 +9,7 @@ from typing import Final
 
 from tsarchive.errors import SourceError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.torchscript.program_text import FunctionText, RecordText, dotted
+from tsarchive.formats.torchscript.program_text import FunctionText, RecordText, dotted
 
 # Where code is besides ``code/``: before torch 1.3, and in a torch.package.
 _OTHER_FOLDERS: Final = ("libs/", ".data/ts_code/code/")

@@ -18,11 +18,11 @@ from tsarchive.auditing.program import Program
 from tsarchive.auditing.reaching import Reach
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.formats.torchscript.bytecode import BYTECODE
+from tsarchive.formats.torchscript.pickled import objects_of
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.pickler import Object, loads
-from tsarchive.torchscript.bytecode import BYTECODE
-from tsarchive.torchscript.pickled import objects_of
 
 _NATIVE_CLASS = re.compile(re.escape(NATIVE_PREFIX.encode()) + rb"(\w+\.\w+)")
 # The pickles whose objects exist once the file is loaded.

@@ -10,8 +10,8 @@ from typing import Final
 from tsarchive.auditing.program import Program
 from tsarchive.auditing.values import EntryPoint, When
 from tsarchive.auditing.walking import Walked, walk_function
+from tsarchive.formats.torchscript.program_text import FunctionText
 from tsarchive.ir.graph import closure
-from tsarchive.torchscript.program_text import FunctionText
 
 _AT_LOAD: Final = "__setstate__"
 

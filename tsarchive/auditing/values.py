@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tsarchive.findings import Finding, is_fine
+from tsarchive.formats.torchscript.tensor_infos import TensorTotals
 from tsarchive.operators.risks import Risk
-from tsarchive.torchscript.tensor_infos import TensorTotals
 
 
 class When(Enum):

@@ -9,9 +9,9 @@ from typing import Final
 
 from tsarchive.auditing.inference import Inference
 from tsarchive.auditing.program import Program
+from tsarchive.formats.torchscript.program_text import FunctionText, dotted
 from tsarchive.frontend.references import BUILTINS
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.torchscript.program_text import FunctionText, dotted
 
 # Functions with a bare name that are more than arithmetic.
 _BARE: Final = {

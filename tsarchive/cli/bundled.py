@@ -8,12 +8,12 @@ from tsarchive.cli.output import print_json, say
 from tsarchive.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from tsarchive.pte.bundled_cases import CaseResult
+    from tsarchive.formats.executorch.modules.bundled_cases import CaseResult
 
 
 def run_bundled(model: Any, file: str, *, rtol: float, atol: float, as_json: bool) -> bool:
     """Make the calls and print what came of them; true where all are as expected."""
-    from tsarchive.pte.bundled_cases import check_cases
+    from tsarchive.formats.executorch.modules.bundled_cases import check_cases
 
     results = list(check_cases(model, rtol=rtol, atol=atol))
     if not results:

@@ -12,7 +12,7 @@ import click
 from tsarchive.cli.command import Command, OutputPath, file_argument, json_option
 from tsarchive.cli.output import print_json, progress, say
 from tsarchive.container.source import open_source
-from tsarchive.executorch.header import BPTE
+from tsarchive.formats.executorch.header import BPTE
 
 if TYPE_CHECKING:
     from tsarchive import Archive

@@ -159,7 +159,7 @@ def _load(
     data: tuple[str, ...],
 ) -> Any:
     import tsarchive
-    from tsarchive.torchscript.tensors import why_unusable
+    from tsarchive.formats.torchscript.tensors import why_unusable
 
     reason = why_unusable(map_location)
     if reason is not None:

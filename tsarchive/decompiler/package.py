@@ -11,11 +11,11 @@ from typing import BinaryIO
 
 import torch
 
+from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.ir.types import ANY
 from tsarchive.ir.values import GeneratorSeed
 from tsarchive.policy import Guard, Policy
 from tsarchive.run.modules import ArchiveModule
-from tsarchive.torchscript.tensors import given_device
 
 from . import syntax
 from .bodies import body_of

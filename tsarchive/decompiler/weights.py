@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.torchscript.tensors import storage_bytes
+from tsarchive.formats.torchscript.tensors import storage_bytes
 
 _DTYPES: Mapping[torch.dtype, str] = {
     torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16",

@@ -20,7 +20,7 @@ from tsarchive.describing.tensors import tensor_facts
 from tsarchive.describing.text import method_name
 from tsarchive.errors import MissingRecordError
 from tsarchive.formats.records import GROUPS, RecordTable
-from tsarchive.torchscript.pickled import objects_of
+from tsarchive.formats.torchscript.pickled import objects_of
 
 
 def zip_facts(archive: Archive, file: str, nbytes: int, table: RecordTable) -> Facts:

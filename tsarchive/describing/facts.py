@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tsarchive.pt2.compiled import Compiled
+    from tsarchive.formats.pt2.compiled import Compiled
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def _program_lines(program: ProgramFacts) -> Lines:
 
 
 def _exported_lines(exported: ExportedFacts) -> Lines:
-    from tsarchive.describing.exported_text import exported_lines
+    from tsarchive.formats.pt2.described_text import exported_lines
 
     yield from exported_lines(exported)
     for model in exported.models:
@@ -83,7 +83,7 @@ def _exported_lines(exported: ExportedFacts) -> Lines:
 
 
 def _executorch_lines(facts: ExecutorchFacts) -> Lines:
-    from tsarchive.describing.executorch_text import executorch_lines
+    from tsarchive.formats.executorch.described_text import executorch_lines
 
     yield from executorch_lines(facts, lambda counts: _counts(counts, _OPERATORS_SHOWN))
 

@@ -12,8 +12,8 @@ from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import annotation
 
 if TYPE_CHECKING:
+    from tsarchive.formats.torchscript.inspection import ModuleInfo
     from tsarchive.frontend import CodeImporter
-    from tsarchive.torchscript.inspection import ModuleInfo
 
 
 def signatures(class_: ClassType) -> Iterator[str]:

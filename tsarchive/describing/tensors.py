@@ -11,7 +11,7 @@ from tsarchive.describing.text import plural, size
 
 if TYPE_CHECKING:
     from tsarchive.archive import Archive
-    from tsarchive.torchscript.tensor_infos import TensorTotals
+    from tsarchive.formats.torchscript.tensor_infos import TensorTotals
 
 
 def tensor_facts(archive: Archive) -> TensorFacts:

@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 
     from tsarchive.archive import Archive
     from tsarchive.auditing.collecting import Collected
-    from tsarchive.auditing.exported import Exported
     from tsarchive.comparing import GraphReport, JitterReport
     from tsarchive.container import NewRecord
     from tsarchive.container.source import Source
     from tsarchive.describing.facts import Facts
-    from tsarchive.executorch.regions import Regions
     from tsarchive.formats.options import Example, LoadOptions, SaveOptions
     from tsarchive.formats.view import View
     from tsarchive.policy import Guard
     from tsarchive.run.classes import ArchiveModule, Classes
-    from tsarchive.torchscript.importer import NamedTypes
-    from tsarchive.torchscript.inspection import ModuleInfo
     from tsarchive.verifying.report import Findings, Step, VerifyReport
+
+    from .executorch.regions import Regions
+    from .pt2.capabilities import Exported
+    from .torchscript.importer import NamedTypes
+    from .torchscript.inspection import ModuleInfo
 
 
 Opened: TypeAlias = "Container | Regions"
@@ -193,7 +194,8 @@ class ZipFormat(Format):
 
     def without_tensors(self, opened: Container) -> bytes:
         from tsarchive.container import write_container
-        from tsarchive.torchscript.resaving import as_read
+
+        from .torchscript.resaving import as_read
 
         names = [n for n in opened.records if n != _FINGERPRINT and self.makes_classes(n)]
         written = io.BytesIO()

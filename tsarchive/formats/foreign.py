@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from tsarchive.formats.options import LoadOptions, SaveOptions
     from tsarchive.frontend import CodeImporter
     from tsarchive.pickler import Object
-    from tsarchive.torchscript.code_records import CodeRecords
-    from tsarchive.torchscript.debug import DebugRecords
-    from tsarchive.torchscript.inspection import ModuleInfo
-    from tsarchive.torchscript.needs import Needs
-    from tsarchive.torchscript.tensor_infos import TensorInfo
     from tsarchive.verifying.report import Findings
+
+    from .torchscript.code_records import CodeRecords
+    from .torchscript.debug import DebugRecords
+    from .torchscript.inspection import ModuleInfo
+    from .torchscript.needs import Needs
+    from .torchscript.tensor_infos import TensorInfo
 
 
 class _Foreign(ZipFormat):
@@ -115,19 +116,19 @@ class _ForeignView(View):
 
     @property
     def format_version(self) -> int:
-        from tsarchive.torchscript.code_records import format_version
+        from .torchscript.code_records import format_version
 
         return format_version(self._container)
 
     @property
     def code(self) -> CodeRecords:
-        from tsarchive.torchscript.code_records import CodeRecords
+        from .torchscript.code_records import CodeRecords
 
         return CodeRecords(self._container)
 
     @property
     def debug(self) -> DebugRecords:
-        from tsarchive.torchscript.debug import DebugRecords
+        from .torchscript.debug import DebugRecords
 
         return DebugRecords(self._container)
 
@@ -162,7 +163,7 @@ class _ForeignView(View):
 class _PackageView(_ForeignView):
     @property
     def source(self) -> CodeRecords:
-        from tsarchive.torchscript.code_records import CodeRecords
+        from .torchscript.code_records import CodeRecords
 
         return CodeRecords(self._container, ("",))
 

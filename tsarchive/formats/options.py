@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     import torch
 
     from tsarchive.policy import Guard
-    from tsarchive.pte.data import Data
+
+    from .executorch.modules.data import Data
 
 
 @dataclass(frozen=True, slots=True)

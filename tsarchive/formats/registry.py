@@ -10,11 +10,12 @@ from typing import BinaryIO, Final
 from tsarchive.container import Container
 from tsarchive.container.source import open_source
 from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
-from tsarchive.formats.executorch import EXECUTORCH
 from tsarchive.formats.foreign import TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
-from tsarchive.formats.legacy import LEGACY_TORCHSCRIPT
-from tsarchive.formats.pt2 import PT2
-from tsarchive.formats.torchscript import TORCHSCRIPT
+
+from .executorch.format import EXECUTORCH
+from .legacy.format import LEGACY_TORCHSCRIPT
+from .pt2.format import PT2
+from .torchscript.format import TORCHSCRIPT
 
 ZIP_FORMATS: Final[tuple[ZipFormat, ...]] = (
     TORCHSCRIPT, LEGACY_TORCHSCRIPT, PT2, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN,

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.source_ranges import TaggedRange
     from tsarchive.pickler import Object
-    from tsarchive.torchscript.inspection import ModuleInfo
-    from tsarchive.torchscript.needs import Needs
-    from tsarchive.torchscript.tensor_infos import TensorInfo
+
+    from .torchscript.inspection import ModuleInfo
+    from .torchscript.needs import Needs
+    from .torchscript.tensor_infos import TensorInfo
 
 
 class View(ABC):

@@ -2,7 +2,7 @@
 
 Decomposing a program leaves internal operators that trust their caller to have checked arguments;
 policies refuse them. The public operators check, and then do the same. Where one call is not
-enough, ``tsarchive/pt2/public_forms.py`` has a function.
+enough, ``tsarchive/formats/pt2/public_forms.py`` has a function.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from tsarchive.errors import ArchiveError
+from tsarchive.formats.executorch.modules.comparing import compare_outputs, flatten_outputs
+from tsarchive.formats.executorch.modules.delegates import Backends
 from tsarchive.loading import load
-from tsarchive.pte.comparing import compare_outputs, flatten_outputs
-from tsarchive.pte.delegates import Backends
 
 from .lowering import quietly
 

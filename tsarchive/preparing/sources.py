@@ -14,10 +14,10 @@ from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import ZipFormat
 from tsarchive.formats.options import Example, LoadOptions
+from tsarchive.formats.pt2.tracing import traced_program
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.loading import load_opened
 from tsarchive.policy import Guard, Policy
-from tsarchive.pt2.tracing import traced_program
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -102,9 +102,9 @@ def opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
 def _models(
     opened: Container, options: LoadOptions
 ) -> tuple[dict[str, ExportedProgram], dict[str, Call]]:
-    from tsarchive.pt2.records import Records
-    from tsarchive.pt2.reexporting import exported_program
-    from tsarchive.pt2.sample_values import sample_values
+    from tsarchive.formats.pt2.records import Records
+    from tsarchive.formats.pt2.reexporting import exported_program
+    from tsarchive.formats.pt2.sample_values import sample_values
 
     methods: dict[str, ExportedProgram] = {}
     samples: dict[str, Call] = {}

@@ -11,8 +11,8 @@ import numpy
 
 from tsarchive.archive import Archive
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.executorch.looking import EXTERNAL
-from tsarchive.torchscript.tensor_infos import TensorInfo
+from tsarchive.formats.executorch.looking import EXTERNAL
+from tsarchive.formats.torchscript.tensor_infos import TensorInfo
 
 Numbers = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.generic]]
 

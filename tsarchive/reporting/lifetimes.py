@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tsarchive.errors import LimitError
-from tsarchive.executorch.instructions import (
+from tsarchive.formats.executorch.instructions import (
     DelegateCall,
     Free,
     Instruction,
@@ -21,9 +21,9 @@ from tsarchive.executorch.instructions import (
     KernelCall,
     Move,
 )
-from tsarchive.executorch.methods import Method
-from tsarchive.executorch.program import RECORD
-from tsarchive.executorch.values import OptionalTensorList, TensorList
+from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.program import RECORD
+from tsarchive.formats.executorch.values import OptionalTensorList, TensorList
 
 # Its result shows the bytes of its first argument.
 _VIEW_OPERATOR: Final = "executorch_prim::et_view"

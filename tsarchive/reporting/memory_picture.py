@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tsarchive.describing.text import plural, size
-from tsarchive.executorch.listing import instruction_text
-from tsarchive.executorch.methods import Method
+from tsarchive.formats.executorch.listing import instruction_text
+from tsarchive.formats.executorch.methods import Method
 
 from .html import Html, clipped, joined, more, tag
 from .memory_plan import UNUSED, Plan, Planned, plan_of

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tsarchive.executorch.listing import type_text
-from tsarchive.executorch.methods import Method
-from tsarchive.executorch.values import Allocation, Tensor
+from tsarchive.formats.executorch.listing import type_text
+from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.values import Allocation, Tensor
 
 from .lifetimes import Span, Uses, uses_of
 

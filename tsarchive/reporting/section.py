@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from tsarchive.archive import Archive
 from tsarchive.auditing import AuditReport
-from tsarchive.executorch.looking import ExecutorchView
-from tsarchive.executorch.program import Program
 from tsarchive.findings import Finding
+from tsarchive.formats.executorch.looking import ExecutorchView
+from tsarchive.formats.executorch.program import Program
 from tsarchive.verifying import VerifyReport
 
 from .html import Html

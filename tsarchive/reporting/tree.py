@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tsarchive.describing.text import plural, size
 from tsarchive.formats.registry import format_named
-from tsarchive.torchscript.inspection import ModuleInfo
+from tsarchive.formats.torchscript.inspection import ModuleInfo
 
 from .bars import share_bar
 from .html import Html, joined, more, tag

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from tsarchive.formats.torchscript.needs import live_nodes
+from tsarchive.formats.torchscript.program_text import dotted
 from tsarchive.frontend.grammar import OF_PYTHON
 from tsarchive.frontend.references import BUILTINS, Special
 from tsarchive.ir.types import SIMPLE_TYPES
-from tsarchive.torchscript.needs import live_nodes
-from tsarchive.torchscript.program_text import dotted
 
 ARCHIVE_CODE = "__torch__"
 _TYPES = frozenset(

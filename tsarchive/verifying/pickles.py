@@ -10,15 +10,15 @@ from typing import Any
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, PickleError, SourceError, UnknownClassError
 from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.formats.torchscript.debug import read_any_debug_record
+from tsarchive.formats.torchscript.pickled import reachable
+from tsarchive.formats.torchscript.storages import STORAGE_TYPES
+from tsarchive.formats.torchscript.stored_values import MAX_DEPTH
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import EnumType
 from tsarchive.pickler import Global, Object, Reduce, loads
-from tsarchive.torchscript.debug import read_any_debug_record
-from tsarchive.torchscript.pickled import reachable
-from tsarchive.torchscript.storages import STORAGE_TYPES
-from tsarchive.torchscript.stored_values import MAX_DEPTH
 
 from .nesting import is_deeper_than
 from .pickle_names import PickleNames, names_in_pickle

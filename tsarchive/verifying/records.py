@@ -9,7 +9,7 @@ from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.formats.records import RecordTable, Role
-from tsarchive.torchscript.code_records import (
+from tsarchive.formats.torchscript.code_records import (
     DEBUG_SUFFIX,
     NEWEST_VERSION,
     OLDEST_VERSION,

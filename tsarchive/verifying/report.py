@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 from tsarchive.errors import ArchiveError, SaveError
 from tsarchive.findings import Finding, Nature, Severity, is_fine
-from tsarchive.torchscript.tensor_infos import TensorTotals
+from tsarchive.formats.torchscript.tensor_infos import TensorTotals
 
 Step = Callable[[str], None]
 

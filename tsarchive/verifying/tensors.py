@@ -8,10 +8,10 @@ from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.formats.torchscript.pickled import reachable
+from tsarchive.formats.torchscript.storages import storage_record
+from tsarchive.formats.torchscript.stored_tensors import tensor_findings
 from tsarchive.pickler import PersistentId
-from tsarchive.torchscript.pickled import reachable
-from tsarchive.torchscript.storages import storage_record
-from tsarchive.torchscript.stored_tensors import tensor_findings
 
 from .pickles import Pickle
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsarchive.archive import Archive
 from tsarchive.errors import ArchiveError
-from tsarchive.torchscript.tensor_infos import TensorTotals
+from tsarchive.formats.torchscript.tensor_infos import TensorTotals
 
 
 def known_totals(archive: Archive) -> TensorTotals | None:

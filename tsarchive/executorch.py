@@ -1,0 +1,22 @@
+"""Drafts of ExecuTorch files, which edit and write programs (.pte) and data (.ptd)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .lazy_members import lazy_member
+
+if TYPE_CHECKING:
+    from .formats.executorch.draft import Draft
+    from .formats.executorch.writing import write_together
+
+__all__ = ["Draft", "write_together"]
+
+_HOMES = {
+    "Draft": "tsarchive.formats.executorch.draft",
+    "write_together": "tsarchive.formats.executorch.writing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return lazy_member(__name__, _HOMES, name)

@@ -1,0 +1,1 @@
+"""Files of ExecuTorch: programs (.pte), data (.ptd), bundled programs (.bpte)."""

@@ -1,0 +1,154 @@
+"""Files of ExecuTorch: which operators and backends their programs call, and what data they need.
+
+Programs have no code of their own: instructions call kernels that the runtime has, and delegates
+hand bytes to a backend, which may run them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tsarchive.archive import Archive
+from tsarchive.auditing.collecting import Collected
+from tsarchive.auditing.contents import has_zip_end, native_format
+from tsarchive.auditing.operators import operator_findings, ordered
+from tsarchive.auditing.values import EntryPoint, OperatorUse, Payload, Place, When
+from tsarchive.container.directory import read_directory
+from tsarchive.container.faults import Collected as Faults
+from tsarchive.container.faults import Stopped
+from tsarchive.errors import ArchiveError
+from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.formats.records import RecordTable
+from tsarchive.operators.risks import Risk, row_of
+
+from .looking import OWN_NAMESPACES, called
+from .program import RECORD, Program
+from .unclaimed import find_unclaimed
+from .values import Tensor
+
+_OWN_REASON: Final = "computes, as a part of ExecuTorch itself"
+_COMPUTING: Final = OWN_NAMESPACES | {"quantized_decomposed"}
+# Their bytes are a graph and weights for a library of kernels, not a program of a machine.
+_INTERPRETED: Final = frozenset({"XnnpackBackend"})
+_SHOWN: Final = 12
+_TWO_FILES: Final = "Do not pass it on: what it does depends on what reads it"
+_PICKLE_START: Final = re.compile(rb"\x80[\x02-\x05]")
+_LOOK: Final = "Run it only if you know who made these bytes: nothing can be said of what they do"
+
+
+def audit_executorch(archive: Archive, table: RecordTable, found: Collected) -> None:
+    """Add what a file of ExecuTorch can do, and let go of it."""
+    with archive:
+        try:
+            _look_into(archive, table, found)
+            found.tensors = archive.totals
+        except ArchiveError as error:
+            found.find("record-unread", Severity.WARNING, Nature.BROKEN, error.message, RECORD)
+
+
+def _hidden(archive: Archive, found: Collected) -> None:
+    """A file that other readers find: torch.jit.load looks for a zip from the end on."""
+    what = "a zip archive" if _is_zip(archive.executorch.regions.buffer()) else None
+    for _, data, _ in find_unclaimed(archive.executorch.regions.content):
+        content = bytes(data).lstrip(b"\0")
+        if has_zip_end(content):
+            what = "a zip archive"
+        elif what is None and _PICKLE_START.match(content):
+            what = "a pickle"
+    if what is not None:
+        message = f"there is {what} in the file, which other readers find"
+        found.find("file-hidden", Severity.ERROR, Nature.HOSTILE, message, hint=_TWO_FILES)
+
+
+def _is_zip(buffer: memoryview) -> bool:
+    """Whether it ends as a zip archive does, with a directory of entries."""
+    try:
+        return bool(read_directory(buffer, Faults()).entries)
+    except Stopped:
+        return False
+
+
+def _look_into(archive: Archive, table: RecordTable, found: Collected) -> None:
+    _hidden(archive, found)
+    for name, record in archive.records.items():
+        found.count(table.role(name).audited, record.size, record.stored_size)
+        _native(name, archive, found)
+    program = archive.executorch.program
+    if program is None:
+        return
+    found.entry_points += [EntryPoint(When.CALL, name) for name in program.method_names]
+    uses = ordered(_uses(program))
+    found.operators += uses
+    found.findings.add(operator_findings(uses))
+    found.findings.add(_delegates(program))
+    found.findings.add(_external(program))
+    found.findings.add(_paths(program))
+
+
+def _native(name: str, archive: Archive, found: Collected) -> None:
+    """Parts that are programs of a machine, whatever their name says."""
+    kind = native_format("", bytes(archive.executorch.regions.view(name)[:4096]))
+    if kind is not None:
+        size = archive.records[name].size
+        found.payloads.append(Payload(name, kind, size))
+        message = f"it is native code or a program ({kind})"
+        found.find("record-native", Severity.WARNING, Nature.ABILITY, message, name, _LOOK)
+
+
+def _uses(program: Program) -> Iterator[OperatorUse]:
+    """Every operator, with a place for each method that calls it."""
+    places: dict[str, dict[str, Place]] = {}
+    for method in program.methods:
+        for qualified in called(method):
+            name = qualified.partition(".")[0]
+            place = Place(RECORD, None, method.name, (When.CALL,))
+            places.setdefault(name, {}).setdefault(method.name, place)
+    for name, found in places.items():
+        risk, reason = _risk(name)
+        yield OperatorUse(name, risk, reason, tuple(found.values()))
+
+
+def _risk(operator: str) -> tuple[Risk, str]:
+    if operator.partition("::")[0] in _COMPUTING:
+        return Risk.COMPUTE, _OWN_REASON
+    row = row_of(operator)
+    return row.risk, row.reason
+
+
+def _delegates(program: Program) -> Iterator[Finding]:
+    for method in program.methods:
+        for delegate in method.delegates:
+            size = len(program.delegate_data(delegate))
+            message = f"{method.name} hands {size:,} bytes to the backend {delegate.backend!r}"
+            is_plain = delegate.backend in _INTERPRETED
+            severity = Severity.INFO if is_plain else Severity.WARNING
+            hint = None if is_plain else _LOOK
+            yield Finding("program-delegate", severity, Nature.ABILITY, message, RECORD, hint=hint)
+
+
+def _external(program: Program) -> Iterator[Finding]:
+    names = dict.fromkeys(
+        value.name or ""
+        for method in program.methods
+        for value in method.values
+        if isinstance(value, Tensor) and value.is_external
+    )
+    if names:
+        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        message = f"it reads {', '.join(list(names)[:_SHOWN])}{more} from a data file"
+        yield Finding("program-data", Severity.INFO, Nature.ABILITY, message, RECORD)
+
+
+def _paths(program: Program) -> Iterator[Finding]:
+    files = {
+        frame.file
+        for method in program.methods
+        for chain in method.chains
+        for frames in chain.frames
+        for frame in frames
+    }
+    if files:
+        message = f"it tells lines and paths of {len(files):,} source files of who exported it"
+        yield Finding("program-paths", Severity.INFO, Nature.UNUSUAL, message, RECORD)

@@ -1,0 +1,124 @@
+"""Files of ExecuTorch: programs, data, and programs with calls. They are no zip archives."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from tsarchive.errors import UnsupportedError
+from tsarchive.formats.base import FileFormat, Importer
+from tsarchive.formats.records import RecordTable, Role, Row
+
+from .header import BPTE, PTD, PTE, TO_LOOK_AT, kind_of, no_zip
+
+if TYPE_CHECKING:
+    from tsarchive.archive import Archive
+    from tsarchive.auditing.collecting import Collected
+    from tsarchive.comparing import JitterReport
+    from tsarchive.container import Container
+    from tsarchive.container.source import Source
+    from tsarchive.describing.facts import Facts
+    from tsarchive.formats.options import LoadOptions, SaveOptions
+    from tsarchive.formats.torchscript.inspection import ModuleInfo
+    from tsarchive.formats.view import View
+    from tsarchive.verifying.report import Step, VerifyReport
+
+    from .regions import Regions
+
+
+_TABLE: Final = RecordTable(
+    Row(r"(program/)?header", Role.HEADER),
+    Row(r"tables", Role.TABLES),
+    Row(r"program(/program)?", Role.PROGRAM_TABLES),
+    Row(r"(program/)?segments/.+", Role.SEGMENT),
+    Row(r"(program/)?named_data/.*", Role.NAMED_DATA),
+    Row(r"(program/)?constants/.+", Role.INLINE_CONSTANT),
+    Row(r"(program/)?delegates/.+", Role.INLINE_DELEGATE),
+    Row(r"test_suites/.+", Role.TEST_DATA),
+    Row(r"bundle", Role.BUNDLE),
+)
+
+
+class _Executorch(FileFormat):
+    what_to_do = TO_LOOK_AT
+    encoded = ("tables", "tables are encoded")
+    has_data_beside = True
+    is_lowered = True
+
+    def __init__(self, kind: str, title: str, suffixes: tuple[str, ...] = ()) -> None:
+        self.kind = self.saved_kind = kind
+        self.title = title
+        self.what_it_is = f"a {title}"
+        self.suffixes = suffixes
+
+    @property
+    def family(self) -> str:
+        return "ExecuTorch"
+
+    def begins(self, head: memoryview) -> bool:
+        return kind_of(head) == self.kind
+
+    def opened(self, source: Source) -> Regions:
+        from .regions import opened_regions
+
+        return opened_regions(source, self.kind)
+
+    def table(self, opened: object) -> RecordTable:
+        return _TABLE
+
+    def view(self, opened: Regions) -> View:
+        from .looking import ExecutorchView
+
+        return ExecutorchView(opened)
+
+    def container(self, opened: Regions) -> Container:
+        raise no_zip(self.kind)
+
+    def moved(self, opened: Regions, map_location: str) -> Container:
+        raise self.not_torchscript(opened.records)
+
+    def importer(self, opened: Regions, options: LoadOptions) -> Importer:
+        from .modules.opening import importer_of_program
+
+        return importer_of_program(opened, options.device, options.guard, options.data)
+
+    def without_tensors(self, opened: Regions) -> bytes:
+        return opened.require_program().tables_alone()
+
+    def save(self, module: Any, f: str | os.PathLike[str] | BinaryIO, options: SaveOptions) -> None:
+        from .modules.resaving import save_program
+
+        save_program(module, f, options.files)
+
+    def verify(self, source: Source, step: Step) -> VerifyReport:
+        from .verifying.checking import verify_executorch
+
+        return verify_executorch(source, self.kind, step)
+
+    def audit(self, archive: Archive, found: Collected) -> None:
+        from .capabilities import audit_executorch
+
+        audit_executorch(archive, _TABLE, found)
+
+    def check_jitter(self, source: Source, *, canonical: bool) -> JitterReport:
+        from .stability import jitter_report
+
+        if canonical:
+            raise UnsupportedError("files of ExecuTorch have no canonical form")
+        with self.opened(source) as regions:
+            return jitter_report(regions)
+
+    def describe(self, archive: Archive, file: str, nbytes: int) -> Facts:
+        from .described_facts import executorch_facts
+
+        return executorch_facts(archive, file, nbytes, _TABLE)
+
+    def signed_tree(self, archive: Archive) -> ModuleInfo:
+        return archive.tree()  # whose methods have their types
+
+
+EXECUTORCH: Final = (
+    _Executorch(PTE, "program of ExecuTorch", (".pte",)),
+    _Executorch(PTD, "data file of ExecuTorch"),
+    _Executorch(BPTE, "bundled program of ExecuTorch"),
+)

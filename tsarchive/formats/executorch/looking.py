@@ -1,0 +1,257 @@
+"""Inspection of a file of ExecuTorch: listings, tensors, a tree, required operators."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tsarchive.errors import UnsupportedError
+from tsarchive.formats.torchscript.inspection import ModuleInfo
+from tsarchive.formats.torchscript.tensor_infos import StorageInfo, TensorInfo
+from tsarchive.formats.view import View
+
+from .bundled import BundledProgram, BundledTensor, Suite
+from .data_file import DataFile, Entry
+from .header import no_zip
+from .instructions import DelegateCall, KernelCall
+from .listing import Listings, place_text, signature
+from .methods import Method
+from .program import RECORD, Program
+from .regions import Regions
+from .values import Layout, Tensor
+
+EXTERNAL: Final = "external:"
+"""Precedes the key of a tensor whose bytes are in a data file, in place of a record name."""
+OPERATOR: Final = "operator"
+DELEGATE: Final = "delegate"
+METHOD: Final = "method"
+SUITE: Final = "test suite"
+
+OWN_NAMESPACES: Final = frozenset({"dim_order_ops", "executorch_prim"})
+"""Namespaces of operators that belong to the runtime itself."""
+
+if TYPE_CHECKING:
+    from tsarchive.formats.torchscript.needs import Needs
+    from tsarchive.frontend import CodeImporter
+    from tsarchive.pickler import Object
+
+_Named = tuple[str, TensorInfo]
+
+
+class ExecutorchView(View):
+    """The parts of an opened file, each read on demand.
+
+    All of them raise FormatError and LimitError where the file breaks a rule.
+    """
+
+    has_listings = True
+    methods_record = RECORD
+
+    def __init__(self, regions: Regions) -> None:
+        self.regions = regions
+
+    @property
+    def program(self) -> Program | None:
+        """The program, also that in a bundle; None for data files."""
+        return self.regions.program
+
+    @property
+    def format_version(self) -> int:
+        """The version in the root table: 0 in every program and data file so far."""
+        return self.regions.content.version
+
+    @property
+    def code(self) -> Mapping[str, str]:
+        """A listing of each method by its name; empty for data files."""
+        return self._listings(sources=False)
+
+    @property
+    def sourced_code(self) -> Mapping[str, str]:
+        """Listings with lines of user source, where the file has them."""
+        return self._listings(sources=True)
+
+    def require_code(self) -> None:
+        """Raise UnsupportedError for data files."""
+        if self.program is None:
+            raise UnsupportedError(
+                "a data file has no code", hint="'tsarchive tensors' lists its data"
+            )
+
+    def _listings(self, *, sources: bool) -> Mapping[str, str]:
+        if self.program is None:
+            return MappingProxyType({})
+        return Listings(self.regions.require_program, sources=sources)
+
+    def operators(self) -> dict[str, int]:
+        """How many instructions call each operator, by name with overload."""
+        methods = () if self.program is None else self.program.methods
+        return dict(Counter(name for method in methods for name in called(method)))
+
+    def needs(self) -> Needs:
+        """The operators, by name without overload, that not every runtime has in itself."""
+        from tsarchive.formats.torchscript.needs import Needs
+
+        found: Counter[str] = Counter()
+        for name, count in self.operators().items():
+            if name.partition("::")[0] not in OWN_NAMESPACES:
+                found[name.partition(".")[0]] += count
+        return Needs(dict(found), ())
+
+    @property
+    def classes(self) -> CodeImporter:
+        raise no_zip(self.regions.kind)
+
+    @property
+    def root(self) -> Object:
+        raise no_zip(self.regions.kind)
+
+    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
+        assert info.storage is not None
+        return self.regions.view(info.storage)[info.offset :]
+
+    def tensors(self) -> Iterator[_Named]:
+        """Yield every tensor that has bytes in the file or in a data file, by its name.
+
+        Unnamed ones are named after their method and value number: ``forward.3``.
+        """
+        content = self.regions.content
+        if isinstance(content, DataFile):
+            yield from _of_data_file(content)
+            return
+        program = self.program
+        if program is not None:
+            yield from _of_program(program)
+        if isinstance(content, BundledProgram):
+            for name, tensor in content.tensors():
+                yield name, _info(tensor, name, 0)
+
+    def tree(self) -> ModuleInfo:
+        """Methods, with the operators and delegates that each calls; below them, calls of a bundle.
+
+        Of a data file, its entries.
+        """
+        content = self.regions.content
+        if isinstance(content, DataFile):
+            children = tuple(_entry(content, entry) for entry in content.by_key.values())
+            return ModuleInfo("", "data file", (), 0, 0, children)
+        program = self.program
+        assert program is not None
+        methods = tuple(_method(program, method) for method in program.methods)
+        if isinstance(content, BundledProgram):
+            suites = tuple(map(_suite, content.test_suites))
+            return ModuleInfo("", "bundled program", (), 0, 0, methods + suites)
+        return ModuleInfo("", "program", (), 0, 0, methods)
+
+
+def called(method: Method) -> Iterator[str]:
+    """Yield the operator of each kernel call, by name with overload."""
+    names = [operator.qualified_name for operator in method.operators]
+    for chain in method.chains:
+        for instruction in chain.instructions:
+            if isinstance(instruction, KernelCall) and 0 <= instruction.operator < len(names):
+                yield names[instruction.operator]
+
+
+def _of_data_file(found: DataFile) -> Iterator[_Named]:
+    for key, entry in found.by_key.items():
+        if entry.layout is not None:
+            yield key, _info(entry.layout, f"segments/{entry.segment}", entry.offset)
+
+
+def _of_program(program: Program) -> Iterator[_Named]:
+    """Yield tensors; a named one appears once even if methods share it."""
+    named: dict[str, TensorInfo] = {}
+    for method in program.methods:
+        for index, value in enumerate(method.values):
+            if not isinstance(value, Tensor) or not (value.is_external or value.data_index):
+                continue
+            info = _stored(program, value)
+            name = value.name or f"{method.name}.{index}"
+            if named.setdefault(name, info) != info:
+                name = f"{method.name}.{index}"
+                named[name] = info
+    yield from named.items()
+
+
+def _stored(program: Program, tensor: Tensor) -> TensorInfo:
+    is_buffer = tensor.allocation is not None
+    if tensor.is_external:
+        return _info(tensor, f"{EXTERNAL}{tensor.name or ''}", None, is_buffer=is_buffer)
+    where = f"{program.prefix}{place_text(program, tensor)}".partition(" ")[0]
+    return _info(tensor, where, program.offset_of(tensor), is_buffer=is_buffer)
+
+
+def _info(
+    found: Layout, storage: str, offset: int | None, *, is_buffer: bool = False
+) -> TensorInfo:
+    """Describe a tensor; ``offset`` is None for one whose bytes are in a data file."""
+    nbytes = 0 if offset is None else found.nbytes
+    return TensorInfo(
+        dtype=found.dtype,
+        shape=found.sizes,
+        strides=found.strides,
+        storage=storage,
+        nbytes=found.nbytes,
+        role="buffer" if is_buffer else "attribute",
+        storages=(StorageInfo(storage, offset or 0, nbytes),),
+        offset=offset,
+    )
+
+
+def _entry(found: DataFile, entry: Entry) -> ModuleInfo:
+    data, layout = found.data_of(entry), entry.layout
+    if layout is None:
+        return ModuleInfo(entry.key, "bytes", (), 0, len(data), ())
+    text = f"{layout.dtype}[{', '.join(map(str, layout.sizes))}]"
+    return ModuleInfo(entry.key, text, (), prod(layout.sizes), len(data), ())
+
+
+def _method(program: Program, method: Method) -> ModuleInfo:
+    stored = [
+        value
+        for value in method.values
+        if isinstance(value, Tensor) and (value.is_external or value.data_index)
+    ]
+    return ModuleInfo(
+        method.name,
+        METHOD,
+        (signature(method),),
+        sum(prod(tensor.sizes) for tensor in stored if tensor.nbytes),
+        sum(tensor.nbytes for tensor in stored),
+        (*_operators(method), *_delegates(program, method)),
+    )
+
+
+def _operators(method: Method) -> Iterator[ModuleInfo]:
+    for name, count in Counter(called(method)).items():
+        yield ModuleInfo(name, OPERATOR, (_times(count),), 0, 0, ())
+
+
+def _delegates(program: Program, method: Method) -> Iterator[ModuleInfo]:
+    calls = Counter(
+        instruction.delegate
+        for chain in method.chains
+        for instruction in chain.instructions
+        if isinstance(instruction, DelegateCall)
+    )
+    for number, delegate in enumerate(method.delegates):
+        nbytes = len(program.delegate_data(delegate))
+        yield ModuleInfo(delegate.backend, DELEGATE, (_times(calls[number]),), 0, nbytes, ())
+
+
+def _times(count: int) -> str:
+    return f"{count:,} call{'' if count == 1 else 's'}"
+
+
+def _suite(suite: Suite) -> ModuleInfo:
+    tensors = [
+        value
+        for case in suite.cases
+        for value in (*case.inputs, *case.expected_outputs)
+        if isinstance(value, BundledTensor)
+    ]
+    nbytes = sum(len(tensor.data) for tensor in tensors)
+    return ModuleInfo(suite.method, SUITE, (_times(len(suite.cases)),), 0, nbytes, ())

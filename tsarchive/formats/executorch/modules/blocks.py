@@ -1,0 +1,90 @@
+"""Basic blocks of a method's instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tsarchive.errors import FormatError
+from tsarchive.formats.executorch.instructions import Instruction, JumpFalse
+from tsarchive.formats.executorch.methods import Method
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """An instruction with its index in its chain."""
+
+    chain: int
+    index: int
+    instruction: Instruction
+
+    @property
+    def place(self) -> str:
+        """The instruction's name in errors, for methods with a single chain, as all have."""
+        return f"instruction {self.index}" + (f" of chain {self.chain}" if self.chain else "")
+
+
+@dataclass(frozen=True, slots=True)
+class BasicBlock:
+    """Instructions without jumps between them.
+
+    The block ``following`` runs next, or the block ``otherwise`` where the value ``condition`` is
+    false; the number of blocks stands for the end of the method.
+    """
+
+    instructions: tuple[Numbered, ...]
+    following: int
+    condition: int | None = None
+    otherwise: int = 0
+
+
+def basic_blocks(method: Method) -> tuple[BasicBlock, ...]:
+    """Return the blocks of all chains, which run one after the other.
+
+    Raises FormatError for a method without a chain, and for a jump beyond the end of its chain.
+    """
+    if not method.chains:
+        raise FormatError(f"method {method.name!r}: it has no chain of instructions")
+    instructions = tuple(_numbered(method))
+    targets = dict(_targets(method))
+    starts = {0, len(instructions), *targets.values(), *(at + 1 for at in targets)}
+    ordered = sorted(starts)
+    numbers = {start: number for number, start in enumerate(ordered)}
+    return tuple(
+        _block(instructions, begin, end, targets, numbers) for begin, end in pairwise(ordered)
+    )
+
+
+def _block(
+    instructions: tuple[Numbered, ...],
+    begin: int,
+    end: int,
+    targets: dict[int, int],
+    numbers: dict[int, int],
+) -> BasicBlock:
+    last = instructions[end - 1].instruction
+    if not isinstance(last, JumpFalse):
+        return BasicBlock(instructions[begin:end], numbers[end])
+    inner, otherwise = instructions[begin : end - 1], numbers[targets[end - 1]]
+    return BasicBlock(inner, numbers[end], last.condition, otherwise)
+
+
+def _numbered(method: Method) -> Iterator[Numbered]:
+    for number, chain in enumerate(method.chains):
+        for index, instruction in enumerate(chain.instructions):
+            yield Numbered(number, index, instruction)
+
+
+def _targets(method: Method) -> Iterator[tuple[int, int]]:
+    """Yield (jump, target), both counted from the first instruction of the first chain."""
+    start = 0
+    for chain in method.chains:
+        for index, instruction in enumerate(chain.instructions):
+            if isinstance(instruction, JumpFalse):
+                target = instruction.destination
+                if not 0 <= target <= len(chain.instructions):
+                    message = f"instruction {index} jumps to {target}, behind the end of its chain"
+                    raise FormatError(f"method {method.name!r}: {message}")
+                yield start + index, start + target
+        start += len(chain.instructions)

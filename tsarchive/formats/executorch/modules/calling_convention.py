@@ -1,0 +1,212 @@
+"""Calls of a method from Python: arguments nested as the file describes them, or flat.
+
+Arguments are checked as the runtime does: element types, static sizes, numbers of elements that
+fit, and numbers that were fixed when the program was exported.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import torch
+
+from tsarchive.errors import CallError
+from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.values import Shape, Tensor, Value
+from tsarchive.ir.classes import Function
+from tsarchive.run.calls_from_python import PublicMethod, public_by
+from tsarchive.run.calls_from_python import Signature as CallSignature
+from tsarchive.run.compiler import Compiler
+
+from .container_text import nesting_of
+from .flattening import Mismatch, arguments_of, flatten, nest
+
+_ABSOLUTE: Final = 1e-4
+_RELATIVE: Final = 1e-5
+MEMORY: Final = "tsarchive_memory"
+
+
+class Arguments:
+    """Flattens the arguments of a method and checks them."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        self._values = [method.values[index] for index in method.inputs]
+        tree = None if method.container is None else nesting_of(method.container.inputs)
+        fits = tree is not None and tree.leaves == len(self._values)
+        self.trees = arguments_of(tree) if fits else None
+
+    def flat(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
+        """Return the flat arguments. Raises CallError for others than the method takes."""
+        leaves = self._leaves(given, keywords)
+        for number, (value, leaf) in enumerate(zip(self._values, leaves, strict=True)):
+            problem = _problem(value, leaf)
+            if problem is not None:
+                raise CallError(f"{self._method.name}(): input {number} {problem}")
+        return leaves
+
+    def tensors(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        """Return the tensors among the arguments."""
+        pairs = zip(self._values, leaves, strict=True)
+        return [leaf for value, leaf in pairs if isinstance(value, Tensor)]
+
+    def _leaves(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
+        problem = None
+        if self.trees is not None:
+            try:
+                return list(self._nested(given, keywords))
+            except Mismatch as error:
+                problem = str(error)
+        if keywords or len(given) != len(self._values):
+            raise self._count_error(given, keywords, problem)
+        return list(given)
+
+    def _nested(self, given: Sequence[Any], keywords: dict[str, Any]) -> Iterator[Any]:
+        assert self.trees is not None
+        positional, named = self.trees
+        if len(given) != len(positional) or keywords.keys() != named.keys():
+            raise Mismatch(f"it takes {self._shown()}")
+        for number, (tree, value) in enumerate(zip(positional, given, strict=True)):
+            yield from flatten(tree, value, f"argument {number}")
+        for name, tree in named.items():
+            yield from flatten(tree, keywords[name], f"argument {name!r}")
+
+    def _shown(self) -> str:
+        assert self.trees is not None
+        positional, named = self.trees
+        shown = _count_text(len(positional), "positional argument")
+        return shown + (f" and {', '.join(named)}" if named else "")
+
+    def _count_error(
+        self, given: Sequence[Any], keywords: dict[str, Any], problem: str | None
+    ) -> CallError:
+        name, count = self._method.name, len(self._values)
+        message = f"{name}() takes {_count_text(count, 'input')}, not {len(given)}"
+        if keywords:
+            message = f"{name}() has no inputs by these names: {', '.join(keywords)}"
+        return CallError(message, hint=problem and f"Nested, {problem}")
+
+
+def _count_text(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _problem(value: Value, given: Any) -> str | None:
+    """Return why an argument does not fit an input; None for one that does."""
+    if isinstance(value, Tensor):
+        return _tensor_problem(value, given)
+    if value is None:
+        # A string that a program is exported with leaves no trace in it.
+        return None if given is None or isinstance(given, str) else "should be None"
+    if isinstance(value, bool):
+        fits = given is value
+    elif isinstance(value, int):
+        fits = type(given) is int and given == value
+    elif isinstance(value, float):
+        is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+        fits = is_number and math.isclose(given, value, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+    else:
+        fits = type(given) is type(value) and given == value
+    return None if fits else f"is fixed at {value!r}, and {_shown(given)} is given"
+
+
+def _tensor_problem(value: Tensor, given: Any) -> str | None:
+    if not isinstance(given, torch.Tensor):
+        return f"should be a tensor, not {_shown(given)}"
+    wanted = f"{value.dtype}{list(value.sizes)}"
+    found = f"{str(given.dtype).removeprefix('torch.')}{list(given.shape)}"
+    if given.layout is not torch.strided or given.is_quantized:
+        return f"should be a dense tensor {wanted}"
+    is_fixed = value.dynamism == Shape.STATIC
+    bound = "" if is_fixed else " or less in the same number of dimensions"
+    fits = given.dim() == len(value.sizes) and (
+        tuple(given.shape) == value.sizes if is_fixed else given.numel() <= math.prod(value.sizes)
+    )
+    if fits and getattr(torch, value.dtype) is given.dtype:
+        return None
+    return f"should be {wanted}{bound}, not {found}"
+
+
+def _shown(given: Any) -> str:
+    is_plain = given is None or isinstance(given, (bool, int, float))
+    return repr(given) if is_plain else f"a {type(given).__name__}"
+
+
+def result_of(method: Method) -> Callable[[Any], Any]:
+    """Return a function that nests results as the file describes; else a tuple, or one value."""
+    tree = None if method.container is None else nesting_of(method.container.outputs)
+    count = len(method.outputs)
+    if tree is None or tree.leaves != count:
+        return lambda value: value
+
+    def nested(value: Any) -> Any:
+        return nest(tree, iter([value] if count == 1 else value or ()))
+
+    return nested
+
+
+class ProgramMethod(PublicMethod):
+    """A method of a program, for callers in Python. One method of a module runs at a time."""
+
+    def __init__(
+        self, method: Method, function: Function, compiler: Compiler, check: Callable[..., None]
+    ) -> None:
+        super().__init__(function, compiler)
+        self._method_of_program = method
+        self._check = check
+
+    def _made(self) -> Any:
+        convention = _Convention(self._method_of_program, self._function, self._compiler)
+        finish = result_of(self._method_of_program)
+        return with_lock(public_by(self._function, self._compiler, convention, finish), self._check)
+
+
+def with_lock(call: Callable[..., Any], check: Callable[..., None] | None = None) -> Any:
+    """Wrap a method of a program in the lock that guards its module's memory.
+
+    ``check`` inspects memory and buffers before each call.
+    """
+
+    @functools.wraps(call)
+    def run(module: Any, *arguments: Any, **keywords: Any) -> Any:
+        memory = module.__dict__[MEMORY]
+        with memory.lock, torch.no_grad():
+            if check is not None:
+                check(memory, module._buffers)
+            return call(module, *arguments, **keywords)
+
+    return run
+
+
+class _Convention(CallSignature):
+    def __init__(self, method: Method, function: Function, compiler: Compiler) -> None:
+        super().__init__(method.name, function.schema, compiler, is_method=True)
+        self._taken = Arguments(method)
+
+    def bind(self, given: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
+        """Return the tensors among the arguments.
+
+        Raises CallError for others than the method takes.
+        """
+        return list(self._taken.tensors(self._taken.flat(given, keywords)))
+
+    def shown(self) -> inspect.Signature:
+        return signature_of(self._taken)
+
+
+def signature_of(taken: Arguments) -> inspect.Signature:
+    """Return the signature for ``help``, with arguments as nested by the caller if known."""
+    positional, named = ((), {}) if taken.trees is None else taken.trees
+    kinds = inspect.Parameter
+    parameters = [kinds("self", kinds.POSITIONAL_ONLY)]
+    if taken.trees is None:
+        parameters.append(kinds("inputs", kinds.VAR_POSITIONAL))
+    parameters += [
+        kinds(f"input_{number}", kinds.POSITIONAL_ONLY) for number in range(len(positional))
+    ]
+    parameters += [kinds(name, kinds.KEYWORD_ONLY) for name in named if name.isidentifier()]
+    return inspect.Signature(parameters)

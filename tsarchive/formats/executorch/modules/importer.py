@@ -1,0 +1,211 @@
+"""Loading of an ExecuTorch program as a module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+import tsarchive.formats.executorch.modules.natives  # noqa: F401  # importing them enters them into the table
+from tsarchive.errors import (
+    ArchiveError,
+    FormatError,
+    PolicyError,
+    UnknownOperatorError,
+    UnsupportedError,
+)
+from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.program import RECORD, Program
+from tsarchive.formats.executorch.regions import Regions
+from tsarchive.formats.executorch.values import Tensor
+from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.graph import Block
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.types import BOOL, NONE, TENSOR
+from tsarchive.policy import FOR_STRANGERS, Guard
+from tsarchive.run.classes import Classes, get_slot, new_object, set_slot
+from tsarchive.run.operators import operator_schemas
+
+from .calling_convention import MEMORY, ProgramMethod
+from .copying import deepcopy_program, reduce_program
+from .data import Data
+from .layout import Layout, layout_of
+from .memory import Memory, tensor_over
+from .methods import MethodGraph, Names, tensor_inputs
+from .slots import NUMBERS
+from .state import buffer_checker, load_from_state_dict
+
+if TYPE_CHECKING:
+    from tsarchive.run.classes import ArchiveModule
+
+
+CLASS: Final = "__torch__.executorch.Program"
+TRAINING: Final = Attribute("training", BOOL)
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class PteImporter:
+    """Loads the program of a ``.pte`` or ``.bpte``; its tensors are views of the mapped file.
+
+    Raises FormatError and LimitError where the file breaks a rule, UnsupportedError for data files.
+    """
+
+    def __init__(
+        self,
+        regions: Regions,
+        guard: Guard = FOR_STRANGERS,
+        data: Data | None = None,
+    ) -> None:
+        self.container: Any = regions
+        self.program: Program = regions.require_program()
+        self.layout: Layout = layout_of(self.program)
+        self.classes = Classes(regions, guard)
+        self.code = self
+        self._data = Data() if data is None else data
+        self._graphs: dict[str, MethodGraph] = {}
+        self._constants: dict[str, torch.Tensor] = {}
+        self.type = self._class()
+
+    def find(self, qualified_name: str) -> ClassType | None:
+        """Return the only class."""
+        return self.type if qualified_name == CLASS else None
+
+    def _class(self) -> ClassType:
+        made = ClassType(CLASS, is_module=True)
+        _add_attribute(made, TRAINING)
+        for name in self.layout.buffers:
+            _add_attribute(made, Attribute(name, TENSOR, is_buffer=True))
+        for index in self.program.indices.values():
+            self._add(made, self.program.methods[index])
+        return self._with_methods(made)
+
+    def _add(self, made: ClassType, method: Method) -> None:
+        names = _names(self.layout, method)
+        try:
+            graph = MethodGraph(
+                method, names, made, operator_schemas, self.classes.enforcement.guard.policy
+            )
+        except (PolicyError, UnsupportedError, UnknownOperatorError) as error:
+            made.methods[method.name] = failing_method(made, method, error)
+            return
+        self._graphs[method.name] = graph
+        for found in graph.attributes():
+            _add_attribute(made, found)
+        made.methods[method.name] = graph.function()
+
+    def _with_methods(self, made: ClassType) -> ClassType:
+        """Return the Python class with methods that take arguments as programs do."""
+        class_ = self.classes.python_class(made)
+        check = buffer_checker(self.layout)
+        for index in self.program.indices.values():
+            method = self.program.methods[index]
+            if method.name in vars(class_):
+                public = ProgramMethod(
+                    method, made.methods[method.name], self.classes.compiler, check
+                )
+                public.place(class_, method.name)
+        class_.tsarchive_importer = self
+        class_.__deepcopy__ = deepcopy_program
+        class_.__reduce_ex__ = reduce_program
+        class_._load_from_state_dict = load_from_state_dict
+        return made
+
+    def load(self) -> ArchiveModule:
+        """Return the module, its memory initialized from the file.
+
+        Raises MissingRecordError for a tensor that is in no data file, LimitError for a plan that
+        exceeds the available memory.
+        """
+        metering = self.classes.enforcement.metering
+        if metering is not None:
+            metering.budgets.allocate(sum(self.layout.arenas))
+        memory = Memory(self.layout)
+        buffers: dict[str, Any] = {}
+        for name, content in self.layout.buffers.items():
+            if isinstance(content, Tensor):
+                buffers[name] = self._constants[name] = self._constant(content)
+            else:
+                buffers[name] = memory.tensors[content]
+                self._initialise(self.layout.places[content].tensor, buffers[name])
+        return self.built(memory, buffers)  # type: ignore[no-any-return]
+
+    def kept(self, module: Any) -> dict[str, Any]:
+        """Return the numbers that calls left in a module for later ones."""
+        slots = [found for graph in self._graphs.values() for found in graph.attributes()]
+        values = {slot.name: get_slot(module, slot) for slot in slots if slot.type in NUMBERS}
+        return values
+
+    def built(
+        self, memory: Memory, buffers: Mapping[str, Any], kept: Mapping[str, Any] = _NOTHING
+    ) -> Any:
+        """Build a module with this memory; ``kept`` are numbers that calls left in another one."""
+        made = new_object(self.classes.python_class(self.type))
+        made.__dict__[MEMORY] = memory
+        slots = self.type.attributes
+        set_slot(made, slots[TRAINING.name], False)
+        for name, tensor in buffers.items():
+            set_slot(made, slots[name], tensor)
+        for graph in self._graphs.values():
+            self._set_up(made, graph, memory, buffers)
+        for name, value in kept.items():
+            set_slot(made, slots[name], value)
+        return made
+
+    def _set_up(
+        self, made: Any, graph: MethodGraph, memory: Memory, buffers: Mapping[str, Any]
+    ) -> None:
+        method, slots = graph.method, self.type.attributes
+        names = _names(self.layout, method)
+        places = self.layout.planned[method.name]
+        tensors = {index: memory.tensors[place] for index, place in places.items()}
+        set_slot(made, slots[names.tensors], [tensors[index] for index in names.planned])
+        for index in graph.slots.kept:
+            value: Any = graph.slots.initial(index)
+            if isinstance(value, Tensor):
+                constant = names.constants.get(index)
+                value = tensors[index] if constant is None else buffers[constant]
+            set_slot(made, slots[names.kept(index)], value)
+
+    def _constant(self, tensor: Tensor) -> torch.Tensor:
+        return tensor_over(self.bytes_of(tensor), tensor.sizes, tensor.strides, tensor.dtype)
+
+    def _initialise(self, tensor: Tensor, planned: torch.Tensor) -> None:
+        if tensor.is_external or tensor.data_index:
+            planned.copy_(self._constant(tensor))
+
+    def is_written_to(self, name: str) -> bool:
+        """Return whether a constant was modified in the map of its file."""
+        found = self._constants.get(name)
+        return found is not None and found._version > 0
+
+    def bytes_of(self, tensor: Tensor) -> memoryview:
+        """Return the initial bytes of a tensor, from the file or a data file."""
+        if tensor.is_external:
+            return self._data.bytes_of(tensor)
+        found = self.program.initial_data(tensor)
+        return memoryview(b"") if found is None else found
+
+
+def _add_attribute(owner: ClassType, attribute: Attribute) -> None:
+    if attribute.name in owner.attributes:
+        message = f"{attribute.name[:200]!r} stands for two things"
+        raise FormatError(message, record=RECORD)
+    owner.attributes[attribute.name] = attribute
+
+
+def _names(layout: Layout, method: Method) -> Names:
+    return Names(method.name, tuple(layout.planned[method.name]), layout.constants[method.name])
+
+
+def failing_method(owner: ClassType, method: Method, error: ArchiveError) -> Function:
+    """Return a method that raises ``error`` when called."""
+
+    def define() -> Block:
+        raise error.with_traceback(None)
+
+    given = [Argument(f"input_{number}", TENSOR) for number in range(len(tensor_inputs(method)))]
+    arguments = (Argument("self", owner), *given)
+    schema = FunctionSchema(method.name, "", arguments, (Argument("", NONE),))
+    return Function(f"{owner.qualified_name}.{method.name}", schema, define)

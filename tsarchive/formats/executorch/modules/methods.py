@@ -1,0 +1,340 @@
+"""Methods as graphs: straight-line code, or a loop that dispatches to basic blocks.
+
+A tensor of the plan is one object for all calls, which instructions write to. Values that are
+rebound are attributes of the module where a call may read what an earlier one left there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tsarchive.errors import ArchiveError, FormatError, PolicyError, UnsupportedError
+from tsarchive.formats.executorch.instructions import DelegateCall, Free, KernelCall, Move
+from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.program import RECORD
+from tsarchive.formats.executorch.values import Tensor
+from tsarchive.formats.pt2.building import Body, Operators
+from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Value
+from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
+from tsarchive.ir.types import BOOL, INT, NONE, TENSOR, ListType, TupleType, Type
+from tsarchive.policy import Policy
+
+from .blocks import Numbered, basic_blocks
+from .emitting import append, emit
+from .kernels import Call, Calls, FindOverloads
+from .slots import Slots, Step
+from .source_locations import Places
+
+_GIVE: Final = parse_schema("executorch::give(Tensor(a!) slot, Tensor value, int[] order) -> ()")
+_TAKE: Final = parse_schema("executorch::take(Tensor slot) -> Tensor")
+_HOLDS: Final = parse_schema("executorch::holds(Tensor condition) -> bool")
+_COUNT: Final = parse_schema("executorch::count(int done, int more) -> int")
+_LESS: Final = parse_schema("aten::lt.int(int a, int b) -> bool")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Attributes of the module that a method uses.
+
+    ``planned`` has the planned values, in the order of the list that holds their tensors;
+    ``constants`` the names of constant buffers by value.
+    """
+
+    method: str
+    planned: tuple[int, ...]
+    constants: dict[int, str]
+
+    @property
+    def tensors(self) -> str:
+        return f"tensors of {self.method}"
+
+    def kept(self, index: int) -> str:
+        """Return the name of the attribute that keeps a rebound value."""
+        return f"{self.method} %{index}"
+
+
+def tensor_inputs(method: Method) -> list[int]:
+    """Return the inputs that are tensors; the others are fixed when a program is exported."""
+    return [index for index in method.inputs if isinstance(_at(method, index), Tensor)]
+
+
+def _at(method: Method, index: int) -> object:
+    if not 0 <= index < len(method.values):
+        message = f"method {method.name!r}: value {index} is not there"
+        raise FormatError(message, record=RECORD)
+    return method.values[index]
+
+
+class MethodGraph:
+    """The graph of a method, built on first use.
+
+    ``find`` gives the overloads of an operator. Building raises FormatError where an instruction
+    breaks a rule, UnknownOperatorError for an operator that is not registered, UnsupportedError for
+    a part that only a backend can run, PolicyError for a forbidden backend.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        names: Names,
+        owner: ClassType,
+        find: FindOverloads,
+        policy: Policy,
+    ) -> None:
+        self.method = method
+        self._policy = policy
+        self._names = names
+        self._owner = owner
+        self._find = find
+        self._places = Places(method)
+        with _locate_errors(method.name):
+            self.blocks = basic_blocks(method)
+            calls = Calls(method, find)
+            self._steps = {
+                number: [self._step(calls, found) for found in block.instructions]
+                for number, block in enumerate(self.blocks)
+            }
+            self.slots = Slots(method, self.blocks, self._steps)
+            self._results = [self.slots.type_of(index) for index in method.outputs]
+
+    def attributes(self) -> Iterator[Attribute]:
+        """Yield the attributes that the method needs besides buffers."""
+        yield Attribute(self._names.tensors, ListType(TENSOR))
+        for index in sorted(self.slots.kept):
+            yield Attribute(self._names.kept(index), self.slots.type_of(index))
+
+    def function(self) -> Function:
+        count = len(tensor_inputs(self.method))
+        given = [Argument(f"input_{number}", TENSOR) for number in range(count)]
+        arguments = (Argument("self", self._owner), *given)
+        result = Argument("", _joined(self._results))
+        name = self.method.name
+        schema = FunctionSchema(name, "", arguments, (result,))
+        return Function(f"{self._owner.qualified_name}.{name}", schema, self._graph)
+
+    def _step(self, calls: Calls, numbered: Numbered) -> Step:
+        instruction = numbered.instruction
+        with _locate_errors(self.method.name, numbered):
+            if isinstance(instruction, DelegateCall):
+                raise self._delegated(instruction)
+            return calls.call(instruction) if isinstance(instruction, KernelCall) else instruction
+
+    def _delegated(self, call: DelegateCall) -> ArchiveError:
+        delegates = self.method.delegates
+        if not 0 <= call.delegate < len(delegates):
+            return FormatError(f"it calls delegate {call.delegate}, which is not there")
+        backend = delegates[call.delegate].backend
+        name = f"delegate::{backend}"
+        row = self._policy.refusal(name)
+        if row is not None:
+            return PolicyError(
+                f"the backend {backend} runs a part of it, which the policy refuses: {row.reason}",
+                operator=name,
+                hint=f'If you trust the file with that: policy.allow("{name}")',
+            )
+        return UnsupportedError(
+            f"the backend {backend} runs a part of it, and none is here",
+            hint='pip install "tsarchive[executorch]" brings the runtime that has it',
+        )
+
+    def _graph(self) -> Block:
+        with _locate_errors(self.method.name):
+            return _Writing(self._owner, self._names, self).graph()
+
+    # Interface used by emission
+
+    def steps(self, number: int) -> Sequence[Step]:
+        return self._steps[number]
+
+    def place(self, numbered: Numbered) -> object:
+        return self._places.of(numbered)
+
+    def operators(self) -> Operators:
+        return Operators(self._find)
+
+
+def _joined(types: Sequence[Type]) -> Type:
+    """Return the type of a result of several values."""
+    if len(types) == 1:
+        return types[0]
+    return TupleType(tuple(types)) if types else NONE
+
+
+class _Writing:
+    """Emits one graph. ``body`` appends to the current block."""
+
+    def __init__(self, owner: ClassType, names: Names, source: MethodGraph) -> None:
+        self._source = source
+        self._names = names
+        self._block = Block()
+        self.slots = source.slots
+        self.body = Body(self._block, source.operators())
+        self._self = self._block.add_param(owner, "self")
+        self._tensors: dict[int, Value] = {}
+        self._now: dict[int, Value] = {}
+
+    def graph(self) -> Block:
+        method = self._source.method
+        inputs = tensor_inputs(method)
+        given = [self._block.add_param(TENSOR, f"input_{n}") for n in range(len(inputs))]
+        self._name_tensors()
+        for index, value in zip(inputs, given, strict=True):
+            self._give(index, value)
+        if any(block.condition is not None for block in self._source.blocks):
+            self._loop()
+        else:
+            for number in range(len(self._source.blocks)):
+                self._instructions(number)
+        self._block.add_return(self._result())
+        return self._block
+
+    def read(self, index: int) -> Value:
+        """Return the content of a single value at this point."""
+        type_ = self.slots.type_of(index)
+        if index in self.slots.rebound:
+            found = self._now.get(index)
+            if found is None and index in self.slots.kept:
+                found = self._now[index] = self._attribute(self._names.kept(index), type_)
+            if found is not None:
+                return found
+        if type_ == TENSOR:
+            return self._tensors[index]
+        return self.body.constant(self.slots.value(index), type_)
+
+    def write(self, index: int, value: Value) -> None:
+        """Rebind a value, also for later calls if they may read it."""
+        self._now[index] = value
+        if index in self.slots.kept:
+            name = self._names.kept(index)
+            self.body.append("prim::SetAttr", [self._self, value], name=name)
+
+    def _attribute(self, name: str, type_: Type) -> Value:
+        return self.body.append("prim::GetAttr", [self._self], type_, name=name).output
+
+    def _name_tensors(self) -> None:
+        if self._names.planned:
+            held = self._attribute(self._names.tensors, ListType(TENSOR))
+            tensors = self.body.unpacked(held, len(self._names.planned))
+            self._tensors.update(zip(self._names.planned, tensors, strict=True))
+        named: dict[str, Value] = {}
+        for index, name in self._names.constants.items():
+            if name not in named:
+                named[name] = self._attribute(name, TENSOR)
+            self._tensors[index] = named[name]
+
+    def _give(self, index: int, value: Value) -> None:
+        tensor = self.slots.value(index)
+        assert isinstance(tensor, Tensor)
+        order = self.body.list_of(INT, [self.body.integer(dim) for dim in tensor.dim_order])
+        append(self.body, _GIVE, self.read(index), value, order)
+
+    def _result(self) -> Value:
+        outputs = self._source.method.outputs
+        results = [self._taken(self.read(index)) for index in outputs]
+        if len(results) == 1:
+            return results[0]
+        if not results:
+            return self.body.none()
+        type_ = _joined([result.type for result in results])
+        return self.body.append("prim::TupleConstruct", results, type_).output
+
+    def _taken(self, value: Value) -> Value:
+        return append(self.body, _TAKE, value) if value.type == TENSOR else value
+
+    def _instructions(self, number: int) -> None:
+        block = self._source.blocks[number]
+        pairs = zip(block.instructions, self._source.steps(number), strict=True)
+        for numbered, step in pairs:
+            self.body.place = self._source.place(numbered)  # type: ignore[assignment]
+            with _locate_errors(self._source.method.name, numbered):
+                self._step(step)
+        self.body.place = None
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, Call):
+            emit(self, step)
+        elif isinstance(step, Move):
+            self.write(step.target, self.read(step.source))
+        else:
+            assert isinstance(step, Free)  # planned memory is never freed
+
+    # Jumps
+
+    def _loop(self) -> None:
+        """Emit a loop that runs blocks from the first on, until the end is next."""
+        body, zero = self.body, self.body.integer(0)
+        count, proceed = body.integer(MAX_TRIP_COUNT), body.constant(True, BOOL)
+        loop = body.append("prim::Loop", [count, proceed, zero, zero], INT, INT)
+        inner = loop.add_block()
+        inner.add_param(INT, "turn")
+        current, done = inner.add_param(INT, "block"), inner.add_param(INT, "done")
+        with self._inside(inner):
+            following, done = self._dispatched(current, done, 0, len(self._source.blocks))
+            end = self.body.integer(len(self._source.blocks))
+            proceed = append(self.body, _LESS, following, end)
+        for value in (proceed, following, done):
+            inner.add_return(value)
+        self._now = {}
+
+    def _dispatched(self, current: Value, done: Value, low: int, high: int) -> tuple[Value, Value]:
+        """Dispatch by binary search to a block in a range; return the next block, and the count."""
+        if high - low == 1:
+            return self._run(done, low)
+        middle = (low + high) // 2
+        is_first = append(self.body, _LESS, current, self.body.integer(middle))
+        choice = self.body.append("prim::If", [is_first], INT, INT)
+        for begin, end in ((low, middle), (middle, high)):
+            branch = choice.add_block()
+            with self._inside(branch):
+                for value in self._dispatched(current, done, begin, end):
+                    branch.add_return(value)
+        return choice.outputs[0], choice.outputs[1]
+
+    def _run(self, done: Value, number: int) -> tuple[Value, Value]:
+        block = self._source.blocks[number]
+        jumps = int(block.condition is not None)
+        more = self.body.integer(len(block.instructions) + jumps)
+        done = append(self.body, _COUNT, done, more)
+        self._instructions(number)
+        following = self.body.integer(block.following)
+        if block.condition is None:
+            return following, done
+        condition = self._condition(block.condition)
+        choice = self.body.append("prim::If", [condition], INT)
+        for target in (block.following, block.otherwise):
+            branch = choice.add_block()
+            branch.add_return(self.body.inside(branch).integer(target))
+        return choice.output, done
+
+    def _condition(self, index: int) -> Value:
+        value = self.read(index)
+        if value.type == TENSOR:
+            return append(self.body, _HOLDS, value)
+        if value.type != BOOL:
+            raise FormatError(f"it jumps by value {index}, which is no bool")
+        return value
+
+    @contextmanager
+    def _inside(self, block: Block) -> Iterator[None]:
+        """Append to a nested block; values that are set there are unknown outside it."""
+        body, now = self.body, self._now
+        self.body, self._now = body.inside(block), {}
+        yield
+        self.body, self._now = body, now
+
+
+@contextmanager
+def _locate_errors(method: str, numbered: Numbered | None = None) -> Iterator[None]:
+    """Add the method and the instruction to errors."""
+    try:
+        yield
+    except ArchiveError as error:
+        if error.record is None:
+            where = "" if numbered is None else f", {numbered.place}"
+            error.message = f"method {method!r}{where}: {error.message}"
+            error.record = RECORD
+        raise

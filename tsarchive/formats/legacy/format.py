@@ -1,0 +1,97 @@
+"""TorchScript archives of torch 1.0 to 1.2: one JSON record describes all modules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from tsarchive.formats.base import Check, Importer, ZipFormat
+from tsarchive.formats.records import Reader, RecordTable, Role, Row
+
+if TYPE_CHECKING:
+    from tsarchive.archive import Archive
+    from tsarchive.container import Container, NewRecord
+    from tsarchive.describing.facts import Facts
+    from tsarchive.formats.options import LoadOptions, SaveOptions
+    from tsarchive.formats.torchscript.inspection import ModuleInfo
+    from tsarchive.formats.view import View
+    from tsarchive.verifying.report import Findings
+
+
+_TABLE: Final = RecordTable(
+    Row(r"model\.json", Role.CONFIGURATION),
+    Row(r"attributes\.pkl", Role.OBJECTS),
+    Row(r"(code|libs)/.*\.py", Role.CODE),
+    Row(r"debug/.*\.pkl", Role.DEBUG_PICKLE),
+    Row(r"tensors/[0-9]+", Role.TENSORS),
+    Row(r"version", Role.NOTES),
+    Row(r"extra/.+", Role.EXTRA, Reader.USER),
+)
+
+
+class _LegacyTorchScript(ZipFormat):
+    kind = "torchscript-legacy"
+    saved_kind = "torchscript"
+    title = "TorchScript of before torch 1.3"
+    what_it_is = "TorchScript of before torch 1.3"
+    what_to_do = "tsarchive.load reads it, and tsarchive.save writes it in the form of today"
+    has_code = True
+    makes_classes_of_objects = True
+
+    def fits(self, names: Collection[str]) -> bool:
+        return "model.json" in names
+
+    def table(self, opened: object) -> RecordTable:
+        return _TABLE
+
+    def view(self, opened: Container) -> View:
+        from .looking import LegacyView
+
+        return LegacyView(opened)
+
+    def moved(self, opened: Container, map_location: str) -> Container:
+        from tsarchive.formats.torchscript.devices import moved_archive
+
+        from .looking import LegacyView
+
+        tensors_on = {tensor.device for tensor in LegacyView(opened).model.tensors}
+        return moved_archive(opened, map_location, tensors_on).container
+
+    def importer(self, opened: Container, options: LoadOptions) -> Importer:
+        from .importer import LegacyImporter
+
+        return LegacyImporter(opened, options.device, options.guard, options.tensors_on)
+
+    def makes_classes(self, name: str) -> bool:
+        return True
+
+    def records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
+        from tsarchive.formats.torchscript.resaving import legacy_records
+        from tsarchive.formats.torchscript.saving import canonical_module_records
+
+        if options.canonical:
+            return canonical_module_records(module, options.files)
+        return legacy_records(module, options.files)
+
+    def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:
+        from .verification import LegacyCheck
+
+        return LegacyCheck(container, _TABLE, findings, damaged)
+
+    def old_operators(self) -> Mapping[str, str]:
+        from tsarchive.operators.revivals import RENAMED
+
+        return RENAMED
+
+    def describe(self, archive: Archive, file: str, nbytes: int) -> Facts:
+        from tsarchive.describing.collecting import torchscript_facts
+
+        return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=True)
+
+    def signed_tree(self, archive: Archive) -> ModuleInfo:
+        from tsarchive.describing.signatures import with_signatures
+
+        return with_signatures(archive.tree(), archive.classes)
+
+
+LEGACY_TORCHSCRIPT: Final = _LegacyTorchScript()

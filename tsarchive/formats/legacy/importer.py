@@ -1,0 +1,116 @@
+"""Loading of an archive from before torch 1.3 as a module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tsarchive.container import Container
+from tsarchive.errors import FormatError
+from tsarchive.formats.torchscript.code_records import CodeRecords
+from tsarchive.formats.torchscript.debug import DebugRecords
+from tsarchive.formats.torchscript.devices import MovedArchive, moved_archive
+from tsarchive.formats.torchscript.importer import Unpickling, check_set, check_slot, set_state
+from tsarchive.formats.torchscript.runnable import runnable_code
+from tsarchive.formats.torchscript.tensors import TensorReader
+from tsarchive.ir.types import TENSOR, Type
+from tsarchive.ir.values import TableConstant
+from tsarchive.operators.revivals import RECORD, TEXT
+from tsarchive.policy import FOR_STRANGERS, Guard
+from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
+
+from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
+from .model import MODEL, debug_records, read_model
+from .values import ATTRIBUTES, Values
+
+if TYPE_CHECKING:
+    from tsarchive.run.classes import ArchiveModule
+
+
+class _Records(CodeRecords):
+    """Code records, including the functions that implement old operators."""
+
+    def __getitem__(self, name: str) -> str:
+        return TEXT if name == RECORD else super().__getitem__(name)
+
+
+class LegacyImporter:
+    """Loads the main module of one archive; its container stays open while tensors live."""
+
+    def __init__(
+        self,
+        container: Container,
+        device: torch.device | None,
+        guard: Guard = FOR_STRANGERS,
+        tensors_on: torch.device | None = None,
+    ) -> None:
+        self.model = read_model(container.read(MODEL))
+        self.moved: MovedArchive | None = None
+        if device is not None:
+            before = {tensor.device for tensor in self.model.tensors}
+            self.moved = moved_archive(container, str(device), before)
+            container = self.moved.container
+        self.container = container
+        self.records = _Records(container, CODE_FOLDERS)
+        self.classes = Classes(container, guard)
+        self.code = runnable_code(
+            self.records,
+            constant=self.constant,
+            version=OPERATOR_VERSION,
+            debug=DebugRecords(container, dict(debug_records(self.model.main))),
+            dialect=DIALECT,
+        )
+        self._values = Values(container, self.model)
+        tensors = TensorReader(container.view, tensors_on or device, MODEL)
+        self._unpickling = Unpickling(self, tensors, ATTRIBUTES)
+        self._main = module_of(self.model.main, self.code, self.records)
+
+    def load(self) -> ArchiveModule:
+        """Return the main module.
+
+        Raises ArchiveError where a record breaks a rule of the format.
+        """
+        module = self._module(self._main)
+        return module  # type: ignore[no-any-return]  # modules are of no other class here
+
+    def constant(self, index: int) -> tuple[Any, Type]:
+        """Return ``CONSTANTS.cN``: tensor N of the table."""
+        return TableConstant(self._unpickling.value(self._values.tensor(index))), TENSOR
+
+    def _module(self, module: Module) -> Any:
+        built = new_object(self.classes.python_class(module.class_))
+        slots = module.class_.attributes
+        if "training" in slots:
+            set_slot(built, slots["training"], True)
+        for submodule in module.submodules:
+            set_slot(built, slots[submodule.definition.name], self._module(submodule))
+        for parameter in module.definition.parameters:
+            tensor = self._unpickling.value(self._values.tensor(parameter.tensor))
+            set_slot(built, slots[parameter.name], tensor)
+        for attribute in module.definition.attributes:
+            value = self._attribute(attribute.value)
+            if attribute.value is not None:
+                check_slot(module.class_, slots[attribute.name], value, MODEL)
+            set_slot(built, slots[attribute.name], value)
+        self._set_state(built, module)
+        link_lists(built)
+        return built
+
+    def _attribute(self, place: int | None) -> Any:
+        if place is None:
+            return None
+        return self._unpickling.value(self._values.attribute(place))
+
+    def _set_state(self, built: Any, module: Module) -> None:
+        state = module.definition.state
+        if state is None:
+            check_set(built, module.class_, MODEL)
+            return
+        setter = module.class_.methods.get("__setstate__")
+        if setter is None:
+            name = module.class_.qualified_name
+            raise FormatError(f"{name} has a state and no __setstate__", record=MODEL)
+        takes_state = len(setter.schema.arguments) > 1
+        arguments = (self._attribute(state),) * takes_state
+        set_state(self.classes, built, module.class_, arguments, MODEL)

@@ -1,0 +1,167 @@
+"""Tensors and attribute values, in the form of current pickles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tsarchive.container import Container
+from tsarchive.errors import FormatError, MissingRecordError, PickleError
+from tsarchive.formats.torchscript.stored_tensors import is_tensor
+from tsarchive.pickler import Global, Object, PersistentId, Reduce, Value, loads
+
+from .model import FIRST_WITH_ATTRIBUTES, MODEL, Model, TensorDef
+
+ATTRIBUTES = "attributes.pkl"
+_TENSORS = "tensors/"
+# Deeper than any value; only a file made to exhaust the stack has more.
+MAX_DEPTH = 200
+_TENSOR_FROM_ID = Global("torch.jit._pickle", "build_tensor_from_id")
+# The first files with attributes name two Python types that never existed.
+_OLD_TENSOR = Global("__main__", "TensorID")
+_OLD_INT_LIST = Global("__main__", "IntList")
+
+
+class Values:
+    """The table of tensors and the table of attribute values of one archive.
+
+    Each value is described once, so that what the archive shares is one object.
+    """
+
+    def __init__(self, container: Container, model: Model) -> None:
+        self._container = container
+        self._model = model
+        self._tensors: dict[int, Reduce] = {}
+        self._storages: dict[str, PersistentId] = {}
+        self._attributes: list[Value] | None = None
+
+    def __len__(self) -> int:
+        return len(self._model.tensors)
+
+    def tensor(self, number: int) -> Reduce:
+        """Return the tensor of this number. Raises FormatError when there is none."""
+        found = self._tensors.get(number)
+        if found is None:
+            if not 0 <= number < len(self):
+                raise FormatError(
+                    f"there is no tensor {number}", record=MODEL, limit=len(self._model.tensors)
+                )
+            found = self._tensors[number] = self._described(self._model.tensors[number])
+        return found
+
+    def table(self) -> tuple[Reduce, ...]:
+        """Return all tensors by their numbers."""
+        return tuple(map(self.tensor, range(len(self))))
+
+    def attribute(self, place: int) -> Value:
+        """Return the value at an index of attributes.pkl. Raises FormatError when there is none."""
+        if self._attributes is None:
+            self._attributes = self._read()
+        if not 0 <= place < len(self._attributes):
+            raise FormatError(
+                f"there is no value {place} of an attribute",
+                record=ATTRIBUTES,
+                limit=len(self._attributes),
+            )
+        return self._attributes[place]
+
+    def _read(self) -> list[Value]:
+        if self._model.version < FIRST_WITH_ATTRIBUTES:
+            return []
+        table = loads(self._container.read(ATTRIBUTES), record=ATTRIBUTES)
+        if not isinstance(table, list | tuple):
+            raise PickleError("the values of attributes are not a table", record=ATTRIBUTES)
+        translation = _Translation(self)
+        return [translation.value(value) for value in table]
+
+    def _described(self, tensor: TensorDef) -> Reduce:
+        view = (self._storage(tensor), tensor.offset, tensor.shape, tensor.strides)
+        if tensor.quantizer is None:
+            function = Global("torch._utils", "_rebuild_tensor_v2")
+            return Reduce(function, (*view, tensor.requires_grad, None))
+        quantizer = (
+            Global("torch", "per_tensor_affine"),
+            tensor.quantizer.scale,
+            tensor.quantizer.zero_point,
+        )
+        function = Global("torch._utils", "_rebuild_qtensor")
+        return Reduce(function, (*view, quantizer, tensor.requires_grad, None))
+
+    def _storage(self, tensor: TensorDef) -> PersistentId:
+        if not tensor.record.startswith(_TENSORS):
+            # A tensor can be written to, so it must not share bytes with code or tables.
+            raise FormatError(f"a tensor lies in {tensor.record[:100]!r}", record=MODEL)
+        record = self._container.records.get(tensor.record)
+        if record is None:
+            raise MissingRecordError(
+                "the archive has no such record, which a tensor lies in",
+                record=tensor.record,
+                hint="The archive is incomplete: download or copy it again",
+            )
+        count = record.size // tensor.itemsize
+        kind = Global("torch", tensor.storage)
+        made = PersistentId(("storage", kind, tensor.record, tensor.device, count))
+        known = self._storages.setdefault(tensor.record, made)
+        if known.value != made.value:
+            raise FormatError(
+                "two tensors that share the record differ in element type or device",
+                record=tensor.record,
+            )
+        return known
+
+
+class _Translation:
+    """Replaces tensor numbers by tensors. Each value is translated once."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._known: dict[int, Value] = {}
+        self._depth = 0
+
+    def value(self, value: Value) -> Value:
+        if not isinstance(value, list | tuple | dict | Reduce | Object):
+            return value
+        if id(value) not in self._known:
+            self._depth += 1
+            if self._depth > MAX_DEPTH:
+                raise self._error("values are nested too deeply", MAX_DEPTH)
+            try:
+                self._known[id(value)] = self._translated(value)
+            except RecursionError:
+                raise self._error("values are nested too deeply") from None
+            self._depth -= 1
+        return self._known[id(value)]
+
+    def _translated(self, value: Any) -> Value:
+        match value:
+            case Reduce(function=function, argument=(number,)) if function == _TENSOR_FROM_ID:
+                return self._tensor(number)
+            case Object(cls=cls, state=number) if cls == _OLD_TENSOR:
+                return self._tensor(number)
+            case Object(cls=cls, state=list() as items) if cls == _OLD_INT_LIST:
+                return items
+            case Reduce() if is_tensor(value):
+                raise self._error("a tensor stands where the number of one is expected")
+            case Reduce():
+                argument = self.value(value.argument)
+                return Reduce(value.function, argument, items=value.items, state=value.state)
+            case Object():
+                return Object(value.cls, self.value(value.state))
+            case list():
+                return [self.value(item) for item in value]
+            case tuple():
+                return tuple([self.value(item) for item in value])
+        return {self._key(key): self.value(item) for key, item in value.items()}
+
+    def _tensor(self, number: Any) -> Value:
+        if type(number) is not int:
+            raise self._error("the number of a tensor is not an integer")
+        return self._values.tensor(number)
+
+    def _key(self, key: Value) -> Value:
+        found = self.value(key)
+        if isinstance(found, list):
+            raise self._error("a list is a key of a dict")
+        return found
+
+    def _error(self, message: str, limit: int | None = None) -> PickleError:
+        return PickleError(message, record=ATTRIBUTES, limit=limit)

@@ -1,0 +1,199 @@
+"""Programs of torch.export: what torch evaluates, unpickles, imports and calls for them, and when.
+
+JSON is read here without its schema, so that what torch finds in a file that breaks a rule is
+found as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from tsarchive.auditing.collecting import Collected
+from tsarchive.auditing.json_walk import JsonField, fields_of
+from tsarchive.auditing.operators import SEVERITIES, operator_findings, ordered
+from tsarchive.auditing.values import EntryPoint, Place, When
+from tsarchive.errors import FormatError
+from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.operators.risks import Risk, row_of
+
+from .called_targets import Calls
+from .records import AOTINDUCTOR, CONSTANTS, FLAT_PROGRAM, MODELS, WEIGHTS
+from .verifying.texts import TextFault, expression_fault, guard_fault
+
+_SHOWN: Final = 120
+_AT_LOAD: Final = "torch.export.load evaluates it, when it loads the file"
+_AT_CALL: Final = "torch makes it source code of a function, and runs that at a call of the module"
+_NEVER: Final = "Never give this file to torch.export.load; tsarchive evaluates none of its text"
+_OBJECTS: Final = ("custom_obj_", "opaque_obj_")
+_BUILTINS: Final = "builtins"
+_SEVERITY: Final = {
+    Nature.HOSTILE: Severity.ERROR, Nature.BROKEN: Severity.WARNING,
+    Nature.UNUSUAL: Severity.WARNING,
+}  # fmt: skip
+
+
+def is_json(record: str) -> bool:
+    """Whether torch reads a record of this name as JSON of a program or of its payloads."""
+    if record == FLAT_PROGRAM or record.startswith((MODELS, AOTINDUCTOR)):
+        return record.endswith(".json")
+    return record.startswith((WEIGHTS, CONSTANTS)) and record.endswith("_config.json")
+
+
+class Exported:
+    """What the JSON of an archive tells. ``unpickled`` are the records that torch unpickles."""
+
+    def __init__(self, records: Iterable[str], read: Callable[[str], bytes]) -> None:
+        self.unpickled: set[str] = {name for name in records if _is_pickled(name)}
+        self._findings: list[Finding] = []
+        self._entries: list[EntryPoint] = []
+        self._classes: set[str] = set()
+        self._calls = Calls()
+        for record in filter(is_json, records):
+            self._look_at(record, read(record))
+
+    def add_to(self, found: Collected) -> None:
+        """Add what the JSON tells to the findings."""
+        found.findings.add(self._findings)
+        found.findings.add(self._calls.findings())
+        uses = ordered(self._calls.uses())
+        found.operators += uses
+        found.findings.add(operator_findings(uses))
+        found.entry_points += self._entries
+        found.classes |= self._classes
+        found.findings.add(map(_class_finding, sorted(self._classes)))
+        found.findings.add(self._at_load(found))
+
+    def _at_load(self, found: Collected) -> Iterator[Finding]:
+        """Pickles that name what is not known to be harmless, where torch unpickles them."""
+        strange = {name.record for name in found.pickled_names if name.reason is None}
+        for record in sorted(self.unpickled):
+            if any(name is not None and _is_in(name, record) for name in strange):
+                yield Finding(
+                    "record-unpickled",
+                    Severity.WARNING,
+                    Nature.ABILITY,
+                    "torch.export.load unpickles it with whatever it names, when it loads the file",
+                    record,
+                    hint="See what the pickle names; tsarchive.load never unpickles it",
+                )
+
+    def _look_at(self, record: str, data: bytes) -> None:
+        try:
+            for field in fields_of(data, record):
+                self._field(field, record)
+        except (FormatError, ValueError, RecursionError):
+            self._add(
+                "code-unreadable", Severity.ERROR, Nature.BROKEN,
+                "it is no JSON that can be read: what it makes torch do is unknown", record,
+            )  # fmt: skip
+        if record == FLAT_PROGRAM or record.startswith(MODELS):
+            model = record.removeprefix(MODELS).removesuffix(".json")
+            prefix = "" if record == FLAT_PROGRAM or model == "model" else f"{model}."
+            self._entries.append(EntryPoint(When.CALL, f"{prefix}forward"))
+
+    def _add(
+        self,
+        rule: str,
+        severity: Severity,
+        nature: Nature,
+        message: str,
+        record: str,
+        hint: str | None = None,
+    ) -> None:
+        self._findings.append(Finding(rule, severity, nature, message, record, hint=hint))
+
+    def _field(self, field: JsonField, record: str) -> None:
+        match field.key, field.value:
+            case "expr_str", str(text):
+                self._expression(text, str(field.place), record)
+            case "range_constraints", _:
+                for key in field.keys:
+                    self._expression(key, "a key of range_constraints", record)
+            case "guards_code", _:
+                for place, text in field.texts:
+                    self._text("code-guard", place, text, guard_fault(text), _AT_CALL, record)
+            case "target", str(target) if "inputs" in field.siblings:
+                self._call(target, field, record)
+            case "as_operator", str(target):
+                self._call(target, field, record)
+            case "class_fqn", str(name) if name.startswith(NATIVE_PREFIX):
+                self._classes.add(name.removeprefix(NATIVE_PREFIX))
+            case (("in_spec" | "out_spec"), str(text)):
+                self._tree(text, str(field.place), record)
+            case "use_pickle", value if value:
+                self._unpickle(record)
+            case "path_name", str(path) if path.startswith(_OBJECTS):
+                self._unpickle(record)
+
+    def _expression(self, text: str, place: str, record: str) -> None:
+        self._text("code-expression", place, text, expression_fault(text), _AT_LOAD, record)
+
+    def _text(
+        self, rule: str, place: str, text: str, fault: TextFault | None, when: str, record: str
+    ) -> None:
+        if fault is None:
+            return
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        message = f"{place}: {shown!r} is no plain arithmetic; {when}"
+        self._add(rule, _SEVERITY[fault.nature], fault.nature, message, record, _NEVER)
+
+    def _call(self, target: str, field: JsonField, record: str) -> None:
+        where = str(field.place).removeprefix("graph_module.")
+        for end in (".target", ".as_operator"):
+            where = where.removesuffix(end)
+        self._calls.add(target, Place(record, None, where, (When.CALL,)))
+
+    def _unpickle(self, record: str) -> None:
+        self._add(
+            "record-use-pickle", Severity.WARNING, Nature.ABILITY,
+            "it tells the reader to unpickle a record, whatever that may call", record,
+            "torch.export.load has no way to refuse: see what the pickles name",
+        )  # fmt: skip
+
+    def _tree(self, text: str, place: str, record: str) -> None:
+        """Default factories in a tree specification, which torch imports."""
+        for module in _imported(text, record):
+            message = f"{place}: torch.export.load imports the module {module[:_SHOWN]!r}"
+            self._add(
+                "program-import", Severity.WARNING, Nature.ABILITY, message, record,
+                "Importing a module runs its code",
+            )  # fmt: skip
+
+
+def _is_pickled(record: str) -> bool:
+    """Whether torch reads the whole record as a pickle, whatever configurations say."""
+    name = record.rpartition("/")[2]
+    if record.startswith("serialized_") or record.startswith("data/sample_inputs/"):
+        return record.endswith(".pt")
+    if record.startswith((WEIGHTS, CONSTANTS)):
+        return record.endswith(".pt") or name.startswith(_OBJECTS)
+    return False
+
+
+def _is_in(name: str, record: str) -> bool:
+    return name == record or name.startswith(f"{record}/")
+
+
+def _imported(text: str, record: str) -> Iterator[str]:
+    """Contexts are JSON as text, in JSON."""
+    pending: list[Any] = [text]
+    while pending:
+        try:
+            found = list(fields_of(pending.pop().encode(), record))
+        except (FormatError, ValueError, RecursionError):
+            continue  # torch does not read it either, and verifying tells of it
+        for field in found:
+            if field.key == "default_factory_module" and field.value != _BUILTINS:
+                yield field.value if isinstance(field.value, str) else json.dumps(field.value)
+            elif field.key == "context" and isinstance(field.value, str):
+                pending.append(field.value)
+
+
+def _class_finding(name: str) -> Finding:
+    row = row_of(name)
+    severity = Severity.INFO if row.risk is Risk.NATIVE_CODE else SEVERITIES[row.risk]
+    message = f"the class {name} is bound from C++: {row.reason}"
+    return Finding("code-native-class", severity or Severity.INFO, Nature.ABILITY, message)

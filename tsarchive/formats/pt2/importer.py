@@ -1,0 +1,246 @@
+"""Loading of a PT2 archive as a module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tsarchive.container import Container
+from tsarchive.errors import CallError, MissingRecordError, UnknownClassError, UnsupportedError
+from tsarchive.formats.torchscript.importer import Unpickling
+from tsarchive.formats.torchscript.tensors import TensorReader
+from tsarchive.frontend.libraries import what_registers
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import NamedType, Type
+from tsarchive.pickler import Object
+from tsarchive.policy import FOR_STRANGERS, Guard
+from tsarchive.run.classes import Classes, new_object, set_slot
+from tsarchive.run.operators import native_class, operator_schemas
+
+from .calling_convention import ForwardMethod
+from .devices import move_program
+from .forward import Forward
+from .metadata import places
+from .module_classes import TRAINING, Module, module_of
+from .payloads import Kind, Payload, PickledPayload, StoredView, constants, device_name, weights
+from .records import USUAL_NAME, Records
+from .schema import ExportedProgram
+from .signature import State, StateKind, read_signature
+from .tensors import Tensors
+from .torch_save import Saved
+from .typed_trees import NamedTuples
+
+if TYPE_CHECKING:
+    from tsarchive.run.classes import ArchiveModule
+
+
+_NATIVE = "__torch__.torch.classes."
+
+
+class Pt2Importer:
+    """Loads one model of an archive; its container stays open while tensors live.
+
+    Raises MissingRecordError when there is no such model, CallError when there are several and none
+    is named, UnsupportedError for a file that holds only compiled code.
+    """
+
+    def __init__(
+        self,
+        container: Container,
+        device: torch.device | None,
+        guard: Guard = FOR_STRANGERS,
+        model: str | None = None,
+    ) -> None:
+        self.container = container
+        self.device = device
+        self.records = Records(container)
+        self.model = _chosen(self.records, model)
+        self.record = self.records.program_record(self.model)
+        self.program = self._moved(self.records.program(self.model))
+        self.classes = Classes(container, guard)
+        self.code = _Types()
+        # Read by unpickling from every importer; the text of this archive is never moved.
+        self.moved = None
+        self.signature = read_signature(self.program.graph_module, self.record, _class_of)
+        self._module = self._classes_made()
+
+    def _moved(self, program: ExportedProgram) -> ExportedProgram:
+        if self.device is None:
+            return program
+        values = program.graph_module.graph.tensor_values.values()
+        return move_program(program, str(self.device), {device_name(v.device) for v in values})
+
+    def _classes_made(self) -> Module:
+        signature, named = self.signature, self.code.named_tuples
+        objects = [state for state in signature.states if state.kind is StateKind.OBJECT]
+        types = {state.target: _class_of(state.class_fqn or "") for state in objects}
+        parameters = signature.typed_parameters(named)
+        result = signature.typed_result(named)
+        class_names = {place.path: place.class_name for place in places(self._graph)}
+        module = module_of(signature.states, types, class_names, named.names, self.record)
+        forward = Forward(
+            self.program, signature, parameters, result, module, operator_schemas, self.record
+        )
+        module.type.methods["forward"] = forward.function()
+        self.code.add(module)
+        class_ = self.classes.python_class(module.type)
+        class_.tsarchive_program = forward
+        ForwardMethod(forward, self.classes.compiler).place(class_, "forward")
+        return module
+
+    @property
+    def _graph(self) -> Any:
+        return self.program.graph_module.graph
+
+    def load(self) -> ArchiveModule:
+        """Return the module. Raises ArchiveError where a record breaks a rule of the format."""
+        stored = self._stored
+        views = {state.target: self._view(state, stored) for state in self.signature.states}
+        tensors = Tensors(
+            [view for view in views.values() if isinstance(view, StoredView)], self.device
+        )
+        return self._built(self._module, views, tensors)  # type: ignore[no-any-return]
+
+    @cached_property
+    def _stored(self) -> tuple[Mapping[str, Payload], Mapping[str, Payload]]:
+        return weights(self.records, self.model), constants(self.records, self.model)
+
+    def _view(
+        self, state: State, stored: tuple[Mapping[str, Payload], Mapping[str, Payload]]
+    ) -> Payload:
+        """Return the payload of a state."""
+        found = stored[not state.in_weights].get(state.target)
+        if found is None:
+            raise MissingRecordError(
+                f"the archive does not hold the {state.kind.value} {state.target!r}",
+                record=self.record,
+                hint="torch did not write it: export the model again, or save it without it",
+            )
+        return found
+
+    def _built(self, module: Module, views: Mapping[str, Payload], tensors: Tensors) -> Any:
+        built = new_object(self.classes.python_class(module.type))
+        slots = module.type.attributes
+        set_slot(built, slots[TRAINING.name], True)
+        for name, state in module.states.items():
+            set_slot(built, slots[name], self._value(state, views[state.target], tensors))
+            if state.kind is StateKind.BUFFER and not state.is_persistent:
+                built._non_persistent_buffers_set.add(name)
+        for name, child in module.children.items():
+            set_slot(built, slots[name], self._built(child, views, tensors))
+        return built
+
+    def _value(self, state: State, payload: Payload, tensors: Tensors) -> Any:
+        if isinstance(payload, PickledPayload):
+            if state.kind is StateKind.OBJECT and payload.kind is Kind.CUSTOM_OBJECT:
+                return self._object(state, payload)
+            raise _refused(state, payload)
+        if state.kind is StateKind.OBJECT:
+            message = f"{state.target!r} is a tensor where an object is expected"
+            raise UnsupportedError(message, record=self.record)
+        made = tensors.build(payload)
+        needs_grad = state.kind is StateKind.PARAMETER and payload.requires_grad
+        return made.requires_grad_() if needs_grad else made
+
+    def _object(self, state: State, payload: PickledPayload) -> Any:
+        """Restore an object of a class bound from C++ from its pickled state."""
+        saved = Saved(self.container, payload.record)
+        if not isinstance(saved.root, Object):
+            raise _refused(state, payload)
+        inside = saved.container
+        tensors = TensorReader(
+            lambda key: inside.view(f"data/{key}"),
+            self.device,
+            payload.record,
+            lambda key: inside.size(f"data/{key}"),
+        )
+        return Unpickling(self, tensors, payload.record).value(saved.root)
+
+
+class _Types:
+    """The named types of one program by name, as code of an archive would define them."""
+
+    def __init__(self) -> None:
+        self.named_tuples = NamedTuples()
+        self._classes: dict[str, ClassType] = {}
+
+    def add(self, module: Module) -> None:
+        self._classes[module.type.qualified_name] = module.type
+        for child in module.children.values():
+            self.add(child)
+
+    def find(self, qualified_name: str) -> NamedType | None:
+        """Return the class or named tuple of that name; None when there is none."""
+        found = self._classes.get(qualified_name) or self.named_tuples.find(qualified_name)
+        return found or native_class(qualified_name)
+
+
+def _class_of(name: str) -> Type:
+    """Return a class bound from C++.
+
+    Raises UnknownClassError for an unregistered class, UnsupportedError for a Python class such as
+    torch.Generator.
+    """
+    qualified = name if name.startswith(_NATIVE) else _NATIVE + name
+    found = native_class(qualified)
+    if found is None and not name.startswith(_NATIVE):
+        raise UnsupportedError(
+            f"the program is given an object of the Python class {name or '?'}, which archives "
+            "hold as a pickle alone",
+            hint="Export a model that makes the object in its forward, or does without. "
+            "torch.export.load unpickles it, where you trust the file as you trust code",
+        )
+    if found is None:
+        raise UnknownClassError(
+            f"the class {qualified} is not registered", hint=what_registers(qualified)
+        )
+    return found
+
+
+def _refused(state: State, payload: PickledPayload) -> UnsupportedError:
+    of = "" if payload.class_name is None else f" of {payload.class_name}"
+    what = {Kind.TENSOR: "a tensor", Kind.CUSTOM_OBJECT: "an object"}.get(
+        payload.kind, "a Python object"
+    )
+    return UnsupportedError(
+        f"{state.target!r} is {what}{of} that only a pickle describes, and unpickling it would "
+        "run code that the file names",
+        record=payload.record,
+        hint="Where you trust the file as you trust code, torch.export.load unpickles it",
+    )
+
+
+def _chosen(records: Records, model: str | None) -> str:
+    names = records.models
+    if not names:
+        raise _without_program(records)
+    if model is not None:
+        if model not in names:
+            raise MissingRecordError(
+                f"the archive has no model {model!r}",
+                record=records.program_record(model),
+                hint=f"It has: {', '.join(names)}",
+            )
+        return model
+    if len(names) == 1:
+        return names[0]
+    if USUAL_NAME in names:
+        return USUAL_NAME
+    raise CallError(
+        f"the archive has {len(names)} models: {', '.join(names)}",
+        hint=f"Say which one: model={names[0]!r}",
+    )
+
+
+def _without_program(records: Records) -> UnsupportedError | MissingRecordError:
+    if records.compiled:
+        return UnsupportedError(
+            f"the archive holds code that AOTInductor compiled ({', '.join(records.compiled)}), "
+            "and no program that it was compiled from",
+            hint="Where you trust the file as you trust code, torch._inductor.aoti_load_package "
+            "loads it as a library of this process",
+        )
+    return MissingRecordError("the archive has no program", record="models/")

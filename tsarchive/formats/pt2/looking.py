@@ -1,0 +1,338 @@
+"""Inspection of a PT2 archive without torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING
+
+from tsarchive.container import Container as ZipContainer
+from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
+from tsarchive.formats.torchscript.inspection import ModuleInfo
+from tsarchive.formats.torchscript.tensor_infos import Role, StorageInfo, TensorInfo
+from tsarchive.formats.view import View
+
+from .compiled import stored_weights
+from .dtypes import DTYPES
+from .listing import Listings, signature
+from .metadata import nodes_of, places
+from .module_tree import module_tree
+from .payloads import Payload, StoredView, constants, device_name, weights
+from .quantized_decomposed import FUNCTIONS
+from .records import EXECUTORCH, MODELS, Records
+from .schema import ExportedProgram, TensorMeta
+
+if TYPE_CHECKING:
+    from tsarchive.formats.torchscript.needs import Needs
+    from tsarchive.frontend import CodeImporter
+    from tsarchive.pickler import Object
+
+
+# Namespaces outside operator libraries: Python's own operators, and higher-order ones.
+_PYTHON = ("_operator", "math", "builtins")
+_TORCH_OPERATORS = "torch.ops."
+_EDGE_OPERATORS = "executorch.exir.dialects.edge._ops."
+_EXTENSION = "#"
+_HIGHER_ORDER = "higher_order"
+_NATIVE_CLASSES = "__torch__.torch.classes."
+# Operators of a torch library that are implemented as code here.
+_WRITTEN = frozenset(kind for kind, _ in FUNCTIONS)
+# The first record present counts.
+_VERSIONS = ("archive_version", "version")
+_INCOMPLETE = "The file may be incomplete"
+
+
+class Pt2View(View):
+    """The parts of an open archive, each read on demand.
+
+    With several models, each name is prefixed by that of its model.
+    """
+
+    has_listings = True
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+        self.models = records.models
+        self._container = records.container
+        self._payloads: dict[str, dict[str, Payload]] = {}
+
+    def only(self, model: str) -> Pt2View:
+        """Restrict to one model. Raises MissingRecordError when there is none of this name."""
+        if model not in self.models:
+            names = ", ".join(self.models) or "none"
+            raise MissingRecordError(
+                f"the archive has no model {model!r}",
+                record=self.records.program_record(model),
+                hint=f"It has: {names}",
+            )
+        chosen = copy(self)
+        chosen.models = (model,)
+        return chosen
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether there is a program."""
+        return bool(self.models)
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether tensors can be listed, also those beside compiled code."""
+        return bool(self.models or self.beside_code())
+
+    @property
+    def format_version(self) -> int:
+        """The number in archive_version.
+
+        For files before torch 2.8, the major version of the schema, from their version record.
+        """
+        name = next((name for name in _VERSIONS if name in self._container.records), None)
+        if name is None:
+            raise MissingRecordError(
+                "the archive has no version", record=_VERSIONS[0], hint=_INCOMPLETE
+            )
+        text = self._container.read(name).strip().partition(b".")[0]
+        if not (text.isdigit() and len(text) < 10):
+            raise FormatError(f"the version is {text[:20]!r}, not a number", record=name)
+        return int(text)
+
+    @property
+    def code(self) -> Listings:
+        """A listing of each program."""
+        return Listings(self.records, self.models, sources=False)
+
+    @property
+    def sourced_code(self) -> Listings:
+        """Listings with lines of user source."""
+        return Listings(self.records, self.models, sources=True)
+
+    @property
+    def classes(self) -> CodeImporter:
+        raise _no_code()
+
+    @property
+    def root(self) -> Object:
+        raise _no_code()
+
+    def program(self, model: str) -> ExportedProgram:
+        return self.records.program(model)
+
+    def signature(self, model: str) -> str:
+        """Return the signature: ``forward(x: float32[s77, 4]) -> float32[s77, 3]``."""
+        return signature(self.program(model), self.records.program_record(model))
+
+    def payloads(self, model: str) -> dict[str, Payload]:
+        """Return weights and constants by name. Raises what ``payloads.weights`` raises."""
+        found = self._payloads.get(model)
+        if found is None:
+            found = weights(self.records, model) | constants(self.records, model)
+            self._payloads[model] = found
+        return found
+
+    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
+        """Yield every tensor by its dotted name, pickled ones as far as their configuration tells.
+
+        Weights beside compiled code belong to no program. Raises MissingRecordError where there is
+        neither a program nor such weights.
+        """
+        beside = self.beside_code()
+        if not beside:
+            self.require_models()
+        found = [(model, self.tensors_of(model)) for model in self.models]
+        found += [(model, _infos(self._container, payloads)) for model, payloads in beside.items()]
+        for model, named in found:
+            prefix = f"{model}." if len(found) > 1 else ""
+            for name, info in named:
+                yield f"{prefix}{name}", info
+
+    def named_payloads(self) -> Iterator[tuple[str, Payload]]:
+        """Yield weights and constants of all models by the names that ``tensors`` uses."""
+        beside = self.beside_code()
+        found = [*((model, self.payloads(model)) for model in self.models), *beside.items()]
+        for model, payloads in found:
+            prefix = f"{model}." if len(found) > 1 else ""
+            for name, payload in payloads.items():
+                yield f"{prefix}{name}", payload
+
+    def beside_code(self) -> dict[str, dict[str, Payload]]:
+        """Return the weights stored beside compiled code, by model and name.
+
+        None where one program was chosen. Raises what ``compiled.stored_weights`` raises.
+        """
+        if self.models != self.records.models:
+            return {}
+        found = {model: stored_weights(self.records, model) for model in self.records.compiled}
+        return {model: payloads for model, payloads in found.items() if payloads}
+
+    def tensors_of(self, model: str) -> Iterator[tuple[str, TensorInfo]]:
+        """Yield the tensors of one model, by their names in it."""
+        buffers = _buffers(self.program(model))
+        return _infos(self._container, self.payloads(model), buffers)
+
+    def tree(self) -> ModuleInfo:
+        """Return the modules of the model; of several models, below a common root.
+
+        Raises MissingRecordError where there is no program.
+        """
+        self.require_models()
+        trees = [self._tree(model) for model in self.models]
+        return trees[0] if len(trees) == 1 else ModuleInfo("", "", (), 0, 0, tuple(trees))
+
+    def signed_tree(self) -> ModuleInfo:
+        """The same, where the root of each model has the signature of its method."""
+        root = self.tree()
+        if len(self.models) == 1:
+            return replace(root, methods=(self.signature(self.models[0]),))
+        signed = (replace(child, methods=(self.signature(child.name),)) for child in root.children)
+        return replace(root, children=tuple(signed))
+
+    def require_code(self) -> None:
+        """Raise MissingRecordError if there is no program."""
+        self.require_models()
+
+    def require_models(self) -> None:
+        """Raise MissingRecordError, saying what the archive has instead, if it has no program."""
+        if self.models:
+            return
+        others = {
+            "machine code of AOTInductor": self.records.compiled,
+            "programs of ExecuTorch": tuple(self.records.under(EXECUTORCH)),
+        }
+        found = " and ".join(what for what, names in others.items() if names)
+        raise MissingRecordError(
+            "the archive has no exported program",
+            record=MODELS,
+            hint=f"It has {found}, which 'tsarchive info' lists" if found else _INCOMPLETE,
+        )
+
+    def _tree(self, model: str) -> ModuleInfo:
+        name = model if len(self.models) > 1 else ""
+        graph = self.program(model).graph_module.graph
+        record = self.records.program_record(model)
+        return module_tree(name, dict(self.tensors_of(model)), places(graph), record)
+
+    def operators_of(self, model: str) -> dict[str, int]:
+        """Count the nodes that call each operator, by qualified name without overload."""
+        nodes = nodes_of(self.program(model).graph_module.graph)
+        return dict(Counter(operator_name(node.target) for node in nodes))
+
+    def operators(self) -> dict[str, int]:
+        """Count the nodes of all models that call each operator."""
+        return dict(sum((Counter(self.operators_of(m)) for m in self.models), Counter[str]()))
+
+    def needs(self) -> Needs:
+        """Return the operators of libraries and the torchbind classes that the models need."""
+        from tsarchive.formats.torchscript.needs import Needs
+
+        operators = self.operators()
+        classes: set[str] = set()
+        for model in self.models:
+            classes |= set(_native_classes(self.program(model)))
+        own = (f"{_HIGHER_ORDER}::", *(f"{name}." for name in _PYTHON), "torch.")
+        needed = {
+            name: n
+            for name, n in operators.items()
+            if not name.startswith(own) and name not in _WRITTEN
+        }
+        return Needs(needed, tuple(sorted(classes)))
+
+    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
+        found = self._views.get(name)
+        if found is None:
+            raise UnsupportedError("its elements are pickled in a way of their own")
+        if not found.has_data:
+            raise UnsupportedError("it was saved without its elements")
+        return found.storage.data()[info.offset :]
+
+    @cached_property
+    def _views(self) -> dict[str, StoredView]:
+        named = self.named_payloads()
+        return {name: payload for name, payload in named if isinstance(payload, StoredView)}
+
+
+def operator_name(target: str) -> str:
+    """Return ``aten::linear`` for ``torch.ops.aten.linear.default``; other targets as they are."""
+    if target.startswith(_EXTENSION):
+        namespace, _, name = target.removeprefix(_EXTENSION).partition(":")
+        return f"{namespace}::{name.partition('.')[0]}"
+    for prefix in (_TORCH_OPERATORS, _EDGE_OPERATORS):
+        if target.startswith(prefix):
+            namespace, _, name = target.removeprefix(prefix).partition(".")
+            return f"{namespace}::{name.partition('.')[0]}"
+    return target
+
+
+def _no_code() -> UnsupportedError:
+    return UnsupportedError(
+        "a PT2 archive has no TorchScript classes and no pickled root",
+        hint="'tsarchive code' lists its program, 'tsarchive tree' its modules",
+    )
+
+
+def _buffers(program: ExportedProgram) -> frozenset[str]:
+    specs = program.graph_module.signature.input_specs
+    return frozenset(spec.value.buffer_name for spec in specs if spec.tag == "buffer")
+
+
+def _native_classes(program: ExportedProgram) -> Iterator[str]:
+    """Yield the torchbind classes of a program's objects."""
+    for spec in program.graph_module.signature.input_specs:
+        if spec.tag == "custom_obj" and spec.value.arg.class_fqn.startswith(_NATIVE_CLASSES):
+            yield spec.value.arg.class_fqn.removeprefix(_NATIVE_CLASSES)
+
+
+def _infos(
+    container: ZipContainer, payloads: Mapping[str, Payload], buffers: Container[str] = ()
+) -> Iterator[tuple[str, TensorInfo]]:
+    """Yield tensors, without payloads that only a pickle describes."""
+    for name, payload in payloads.items():
+        role = _role(payload, is_buffer=name in buffers)
+        if isinstance(payload, StoredView):
+            yield name, _dense_info(payload, role)
+        elif payload.meta is not None:
+            size = container.size(payload.record) or 0
+            info = _pickled_info(StorageInfo(payload.record, 0, size), payload.meta, role)
+            if info is not None:
+                yield name, info
+
+
+def _role(payload: Payload, *, is_buffer: bool) -> Role:
+    if payload.is_parameter:
+        return "parameter"
+    return "buffer" if is_buffer else "attribute"
+
+
+def _dense_info(view: StoredView, role: Role) -> TensorInfo:
+    storage = view.storage
+    return TensorInfo(
+        dtype=DTYPES[view.dtype].dtype,
+        shape=view.shape,
+        strides=view.strides,
+        storage=storage.name,
+        nbytes=view.nbytes,
+        role=role,
+        storages=(StorageInfo(storage.name, 0, storage.nbytes),),
+        device=view.device,
+        offset=view.offset * DTYPES[view.dtype].itemsize,
+    )
+
+
+def _pickled_info(storage: StorageInfo, meta: TensorMeta, role: Role) -> TensorInfo | None:
+    """Describe a pickled tensor by its configuration; None where that has no sizes."""
+    sizes = [*meta.sizes, *meta.strides]
+    if meta.dtype not in DTYPES or any(size.tag != "as_int" for size in sizes):
+        return None
+    dtype, shape = DTYPES[meta.dtype], tuple(size.value for size in meta.sizes)
+    return TensorInfo(
+        dtype=dtype.dtype,
+        shape=shape,
+        strides=tuple(stride.value for stride in meta.strides),
+        storage=storage.record,
+        nbytes=prod(shape) * dtype.itemsize,
+        role=role,
+        storages=(storage,),
+        device=device_name(meta.device),
+    )

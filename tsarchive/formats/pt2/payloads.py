@@ -1,0 +1,398 @@
+"""Weights and constants of a model in every layout: location and description, checked but not read.
+
+Numbers are checked as unbounded integers against the size of their record, before torch sees any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import prod
+from typing import TypeAlias, TypeGuard
+
+from tsarchive.container import Container
+from tsarchive.errors import ArchiveError, FormatError, MissingRecordError, PickleError
+from tsarchive.formats.torchscript.stored_tensors import MAX_BYTES, MAX_RANK, TENSOR_MODULE
+from tsarchive.formats.torchscript.stored_values import (
+    DenseTensor,
+    StoredTensor,
+    Wrapped,
+    is_device,
+)
+from tsarchive.pickler import Global, MarkedTuple, Object, Reduce, Value, loads
+
+from .dtypes import DTYPES, SCALAR_TYPES
+from .records import CONSTANTS, FLAT_CONSTANTS, FLAT_WEIGHTS, WEIGHTS, Records
+from .records import Layout as FileLayout
+from .schema import Device, Layout, PayloadMeta, ScalarType, SymInt, TensorMeta
+from .torch_save import Saved
+
+_CUSTOM_OBJECT = "custom_obj_"
+_OPAQUE_OBJECT = "opaque_obj_"
+_DENSE = "_rebuild_tensor_v2"
+_PARAMETER = "_rebuild_parameter"
+_WITH_STATE = "_rebuild_parameter_with_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The bytes that tensors are views of.
+
+    ``name`` is that of the record, prefixed by the name of the record that contains it where that
+    is a file of ``torch.save``; ``nbytes`` is its size. Tensors that share a storage have equal
+    ones.
+    """
+
+    name: str
+    nbytes: int
+    _container: Container = field(repr=False, compare=False)
+    _record: str = field(repr=False, compare=False)
+
+    def data(self) -> memoryview:
+        """Return the bytes, as ``Container.view`` does."""
+        return self._container.view(self._record)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredView:
+    """A dense tensor; ``strides`` and ``offset`` count elements.
+
+    Unless ``has_data``, only its description is stored, as for fake tensors: torch loads zeros.
+    Otherwise every element lies in the storage.
+    """
+
+    storage: Storage
+    dtype: ScalarType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    is_parameter: bool
+    requires_grad: bool
+    device: str
+    layout: Layout
+    has_data: bool
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes of the tensor's elements, not of the storage."""
+        return prod(self.shape) * DTYPES[self.dtype].itemsize
+
+
+class Kind(Enum):
+    """The kind of a pickled payload."""
+
+    TENSOR = "tensor"
+    CUSTOM_OBJECT = "custom object"
+    OPAQUE_OBJECT = "opaque object"
+
+
+@dataclass(frozen=True, slots=True)
+class PickledPayload:
+    """A payload that only a pickle describes: a tensor of a subclass, or an object.
+
+    It is not unpickled. ``class_name`` is the class that the pickle names, None where the
+    restricted reader cannot tell. ``meta`` is the configuration's description of a tensor.
+    """
+
+    record: str
+    kind: Kind
+    class_name: str | None
+    is_parameter: bool
+    meta: TensorMeta | None
+
+
+Payload: TypeAlias = StoredView | PickledPayload
+
+
+def tensors(records: Records, model: str) -> dict[str, StoredView]:
+    """Return the dense tensors among weights and constants, by fully qualified name.
+
+    Raises what ``weights`` and ``constants`` raise.
+    """
+    found = weights(records, model) | constants(records, model)
+    return {name: item for name, item in found.items() if isinstance(item, StoredView)}
+
+
+def objects(records: Records, model: str) -> dict[str, PickledPayload]:
+    """Return the pickled payloads among weights and constants, by fully qualified name."""
+    found = weights(records, model) | constants(records, model)
+    return {name: item for name, item in found.items() if isinstance(item, PickledPayload)}
+
+
+def weights(records: Records, model: str) -> dict[str, Payload]:
+    """Return parameters and persistent buffers.
+
+    Raises MissingRecordError where a record is missing, FormatError where one is smaller than its
+    description or breaks another rule, PickleError for a pickle that the restricted reader refuses.
+    """
+    config = f"{model}_weights_config.json"
+    return _payloads(records, FLAT_WEIGHTS, WEIGHTS, model, config)
+
+
+def constants(records: Records, model: str) -> dict[str, Payload]:
+    """Return tensor constants, non-persistent buffers, and objects. Raises as ``weights``."""
+    config = f"{model}_constants_config.json"
+    return _payloads(records, FLAT_CONSTANTS, CONSTANTS, model, config)
+
+
+def _payloads(
+    records: Records, flat: str, folder: str, model: str, config: str
+) -> dict[str, Payload]:
+    whole = flat if records.layout is FileLayout.FLAT else f"{folder}{model}.pt"
+    if records.layout is FileLayout.FLAT or records.has(whole):
+        return dict(_saved_payloads(Saved(records.container, whole)))
+    return dict(_configured(records, folder, f"{folder}{config}"))
+
+
+# Payloads that a configuration describes
+
+
+def _configured(records: Records, folder: str, config: str) -> Iterator[tuple[str, Payload]]:
+    reader = Configured(records.container, folder, config)
+    for name, meta in records.payload_config(config).config.items():
+        yield name, reader.payload(name, meta)
+
+
+class Configured:
+    """Checks descriptions in the configuration ``record`` of records in ``folder``, one by one."""
+
+    def __init__(self, container: Container, folder: str, record: str) -> None:
+        self.container = container
+        self.folder = folder
+        self.record = record
+        self.dtypes: dict[str, ScalarType] = {}
+
+    def payload(self, name: str, meta: PayloadMeta) -> Payload:
+        """Return a checked payload. Raises what ``weights`` raises."""
+        path = f"{self.folder}{meta.path_name}"
+        size = self.container.size(path)
+        if size is None:
+            raise MissingRecordError(
+                f"the record of {name!r} is not there",
+                record=path,
+                hint=f"{self.record} names it: download or copy the archive again",
+            )
+        if meta.path_name.startswith(_CUSTOM_OBJECT):
+            return self._object(path, Kind.CUSTOM_OBJECT, meta)
+        if meta.path_name.startswith(_OPAQUE_OBJECT):
+            return self._object(path, Kind.OPAQUE_OBJECT, meta)
+        if meta.use_pickle:
+            return self._pickled_tensor(path, meta)
+        if meta.tensor_meta is None:
+            raise FormatError(f"{name!r} has no tensor_meta", record=self.record)
+        return self._raw(name, path, size, meta.is_param, meta.tensor_meta)
+
+    def _raw(
+        self, name: str, path: str, size: int, is_parameter: bool, meta: TensorMeta
+    ) -> StoredView:
+        try:
+            _check_meta(meta)
+            shape, strides = _numbers("size", meta.sizes), _numbers("stride", meta.strides)
+            (offset,) = _numbers("offset", [meta.storage_offset])
+            self._check_dtype(path, size, meta.dtype)
+            check_bounds(shape, strides, offset, size, DTYPES[meta.dtype].itemsize)
+        except FormatError as error:
+            raise FormatError(f"{name!r}: {error.message}", record=self.record) from None
+        return StoredView(
+            storage=Storage(path, size, self.container, path),
+            dtype=meta.dtype,
+            shape=shape,
+            strides=strides,
+            offset=offset,
+            is_parameter=is_parameter,
+            requires_grad=meta.requires_grad,
+            device=device_name(meta.device),
+            layout=meta.layout,
+            has_data=bool(size or not prod(shape)),
+        )
+
+    def _check_dtype(self, path: str, size: int, dtype: ScalarType) -> None:
+        """Check that a record has elements of one type; empty ones may serve many tensors."""
+        if size and self.dtypes.setdefault(path, dtype) != dtype:
+            raise FormatError(f"{path} holds elements of another type as well")
+
+    def _pickled_tensor(self, path: str, meta: PayloadMeta) -> Payload:
+        saved, root = _open_readable(self.container, path)
+        view = None if saved is None else _view_of(saved, root)
+        if view is not None:
+            return view
+        class_name = None if saved is None else _class_name(root)
+        return PickledPayload(path, Kind.TENSOR, class_name, meta.is_param, meta.tensor_meta)
+
+    def _object(self, path: str, kind: Kind, meta: PayloadMeta) -> PickledPayload:
+        return PickledPayload(
+            path, kind, _class_of_object(self.container, path, kind), meta.is_param, None
+        )
+
+
+def _check_meta(meta: TensorMeta) -> None:
+    if meta.dtype not in DTYPES:
+        raise FormatError("the type of its elements is unknown")
+    if meta.layout != Layout.STRIDED:
+        raise FormatError(f"it is of layout {meta.layout.name.lower()}, which no record holds")
+    if not is_device(device_name(meta.device)):
+        raise FormatError(f"unknown device {device_name(meta.device)[:100]!r}")
+    is_continuous = DTYPES[meta.dtype].dtype.startswith(("float", "bfloat", "complex"))
+    if meta.requires_grad and not is_continuous:
+        raise FormatError(f"a tensor of {DTYPES[meta.dtype].dtype} requires a gradient")
+
+
+def _numbers(what: str, symbols: Sequence[SymInt]) -> tuple[int, ...]:
+    if len(symbols) > MAX_RANK:
+        raise FormatError(f"it has {len(symbols)} dimensions, more than {MAX_RANK}")
+    for symbol in symbols:
+        if symbol.tag != "as_int" or not 0 <= symbol.value <= MAX_BYTES:
+            raise FormatError(f"its {what} has an entry that is no size")
+    return tuple(symbol.value for symbol in symbols)
+
+
+def check_bounds(
+    shape: tuple[int, ...], strides: tuple[int, ...], offset: int, nbytes: int, itemsize: int
+) -> None:
+    """Raise FormatError unless every element is in a record of ``nbytes``.
+
+    A record without bytes serves tensors of any size, which have no data.
+    """
+    if len(shape) != len(strides):
+        raise FormatError(f"it has the sizes {list(shape)} and the strides {list(strides)}")
+    elements = prod(shape)
+    last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    # torch multiplies sizes one by one, and may overflow before it meets a zero.
+    reach = max(prod(n or 1 for n in shape), offset, last)
+    if reach * itemsize > MAX_BYTES:
+        raise FormatError("it is beyond what memory can hold")
+    if elements and nbytes and (last + 1) * itemsize > nbytes:
+        raise FormatError(
+            f"a tensor of size {shape} and stride {strides} reaches element {last} "
+            f"of {nbytes // itemsize}"
+        )
+
+
+def device_name(device: Device) -> str:
+    """Return ``cpu`` or ``cuda:0``."""
+    return device.type if device.index is None else f"{device.type}:{device.index}"
+
+
+# Payloads in files of torch.save
+
+
+def _saved_payloads(saved: Saved) -> Iterator[tuple[str, Payload]]:
+    """Yield the values of a dict that ``torch.save`` wrote."""
+    if not isinstance(saved.root, dict):
+        raise FormatError("the record does not hold a dict", record=saved.record)
+    for name, value in saved.root.items():
+        if not isinstance(name, str):
+            raise FormatError("a name is not a string", record=saved.record)
+        yield name, saved_payload(saved, value)
+
+
+def saved_payload(saved: Saved, value: Value) -> Payload:
+    """Describe a value of such a dict. Raises TensorError and MissingRecordError."""
+    view = _view_of(saved, value)
+    if view is not None:
+        return view
+    kind = Kind.TENSOR if _is_tensor(value) else Kind.CUSTOM_OBJECT
+    return PickledPayload(saved.record, kind, _class_name(value), False, None)
+
+
+def _open_readable(container: Container, path: str) -> tuple[Saved | None, Value]:
+    """Return a file of ``torch.save`` and its value.
+
+    None for both where the restricted reader refuses it, as for objects that need their class.
+    """
+    try:
+        saved = Saved(container, path)
+        return saved, saved.root
+    except ArchiveError:
+        return None, None
+
+
+def _view_of(saved: Saved, value: Value) -> StoredView | None:
+    """Return a dense tensor; None for other values. Raises TensorError for an invalid one."""
+    value = _without_notes(value)
+    if not _is_call(value, _PARAMETER, _DENSE):
+        return None
+    found = saved.tensor(value)
+    if not isinstance(found, Wrapped):
+        return _dense(saved, found, is_parameter=False, requires_grad=None)
+    if not _is_call(found.tensor, _DENSE):
+        return None
+    dense = saved.tensor(found.tensor)
+    return _dense(saved, dense, is_parameter=True, requires_grad=found.requires_grad)
+
+
+def _without_notes(value: Value) -> Value:
+    """Strip the attributes that Dynamo of torch 2.7 and before leaves on parameters."""
+    if not _is_call(value, _WITH_STATE):
+        return value
+    match value.argument:
+        case (tensor, needs_grad, hooks, dict(notes)) if all(map(_is_note, notes)):
+            plain = MarkedTuple((tensor, needs_grad, hooks))
+            return Reduce(Global(TENSOR_MODULE, _PARAMETER), plain)
+    return value
+
+
+def _is_note(name: Value) -> bool:
+    return isinstance(name, str) and name.startswith("_dynamo_")
+
+
+def _is_call(value: Value, *functions: str) -> TypeGuard[Reduce]:
+    if not isinstance(value, Reduce) or value.function.module != TENSOR_MODULE:
+        return False
+    return value.function.name in functions
+
+
+def _dense(
+    saved: Saved, found: StoredTensor, *, is_parameter: bool, requires_grad: bool | None
+) -> StoredView | None:
+    """Describe a tensor; ``requires_grad`` is the parameter's, None for the tensor's own."""
+    if not isinstance(found, DenseTensor) or found.flags:
+        return None
+    view, grad = found.view, found.requires_grad if requires_grad is None else requires_grad
+    dtype = SCALAR_TYPES.get(view.storage.dtype)
+    if dtype is None:
+        return None
+    inside = saved.check_storage(view.storage)
+    name, nbytes = f"{saved.record}/{inside}", saved.container.size(inside) or 0
+    return StoredView(
+        storage=Storage(name, nbytes, saved.container, inside),
+        dtype=dtype,
+        shape=view.size,
+        strides=view.stride,
+        offset=view.offset,
+        is_parameter=is_parameter,
+        requires_grad=grad,
+        device=view.storage.device,
+        layout=Layout.STRIDED,
+        has_data=not view.storage.is_meta,
+    )
+
+
+# What pickles name
+
+
+def _is_tensor(value: Value) -> bool:
+    return isinstance(value, Reduce) and value.function.module in (TENSOR_MODULE, "torch._tensor")
+
+
+def _class_of_object(container: Container, path: str, kind: Kind) -> str | None:
+    if kind is Kind.CUSTOM_OBJECT:
+        saved, root = _open_readable(container, path)
+        return None if saved is None else _class_name(root)
+    try:
+        return _class_name(loads(container.read(path), record=path))
+    except PickleError:
+        return None  # the restricted reader refuses its form
+
+
+def _class_name(value: Value) -> str | None:
+    """Return the class of a pickled value, if the pickle names it."""
+    match value:
+        case Object(cls):
+            return cls.qualified_name
+        case Reduce(function, (_, cls, *_)) if function.name == "_rebuild_from_type_v2":
+            return getattr(cls, "qualified_name", None)
+        case Reduce(function):
+            return function.qualified_name
+    return type(value).__name__

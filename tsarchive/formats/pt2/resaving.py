@@ -1,0 +1,237 @@
+"""Saving a module that was loaded from a PT2 archive: new data, everything else as read.
+
+Archives of layouts before torch 2.9 are written in the current layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from tsarchive.container import Container, NewRecord
+from tsarchive.errors import SaveError
+from tsarchive.formats.torchscript.resaving import as_read
+from tsarchive.run.classes import ArchiveModule, get_slot
+
+from .decoding import read_json
+from .dtypes import DTYPES
+from .encoding import write_json
+from .exporter import config_record, end_records, extra_records
+from .forward import Forward
+from .payload_writer import PayloadWriter
+from .payloads import Payload, StoredView, constants, weights
+from .records import CONSTANTS, EXTRA, MODELS, SAMPLE_INPUTS, WEIGHTS, Layout, Records
+from .schema import ExportedProgram, PayloadConfig, SchemaVersion
+from .stable_metadata import make_stable
+from .tensors import Tensors
+
+_NEWEST = SchemaVersion(8, 20)
+_FINGERPRINT = ".data/serialization_id"
+_FORMAT = "archive_format"
+_PREFIXES = {WEIGHTS: "weight_", CONSTANTS: "tensor_"}
+
+State = dict[str, dict[str, Any]]
+
+
+def resaved_records(
+    module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool, keeps_extras: bool = True
+) -> list[NewRecord]:
+    """Return every record except the serialization id.
+
+    With ``keeps_extras``, extra files are kept unless replaced. Other models of the archive are
+    written as they are. Raises SaveError for a part of a program, and for a tensor that differs in
+    type or shape from the exported one.
+    """
+    forward = forward_of(module)
+    records = Records(module.tsarchive_classes.container)
+    model = records.model_of(forward.record)
+    saving = _Saving(records, model, forward, debug)
+    state = _state(module, forward, saving)
+    written = saving.in_place if records.layout is Layout.RAW else saving.converted
+    extras = saving.kept_extras(files) if keeps_extras else ()
+    return list(written(state, [*extras, *extra_records(files)]))
+
+
+def forward_of(module: ArchiveModule) -> Forward:
+    """Return the program of a module. Raises SaveError for a part of one."""
+    forward: Forward | None = vars(type(module)).get("tsarchive_program")
+    if forward is None:
+        raise SaveError(
+            f"{type(module).__name__} is a part of an exported program, which has one graph",
+            hint="Save the module that tsarchive.load gave",
+        )
+    return forward
+
+
+class _Saving:
+    def __init__(self, records: Records, model: str, forward: Forward, debug: bool) -> None:
+        self.records = records
+        self.model = model
+        self._forward = forward
+        self._debug = debug
+
+    @property
+    def container(self) -> Container:
+        return self.records.container
+
+    def stored(self, model: str) -> dict[str, dict[str, Payload]]:
+        return {
+            WEIGHTS: weights(self.records, model),
+            CONSTANTS: constants(self.records, model),
+        }
+
+    def in_place(self, state: State, extras: list[NewRecord]) -> Iterator[NewRecord]:
+        """Yield the records of the archive in their order, with the model's present state."""
+        new: dict[str, list[NewRecord]] = {}
+        dropped = {_FINGERPRINT, *self.records.under(EXTRA)}
+        for folder in (WEIGHTS, CONSTANTS):
+            config, written, replaced = self._folder(folder, state[folder])
+            dropped |= replaced - {record.name for record in written}
+            for record in written:
+                place = record.name if record.name in replaced else config.name
+                new.setdefault(place, []).append(record)
+            new.setdefault(config.name, []).append(config)
+        for name in self.container.records:
+            if name == _FORMAT or name.startswith(EXTRA):
+                yield from extras
+                extras = []
+            if name in new:
+                yield from new[name]
+            elif name not in dropped:
+                yield from self._as_it_is(name)
+        yield from extras
+
+    def _folder(
+        self, folder: str, values: dict[str, Any]
+    ) -> tuple[NewRecord, list[NewRecord], set[str]]:
+        """Return the configuration and records of a folder, and the names of those they replace."""
+        configs = {name: self._config(folder, name) for name in self.records.models}
+        own = {name: meta.path_name for name, meta in configs.pop(self.model).config.items()}
+        others = {meta.path_name for found in configs.values() for meta in found.config.values()}
+        known = {name: path for name, path in own.items() if path not in others}
+        names = {name.removeprefix(folder) for name in self.records.under(folder)}
+        writer = PayloadWriter(folder, names)
+        payloads = writer.payloads(values, _PREFIXES[folder], known)
+        config = config_record(folder, self.model, payloads)
+        return config, writer.records, {f"{folder}{path}" for path in known.values()}
+
+    def _config(self, folder: str, model: str) -> PayloadConfig:
+        read = self.records.weights if folder == WEIGHTS else self.records.constants
+        return read(model)
+
+    def _as_it_is(self, name: str) -> Iterator[NewRecord]:
+        for model in self.records.models:
+            if name == self.records.program_record(model):
+                yield NewRecord(name, self._text(model))
+                return
+        yield from as_read(self.container, [name])
+
+    def converted(self, state: State, extras: list[NewRecord]) -> Iterator[NewRecord]:
+        """Yield the archive in the current layout."""
+        writers = {folder: PayloadWriter(folder) for folder in _PREFIXES}
+        for model in self.records.models:
+            values = state if model == self.model else self._read(model)
+            for folder, writer in writers.items():
+                payloads = writer.payloads(values[folder], _PREFIXES[folder])
+                yield from writer.take()
+                yield config_record(folder, model, payloads)
+            yield NewRecord(f"{MODELS}{model}.json", self._text(model))
+            inputs = self.records.inputs_record(model)
+            data = self.container.read(inputs) if self.records.has(inputs) else b""
+            yield NewRecord(f"{SAMPLE_INPUTS}{model}.pt", data)
+        yield from extras
+        yield from end_records()
+
+    def kept_extras(self, files: Mapping[str, bytes]) -> Iterator[NewRecord]:
+        """Yield the extra files of the archive that ``files`` do not replace."""
+        for name, record in self.records.extra_files().items():
+            if name not in files:
+                yield NewRecord(f"{EXTRA}{name}", self.container.read(record))
+
+    def _read(self, model: str) -> State:
+        """Read the state of another model of the archive."""
+        stored = self.stored(model)
+        return {folder: read_values(payloads) for folder, payloads in stored.items()}
+
+    def _text(self, model: str) -> bytes:
+        """Return a program as read, or encoded anew if it was moved, is old, or loses origins."""
+        read = self.records.program(model)
+        program = self._forward.program if model == self.model else read
+        is_old = program.schema_version.major < _NEWEST.major
+        if self._debug and program == read and not is_old:
+            return self.container.read(self.records.program_record(model))
+        return write_json(_of_today(program) if self._debug else _without_origins(program))
+
+
+def _of_today(program: ExportedProgram) -> ExportedProgram:
+    is_old = program.schema_version.major < _NEWEST.major
+    return replace(program, schema_version=_NEWEST) if is_old else program
+
+
+def _without_origins(program: ExportedProgram) -> ExportedProgram:
+    copied = read_json(ExportedProgram, write_json(_of_today(program)), MODELS)
+    make_stable(copied.graph_module.graph, origins=False, paths=True)
+    return copied
+
+
+def read_values(payloads: Mapping[str, Payload]) -> dict[str, Any]:
+    """Return stored tensors by name. Raises SaveError for what only a pickle describes."""
+    views = {name: view for name, view in payloads.items() if isinstance(view, StoredView)}
+    for name in payloads.keys() - views.keys():
+        raise SaveError(
+            f"{name!r} is pickled, so it cannot be moved to a record of its own",
+            hint="torch.export.load and torch.export.save write it where you trust the file",
+        )
+    tensors = Tensors(views.values(), None)
+    return {name: tensors.build(view) for name, view in views.items()}
+
+
+def _state(module: ArchiveModule, forward: Forward, saving: _Saving) -> State:
+    """Return the present state of the module, by folder and dotted name, in archive order."""
+    stored = saving.stored(saving.model)
+    held: State = {WEIGHTS: {}, CONSTANTS: {}}
+    for state in forward.signature.states:
+        folder = WEIGHTS if state.in_weights else CONSTANTS
+        value = _held(module, state.target)
+        _check(state.target, value, stored[folder].get(state.target))
+        held[folder][state.target] = value
+    return {folder: _complete(held[folder], stored[folder]) for folder in held}
+
+
+def _complete(held: Mapping[str, Any], stored: Mapping[str, Payload]) -> dict[str, Any]:
+    """Add what the archive holds and its program does not use."""
+    unused = {name: payload for name, payload in stored.items() if name not in held}
+    found = {**held, **read_values(unused)}
+    return {name: found[name] for name in (*stored, *(held.keys() - stored.keys()))}
+
+
+def _held(module: ArchiveModule, target: str) -> Any:
+    *path, name = target.split(".")
+    owner: Any = module
+    try:
+        for part in path:
+            owner = get_slot(owner, type(owner).tsarchive_class.attributes[part])
+        return get_slot(owner, type(owner).tsarchive_class.attributes[name])
+    except (KeyError, AttributeError, AssertionError):
+        raise SaveError(
+            f"the attribute {target!r} is gone, or a module on the way to it was replaced",
+            hint="A loaded module is saved with all that it was loaded with",
+        ) from None
+
+
+def _check(target: str, value: Any, payload: Payload | None) -> None:
+    """Raise SaveError for a tensor of another shape or type than the program was exported for."""
+    if not isinstance(payload, StoredView):
+        return
+    expected = DTYPES[payload.dtype].dtype
+    if not isinstance(value, torch.Tensor):
+        raise SaveError(f"{target!r} is a {type(value).__name__}, not a tensor")
+    if tuple(value.shape) != payload.shape or str(value.dtype) != f"torch.{expected}":
+        raise SaveError(
+            f"{target!r} is now of shape {tuple(value.shape)} and {value.dtype}; the program was "
+            f"exported for {payload.shape} and torch.{expected}",
+            hint="Export the changed model with torch.export",
+        )

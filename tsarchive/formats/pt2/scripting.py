@@ -1,0 +1,117 @@
+"""Conversion of a loaded program to the records of a TorchScript archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NoReturn
+
+from tsarchive.container import NewRecord
+from tsarchive.errors import UnsupportedError
+from tsarchive.formats.torchscript.exporter import extra_files
+from tsarchive.formats.torchscript.resaving import canonical_loaded_records
+from tsarchive.ir.graph import Block, nested_blocks
+from tsarchive.ir.types import ANY, COMPOSITE, DictType, ListType, TupleType, Type
+from tsarchive.run.classes import ArchiveModule
+
+from .forward import Forward
+from .pytrees import Kind
+from .records import Records
+from .resaving import forward_of
+from .retyped_views import retyped_views_copied
+from .typed_trees import TypedTree
+
+# Implemented by torch in Python, so a process without it, such as one of libtorch, lacks them.
+_IN_PYTHON: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "prims": "Export it again without decompositions, or with those of torch's default",
+        "torch_nn": "Export a model that computes the loss without chunks",
+    }
+)
+
+
+def scripted_records(module: ArchiveModule) -> list[NewRecord]:
+    """Return every record except the serialization id, in canonical form; extra files are kept.
+
+    Debug records name the lines of user source from the program's metadata.
+
+    Raises UnsupportedError for arguments and results that TorchScript has no values for, or whose
+    type torch.jit cannot infer, and for operators written in Python; SaveError for a part of a
+    program.
+    """
+    forward = forward_of(module)
+    for parameter, typed in zip(forward.signature.parameters, forward.parameters, strict=True):
+        _require_values(forward, typed, f"the argument {parameter.name}")
+        _require_known_types(forward, typed, f"the argument {parameter.name}", is_item=False)
+    _require_values(forward, forward.result, "the result")
+    graph = forward.module.type.methods["forward"].graph
+    _require_operators(forward, graph)
+    records = Records(module.tsarchive_classes.container)
+    files = {name: records.container.read(one) for name, one in records.extra_files().items()}
+    with retyped_views_copied(graph):
+        return canonical_loaded_records(module, extra_files(files), debug=True)
+
+
+def _require_values(forward: Forward, typed: TypedTree, place: str) -> None:
+    """Refuse objects of classes that torch's pytrees know and TorchScript does not."""
+    if typed.tree.kind is Kind.REGISTERED:
+        _refuse(forward, f"{place} is an object of {typed.tree.name}, which has no type there")
+    if isinstance(typed.type, TupleType) and typed.type.qualified_name and _holds_any(typed.type):
+        message = f"{place} is a named tuple with a field that has items of several types"
+        _refuse(forward, message)
+    for step, child in _items(typed, place):
+        _require_values(forward, child, step)
+
+
+def _holds_any(type_: Type) -> bool:
+    return type_ == ANY or (isinstance(type_, COMPOSITE) and any(map(_holds_any, type_.parts())))
+
+
+def _require_known_types(forward: Forward, typed: TypedTree, place: str, *, is_item: bool) -> None:
+    """Refuse heterogeneous lists and dicts among items of several types.
+
+    Such items are of the type Any; torch.jit infers the type of an item, and fails for a container
+    that is empty or itself heterogeneous.
+    """
+    items = _type_of_items(typed.type)
+    if is_item and items is not None and (items == ANY or not typed.children):
+        has = "items of several types" if typed.children else "no items"
+        among = "and is itself among items of several types"
+        _refuse(forward, f"{place} is {typed.tree.kind.value} that has {has}, {among}")
+    for step, child in _items(typed, place):
+        _require_known_types(forward, child, step, is_item=is_item or items == ANY)
+
+
+def _type_of_items(type_: Type) -> Type | None:
+    if isinstance(type_, ListType):
+        return type_.element
+    return type_.value if isinstance(type_, DictType) else None
+
+
+def _items(typed: TypedTree, place: str) -> Iterator[tuple[str, TypedTree]]:
+    for (step, _), child in zip(typed.tree.places(), typed.children, strict=True):
+        yield place + step, child
+
+
+def _refuse(forward: Forward, message: str) -> NoReturn:
+    raise UnsupportedError(
+        f"the program has no form in TorchScript: {message}",
+        record=forward.record,
+        hint="Export a forward that takes and gives tuples in its place",
+    )
+
+
+def _require_operators(forward: Forward, graph: Block) -> None:
+    for name in _operators(graph):
+        hint = _IN_PYTHON.get(name.partition("::")[0])
+        if hint is not None:
+            message = f"the program has no form in TorchScript: {name} is written in Python"
+            raise UnsupportedError(message, record=forward.record, hint=hint)
+
+
+def _operators(block: Block) -> Iterator[str]:
+    for node in block.nodes:
+        if node.schema is not None:
+            yield node.schema.full_name
+        for inner in nested_blocks(node):
+            yield from _operators(inner)

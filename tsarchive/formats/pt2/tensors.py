@@ -1,0 +1,102 @@
+"""Tensors of a model as views of the mapped file, private to this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from math import prod
+
+import torch
+
+from tsarchive.errors import FormatError, LimitError, UnsupportedError
+from tsarchive.formats.torchscript.tensors import (
+    move_tensor,
+    parse_device,
+    tensor_over,
+    without_warnings,
+)
+
+from .dtypes import DTYPES
+from .payloads import StoredView
+from .schema import ScalarType
+
+# Tensors without data are zeros. Their bytes are not in the file, so a small file could otherwise
+# ask for any amount of memory.
+MAX_ZEROS = 1 << 33
+_WARNED_OF = frozenset({ScalarType.COMPLEXHALF})
+_NOTHING = nullcontext()
+
+
+class Tensors:
+    """Builds the tensors of one model; those of one storage share it.
+
+    ``views`` are all that may be built. ``device`` replaces the stored device of every tensor that
+    is not on the meta device. Raises LimitError when those without data are too large.
+    """
+
+    def __init__(self, views: Iterable[StoredView], device: torch.device | None) -> None:
+        self._device = device
+        self._storages: dict[tuple[str, str], torch.UntypedStorage] = {}
+        self._zeros: dict[str, int] = {}
+        for view in views:
+            if not view.has_data and self._target(view).type != "meta":
+                needed = max(self._zeros.get(view.storage.name, 0), _reach(view))
+                self._zeros[view.storage.name] = needed
+        if sum(self._zeros.values()) > MAX_ZEROS:
+            raise LimitError(
+                "tensors without data, which are zeros, would take too much memory",
+                limit=MAX_ZEROS,
+                hint="Load with map_location='meta'",
+            )
+
+    def build(self, view: StoredView) -> torch.Tensor:
+        """Return the tensor. Raises UnsupportedError where this process lacks its device."""
+        with without_warnings() if view.dtype in _WARNED_OF else _NOTHING:
+            dtype = self._dtype(view)
+            target = self._target(view)
+            key = view.storage.name, str(target)
+            storage = self._storages.get(key)
+            if storage is None:
+                storage = self._storages[key] = self._storage(view, dtype, target)
+            made = torch.empty(0, dtype=dtype, device=storage.device)
+            return made.set_(storage, view.offset, view.shape, view.strides)
+
+    def _target(self, view: StoredView) -> torch.device:
+        stored = parse_device(view.device)
+        if stored is None:
+            raise FormatError(f"unknown device {view.device!r}", record=view.storage.name)
+        return stored if self._device is None or stored.type == "meta" else self._device
+
+    def _dtype(self, view: StoredView) -> torch.dtype:
+        name = DTYPES[view.dtype].dtype
+        found = getattr(torch, name, None)
+        if not isinstance(found, torch.dtype):
+            raise UnsupportedError(f"this torch has no dtype {name}", record=view.storage.name)
+        return found
+
+    def _storage(
+        self, view: StoredView, dtype: torch.dtype, target: torch.device
+    ) -> torch.UntypedStorage:
+        if target.type == "meta":
+            nbytes = max(view.storage.nbytes, _reach(view))
+            return torch.empty(nbytes, dtype=torch.uint8, device="meta").untyped_storage()
+        made = self._on_cpu(view, dtype)
+        if target.type != "cpu":
+            made = move_tensor(made, target, view.storage.name)
+        return made.untyped_storage()
+
+    def _on_cpu(self, view: StoredView, dtype: torch.dtype) -> torch.Tensor:
+        if not view.has_data:
+            return torch.zeros(self._zeros[view.storage.name], dtype=torch.uint8)
+        elements = view.storage.nbytes // dtype.itemsize
+        if not elements:
+            return torch.empty(0, dtype=dtype)
+        return tensor_over(view.storage.data(), elements, dtype)
+
+
+def _reach(view: StoredView) -> int:
+    """Return the size in bytes that a storage must have to hold all elements."""
+    if not prod(view.shape):
+        return 0
+    last = sum((n - 1) * step for n, step in zip(view.shape, view.strides, strict=True))
+    return (view.offset + last + 1) * DTYPES[view.dtype].itemsize

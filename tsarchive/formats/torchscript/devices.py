@@ -1,0 +1,160 @@
+"""Moving an archive to another device than it was saved on.
+
+torch.jit moves tensors to ``map_location`` but leaves the devices in code: a model that was traced
+on a GPU keeps creating its intermediate tensors there. Here the devices that code names are changed
+in its text, so everything that reads the code sees the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from tsarchive.container import ChangedContainer, Container
+from tsarchive.errors import CallError
+from tsarchive.ir.values import is_device
+from tsarchive.pickler import Value, dumps, loads
+
+from .code_records import DEBUG_SUFFIX
+from .device_places import DevicePlace, Places, is_device_text, places_in
+from .edits import Edit, EditedText, move_debug_record
+from .pickled import devices_in, move_devices, objects_of, replace_strings
+
+_DATA, _CONSTANTS = "data.pkl", "constants.pkl"
+# The second was used before torch 1.3.
+_FOLDERS = ("code/", "libs/")
+_HOST, _NOWHERE = "cpu", "meta"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMap:
+    """The mapping of devices: all to ``target``, except ``meta``, and ``cpu`` if ``keeps_cpu``.
+
+    An archive that names a device other than these two means the CPU where it says so; in one that
+    names no other, ``cpu`` is merely where the tensors were.
+    """
+
+    target: str
+    keeps_cpu: bool = False
+
+    def storage(self, device: str) -> str:
+        """Map the device of a tensor: data on the CPU moves with the rest, as in torch.jit."""
+        return device if device.partition(":")[0] == _NOWHERE else self.target
+
+    def moved(self, device: str) -> str:
+        type_ = device.partition(":")[0]
+        stays = type_ == _NOWHERE or (type_ == _HOST and self.keeps_cpu)
+        return device if stays or not is_device_text(device) else self.target
+
+
+@dataclass(frozen=True, slots=True)
+class MovedArchive:
+    """A container with code and constants moved to another device; data.pkl is unchanged.
+
+    ``devices`` maps the devices in data.pkl; ``attributes`` are (class, name) of the attributes in
+    which strings name devices.
+    """
+
+    container: Container
+    devices: DeviceMap
+    attributes: frozenset[tuple[str, str]]
+
+    def device(self, text: str) -> str:
+        """Map a device in data.pkl."""
+        return self.devices.moved(text)
+
+    def move_strings(self, data: Value) -> None:
+        """Change the strings that name devices in the attributes of unpickled objects."""
+        if not self.attributes:
+            return
+        for found in objects_of(data):
+            if isinstance(found.state, dict):
+                for name, value in found.state.items():
+                    if (found.cls.qualified_name, name) in self.attributes:
+                        found.state[name] = replace_strings(value, self._string, _DATA)
+
+    def _string(self, text: str) -> str:
+        return self.devices.moved(text) if is_device(text) else text
+
+
+def moved_archive(
+    container: Container, target: str, tensors_on: Collection[str] = ()
+) -> MovedArchive:
+    """Return the archive with the devices that it names moved to ``target``.
+
+    ``tensors_on`` are devices that the archive names other than in code and pickles. The result
+    owns the container. Raises CallError when ``target`` is not a device, SourceError for code that
+    names devices and does not parse.
+    """
+    if not is_device_text(target):
+        raise CallError(
+            f"map_location {target!r} is not a device", hint="Pass one such as 'cpu' or 'cuda:0'"
+        )
+    type_ = target.partition(":")[0]
+    names = [n for n in container.records if n.startswith(_FOLDERS) and n.endswith(".py")]
+    code = {name: container.read(name) for name in names}
+    places = places_in(code, only_others=type_ == _HOST)
+    keeps_cpu = type_ not in (_HOST, _NOWHERE) and _names_another(container, places, tensors_on)
+    devices = DeviceMap(target, keeps_cpu)
+    changed = {
+        **dict(_changed_code(container, code, _edits(places, devices))),
+        **dict(_changed_constants(container, devices)),
+    }
+    moved = ChangedContainer(container, changed) if changed else container
+    return MovedArchive(moved, devices, places.attributes)
+
+
+def _names_another(container: Container, places: Places, tensors_on: Collection[str]) -> bool:
+    """Return whether code or data names a device that is neither ``cpu`` nor ``meta``."""
+    present = (name for name in (_DATA, _CONSTANTS) if name in container.records)
+    pickles = (loads(container.read(name), record=name) for name in present)
+    named = [*tensors_on, *(place.device for place in places.devices)]
+    named += [device for value in pickles for device in devices_in(value)]
+    return any(device.partition(":")[0] not in (_HOST, _NOWHERE) for device in named)
+
+
+def _moved_place(place: DevicePlace, devices: DeviceMap) -> str:
+    if place.is_for_cpu and place.device == _HOST:
+        return _HOST
+    device = devices.moved(place.device)
+    # There are no random numbers without data.
+    return _HOST if place.is_generator and device.partition(":")[0] == _NOWHERE else device
+
+
+def _edits(places: Places, devices: DeviceMap) -> dict[str, list[Edit]]:
+    """Return the edits of each record that changes."""
+    found: dict[str, list[Edit]] = {}
+    for place in places.devices:
+        device = _moved_place(place, devices)
+        if device != place.device:
+            found.setdefault(place.record, []).extend(place.write(device))
+    for pinned in places.pinned:
+        is_moved = pinned.device is not None and devices.moved(pinned.device) != pinned.device
+        if is_moved or devices.target.partition(":")[0] in (_HOST, _NOWHERE):
+            found.setdefault(pinned.record, []).extend(pinned.edits)
+    return found
+
+
+def _changed_code(
+    container: Container, code: dict[str, bytes], edits: dict[str, list[Edit]]
+) -> Iterator[tuple[str, bytes]]:
+    for name, changes in edits.items():
+        edited = EditedText(code[name], changes)
+        yield name, edited.data
+        for debug in _debug_records(name):
+            if debug in container.records:
+                yield debug, move_debug_record(container.read(debug), edited, debug)
+
+
+def _debug_records(name: str) -> tuple[str, str]:
+    """Return the names of a record's debug record: the current one, and that before torch 1.3."""
+    in_folder = f"debug/{name.removeprefix('code/').removesuffix('.py')}.pkl"
+    return f"{name}{DEBUG_SUFFIX}", in_folder
+
+
+def _changed_constants(container: Container, devices: DeviceMap) -> Iterator[tuple[str, bytes]]:
+    """Yield the constants, if any of them moves."""
+    if _CONSTANTS in container.records:
+        value = loads(container.read(_CONSTANTS), record=_CONSTANTS)
+        if move_devices(value, devices.storage, devices.moved):
+            yield _CONSTANTS, dumps(value)

@@ -1,0 +1,133 @@
+"""TorchScript archives of torch 1.3 and later: pickles, and code as text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from tsarchive.formats.base import Check, Importer, ZipFormat
+from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
+from tsarchive.garbage import not_collecting
+
+if TYPE_CHECKING:
+    import torch
+
+    from tsarchive.archive import Archive
+    from tsarchive.comparing import GraphReport
+    from tsarchive.container import Container, NewRecord
+    from tsarchive.describing.facts import Facts
+    from tsarchive.formats.options import Example, LoadOptions, SaveOptions
+    from tsarchive.formats.view import View
+    from tsarchive.policy import Guard
+    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.verifying.report import Findings
+
+    from .inspection import ModuleInfo
+
+
+_TABLE: Final = RecordTable(
+    Row(r"(data|constants)\.pkl", Role.OBJECTS),
+    Row(r"code/.*\.py", Role.CODE),
+    Row(r"code/.*\.py\.debug_pkl|delegated_backends\.debug_pkl", Role.DEBUG),
+    # torch wrote ``constants/0.storage`` once.
+    Row(r"(data|constants|bytecode)/[0-9]+(\.storage)?", Role.TENSORS),
+    Row(r"bytecode\.pkl", Role.BYTECODE),
+    Row(r"(mobile_debug_handles|callstack_debug_map)\.pkl", Role.DEBUG),
+    Row(r"traced_inputs\.pkl", Role.INPUT_PICKLE),
+    Row(r"traced_inputs/[0-9]+(\.storage)?", Role.INPUTS),
+    ZIP_NOTES,
+    Row(r"extra/.+", Role.EXTRA, Reader.USER),
+)
+
+
+class _TorchScript(ZipFormat):
+    kind = saved_kind = "torchscript"
+    title = "TorchScript"
+    suffixes = (".pt", ".pth", ".ts")
+    conversion = "printing TorchScript code"
+    what_it_is = "a TorchScript archive"
+    what_to_do = "tsarchive.load reads it"
+    has_code = True
+    importer_moves_code = True
+
+    def fits(self, names: Collection[str]) -> bool:
+        return "constants.pkl" in names and "data.pkl" in names
+
+    def table(self, opened: object) -> RecordTable:
+        return _TABLE
+
+    def view(self, opened: Container) -> View:
+        from .looking import TorchScriptView
+
+        return TorchScriptView(opened)
+
+    def moved(self, opened: Container, map_location: str) -> Container:
+        from .devices import moved_archive
+
+        return moved_archive(opened, map_location).container
+
+    def importer(self, opened: Container, options: LoadOptions) -> Importer:
+        from .importer import Importer
+
+        return Importer(opened, options.device, options.guard, options.tensors_on)
+
+    def makes_classes(self, name: str) -> bool:
+        return name != "data.pkl" and not name.startswith("data/")
+
+    def in_place_of_objects(self) -> Iterable[NewRecord]:
+        from tsarchive.container import NewRecord
+        from tsarchive.pickler import dumps
+
+        return (NewRecord("data.pkl", dumps(None)),)
+
+    def records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
+        from .saving import canonical_module_records, module_records
+
+        if options.canonical:
+            return canonical_module_records(module, options.files)
+        return module_records(module, options.files, debug=options.debug)
+
+    def warn(self, module: Any, records: list[NewRecord]) -> None:
+        from .saving import warn_if_optimized
+
+        warn_if_optimized(module, records)
+
+    def convert(self, module: ArchiveModule, dst: str | os.PathLike[str], example: Example) -> None:
+        from tsarchive.container import write_container
+        from tsarchive.formats.pt2.scripting import scripted_records
+
+        with not_collecting():
+            records = scripted_records(module)
+        write_container(dst, records)
+
+    def graph_report(
+        self,
+        saved: Container,
+        read: Container | None,
+        map_location: str | torch.device | None,
+        guard: Guard,
+        *,
+        is_live: bool,
+    ) -> GraphReport:
+        from .reprinting import graph_report
+
+        return graph_report(saved, map_location, guard, is_own=is_live or None)
+
+    def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:
+        from .verification import TorchScriptCheck
+
+        return TorchScriptCheck(container, _TABLE, findings, damaged)
+
+    def describe(self, archive: Archive, file: str, nbytes: int) -> Facts:
+        from tsarchive.describing.collecting import torchscript_facts
+
+        return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=False)
+
+    def signed_tree(self, archive: Archive) -> ModuleInfo:
+        from tsarchive.describing.signatures import with_signatures
+
+        return with_signatures(archive.tree(), archive.classes)
+
+
+TORCHSCRIPT: Final = _TorchScript()

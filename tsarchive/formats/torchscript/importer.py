@@ -1,0 +1,396 @@
+"""Loading of an archive as a module; classes are resolved during unpickling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from tsarchive.container import Container
+from tsarchive.errors import (
+    ArchiveError,
+    MissingRecordError,
+    PickleError,
+    ScriptError,
+    UnknownClassError,
+    UnsupportedError,
+)
+from tsarchive.frontend.libraries import what_registers
+from tsarchive.garbage import collecting
+from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.types import TENSOR, EnumType, Type, annotation
+from tsarchive.ir.values import TableConstant
+from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
+from tsarchive.policy import FOR_STRANGERS, Guard
+from tsarchive.run.classes import Classes, get_slot, link_lists, new_object, set_slot, unset_object
+
+from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
+from .debug import DebugRecords
+from .runnable import runnable_code
+from .slot_types import may_hold
+from .stored_tensors import is_tensor
+from .stored_values import MAX_DEPTH, is_device
+from .tensors import TensorReader, parse_device
+
+if TYPE_CHECKING:
+    from tsarchive.run.classes import ArchiveModule
+
+    from .devices import MovedArchive
+
+# Types of dict keys, also within a tuple: comparing them never runs code of the archive.
+_KEYS = frozenset({type(None), bool, int, float, complex, str})
+_KEY_OBJECTS = (torch.Tensor, torch.device, Enum)
+_LIST_BUILDERS = frozenset(
+    {"build_intlist", "build_tensorlist", "build_doublelist", "build_boollist"}
+)
+
+
+class Importer:
+    """Loads the root object of one archive; its container stays open while tensors live."""
+
+    def __init__(
+        self,
+        container: Container,
+        device: torch.device | None,
+        guard: Guard = FOR_STRANGERS,
+        tensors_on: torch.device | None = None,
+    ) -> None:
+        """``tensors_on`` is where tensors go if not to the ``device`` that the code is for."""
+        stored = container
+        self.moved: MovedArchive | None = None
+        if device is not None:
+            from .devices import moved_archive
+
+            self.moved = moved_archive(container, str(device))
+            container = self.moved.container
+        # Constants that are moved to a device without data would have none.
+        self.container = container if tensors_on is None else stored
+        self.device = tensors_on or device
+        self._constants: tuple[Any, ...] | None = None
+        self.code = runnable_code(
+            CodeRecords(container),
+            constant=self.constant,
+            version=_supported_version(container),
+            debug=DebugRecords(container),
+        )
+        self.classes = Classes(container, guard)
+
+    def load(self) -> ArchiveModule:
+        """Return the root module.
+
+        Raises ArchiveError where a record breaks a rule of the format.
+        """
+        root = self._read("data.pkl", "data")
+        if not isinstance(root, torch.nn.Module):
+            raise PickleError("the root of the archive is not a module", record="data.pkl")
+        return root  # type: ignore[return-value]  # modules are of no other class here
+
+    def constant(self, index: int) -> tuple[Any, Type]:
+        """Return ``CONSTANTS.cN`` as graphs hold it, with its type."""
+        if self._constants is None:
+            table = self._read("constants.pkl", "constants")
+            self._constants = table if isinstance(table, tuple) else (table,)
+        if not 0 <= index < len(self._constants):
+            raise MissingRecordError(
+                f"the code names constant {index} of {len(self._constants)}",
+                record="constants.pkl",
+                limit=len(self._constants),
+            )
+        value = self._constants[index]
+        if isinstance(value, torch.Tensor):
+            return TableConstant(value), TENSOR
+        found = self.classes.table.type_of(value)
+        if found is not None:
+            return TableConstant(value), found
+        from .pickling import run_time_type
+
+        return value, run_time_type(value)
+
+    def _read(self, record: str, folder: str) -> Any:
+        value = loads(self.container.read(record), record=record)
+        if self.moved is not None:
+            self.moved.move_strings(value)
+        view, size = self.container.view, self.container.size
+        tensors = TensorReader(
+            lambda key: view(f"{folder}/{key}"),
+            self.device,
+            record,
+            lambda key: size(f"{folder}/{key}"),
+        )
+        return Unpickling(self, tensors, record).value(value)
+
+
+def _supported_version(container: Container) -> int:
+    version = format_version(container)
+    if not OLDEST_VERSION <= version <= NEWEST_VERSION:
+        raise UnsupportedError(
+            f"the archive has format version {version}; "
+            f"{OLDEST_VERSION} to {NEWEST_VERSION} are known",
+            record="version",
+            hint="It was written by another torch than this tsarchive knows, or is damaged",
+        )
+    return version
+
+
+class NamedTypes(Protocol):
+    """Types by their qualified names."""
+
+    def find(self, qualified_name: str) -> Type | None: ...
+
+
+class ClassSource(Protocol):
+    """The source of the classes of pickled objects."""
+
+    @property
+    def code(self) -> NamedTypes: ...
+
+    @property
+    def classes(self) -> Classes: ...
+
+    @property
+    def moved(self) -> MovedArchive | None: ...
+
+
+class Unpickling:
+    """Converts the inert values of one pickle to objects. Each value is built once."""
+
+    def __init__(self, importer: ClassSource, tensors: TensorReader, record: str) -> None:
+        self.importer = importer
+        self.tensors = tensors
+        self.record = record
+        self._built: dict[int, Any] = {}
+        self._depth = 0
+
+    def value(self, value: Any) -> Any:
+        build = _BUILDERS.get(type(value))
+        if build is None:
+            return value
+        if id(value) not in self._built:
+            self._depth += 1
+            if self._depth > MAX_DEPTH:
+                raise self.error("values are nested too deeply", limit=MAX_DEPTH)
+            try:
+                self._built[id(value)] = build(self, value)
+            except RecursionError:
+                raise self.error("values are nested too deeply") from None
+            self._depth -= 1
+        return self._built[id(value)]
+
+    def error(self, message: str, limit: int | None = None) -> PickleError:
+        return PickleError(message, record=self.record, limit=limit)
+
+    def _list(self, value: Iterable[Any]) -> list[Any]:
+        found = []
+        for (
+            item
+        ) in value:  # C calls, such as from `map`, count twice towards recursion in Python 3.12
+            found.append(self.value(item))
+        return found
+
+    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(self._list(value))
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        built = dict(zip(map(self._key, value), map(self.value, value.values()), strict=True))
+        if len(built) != len(value):
+            raise self.error("a dict has a key twice")
+        return built
+
+    def _key(self, key: Any) -> Any:
+        built = self.value(key)
+        parts = built if isinstance(built, tuple) else (built,)
+        if any(type(part) not in _KEYS and not isinstance(part, _KEY_OBJECTS) for part in parts):
+            raise self.error(f"a {type(built).__name__} is a key of a dict")
+        return built
+
+    def _reduce(self, value: Reduce) -> Any:
+        function = value.function
+        if is_tensor(value):
+            return self.tensors.build(value, self.value)
+        if function.module == "torch.jit._pickle":
+            build_container, content = self._container(function.name, value.argument)
+            return build_container(content)
+        known = _CALLS.get(function.qualified_name)
+        if known is None:
+            return self._enum_member(function, self.value(value.argument))
+        if value.items is not None or value.state is not None:
+            raise self.error(f"{function.qualified_name} is filled after it was made")
+        build, arity = known
+        if not isinstance(value.argument, tuple) or len(value.argument) != arity:
+            raise self.error(f"{function.qualified_name} is not given {arity} arguments")
+        return build(self, value)
+
+    def _container(self, name: str, argument: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Return the builder of a container and its argument, uncalled to limit recursion."""
+        match name, argument:
+            case _, (list() as items,) if name in _LIST_BUILDERS:
+                return self._list, items
+            case "restore_type_tag", (list() as content, str()):
+                return self._list, content
+            case "restore_type_tag", (dict() as content, str()):
+                return self._dict, content
+        raise self.error(
+            f"torch.jit._pickle.{name[:100]} is unknown, or its arguments are malformed"
+        )
+
+    def _complex(self, value: Reduce) -> complex:
+        match value.argument:
+            case (float(real), float(imag)):
+                return complex(real, imag)
+        raise self.error("a complex number is malformed")
+
+    def _device(self, value: Reduce) -> torch.device:
+        match value.argument:
+            case (str(text),) if is_device(text):
+                pass
+            case _:
+                raise self.error("a device is malformed")
+        if self.importer.moved is not None:
+            text = self.importer.moved.device(text)
+        found = parse_device(text)
+        if found is None:
+            raise self.error(f"{text!r} is not a device")
+        return found
+
+    def _no_hooks(self, _value: Reduce) -> None:
+        return None
+
+    def _name(self, value: Global) -> Any:
+        raise self.error(f"{value.qualified_name[:100]} stands where a value is expected")
+
+    def _storage(self, _value: PersistentId) -> Any:
+        raise self.error("a storage stands where a value is expected")
+
+    def _enum_member(self, cls: Global, content: Any) -> Any:
+        type_ = self.importer.code.find(cls.qualified_name)
+        if not isinstance(type_, EnumType):
+            raise self.unknown(cls)
+        member = self.importer.classes.table.enum_member(type_, content)
+        if member is None:
+            raise self.error(f"{_shown(content)} is no value of the enum {cls.qualified_name}")
+        return member
+
+    def unknown(self, cls: Global) -> UnknownClassError:
+        name = cls.qualified_name
+        if name.startswith(NATIVE_PREFIX):
+            message, hint = f"the class {name} is not registered", what_registers(name)
+        else:
+            message = f"the archive holds an object of {name}, but does not define it"
+            hint = "The archive is incomplete: download or copy it again"
+        return UnknownClassError(message, record=self.record, hint=hint)
+
+    def _object(self, value: Object) -> Any:
+        class_ = self.importer.code.find(value.cls.qualified_name)
+        if not isinstance(class_, ClassType):
+            raise self.unknown(value.cls)
+        if class_.is_native:
+            return self._native(class_, self.value(value.state))
+        make = unset_object if class_.has_state_methods else new_object
+        built = make(self.importer.classes.python_class(class_))
+        self._built[id(value)] = built
+        if class_.has_state_methods:
+            state = self.value(value.state)
+            set_state(self.importer.classes, built, class_, (state,), self.record)
+            return built
+        if not isinstance(value.state, dict):
+            raise self.error(f"the state of {value.cls.qualified_name} is not a dict")
+        for name, attribute in class_.attributes.items():
+            if name not in value.state:
+                raise self.error(f"{value.cls.qualified_name} has no value for {name!r}")
+            content = self.value(value.state[name])
+            check_slot(class_, attribute, content, self.record)
+            set_slot(built, attribute, content)
+        if class_.is_module:
+            link_lists(built)
+        return built
+
+    def _native(self, class_: ClassType, state: Any) -> Any:
+        try:
+            return self.importer.classes.enforcement.native_object(class_, state)
+        except ScriptError as error:
+            raise self._not_taken(class_, error) from error
+        except ArchiveError:
+            raise
+        except (RuntimeError, TypeError, ValueError, LookupError) as error:
+            raise self._not_taken(class_, error) from error
+
+    def _not_taken(self, class_: ClassType, error: Exception) -> PickleError:
+        return self.error(f"the state of {class_.qualified_name} is not one that it takes: {error}")
+
+
+def check_slot(class_: ClassType, attribute: Attribute, value: Any, record: str) -> None:
+    """Raise PickleError for a value that is not of the type that its slot declares."""
+    if not may_hold(attribute.type, value):
+        raise PickleError(
+            f"{attribute.name!r} of {class_.qualified_name} is declared "
+            f"{annotation(attribute.type)}, but is a {type(value).__name__}",
+            record=record,
+        )
+
+
+def set_state(
+    classes: Classes, built: Any, class_: ClassType, arguments: tuple[Any, ...], record: str
+) -> None:
+    """Run ``__setstate__`` of an object of the archive.
+
+    Raises PickleError where the state is not of the type that it takes or a slot is left without
+    a value, ScriptError for what the code raises.
+    """
+    setter = class_.methods["__setstate__"]
+    declared = [argument.type for argument in setter.schema.arguments[1:]]
+    if len(declared) != len(arguments) or not all(map(may_hold, declared, arguments)):
+        raise PickleError(
+            f"the state of {class_.qualified_name} is not what its __setstate__ takes",
+            record=record,
+        )
+    try:
+        with collecting():
+            classes.call(setter, built, *arguments)
+    except ArchiveError:
+        raise
+    except Exception as error:
+        kind = f"{type(error).__module__}.{type(error).__name__}"
+        message = f"__setstate__ of {class_.qualified_name} raised {kind}: {error}"
+        raise ScriptError(message, exception=kind) from error
+    check_set(built, class_, record)
+
+
+def _shown(value: Any) -> str:
+    """Return a value for an error; containers may contain exponentially many references."""
+    scalar = isinstance(value, bool | int | float | str | None)
+    return repr(value)[:100] if scalar else f"a {type(value).__name__}"
+
+
+def check_set(built: Any, class_: ClassType, record: str) -> None:
+    """Raise PickleError where ``__setstate__`` has left a slot without a value."""
+    for attribute in class_.attributes.values():
+        try:
+            is_set = get_slot(built, attribute) is not None
+        except KeyError:
+            is_set = False
+        if not (is_set or may_hold(attribute.type, None)):
+            raise PickleError(
+                f"__setstate__ of {class_.qualified_name} leaves {attribute.name!r} unset",
+                record=record,
+            )
+
+
+_BUILDERS: dict[type, Callable[[Unpickling, Any], Any]] = {
+    list: Unpickling._list,
+    tuple: Unpickling._tuple,
+    dict: Unpickling._dict,
+    Reduce: Unpickling._reduce,
+    Object: Unpickling._object,
+    Global: Unpickling._name,
+    PersistentId: Unpickling._storage,
+}
+
+# Builders for names other than tensors, containers and enums, and their numbers of arguments.
+_CALLS: dict[str, tuple[Callable[[Unpickling, Reduce], Any], int]] = {
+    "builtins.complex": (Unpickling._complex, 2),
+    "torch.device": (Unpickling._device, 1),
+    "collections.OrderedDict": (Unpickling._no_hooks, 0),
+}

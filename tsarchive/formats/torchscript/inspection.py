@@ -1,0 +1,299 @@
+"""The tensors and the module tree of an archive, as its pickles describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tsarchive.container import Record
+from tsarchive.errors import FormatError, PickleError
+from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.pickler import Memoised, Object, Reduce
+
+from .storages import STORAGE_TYPES, storage_record
+from .stored_tensors import StoredTensors, is_tensor, plain_tensor
+from .stored_values import (
+    MAX_DEPTH,
+    DenseTensor,
+    PerChannel,
+    QuantizedTensor,
+    SparseTensor,
+    View,
+    Wrapped,
+)
+from .tensor_infos import Role, StorageInfo, TensorInfo
+
+if TYPE_CHECKING:
+    from tsarchive.frontend import CodeImporter
+
+# Modules and containers may be shared, so names can grow exponentially in malicious files.
+MAX_NAMES = 1_000_000
+# Maximum total length of these names.
+MAX_LETTERS = 1 << 27
+
+# Types that may contain tensors; other values need no names.
+_HOLDING = (Object, Reduce, Memoised, dict, list, tuple)
+# The spelling of code.
+_CONSTANTS = "CONSTANTS.c"
+
+ClassOf = Callable[[Object], ClassType]
+
+
+def class_finder(classes: CodeImporter) -> ClassOf:
+    """Find the classes of pickled objects among those that code defines.
+
+    The result raises UnknownClassError for an object whose class is not defined, FormatError for
+    one whose class is not a class.
+    """
+
+    def class_of(value: Object) -> ClassType:
+        found = classes.find_class(value.cls.qualified_name)
+        if not isinstance(found, ClassType):
+            raise FormatError(f"{value.cls.qualified_name} is not a class", record="data.pkl")
+        return found
+
+    return class_of
+
+
+_Named = tuple[str, Any, Role]
+_END: tuple[None, None, Role] = (None, None, "attribute")
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleInfo:
+    """One module of the tree.
+
+    ``parameters`` counts elements, ``nbytes`` the bytes of its own tensors; both exclude
+    submodules.
+    """
+
+    name: str
+    qualified_class: str
+    methods: tuple[str, ...]
+    parameters: int
+    nbytes: int
+    children: tuple[ModuleInfo, ...]
+
+
+class Root(NamedTuple):
+    """A value of the pickle ``record`` that may hold tensors; their names begin with ``name``."""
+
+    record: str
+    name: str
+    value: Any
+    role: Role = "attribute"
+
+
+def constants_in(table: Any, record: str) -> Iterator[Root]:
+    """Yield the constants of a table under their names in code."""
+    if isinstance(table, tuple):
+        for index, value in enumerate(table):
+            yield Root(record, f"{_CONSTANTS}{index}", value, "constant")
+
+
+def named_tensors(
+    roots: Iterable[Root], class_of: ClassOf, records: Mapping[str, Record]
+) -> Iterator[tuple[str, TensorInfo]]:
+    """Yield every tensor in ``roots`` by its dotted name; a shared one under each of its names.
+
+    Parts of a tensor, such as the scales of its channels, are not listed. Raises PickleError where
+    names are too many, too long in total, or values nested too deeply.
+    """
+    walk = _Walk(class_of)
+    described: dict[str, _Described] = {}
+    for root in roots:
+        known = described.get(root.record)
+        if known is None:
+            known = described[root.record] = _Described(root.record, records)
+        yield from walk.tensors(root, known)
+
+
+class _Walk:
+    """Walks values along every reference, and names them."""
+
+    def __init__(self, class_of: ClassOf) -> None:
+        self._class_of = class_of
+        self._names = self._letters = 0
+
+    def tensors(self, root: Root, described: _Described) -> Iterator[tuple[str, TensorInfo]]:
+        walks: list[Iterator[_Named]] = [iter([(root.name, root.value, root.role)])]
+        while walks:
+            name, value, role = next(walks[-1], _END)
+            if name is None:
+                walks.pop()
+                continue
+            self._count(name, root.record)
+            info = described.info(value, role)
+            if info is not None:
+                yield name, info
+            elif len(walks) > MAX_DEPTH:
+                message = "values are nested too deeply"
+                raise PickleError(message, record=root.record, limit=MAX_DEPTH)
+            else:
+                inside = self._inside(name, value, root)
+                walks.append(named for named in inside if isinstance(named[1], _HOLDING))
+
+    def _count(self, name: str, record: str) -> None:
+        self._names, self._letters = self._names + 1, self._letters + len(name)
+        if self._names > MAX_NAMES or self._letters > MAX_LETTERS:
+            limit = MAX_NAMES if self._names > MAX_NAMES else MAX_LETTERS
+            raise PickleError("too many named values", record=record, limit=limit)
+
+    def _inside(self, name: str, value: Any, root: Root) -> Iterator[_Named]:
+        """Yield the named values directly inside one value."""
+        prefix, role = f"{name}." if name else "", root.role
+        match value:
+            case Object():
+                for slot, item, made in _slots(value, self._class_of, root.record):
+                    yield f"{prefix}{slot}", item, _role(made, role)
+            case Reduce(argument=tuple((list() | dict() as content, *_))):
+                yield name, content, role
+            case Reduce():
+                parts = (value.argument, value.items, value.state)
+                yield from ((name, part, role) for part in parts)
+            case Memoised():
+                yield name, value.value, role
+            case dict():
+                for index, (key, item) in enumerate(value.items()):
+                    yield f"{prefix}<key {index}>", key, role
+                    yield f"{prefix}{_shown_key(key, index)}", item, role
+            case list() | tuple():
+                yield from ((f"{prefix}{index}", item, role) for index, item in enumerate(value))
+
+
+def _slots(
+    value: Object, class_of: ClassOf, record: str
+) -> Iterator[tuple[str, Any, Attribute | None]]:
+    """Yield the attributes of an object, or the one value from its ``__getstate__``."""
+    if not isinstance(value.state, dict):
+        yield "__getstate__", value.state, None
+        return
+    attributes = class_of(value).attributes
+    for name, item in value.state.items():
+        if not isinstance(name, str):
+            message = "the state of an object has a name that is no text"
+            raise PickleError(message, record=record)
+        yield name, item, attributes.get(name)
+
+
+def _shown_key(key: Any, index: int) -> str:
+    """Return a dict key as part of a name; compound keys are represented by their index."""
+    is_scalar = isinstance(key, bool | int | float | str | None)
+    return str(key) if is_scalar else f"<{type(key).__name__} {index}>"
+
+
+def _role(slot: Attribute | None, otherwise: Role) -> Role:
+    """Return the role of the tensor in a slot of a class."""
+    if slot is None or not (slot.is_parameter or slot.is_buffer):
+        return otherwise
+    return "parameter" if slot.is_parameter else "buffer"
+
+
+class _Described:
+    """Descriptions of tensors in the pickle ``record``, located in ``records``."""
+
+    def __init__(self, record: str, records: Mapping[str, Record]) -> None:
+        self._record = record
+        self._records = records
+        self._stored = StoredTensors(record)
+
+    def info(self, value: Any, role: Role) -> TensorInfo | None:
+        """Describe a tensor; return None for other values.
+
+        Raises PickleError for a tensor that breaks a rule of the format.
+        """
+        if not isinstance(value, Reduce) or not is_tensor(value):
+            return None
+        described = self._stored.tensor(plain_tensor(value, self._record))
+        if isinstance(described, Wrapped):
+            described = self._stored.tensor(described.tensor)
+        match described:
+            case DenseTensor(view):
+                return self._of_view(view, role)
+            case QuantizedTensor(view, PerChannel(scales, zero_points)):
+                return self._of_view(view, role, self._parts((scales, zero_points)))
+            case QuantizedTensor(view):
+                return self._of_view(view, role)
+            case SparseTensor(size=size, parts=parts):
+                return _of_parts(size, self._parts(parts), role)
+        return None
+
+    def _parts(self, values: Iterable[Any]) -> list[TensorInfo]:
+        """Describe the parts of a tensor."""
+        return [info for value in values if (info := self.info(value, "attribute"))]
+
+    def _of_view(self, view: View, role: Role, parts: Iterable[TensorInfo] = ()) -> TensorInfo:
+        storage = view.storage
+        record = storage_record(self._record, storage.key, self._records)
+        found = self._records.get(record)
+        own = StorageInfo(record, 0, 0 if found is None else found.size)
+        itemsize = STORAGE_TYPES[storage.kind].itemsize
+        return TensorInfo(
+            dtype=storage.dtype,
+            shape=view.size,
+            strides=view.stride,
+            storage=record,
+            nbytes=view.elements * itemsize,
+            role=role,
+            storages=(own, *_storages(parts)),
+            device=storage.device,
+            offset=view.offset * itemsize,
+        )
+
+
+def _of_parts(size: tuple[int, ...], parts: list[TensorInfo], role: Role) -> TensorInfo:
+    """Describe a sparse tensor; its values are the last of its parts."""
+    nbytes = sum(part.nbytes for part in parts)
+    values = parts[-1]
+    return TensorInfo(
+        values.dtype, size, (), None, nbytes, role, tuple(_storages(parts)), values.device
+    )
+
+
+def _storages(infos: Iterable[TensorInfo]) -> Iterator[StorageInfo]:
+    return (storage for info in infos for storage in info.storages)
+
+
+def module_tree(root: Root, class_of: ClassOf, records: Mapping[str, Record]) -> ModuleInfo:
+    """Return the modules below ``root``; a shared module appears at each reference.
+
+    Raises PickleError where they are too many or nested too deeply.
+    """
+    return _Tree(root.record, class_of, records).module(root.name, root.value, 1)
+
+
+class _Tree:
+    def __init__(self, record: str, class_of: ClassOf, records: Mapping[str, Record]) -> None:
+        self._record = record
+        self._class_of = class_of
+        self._walk = _Walk(class_of)
+        self._described = _Described(record, records)
+        self._count = 0
+
+    def module(self, name: str, value: Object, depth: int) -> ModuleInfo:
+        self._count += 1
+        if self._count > MAX_NAMES or depth > MAX_DEPTH:
+            limit = MAX_NAMES if self._count > MAX_NAMES else MAX_DEPTH
+            message = "too many modules, or nested too deeply"
+            raise PickleError(message, record=self._record, limit=limit)
+        class_ = self._class_of(value)
+        children: list[ModuleInfo] = []
+        infos: list[TensorInfo] = []
+        for key, item, slot in _slots(value, self._class_of, self._record):
+            if isinstance(item, Object) and self._class_of(item).is_module:
+                children.append(self.module(key, item, depth + 1))
+            elif isinstance(item, _HOLDING):
+                infos += self._held(key, item, _role(slot, "attribute"))
+        return ModuleInfo(
+            name,
+            class_.qualified_name,
+            tuple(class_.methods),
+            sum(info.elements for info in infos if info.is_parameter),
+            sum(info.nbytes for info in infos),
+            tuple(children),
+        )
+
+    def _held(self, name: str, value: Any, role: Role) -> Iterator[TensorInfo]:
+        root = Root(self._record, name, value, role)
+        return (info for _, info in self._walk.tensors(root, self._described))

@@ -1,0 +1,220 @@
+"""Printing of code records from the graphs that were read from them alone.
+
+This tests that graphs hold everything: whatever a graph does not hold is lost here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tsarchive.comparing import GraphReport, Unprinted, changes
+from tsarchive.container import Container
+from tsarchive.container.layout import DEFLATED
+from tsarchive.container.writer import deflated
+from tsarchive.errors import ArchiveError, SaveError
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.source_ranges import TaggedText
+from tsarchive.ir.types import NamedType, Type, annotation, own_name
+from tsarchive.ir.values import TableConstant
+from tsarchive.policy import FOR_STRANGERS, Guard
+from tsarchive.printer.canonical import CanonicalDefinitions
+from tsarchive.printer.definitions import Definitions
+from tsarchive.printer.literals import Literals
+from tsarchive.printer.range_fixpoint import ranges_after_reading
+
+from .code_records import DEBUG_SUFFIX, CodeRecords, encoded, format_version
+from .debug import read_debug_record
+from .debug_writing import DebugWriter
+from .importer import Importer
+from .runnable import runnable_code
+from .tensors import given_device
+
+
+@dataclass(frozen=True, slots=True)
+class Reprinted:
+    """The reprinted code of an archive by record, or the reason for a failure."""
+
+    bodies: Mapping[str, TaggedText]
+    failures: Mapping[str, ArchiveError]
+
+    @property
+    def texts(self) -> dict[str, bytes]:
+        """The records as bytes."""
+        return {name: encoded(str(body)) for name, body in self.bodies.items()}
+
+
+class Reprinter:
+    """Prints the code of one archive again; entries of the constant table keep their numbers."""
+
+    def __init__(
+        self,
+        container: Container,
+        map_location: str | torch.device | None,
+        guard: Guard = FOR_STRANGERS,
+    ) -> None:
+        """Load the archive.
+
+        Raises ArchiveError if it is not a TorchScript archive that can be loaded.
+        """
+        self._table = _Table(Importer(container, given_device(map_location), guard))
+        self._version = format_version(container)
+        self._read = CodeRecords(container)
+        self._definitions: type[Definitions] = Definitions
+
+    def once(self) -> Reprinted:
+        """Print the code of the archive from its graphs.
+
+        Canonical archives are recognised by their text: if all of it prints the same in canonical
+        form, and only then, that form is used.
+        """
+        usual = self._print(self._read)
+        if any(str(body) != self._read[name] for name, body in usual.bodies.items()):
+            self._definitions = CanonicalDefinitions
+            canonical = self._print(self._read)
+            if {name: str(body) for name, body in canonical.bodies.items()} == dict(self._read):
+                return canonical
+            self._definitions = Definitions
+        return usual
+
+    def again(self, printed: Reprinted) -> Reprinted:
+        """Print code again that was printed before."""
+        bodies = {name: str(body) for name, body in printed.bodies.items()}
+        return self._print({**self._read, **bodies})
+
+    def _print(self, texts: Mapping[str, str]) -> Reprinted:
+        records = _Records(texts, self._table, self._version, self._definitions)
+        bodies: dict[str, TaggedText] = {}
+        failures: dict[str, ArchiveError] = {}
+        for record in texts:
+            try:
+                bodies[record] = records.body(record)
+            except ArchiveError as error:
+                failures[record] = error
+        return Reprinted(bodies, failures)
+
+
+class _Records:
+    """Code records, each printed from the graphs of its definitions."""
+
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        table: _Table,
+        version: int,
+        definitions: type[Definitions],
+    ) -> None:
+        self._table = table
+        self._definitions = definitions
+        self._code = runnable_code(
+            texts,
+            constant=table.constant,
+            version=version,
+        )
+
+    def body(self, record: str) -> TaggedText:
+        """Print the definitions of a record, in file order."""
+        printer = self._definitions(Literals(self._table, own_name), own_name, _ignore)
+        for name in self._code.definitions(record):
+            printer.define(self._hook(name) or self._defined(name))
+        return printer.body
+
+    def _defined(self, name: str) -> NamedType:
+        found = self._code.find(name)
+        assert found is not None, name
+        return found
+
+    def _hook(self, name: str) -> NamedType | None:
+        """Return a class's own hook for the copy that stands beside the class."""
+        owner = self._code.find(name.rpartition(".")[0])
+        if isinstance(owner, ClassType):
+            for hook in owner.hooks():
+                if hook.qualified_name == name:
+                    return hook.type
+        return None
+
+
+def _ignore(_: NamedType) -> None:
+    """Ignore a dependency: every definition of a record is printed anyway."""
+
+
+class _Table:
+    """The constant table as it was read: entries keep their numbers."""
+
+    def __init__(self, importer: Importer) -> None:
+        self._importer = importer
+        self._entries: dict[int, tuple[TableConstant, Type]] = {}
+        self._numbers: dict[int, int] = {}
+
+    def constant(self, number: int) -> tuple[TableConstant, Type]:
+        entry = self._entries.get(number)
+        if entry is None:
+            value, type_ = self._importer.constant(number)
+            # An entry of its own even for equal values, such as two equal strings.
+            entry = self._entries[number] = (TableConstant(value), type_)
+            self._numbers[id(entry[0])] = number
+        return entry
+
+    def index(self, value: Any, type_: Type) -> int:
+        number = self._numbers.get(id(value))
+        if number is None:
+            raise SaveError(f"a constant of type {annotation(type_)} cannot be written as text")
+        return number
+
+
+def debug_after_reading(container: Container, printed: Reprinted) -> dict[str, bytes]:
+    """Return the debug records that a loader would write again, for those that the archive has.
+
+    Raises PickleError for debug records of an older form.
+    """
+    bodies = {f"{name}{DEBUG_SUFFIX}": body for name, body in printed.bodies.items()}
+    names = [name for name in bodies if name in container.records]
+    read = [read_debug_record(container.read(name), name) for name in names]
+    ranges = ranges_after_reading([bodies[name] for name in names], read)
+    writer = DebugWriter()
+    return {name: writer.record(rows) for name, rows in zip(names, ranges, strict=True)}
+
+
+def graph_report(
+    container: Container,
+    map_location: str | torch.device | None,
+    guard: Guard,
+    *,
+    is_own: bool | None = None,
+) -> GraphReport:
+    """What of an archive's code its graphs do not print. Whether tsarchive was the first to save
+    it is found out by how it is compressed, unless ``is_own`` tells."""
+    if is_own is None:
+        is_own = _is_own(container)
+    reprinter = Reprinter(container, map_location, guard)
+    printed = reprinter.once()
+    unprinted = tuple(Unprinted(name, error.message) for name, error in printed.failures.items())
+    code = tuple(changes({name: container.read(name) for name in printed.texts}, printed.texts))
+    records = tuple(changes(printed.texts, reprinter.again(printed).texts)) if code else ()
+    if code or unprinted:
+        return GraphReport(code, records, (), unprinted, is_own)
+    try:
+        debug = debug_after_reading(container, printed)
+    except ArchiveError as error:
+        unread = (Unprinted(error.record or "", error.message),)
+        return GraphReport(unprinted=unread, is_own=is_own)
+    changed = tuple(changes({name: container.read(name) for name in debug}, debug))
+    return GraphReport(debug=changed, is_own=is_own)
+
+
+def _is_own(container: Container) -> bool:
+    """Whether code is compressed as tsarchive does it: torch's deflater gives other bytes.
+
+    Code that was loaded keeps the form that its first writer gave it.
+    """
+    packed = [
+        record
+        for name, record in container.records.items()
+        if name.startswith("code/") and record.method == DEFLATED
+    ]
+    return bool(packed) and all(
+        deflated(container.read(record.name)) == container.payload(record.name) for record in packed
+    )

@@ -1,0 +1,137 @@
+"""The layers of a TorchScript archive: records, pickles with their tensors, and code."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from tsarchive.container import Container
+from tsarchive.errors import ArchiveError
+from tsarchive.findings import Finding
+from tsarchive.formats.records import RecordTable
+from tsarchive.frontend import CodeImporter
+from tsarchive.pickler import Object
+from tsarchive.verifying.code import (
+    MAX_CODE_BYTES,
+    code_findings,
+    importer,
+    syntax_findings,
+    too_much_code,
+)
+from tsarchive.verifying.pickles import (
+    Pickle,
+    debug_findings,
+    is_debug,
+    is_pickle,
+    read_pickle,
+    use_findings,
+)
+from tsarchive.verifying.records import may_be_code, record_findings
+from tsarchive.verifying.report import Findings, Step, fault, not_a_module
+from tsarchive.verifying.tensors import Storages, unreferenced
+
+from .code_records import DEBUG_SUFFIX, NEWEST_VERSION, CodeRecords, format_version
+
+
+class TorchScriptCheck:
+    """Goes through the layers. Records that are ``damaged`` cannot be read and are passed over."""
+
+    def __init__(
+        self,
+        container: Container,
+        table: RecordTable,
+        findings: Findings,
+        damaged: Collection[str],
+    ) -> None:
+        self._container = container
+        self._table = table
+        self._findings = findings
+        self._damaged = damaged
+        self._storages = Storages(container, damaged)
+        self._pickles: dict[str, Pickle] = {}
+        self._texts: dict[str, str] = {}
+        self._is_whole = True
+
+    @property
+    def code_records(self) -> int:
+        return len(self._texts)
+
+    def run(self, step: Step) -> None:
+        """Look at everything; ``step`` is told what comes next."""
+        step("records")
+        self._findings.add(record_findings(self._container, self._table, has_debug=True))
+        step("pickles")
+        self._read_pickles()
+        step("code")
+        code = self._check_code()
+        step("tensors")
+        self._check_uses(code)
+
+    def _names(self) -> Iterator[str]:
+        return (name for name in self._container.records if name not in self._damaged)
+
+    def _read_pickles(self) -> None:
+        for name in filter(is_pickle, self._names()):
+            found = read_pickle(self._container, name)
+            if not isinstance(found, Pickle):
+                self._findings.add(found)
+                self._is_whole = False
+            elif is_debug(name):
+                self._findings.add(use_findings(found, None))
+                self._findings.add(debug_findings(self._container, name, self._described(name)))
+            else:
+                self._pickles[name] = found
+
+    def _described(self, debug: str) -> int | None:
+        """The bytes of the code that a debug record is about."""
+        record = self._container.records.get(debug.removesuffix(DEBUG_SUFFIX))
+        return None if record is None else record.size
+
+    def _check_code(self) -> CodeImporter | None:
+        """Check the code; give what finds its classes, unless any of it is not code."""
+        records = CodeRecords(self._container)
+        sizes = (self._container.records[name].size for name in records)
+        if sum(sizes) > MAX_CODE_BYTES:
+            self._findings.add([too_much_code()])
+            return None
+        for name in filter(records.__contains__, self._names()):
+            self._findings.add(self._read_code(records, name))
+        is_code = [self._has_code_syntax(*item) for item in self._texts.items()]
+        if len(self._texts) < len(records) or not all(is_code):
+            return None
+        constants = self._value("constants.pkl")
+        code = importer(self._texts, constants, self._version())
+        self._findings.add(code_findings(code, self._texts, constants))
+        return code
+
+    def _read_code(self, records: CodeRecords, name: str) -> Iterator[Finding]:
+        try:
+            self._texts[name] = records[name]
+        except ArchiveError as error:
+            yield fault(error, "zip-record", record=name)
+
+    def _has_code_syntax(self, name: str, text: str) -> bool:
+        found = list(syntax_findings(name, text))
+        self._findings.add(found)
+        return not found
+
+    def _version(self) -> int:
+        try:
+            return format_version(self._container)
+        except ArchiveError:
+            return NEWEST_VERSION
+
+    def _value(self, record: str) -> Any:
+        found = self._pickles.get(record)
+        return None if found is None else found.value
+
+    def _check_uses(self, code: CodeImporter | None) -> None:
+        may_lack_code = any(may_be_code(name, self._table) for name in self._damaged)
+        for pickle in self._pickles.values():
+            self._findings.add(use_findings(pickle, code, may_lack_code=may_lack_code))
+            self._findings.add(self._storages.findings(pickle))
+        root = self._pickles.get("data.pkl")
+        if root is not None and not isinstance(root.value, Object):
+            self._findings.add([not_a_module()])
+        if self._is_whole and not self._damaged:
+            self._findings.add(unreferenced(self._container, self._storages.referenced))
