@@ -16,7 +16,7 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.schema import FunctionSchema, parse_schema_with
 from tsarchive.ir.types import Type, VarType
 
-from .registry import method_texts, schema_texts
+from .registry import class_names, method_texts, schema_texts
 
 _CLASS: Final = "__torch__."
 
@@ -42,7 +42,7 @@ def class_of(name: str) -> ClassType | None:
 
     Its methods have schemas and no graphs.
     """
-    if not method_texts(name):
+    if name not in class_names():
         return None
     found = _class(name)
     for method, schema in methods_of(name).items():

@@ -10,6 +10,7 @@ torch stand the methods of classes that it binds, by the qualified name of the c
 
 from __future__ import annotations
 
+import re
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -56,6 +57,12 @@ def operator_names() -> Iterator[str]:
     """Yield the operators of all versions, in the order of their names."""
     names = (_operator_of(line) for line in _lines()[_HEAD_LINES:] if not line.startswith(_CLASS))
     yield from (name for name, _ in groupby(names))
+
+
+@cache
+def class_names() -> frozenset[str]:
+    """Return the qualified names of the classes that torch binds, all that schemas name."""
+    return frozenset(re.findall(r"__torch__\.torch\.classes\.\w+\.\w+", "\n".join(_lines())))
 
 
 @lru_cache(4096)  # archives give the names
