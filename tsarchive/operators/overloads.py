@@ -12,9 +12,9 @@ from functools import cache
 from typing import Final, NoReturn
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.schema import FunctionSchema, parse_schema_with
-from tsarchive.ir.types import Type, VarType
+from tsarchive.ir.types import CAPSULE, Type, VarType
 
 from .registry import class_names, method_texts, schema_texts
 
@@ -47,6 +47,8 @@ def class_of(name: str) -> ClassType | None:
     found = _class(name)
     for method, schema in methods_of(name).items():
         found.methods[method] = Function(f"{name}.{method}", schema, no_graph)
+    if not found.methods:
+        found.attributes["capsule"] = Attribute("capsule", CAPSULE)
     return found
 
 
