@@ -58,7 +58,7 @@ from .linkage import Linkage
 from .modules import call_module, is_forward, is_plain
 from .names import Globals, LocalNames
 from .natives import NATIVES, UPGRADERS
-from .natives.narrowing import wrap
+from .natives.conversions import wrap
 from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
 from .objects import unset_object

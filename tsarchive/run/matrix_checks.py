@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .checks import Check, Given, require
-from .natives.narrowing import INT64_MIN
+from .natives.conversions import INT64_MIN
 
 _MATRIX = 2
 _MOST_FACTORS = 1 << 10

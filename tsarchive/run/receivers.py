@@ -22,7 +22,7 @@ from tsarchive.ir.graph import Value
 from tsarchive.ir.types import annotation
 
 from .conversion import Mismatch, admitted
-from .natives.faults import type_fault
+from .natives.table import type_fault
 from .slots import (
     FINDERS,
     SlotKind,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .checks import Check, Given, is_within, require
-from .natives.narrowing import INT64_MAX, INT64_MIN, wrap
+from .natives.conversions import INT64_MAX, INT64_MIN, wrap
 
 _MATRIX = 2
 _SEQUENCE = 3
