@@ -266,7 +266,6 @@ def size_if_not_equal(size: list[int], other: list[int]) -> list[int] | None:
     return None if size == other else size
 
 
-T = TypeVar("T")
 Less = Callable[[T, T], bool]
 
 _SMALL = 16
@@ -339,9 +338,6 @@ def _hole(items: list[T], i: int, less: Less[T]) -> int:
     return i
 
 
-Less = Callable[[Any, Any], bool]
-
-
 def _sort_whole(values: list[Any], reverse: bool) -> None:
     """Ints and bools: what compares equal is equal, so any method gives the same list."""
     list.sort(values, reverse=reverse)
@@ -367,7 +363,7 @@ def _sort_tensors(values: list[torch.Tensor], reverse: bool) -> None:
     introsort(values, _tensor_order(reverse))
 
 
-def _tensor_order(reverse: bool) -> Less:
+def _tensor_order(reverse: bool) -> Less[torch.Tensor]:
     """In reverse, tensors that are equal count as ordered both ways, unless they are one."""
 
     def less(a: torch.Tensor, b: torch.Tensor) -> bool:

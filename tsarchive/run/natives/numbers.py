@@ -28,13 +28,13 @@ from tsarchive.run.natives.table import (
 )
 
 _HALF_RANGE = 1 << 62
-_WRAPPING: dict[str, Callable[[int, int], int]] = {
+_WRAPPING: dict[str, Callable[[Any, Any], Any]] = {
     "aten::add.int": operator.add,
     "aten::sub.int": operator.sub,
     "aten::mul.int": operator.mul,
     "aten::gcd.int": math.gcd,
 }
-_BITWISE: dict[str, Callable[[int, int], int]] = {
+_BITWISE: dict[str, Callable[[Any, Any], Any]] = {
     "aten::__and__.int": operator.and_,
     "aten::__or__.int": operator.or_,
     "aten::__xor__.int": operator.xor,
