@@ -33,7 +33,7 @@ GENERATED = "(generated code)"
 # Titles of modules by the prefix of their names below the package; the first match counts.
 PARTS = {
     "archive and pickles": ("container", "pickler", "opening", "kinds"),
-    "code to graphs": ("frontend", "ir.text_limits", "ir.plain_text"),
+    "code to graphs": ("frontend", "ir.text_limits"),
     "records of code": ("torchscript.exporter", "torchscript.debug_writing"),
     "objects and tensors": ("torchscript", "run.classes", "run.slots", "run.modules"),
     "graphs to Python": ("run",),

@@ -13,7 +13,7 @@ import tsarchive
 from tsarchive.formats.executorch.values import Tensor
 from tsarchive.formats.torchscript.tensors import without_warnings
 from tsarchive.ir.types import annotation
-from tsarchive.run.classes import ArchiveModule
+from tsarchive.run.modules import ArchiveModule
 from tsarchive.testing.zip_draft import take_apart
 
 MOST_ELEMENTS = 1 << 20

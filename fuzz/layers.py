@@ -21,7 +21,7 @@ from texts import innocent
 import tsarchive
 from tsarchive.formats.pt2 import schema
 from tsarchive.formats.pt2.decoding import decoded
-from tsarchive.operators.versions import known_operators, untried_torch
+from tsarchive.operators.registry import known_operators, untried_torch
 from tsarchive.testing.mutated_archive import mutate_archive
 from tsarchive.testing.mutated_bytes import mutate_bytes
 from tsarchive.testing.mutated_json import mutate_json

@@ -44,7 +44,7 @@ from tsarchive.errors import ArchiveError  # noqa: E402
 from tsarchive.ir.schema import FunctionSchema  # noqa: E402
 from tsarchive.ir.types import Type  # noqa: E402
 from tsarchive.operators.risks import row_of  # noqa: E402
-from tsarchive.run.sparse_checks import validated  # noqa: E402
+from tsarchive.run.tensor_checks import validated  # noqa: E402
 
 _CALLS: Final = 24
 _PLAIN: Final = (int, float, complex, str, type(None), torch.device)

@@ -23,12 +23,12 @@ FORBIDDEN: Final = (
     "glob.", "pdb.", "cpython.run_",
 )  # fmt: skip
 # The files that may compile a tree or text, and those that may execute the result.
-_GENERATED: Final = ("/run/lazy_functions.py", "/run/tracebacks.py", "/collections/__init__.py")
+_GENERATED: Final = ("/run/linkage.py", "/run/tracebacks.py", "/collections/__init__.py")
 _PERMITTED: Final = {
     "compile": ("/ast.py", *_GENERATED),
     "exec": _GENERATED,
     # The boundary copies code of its own, so that torch.compile counts each function separately.
-    "code.__new__": ("/run/lazy_functions.py", "/run/tracebacks.py", "/run/tracing.py"),
+    "code.__new__": ("/run/linkage.py", "/run/tracebacks.py", "/run/tracing.py"),
 }
 # Memory that is not backed by a file.
 _ANONYMOUS: Final = -1

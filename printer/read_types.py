@@ -15,8 +15,15 @@ from typing import Any
 from tsarchive.ir.classes import ClassType, FunctionType, InterfaceType
 from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.subtyping import is_subtype, unify, unify_all
-from tsarchive.ir.type_variables import Bindings, bind, has_variables, substitute
+from tsarchive.ir.subtyping import (
+    Bindings,
+    bind,
+    has_variables,
+    is_subtype,
+    substitute,
+    unify,
+    unify_all,
+)
 from tsarchive.ir.types import (
     NONE,
     DictType,

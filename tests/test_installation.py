@@ -112,7 +112,7 @@ def test_the_package_is_imported_from_the_wheel_itself(environment, wheel, tmp_p
         "tsarchive.save(module, 'saved.pt')\n"
         "tsarchive.report('saved.pt', 'page.html')\n"
         "assert tsarchive.verify('saved.pt').ok and tsarchive.audit('saved.pt').ok\n"
-        "print(tsarchive.operators.versions.versions_with('aten::add'))"
+        "print(tsarchive.operators.registry.versions_with('aten::add'))"
     )
     shown = run(environment / "python", "-c", code, wheel, ARCHIVES / "sequential.pt", cwd=tmp_path)
     assert shown.startswith("torch 2.6 to")

@@ -12,7 +12,7 @@ from tsarchive.formats.pt2.tracing import traced_program
 from tsarchive.formats.registry import format_of
 from tsarchive.loading import load
 from tsarchive.policy import Policy
-from tsarchive.run.classes import ArchiveModule
+from tsarchive.run.modules import ArchiveModule
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

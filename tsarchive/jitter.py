@@ -26,7 +26,7 @@ from tsarchive.policy import Guard, Policy
 if TYPE_CHECKING:
     import torch
 
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
 
 
 def check_jitter(
@@ -101,7 +101,7 @@ def _soundness(report: JitterReport) -> tuple[bool, bool]:
 def _check_module(
     module: torch.nn.Module, terms: _Terms, read: Container | None = None
 ) -> JitterReport:
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
 
     root = (read.root or None) if read is not None else None
     is_live = not isinstance(module, ArchiveModule)

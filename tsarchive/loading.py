@@ -28,7 +28,7 @@ from tsarchive.run.classes import Classes
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.modules.data import Data, DataSource
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
 
 _living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary()
 _lock = threading.RLock()

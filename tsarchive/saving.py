@@ -11,7 +11,7 @@ from tsarchive.formats.base import Format, ZipFormat
 from tsarchive.formats.options import SaveOptions
 from tsarchive.formats.registry import FORMATS, format_of
 from tsarchive.formats.torchscript.format import TORCHSCRIPT
-from tsarchive.run.classes import ArchiveModule
+from tsarchive.run.modules import ArchiveModule
 
 if TYPE_CHECKING:
     import torch

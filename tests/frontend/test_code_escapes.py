@@ -22,9 +22,10 @@ from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, ScriptError, SourceError
 from tsarchive.frontend.grammar import OF_PYTHON
 from tsarchive.policy import Policy
-from tsarchive.run.classes import Classes, get_slot
-from tsarchive.run.lazy_functions import source_of
+from tsarchive.run.classes import Classes
+from tsarchive.run.linkage import source_of
 from tsarchive.run.operators import operator_schemas
+from tsarchive.run.slots import get_slot
 
 X = torch.ones(2)
 

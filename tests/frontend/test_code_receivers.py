@@ -18,7 +18,7 @@ from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, LimitError, ScriptError, SourceError, UnsupportedError
 from tsarchive.pickler import Global, Object, dumps
 from tsarchive.policy import Limits, Policy
-from tsarchive.run.budgets import Budgets
+from tsarchive.run.metering import Budgets
 
 X = torch.ones(2)
 FORWARD = "forward(self, x: Tensor) -> Any"

@@ -16,7 +16,7 @@ from tsarchive.frontend import grammar, plain
 from tsarchive.frontend.functions import FunctionReader
 from tsarchive.frontend.splitting import split_class, split_record
 from tsarchive.ir import text_limits as caps
-from tsarchive.ir.plain_text import plain_end
+from tsarchive.ir.text_limits import plain_end
 from tsarchive.ir.types import (
     BOOL,
     FLOAT,

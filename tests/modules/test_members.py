@@ -12,7 +12,7 @@ from torch import nn
 from tests.support.comparing import equal
 from tests.support.running import our_module
 from tsarchive.errors import ScriptError
-from tsarchive.run.lazy_functions import source_of
+from tsarchive.run.linkage import source_of
 
 X = torch.arange(6.0).reshape(2, 3)
 

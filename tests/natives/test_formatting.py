@@ -12,7 +12,7 @@ from tests.natives.oracle import Failed, by_native, by_script, check_script
 from tests.support.archives import TORCH
 from tests.support.suite import examples
 from tsarchive.run.natives import Awaitable, Future, format_value
-from tsarchive.run.natives.tensor_format import format_tensor
+from tsarchive.run.natives.formatting import format_tensor
 
 INF, NAN = math.inf, math.nan
 FLOATS = (

@@ -20,7 +20,7 @@ from tests.natives import (
 from tests.natives.oracle import OF_EXECUTORCH, natives_of_torch, schemas
 from tests.policy import test_policies
 from tests.support.fresh_registry import NAMES_OF_TORCH
-from tsarchive.operators.versions import known_operators
+from tsarchive.operators.registry import known_operators
 from tsarchive.run.natives import NATIVES
 
 COMPUTED_BY_TORCH = {

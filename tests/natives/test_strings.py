@@ -10,7 +10,7 @@ from tests.natives.oracle import argument_types, check_script, natives_of_torch,
 from tests.support.suite import examples
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives import NATIVES
-from tsarchive.run.natives.bytestrings import decode, encode, normalized
+from tsarchive.run.natives.strings import decode, encode, normalized
 
 TEXTS = (
     "",

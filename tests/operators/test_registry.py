@@ -119,7 +119,7 @@ def test_methods_of_classes_are_those_of_torch():
 
 def test_asking_imports_neither_torch_nor_what_reads_schemas():
     code = (
-        "import sys; from tsarchive.operators.versions import versions_with;"
+        "import sys; from tsarchive.operators.registry import versions_with;"
         "assert versions_with('aten::add') == 'torch 2.6 to 2.15';"
         "assert not {'torch', 'tsarchive.ir.schema'} & sys.modules.keys()"
     )

@@ -13,8 +13,8 @@ import torch
 
 from tests.support.archives import TORCH
 from tests.support.fresh_registry import NAMES_OF_TORCH
+from tsarchive.operators.registry import known_operators
 from tsarchive.operators.risks import REFUSED, Bound, Risk, Row, groups, row_of, rows
-from tsarchive.operators.versions import known_operators
 from tsarchive.run import guards
 from tsarchive.run.natives import BUILTINS, NATIVES
 
@@ -84,9 +84,7 @@ def test_rows_that_allow_tell_what_keeps_an_operator_within_its_tensors():
 def test_evidence_names_guards_that_there_are():
     for row in rows():
         if row.bound is Bound.GUARDED:
-            named = re.findall(
-                r"\b(\w+_checks|guards|packed_states|enumerations)\.(\w+)", row.evidence
-            )
+            named = re.findall(r"\b(\w+_checks|checks|guards|packed)\.(\w+)", row.evidence)
             assert named, row.pattern
             for module, name in named:
                 assert hasattr(import_module(f"tsarchive.run.{module}"), name), row

@@ -11,8 +11,8 @@ from tests.support.command_line import process, run
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.cli.failures import describe
 from tsarchive.frontend.libraries import what_registers
-from tsarchive.operators import versions
-from tsarchive.operators.versions import (
+from tsarchive.operators import registry
+from tsarchive.operators.registry import (
     installed_torch,
     known_operators,
     require_torch,
@@ -59,7 +59,7 @@ def test_versions_are_told_by_name(name, text):
 
 
 def test_an_unknown_operator_names_the_versions_that_have_it():
-    others = {name for name in known_operators() if not versions.is_of_another_build(name)}
+    others = {name for name in known_operators() if not registry.is_of_another_build(name)}
     name = min(others)
     assert what_registers(name).startswith(f"{versions_with(name)} has it")
     assert "torch 99" not in what_registers("aten::nobody")
@@ -114,6 +114,6 @@ def test_versions_that_are_too_old_are_told(monkeypatch):
 def test_an_operator_of_another_build_is_told_as_that(monkeypatch):
     here = metadata.version("torch")
     number = ".".join(here.split(".")[:2])
-    found = {"gpu::synchronize": versions.Span(number, number)}
-    monkeypatch.setattr(versions, "span_of", found.get)
+    found = {"gpu::synchronize": registry.Span(number, number)}
+    monkeypatch.setattr(registry, "span_of", found.get)
     assert what_registers("gpu::synchronize").startswith("Another build of torch has it")

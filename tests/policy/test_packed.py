@@ -17,7 +17,7 @@ from tsarchive.run.operators import (
     native_object,
     operator_schemas,
 )
-from tsarchive.run.packed_states import call_method
+from tsarchive.run.packed import call_method
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.quantize_per_")
 NATIVE = "__torch__.torch.classes."

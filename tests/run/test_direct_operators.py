@@ -18,10 +18,10 @@ from tsarchive.adopt.torch_jit import adopt_function
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import FLOAT, INT, TENSOR, ListType, OptionalType
 from tsarchive.policy import Guard, Limits, Policy
-from tsarchive.run import binding_signatures, direct
-from tsarchive.run.binding_signatures import signatures_of
+from tsarchive.run import direct
 from tsarchive.run.calls_from_python import public_function
 from tsarchive.run.classes import Classes
+from tsarchive.run.direct import signatures_of
 from tsarchive.run.operators import operator_schemas
 
 FEWEST = 900
@@ -86,7 +86,7 @@ def test_what_leaves_no_other_choice(name, given, certain):
 def test_a_torch_that_speaks_otherwise_has_no_bindings(words, monkeypatch):
     monkeypatch.setattr(direct, "_bindings", {})
     monkeypatch.setattr(direct, "_certain", {})
-    monkeypatch.setattr(binding_signatures, "_error", lambda *_args, **_named: words)
+    monkeypatch.setattr(direct, "_error", lambda *_args, **_named: words)
     schema = schema_of("aten::relu")
     assert direct.binding_of(schema) is None
     assert not direct.is_certain(schema, [TENSOR])

@@ -23,7 +23,7 @@ from tsarchive.formats.torchscript.debug import read_debug_record
 from tsarchive.formats.torchscript.debug_writing import DebugWriter
 from tsarchive.ir.source_ranges import Range, Source, TaggedRange
 from tsarchive.run.classes import Classes
-from tsarchive.run.lazy_functions import source_of
+from tsarchive.run.linkage import source_of
 
 
 class OwnError(Exception):
@@ -178,7 +178,7 @@ def test_traceback_names_the_lines_of_the_user():
     generated = [f.line for f in frames if f.filename.startswith("<tsarchive ")]
     assert len(generated) == 2
     assert "aten_view" in generated[1]
-    assert not any(f"{'run'}/lazy_functions" in f.filename for f in frames)
+    assert not any(f"{'run'}/linkage" in f.filename for f in frames)
 
 
 def test_traceback_of_traced_code():

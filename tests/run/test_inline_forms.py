@@ -23,12 +23,12 @@ from tsarchive.operators.python_forms import (
     exact_form,
 )
 from tsarchive.policy import Guard, Limits, Policy
-from tsarchive.policy.limits import NO_LIMITS
+from tsarchive.policy.policy import NO_LIMITS
 from tsarchive.run.classes import Classes
 from tsarchive.run.expressions import HELPERS
-from tsarchive.run.lazy_functions import source_of
+from tsarchive.run.linkage import source_of
 from tsarchive.run.natives import NATIVES
-from tsarchive.run.natives.narrowing import INT64_MAX, INT64_MIN
+from tsarchive.run.natives.conversions import INT64_MAX, INT64_MIN
 from tsarchive.run.operators import operator_schemas
 
 INTS = [0, 1, -1, 2, 7, -7, 63, 64, 2**31, 2**53 + 1, -(2**62), 2**62, INT64_MAX, INT64_MIN]

@@ -19,7 +19,7 @@ from tsarchive import ArchiveError, CallError, LimitError, Limits, ScriptError
 from tsarchive.adopt.torch_jit import adopt_function
 from tsarchive.policy import Guard
 from tsarchive.run.classes import Classes
-from tsarchive.run.lazy_functions import source_of
+from tsarchive.run.linkage import source_of
 
 X = torch.ones(2)
 # Enough for every program here that ends, and soon spent by those that do not.

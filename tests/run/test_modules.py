@@ -14,8 +14,10 @@ from tests.support.running import Graph, constant, hand_written, method, operato
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.types import BOOL, INT, NONE, STRING, TENSOR, EnumType, OptionalType, TupleType
-from tsarchive.run.classes import ArchiveModule, Classes, get_slot, new_object, set_slot
-from tsarchive.run.slots import SlotKind, slot_kind
+from tsarchive.run.classes import Classes
+from tsarchive.run.modules import ArchiveModule
+from tsarchive.run.objects import new_object
+from tsarchive.run.slots import SlotKind, get_slot, set_slot, slot_kind
 
 
 class Inner(torch.nn.Module):

@@ -20,8 +20,8 @@ from tsarchive.ir.graph import Block, Value
 from tsarchive.ir.types import BOOL, INT, TENSOR
 from tsarchive.policy import Guard, Policy
 from tsarchive.run.classes import Classes
-from tsarchive.run.lazy_functions import source_of
-from tsarchive.run.names import LocalNames
+from tsarchive.run.expressions import LocalNames
+from tsarchive.run.linkage import source_of
 
 
 class Small(torch.nn.Module):

@@ -19,8 +19,8 @@ from tests.support.archives import loaded, torch_loaded, torch_saved
 from tests.support.frontend import importer_of
 from tests.support.networks import build, each_network
 from tsarchive import Limits, PolicyError
-from tsarchive.run import structural_sharing
-from tsarchive.run.lazy_functions import LazyFunction
+from tsarchive.run import compiler
+from tsarchive.run.linkage import LazyFunction
 
 ATTRIBUTES = """\
   training : bool
@@ -131,13 +131,13 @@ def run_code(module):
 def generated(monkeypatch) -> list[str]:
     """The names of the classes whose methods source is generated for, from here on."""
     found: list[str] = []
-    generate = structural_sharing.generate
+    generate = compiler.generate
 
     def counting(function, *arguments):
         found.append(function.qualified_name.split(".")[-2])
         return generate(function, *arguments)
 
-    monkeypatch.setattr(structural_sharing, "generate", counting)
+    monkeypatch.setattr(compiler, "generate", counting)
     return found
 
 
@@ -392,7 +392,7 @@ def test_threads_may_call_twins_for_the_first_time_at_once():
 @each_network
 def test_a_shared_body_is_what_would_be_generated(monkeypatch, name, kind):
     """For all functions of networks: text, places and globals."""
-    source, shared = structural_sharing.Bodies.source, []
+    source, shared = compiler.Bodies.source, []
 
     def compared(bodies, call):
         found, own = source(bodies, call).generated, bodies._generated(call).generated
@@ -407,7 +407,7 @@ def test_a_shared_body_is_what_would_be_generated(monkeypatch, name, kind):
         shared.append(call)
         return source(bodies, call)
 
-    monkeypatch.setattr(structural_sharing.Bodies, "source", compared)
+    monkeypatch.setattr(compiler.Bodies, "source", compared)
     script, inputs = build(name, kind)
     loaded(torch_saved(script))(*inputs)
     assert shared

@@ -23,8 +23,10 @@ from tsarchive.ir.graph import Block, nested_blocks
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, TupleType
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
+from tsarchive.run.classes import Classes
+from tsarchive.run.objects import new_object
 from tsarchive.run.operators import operator_schemas
+from tsarchive.run.slots import link_lists, set_slot
 
 RECORD = "models/model.json"
 

@@ -23,7 +23,7 @@ from tests.support.children import Ended, Say, answers
 from tests.support.comparing import equal
 from tests.support.registry_values import Draw, NoValuesError
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.type_variables import has_variables, substitute
+from tsarchive.ir.subtyping import has_variables, substitute
 from tsarchive.ir.types import INT, STRING, TENSOR, Type, annotation
 from tsarchive.run.operators import operator_schemas
 

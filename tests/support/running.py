@@ -22,7 +22,7 @@ from tsarchive.ir.types import Type
 from tsarchive.policy import Guard, Policy
 from tsarchive.run.calls_from_python import public_function
 from tsarchive.run.classes import Classes
-from tsarchive.run.lazy_functions import source_of
+from tsarchive.run.linkage import source_of
 from tsarchive.run.operators import operator_schemas
 
 SEED = 3

@@ -18,8 +18,8 @@ from tsarchive.garbage import collecting, not_collecting, rarely_collecting
 # What only other archives and other verbs need.
 LATE = (
     "tsarchive.archive", "tsarchive.container.changed", "tsarchive.container.surveying",
-    "tsarchive.container.writer", "tsarchive.formats.legacy", "tsarchive.run.budgets",
-    "tsarchive.run.metering", "tsarchive.run.tensor_costs", "tsarchive.formats.torchscript.devices",
+    "tsarchive.container.writer", "tsarchive.formats.legacy", "tsarchive.run.metering",
+    "tsarchive.run.metering", "tsarchive.run.costs", "tsarchive.formats.torchscript.devices",
     "tsarchive.formats.torchscript.exporter", "tsarchive.formats.torchscript.inspection",
     "tsarchive.formats.torchscript.pickling", "tsarchive.formats.torchscript.resaving",
 )  # fmt: skip
@@ -147,13 +147,13 @@ class Seen(torch.nn.Module):
 @pytest.mark.parametrize("given", [2, 0])
 def test_the_collector_waits_longer_in_first_calls_alone(given, threshold, monkeypatch):
     seen = []
-    define = tsarchive.run.lazy_functions._define
+    define = tsarchive.run.linkage._define
 
     def watched(*arguments):
         seen.append(gc.get_threshold())
         return define(*arguments)
 
-    monkeypatch.setattr(tsarchive.run.lazy_functions, "_define", watched)
+    monkeypatch.setattr(tsarchive.run.linkage, "_define", watched)
     loaded = tsarchive.load(io.BytesIO(torch_saved(torch.jit.script(Seen()))))
     with pytest.raises(tsarchive.ScriptError) if given == 0 else nullcontext():
         loaded(given)

@@ -24,8 +24,7 @@ from tsarchive.formats.torchscript.stored_tensors import (
 from tsarchive.formats.torchscript.stored_values import TensorError, View
 from tsarchive.formats.torchscript.tensors import DTYPES, TensorReader
 from tsarchive.pickler import Global, PersistentId, Reduce, loads
-from tsarchive.run.packed_checks import SUB_BYTE
-from tsarchive.run.packed_states import SubByteRows
+from tsarchive.run.packed import SUB_BYTE, SubByteRows
 
 RECORD = "data.pkl"
 HOOKS = Reduce(Global("collections", "OrderedDict"), ())

@@ -46,7 +46,7 @@ def _show_versions(ctx: click.Context, _option: click.Parameter, given: bool) ->
     import platform
 
     from tsarchive import __version__
-    from tsarchive.operators.versions import installed_torch, untried_torch
+    from tsarchive.operators.registry import installed_torch, untried_torch
 
     torch = installed_torch()
     click.echo(f"tsarchive, version {__version__}")

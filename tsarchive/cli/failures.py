@@ -10,7 +10,7 @@ from tsarchive.cli.output import print_json, say
 from tsarchive.describing.hints import in_commands
 from tsarchive.describing.text import visible
 from tsarchive.errors import ArchiveError
-from tsarchive.operators.versions import with_untried_torch
+from tsarchive.operators.registry import with_untried_torch
 
 
 class Failure(TypedDict):

@@ -17,7 +17,7 @@ import torch.nn.functional
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR, ListType, OptionalType, Type
 from tsarchive.operators.bindings import BOUND_BY_HAND, FUNCTIONALS, WITHOUT_ALPHA
-from tsarchive.run.enumerations import MEMORY_FORMATS
+from tsarchive.run.checks import MEMORY_FORMATS
 from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS
 
 from . import syntax

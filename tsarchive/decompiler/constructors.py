@@ -14,8 +14,7 @@ import torch
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType
-from tsarchive.run.classes import get_slot
-from tsarchive.run.slots import SlotKind
+from tsarchive.run.slots import SlotKind, get_slot
 
 from . import syntax
 from .members import container_base, members_of

@@ -17,8 +17,8 @@ from tsarchive.ir.graph import (
     matching_exit,
 )
 from tsarchive.ir.types import NONE
-from tsarchive.run.autocast import is_autocast
-from tsarchive.run.passes.last_uses import all_nodes
+from tsarchive.run.dynamic_calls import is_autocast
+from tsarchive.run.passes.uses import all_nodes
 
 from . import syntax
 from .assignments import ends, move, names_in, separated

@@ -11,9 +11,9 @@ from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceTyp
 from tsarchive.ir.graph import Node, Value, must_be_none
 from tsarchive.ir.types import FLOAT, NONE, ListType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
-from tsarchive.run.passes.calls import called_function
 from tsarchive.run.passes.object_identity import must_differ
 from tsarchive.run.passes.peephole import known_result
+from tsarchive.run.passes.uses import called_function
 
 from . import syntax
 from .members import is_plain, members_of, method_name

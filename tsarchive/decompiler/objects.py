@@ -12,7 +12,8 @@ import torch
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
-from tsarchive.run.classes import ArchiveObject, get_slot
+from tsarchive.run.modules import ArchiveObject
+from tsarchive.run.slots import get_slot
 from tsarchive.run.typecheck import type_of_class
 
 from . import syntax

@@ -14,7 +14,7 @@ from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
 from tsarchive.ir.values import TableConstant, necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.python_forms import NON_ZERO_DIVISOR, READABLE_FORMS, WRAPPING
-from tsarchive.run.enumerations import enum_names
+from tsarchive.run.checks import enum_names
 from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.operators import (
     find_native,

@@ -22,7 +22,7 @@ from .reachability import Reachability
 from .references import References
 
 if TYPE_CHECKING:
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
 
 
 Body = Callable[["Program", Type | Function, Definition], list[ast.stmt]]

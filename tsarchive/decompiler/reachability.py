@@ -9,7 +9,7 @@ import torch
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Node, walk
 from tsarchive.ir.types import Type
-from tsarchive.run.classes import ArchiveModule
+from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.typecheck import type_of_class
 
 

@@ -15,10 +15,10 @@ from typing import TypeVar
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value, carried_index
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
-from tsarchive.run.enumerations import enum_names
+from tsarchive.run.checks import enum_names
 from tsarchive.run.operators import find_native
-from tsarchive.run.passes.last_uses import all_nodes
 from tsarchive.run.passes.liveness import Liveness
+from tsarchive.run.passes.uses import all_nodes
 
 from . import syntax
 from .code_motion import Movable, dtype_values

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tsarchive.formats.options import Example, LoadOptions, SaveOptions
     from tsarchive.formats.view import View
     from tsarchive.policy import Guard
-    from tsarchive.run.classes import ArchiveModule, Classes
+    from tsarchive.run.classes import Classes
+    from tsarchive.run.modules import ArchiveModule
     from tsarchive.verifying.report import Findings, Step, VerifyReport
 
     from .executorch.regions import Regions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tsarchive.operators.versions import is_of_another_build, versions_with, with_untried_torch
+from tsarchive.operators.registry import is_of_another_build, versions_with, with_untried_torch
 
 # Namespaces of operators and classes, and the import that registers them.
 _IMPORTS: Final = {

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from tsarchive.errors import UnknownOperatorError
 from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.subtyping import is_subtype
-from tsarchive.ir.type_variables import Bindings, bind, has_variables, substitute
+from tsarchive.ir.subtyping import Bindings, bind, has_variables, is_subtype, substitute
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,

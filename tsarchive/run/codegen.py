@@ -27,18 +27,15 @@ from tsarchive.ir.graph import (
 from tsarchive.ir.types import INT, ListType
 from tsarchive.operators.costs import size_of_made
 
-from .autocast import autocast, is_autocast
 from .direct import no_call
-from .dynamic_calls import unpack_list
+from .dynamic_calls import autocast, is_autocast, unpack_list
 from .expressions import SCALARS, Expressions
-from .lazy_functions import Bound, GeneratedSource
-from .linkage import Linkage
+from .linkage import Bound, GeneratedSource, Linkage
 from .natives import Awaitable, Future
 from .operators import find_native
-from .passes.calls import NOTHING, Wanted
-from .passes.last_uses import ALIASES, all_nodes, holds_memory, last_uses
 from .passes.liveness import Liveness
-from .passes.traced_sizes import nodes_on_numbers
+from .passes.peephole import nodes_on_numbers
+from .passes.uses import ALIASES, NOTHING, Wanted, all_nodes, holds_memory, last_uses
 from .slots import SlotKind, as_submodule, as_tensor
 from .tracing import held
 

@@ -1,4 +1,9 @@
-"""Compiles the functions of an archive, and all that a function calls where it is traced.
+"""Compiles the functions of an archive, and shares the code of classes of one structure.
+
+Classes that differ in mangled names alone run one compiled body a method. Generated code names a
+class of modules, and the methods of one, by globals. Each such class is that of ``self``, or of a
+submodule within reach of it, so a structurally equal class finds its own along the same
+attributes; all other globals are the same objects.
 
 Tracers read the functions that generated code names. Such a function must be there, and stay the
 same, before they reach it, so nothing may be compiled when it is first called.
@@ -6,22 +11,227 @@ same, before they reach it, so nothing may be compiled when it is first called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tsarchive.errors import ArchiveError
-from tsarchive.ir.classes import Function
+from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod
+from tsarchive.ir.graph import Block, Node, Placed, Value, nested_blocks
+from tsarchive.ir.types import COMPOSITE, Type
+from tsarchive.ir.values import Device, EnumMember, TableConstant
 
-from .class_table import ClassTable
+from .codegen import generate
 from .dynamic_calls import DynamicCall
 from .enforcement import Dispatch, Enforcement
-from .lazy_functions import Bound, Call, LazyFunction
-from .linkage import Analyses, Linkage
-from .objects import Objects
-from .passes.calls import Wanted
-from .structural_sharing import Bodies
+from .linkage import Analyses, Bound, Call, LazyFunction, Linkage, Source
+from .objects import ClassTable, Objects
+from .passes.uses import Wanted
 from .tracing import called_by_tracers
+from .typecheck import type_of_class
+
+# Nodes that take a module as first input, and do not show its class otherwise.
+_OF_MODULES: Final = frozenset(
+    {"prim::CallMethod", "prim::GetAttr", "prim::ModuleContainerIndex", "prim::SetAttr"}
+)
+_LITERALS: Final = (bool, int, float, complex, str, type(None))
+
+
+class Bodies:
+    """Source and code of the functions of an archive, one body for those of one structure."""
+
+    def __init__(self, linkage: Linkage) -> None:
+        self._linkage = linkage
+        self._known: dict[Hashable, _Body] = {}
+
+    def source(self, call: Call) -> Source:
+        """The code for calls of a function, with the globals that it needs."""
+        method = call.function.sharing
+        if method is None:
+            return self._generated(call)
+        body = self._known.get(call.key)
+        shared = None if body is None else body.source_of(method, self._linkage)
+        if shared is not None:
+            return shared
+        source = self._generated(call)
+        # Code that cannot be generated is not shared: each class fails with its own place.
+        self._known.setdefault(call.key, _Body(call.function, method, source))
+        return source
+
+    def _generated(self, call: Call) -> Source:
+        # Constants are read now, and stay: they must not become the tensors of a tracer.
+        with _disable_current_modes():
+            return Source.of(generate(call.function, self._linkage, call.bound, call.wanted))
+
+
+class _Body:
+    """The code of one method for those of structurally equal classes."""
+
+    def __init__(self, function: Function, method: SharedMethod, source: Source) -> None:
+        self._function = function
+        self._method = method
+        self._source = source
+
+    def source_of(self, method: SharedMethod, linkage: Linkage) -> Source | None:
+        """Return the code with the globals of another class; None where it cannot be shared."""
+        classes = self._classes_of(method.owner)
+        if classes is None or self._named is None:
+            return None
+        generated = self._source.generated
+        namespace = dict(generated.namespace)
+        for name, (type_, call) in self._named.items():
+            own = classes[type_]
+            if call is None:
+                namespace[name] = linkage.table.python_class(own)
+            else:
+                function = own.function(call.function.name)
+                namespace[name] = linkage.function(function, call.bound, call.wanted)
+        places = _MovedPlaces(generated.places, self._method, method)
+        moved = generated._replace(namespace=namespace, places=places)
+        return self._source._replace(generated=moved)
+
+    def _classes_of(self, owner: ClassType) -> Mapping[ClassType, ClassType] | None:
+        """Return the other class's classes by those of this body; None where two stand for one."""
+        if self._steps is None:
+            return None
+        walked: list[ClassType] = []
+        found: dict[ClassType, ClassType] = {}
+        for step in self._steps:
+            own = owner if step.before is None else _submodule(walked[step.before], step.name)
+            walked.append(own)
+            if found.setdefault(step.type, own) is not own:
+                return None
+        return found
+
+    @cached_property
+    def _steps(self) -> Sequence[_Step] | None:
+        return _steps(self._function.graph)
+
+    @cached_property
+    def _named(self) -> Mapping[str, tuple[ClassType, Call | None]] | None:
+        """The globals that belong to a class of modules, or are one; None where it is unknown."""
+        known = {step.type for step in self._steps or ()}
+        found: dict[str, tuple[ClassType, Call | None]] = {}
+        for name, value in self._source.generated.namespace.items():
+            named = _named(value)
+            if named is not None:
+                if named[0] not in known:
+                    return None
+                found[name] = named
+        return found
+
+
+def _named(value: Any) -> tuple[ClassType, Call | None] | None:
+    """The class of modules that a global is or belongs to, and the call that it is made for."""
+    if isinstance(value, LazyFunction):
+        method = value.call.function.sharing
+        return None if method is None else (method.owner, value.call)
+    type_ = type_of_class(value) if isinstance(value, type) else None
+    return (type_, None) if isinstance(type_, ClassType) and _is_module(type_) else None
+
+
+class _Step(NamedTuple):
+    """A module that code reaches: ``self``, or the attribute ``name`` of an earlier one."""
+
+    type: ClassType
+    before: int | None
+    name: str
+
+
+def _steps(graph: Block) -> list[_Step] | None:
+    """The steps by which code reaches each module whose class it names.
+
+    None where it does more with a module than access its members, and where it has constants that
+    calls could change: each function has its own.
+    """
+    walk = _Walk(graph.params[0])
+    return walk.steps if all(map(walk.is_plain, _blocks(graph))) else None
+
+
+class _Walk:
+    """Follows the modules that code reaches from ``self``."""
+
+    def __init__(self, self_: Value) -> None:
+        self.steps: list[_Step] = []
+        self._reached: dict[Value, int] = {}
+        self._reach(self_, None, "")
+
+    def is_plain(self, block: Block) -> bool:
+        """Whether a block only names members of the modules that it has."""
+        given = (value for value in block.params if value not in self._reached)
+        if any(_holds_module(value.type) for value in given):
+            return False
+        return all(map(self._is_plain_node, (*block.nodes, block.return_node)))
+
+    def _is_plain_node(self, node: Node) -> bool:
+        if node.is_constant:
+            type_ = node.output.type
+            return isinstance(type_, FunctionType) or _is_unchangeable(node.attributes["value"])
+        first = node.kind in _OF_MODULES
+        if any(value in self._reached for value in node.inputs[first:]):
+            return False
+        modules = [value for value in node.outputs if _holds_module(value.type)]
+        if modules and (node.kind != "prim::GetAttr" or node.input not in self._reached):
+            return False
+        return all(self._reach(value, self._reached[node.input], node.name) for value in modules)
+
+    def _reach(self, value: Value, before: int | None, name: str) -> bool:
+        if not isinstance(value.type, ClassType):
+            return False
+        self._reached[value] = len(self.steps)
+        self.steps.append(_Step(value.type, before, name))
+        return True
+
+
+def _blocks(block: Block) -> Iterator[Block]:
+    """A block and its nested blocks, definitions before uses."""
+    yield block
+    for node in block.nodes:
+        for inner in nested_blocks(node):
+            yield from _blocks(inner)
+
+
+def _is_unchangeable(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_unchangeable, value))
+    return isinstance(value, (*_LITERALS, TableConstant, Device, EnumMember))
+
+
+def _holds_module(type_: Type) -> bool:
+    if isinstance(type_, COMPOSITE):
+        return any(map(_holds_module, type_.parts()))
+    return isinstance(type_, ClassType) and _is_module(type_)
+
+
+def _is_module(type_: ClassType) -> bool:
+    return type_.is_module and not type_.is_native
+
+
+def _submodule(class_: ClassType, name: str) -> ClassType:
+    type_ = class_.attributes[name].type
+    assert isinstance(type_, ClassType)
+    return type_
+
+
+class _MovedPlaces(Sequence[Placed | None]):
+    """The places of a body's lines in an equal method, each found when it is asked for."""
+
+    def __init__(
+        self, places: Sequence[Placed | None], body: SharedMethod, method: SharedMethod
+    ) -> None:
+        self._places = places
+        self._body = body
+        self._method = method
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: Any) -> Any:
+        place = self._places[index]
+        return None if place is None else self._method.moved(place, self._body)
 
 
 class Compiler:

@@ -36,10 +36,10 @@ from tsarchive.ir.types import (
 from tsarchive.printer.literals import can_be_inferred
 
 from .natives import Future
-from .natives.bytestrings import decode
+from .natives.conversions import INT64_MAX, INT64_MIN
 from .natives.dtypes import LAYOUTS, NUMBERS
-from .natives.faults import type_fault
-from .natives.narrowing import INT64_MAX, INT64_MIN
+from .natives.strings import decode
+from .natives.table import type_fault
 from .typecheck import is_instance, type_of, typed_dict, typed_list
 
 Converter = Callable[[Any], Any]

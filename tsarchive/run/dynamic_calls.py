@@ -1,4 +1,9 @@
-"""Functions that generated source calls beside operators."""
+"""Functions and contexts that generated source calls beside operators.
+
+torch.jit knows the class of ``with torch.autocast(...)`` by its name, whose own ``__enter__`` and
+``__exit__`` do nothing, and inserts the casts in a pass. Here the dispatcher makes them, as it does
+in eager code.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,40 @@ import torch
 
 from tsarchive.errors import ScriptError
 from tsarchive.ir.classes import ClassType
+from tsarchive.ir.types import Type
 
-from .lazy_functions import LazyFunction
-from .linkage import Linkage
-from .modules import call_module, is_plain
-from .packed_states import call_method
-from .receivers import foreign_method, is_foreign_module, refuse_receiver
+from .linkage import LazyFunction, Linkage
+from .modules import call_module, foreign_method, is_foreign_module, is_plain, refuse_receiver
+from .natives.dtypes import to_dtype
+from .packed import call_method
+from .slots import get_slot
 from .typecheck import type_of_class
+
+_CLASSES = frozenset(
+    f"__torch__.torch.{part}amp.autocast_mode.autocast" for part in ("", "cpu.", "cuda.")
+)
+_DEVICE, _DTYPE, _ENABLED = "device", "fast_dtype", "_enabled"
+
+
+def is_autocast(type_: Type) -> bool:
+    """Whether objects of this type switch casts on and off; copies of the class do not."""
+    return (
+        isinstance(type_, ClassType)
+        and type_.qualified_name in _CLASSES
+        and {_DEVICE, _DTYPE, _ENABLED} <= type_.attributes.keys()
+    )
+
+
+def autocast(manager: Any) -> torch.autocast:
+    """The context that ``manager``, an object of such a class, stands for."""
+    type_ = type_of_class(type(manager))
+    assert isinstance(type_, ClassType)
+    device, dtype, enabled = (
+        get_slot(manager, type_.attributes[name]) for name in (_DEVICE, _DTYPE, _ENABLED)
+    )
+    # Without CUDA there is nothing that casts for it could change; torch would warn each time.
+    is_usable = device != "cuda" or torch.cuda.is_available()
+    return torch.autocast(device, dtype=to_dtype(dtype), enabled=enabled and is_usable)
 
 
 def unpack_list(values: list[Any], count: int) -> list[Any]:

@@ -14,7 +14,7 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.source_ranges import Location
 from tsarchive.operators.risks import Row
 from tsarchive.policy import Guard, Policy
-from tsarchive.policy.limits import NO_LIMITS
+from tsarchive.policy.policy import NO_LIMITS
 
 from .direct import DirectCall, direct_call, no_call
 from .operators import Implementation, implementation, native_object, traceable

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from collections import defaultdict
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import RETURN, Node, Value, must_be_none
-from tsarchive.ir.names import is_identifier
+from tsarchive.ir.names import is_identifier, to_identifier
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import (
     BOOL,
@@ -51,24 +52,19 @@ from tsarchive.operators.python_forms import (
 )
 from tsarchive.printer.literals import can_be_inferred
 
+from .checks import enumerations, is_number_of, number_check
 from .dynamic_calls import DynamicCall, NativeCall
-from .enumerations import enumerations, is_number_of, number_check
-from .lazy_functions import Bound
-from .linkage import Linkage
-from .modules import call_module, is_forward, is_plain
-from .names import Globals, LocalNames
+from .linkage import Bound, Linkage
+from .modules import call_module, checked, is_certain, is_forward, is_plain, method_of, read_slot
 from .natives import NATIVES, UPGRADERS
-from .natives.narrowing import wrap
+from .natives.conversions import wrap
 from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
 from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
-from .passes.calls import Wanted, called_function, wanted_of_call
-from .passes.last_uses import ALIASES
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
-from .passes.peephole import as_number, known_result
-from .passes.traced_sizes import DIVIDED
-from .receivers import checked, is_certain, method_of, read_slot
+from .passes.peephole import DIVIDED, as_number, known_result
+from .passes.uses import ALIASES, Wanted, called_function, wanted_of_call
 from .slots import (
     FINDERS,
     SlotKind,
@@ -78,6 +74,60 @@ from .slots import (
     slot_kind,
 )
 from .typecheck import predicate, typed_dict, typed_list
+
+_LONGEST: Final = 60
+
+
+@lru_cache(maxsize=4096)
+def _base(candidate: str) -> str:
+    base = to_identifier(candidate)[:_LONGEST].strip("_")
+    return f"v{base}" if not base or base[0].isdigit() else base
+
+
+class LocalNames:
+    """Makes identifiers unique within one generated source."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set(keyword.kwlist)
+        self._next: defaultdict[str, int] = defaultdict(lambda: 1)
+
+    def unique(self, candidate: str) -> str:
+        """A new identifier like ``candidate``, which may be any text.
+
+        It does not start with an underscore: names that do may mean something to Python.
+        """
+        base = name = _base(candidate[:_LONGEST])
+        while name in self._used:
+            name = f"{base}_{self._next[base]}"
+            self._next[base] += 1
+        self._used.add(name)
+        return name
+
+
+class Globals:
+    """The objects that a generated source refers to, by name."""
+
+    def __init__(self, names: LocalNames) -> None:
+        self.values: dict[str, Any] = {}
+        self._names = names
+        self._known: dict[int, str] = {}
+        self._made: dict[Hashable, str] = {}
+
+    def name(self, candidate: str, value: Any) -> str:
+        """The name of ``value``; the same object gets one name."""
+        found = self._known.get(id(value))
+        if found is None:
+            found = self._known[id(value)] = self._names.unique(candidate)
+            self.values[found] = value
+        return found
+
+    def made(self, key: Hashable, candidate: str, make: Callable[[], Any]) -> str:
+        """The name of the result of ``make``, which is called once for each ``key``."""
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = self.name(candidate, make())
+        return found
+
 
 SCALARS: Final = frozenset({BOOL, INT, FLOAT, STRING, NONE})
 """Types whose values do not change and hold no memory to be given up."""

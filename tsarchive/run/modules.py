@@ -1,8 +1,15 @@
-"""The base classes of archive objects, and calls of submodules from archive code.
+"""Archive objects as Python sees them: modules, containers, and modules put in their place.
 
 Code of an archive calls the ``forward`` of a submodule directly. When Python code registered a
 hook on that submodule, or put another module in its place, the call goes through
-``torch.nn.Module.__call__`` instead.
+``torch.nn.Module.__call__`` instead. Such a module is known by the methods that its author gave it
+and by attributes of the declared types.
+
+``unchecked_cast`` says of any value that it is of any type, and lists may be known under two
+types. So an object is checked where code names a member of it: no text of an archive reaches a
+member of anything else in Python, be it a tensor, a class or a part of this library.
+
+Children of containers can be replaced, not added or removed: code of the archive names each.
 """
 
 from __future__ import annotations
@@ -10,19 +17,121 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Callable
-from typing import Any, ClassVar, SupportsIndex
+from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
+from types import FunctionType
+from typing import Any, ClassVar, Final, SupportsIndex
 
 import torch
+from torch.nn import Module, ModuleList, Sequential
 from torch.nn.modules import module as torch_module
 
-from tsarchive.errors import CallError
-from tsarchive.ir.classes import ClassType, Function
+from tsarchive.errors import CallError, ScriptError
+from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.graph import Value
+from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import annotation
 
 from .conversion import Mismatch, admitted
 from .copying import deep_copy, reduce_instance
-from .receivers import is_foreign_module, refuse_receiver
+from .natives.table import type_fault
+from .slots import FINDERS, SlotKind, get_slot, hides_member, slot_kind
+from .typecheck import type_of_class
+
+
+def is_certain(value: Value, function: Function) -> bool:
+    """Whether no code can make a value be of another class: it is ``self``, or just created.
+
+    Methods are called as such only, which looks at their ``self``. Hooks are functions to the code
+    of an archive, which gives them what it likes.
+    """
+    if value.node.kind == "prim::CreateObject":
+        return True
+    type_ = value.type
+    params = function.graph.params
+    if not isinstance(type_, ClassType) or not params or params[0] is not value:
+        return False
+    return type_.methods.get(function.name) is function
+
+
+def checked(value: Any, class_: type) -> Any:
+    """``value``, if it is of ``class_``."""
+    if isinstance(value, class_):
+        return value
+    raise refuse_receiver(value, type_of_class(class_))
+
+
+def method_of(value: Any, class_: type, name: str, method: Callable[..., Any]) -> Any:
+    """The function that runs for ``value.name(...)``: ``method``, if ``value`` is of ``class_``."""
+    if isinstance(value, class_):
+        return method
+    if _stands_for(value, class_):
+        return foreign_method(type(value), name)
+    raise refuse_receiver(value, type_of_class(class_))
+
+
+def read_slot(value: Any, class_: type, name: str) -> Any:
+    """The slot ``name`` of ``value``, if it is of ``class_``."""
+    owner = type_of_class(class_)
+    assert isinstance(owner, ClassType)
+    attribute = owner.attributes[name]
+    if _stands_for(value, class_):
+        return _foreign_slot(value, class_, attribute, slot_kind(owner, attribute))
+    if not isinstance(value, class_):
+        raise refuse_receiver(value, owner)
+    find = FINDERS.get(slot_kind(owner, attribute))
+    return get_slot(value, attribute) if find is None else find(value, name)
+
+
+def is_foreign_module(class_: type) -> bool:
+    """Whether objects of a class are modules that no archive defines."""
+    return issubclass(class_, torch.nn.Module) and type_of_class(class_) is None
+
+
+def _stands_for(value: Any, class_: type) -> bool:
+    return issubclass(class_, torch.nn.Module) and is_foreign_module(type(value))
+
+
+def _foreign_slot(
+    module: torch.nn.Module, class_: Any, attribute: Attribute, kind: SlotKind
+) -> Any:
+    """The attribute of a foreign module with the name of a slot, as a value of its type."""
+    name = attribute.name
+    if kind in FINDERS:
+        return FINDERS[kind](module, name)
+    table = module._modules if kind is SlotKind.MODULE else module.__dict__
+    if name not in table or hides_member(name, is_module=True):
+        raise ScriptError(
+            f"{type(module).__name__} has no attribute {name!r}",
+            exception="builtins.AttributeError",
+        )
+    if kind is SlotKind.MODULE:
+        return table[name]
+    try:
+        return class_.tsarchive_classes.table.converter(attribute.type)(table[name])
+    except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise type_fault(
+            f"{name!r} of {type(module).__name__} is no {annotation(attribute.type)}"
+        ) from error
+
+
+def foreign_method(class_: type, name: str) -> Callable[..., Any]:
+    """A method of a module that no archive defines.
+
+    What torch itself defines is out of reach: a module of torch.jit, for one, can save itself.
+    """
+    owner = next((base for base in class_.__mro__ if name in vars(base)), object)
+    found = vars(owner).get(name)
+    is_free = not name.startswith("__") and owner.__module__.partition(".")[0] != "torch"
+    if not (is_foreign_module(class_) and is_free and isinstance(found, FunctionType)):
+        raise ScriptError(f"an object of {class_.__name__} has no method {name!r} to call")
+    return lambda *arguments: admitted(found(*arguments))
+
+
+def refuse_receiver(value: Any, wanted: Any) -> ScriptError:
+    """The error for a value that is not of the class that the code expects."""
+    shown = "an interface" if wanted is None else annotation(wanted)
+    return type_fault(f"expected an object of {shown}, but found a {type(value).__name__}")
+
 
 # torch keeps these tables for good, and changes what is in them.
 _ALL_PRE_HOOKS = torch_module._global_forward_pre_hooks
@@ -210,3 +319,76 @@ def is_forward(class_: ClassType, method: str) -> bool:
     """Whether hooks of Python code run around calls of this method."""
     is_overload = "forward" not in class_.methods and _OVERLOAD.fullmatch(method) is not None
     return class_.is_module and (method == "forward" or is_overload)
+
+
+class _ListContainer(ArchiveModule):
+    """Children by index, as torch.nn.ModuleList has them."""
+
+    _of_slices: type[ModuleList | Sequential] = ModuleList
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module | None]:
+        return iter(self._modules.values())
+
+    def __getitem__(self, index: int | slice) -> Module | None:
+        """A child; a slice gives a container of torch's own with the same children."""
+        children = list(self._modules.values())
+        if not isinstance(index, slice):
+            return children[index]
+        made = self._of_slices()
+        for position, child in enumerate(children[index]):
+            made.add_module(str(position), child)
+        return made
+
+    def __setitem__(self, index: int, child: Module) -> None:
+        setattr(self, list(self._modules)[index], child)
+
+
+class _SequentialContainer(_ListContainer):
+    """Children by index, as torch.nn.Sequential has them."""
+
+    _of_slices = Sequential
+
+
+class _DictContainer(ArchiveModule):
+    """Children by key, as torch.nn.ModuleDict has them."""
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._modules
+
+    def __getitem__(self, key: str) -> Module | None:
+        return self._modules[key]
+
+    def __setitem__(self, key: str, child: Module) -> None:
+        if key not in self._modules:
+            raise KeyError(key)
+        setattr(self, key, child)
+
+    def keys(self) -> KeysView[str]:
+        return self._modules.keys()
+
+    def items(self) -> ItemsView[str, Module | None]:
+        return self._modules.items()
+
+    def values(self) -> ValuesView[Module | None]:
+        return self._modules.values()
+
+
+_CLASSES: Final[dict[str, type[ArchiveModule]]] = {
+    "__torch__.torch.nn.modules.container.ModuleList": _ListContainer,
+    "__torch__.torch.nn.modules.container.Sequential": _SequentialContainer,
+    "__torch__.torch.nn.modules.container.ModuleDict": _DictContainer,
+}
+
+
+def container_class(qualified_name: str) -> type[ArchiveModule]:
+    """The base class for a module, by the name of its class in the archive."""
+    return _CLASSES.get(unmangled(qualified_name), ArchiveModule)

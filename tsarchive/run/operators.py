@@ -20,7 +20,7 @@ from tsarchive.operators.overloads import builtin_texts, no_graph
 
 from .guards import guarded
 from .natives import BUILTINS, NATIVES, SYMBOLIC
-from .packed_states import checked_state
+from .packed import checked_state
 
 Implementation = Callable[..., Any]
 

@@ -23,7 +23,7 @@ from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
 from tsarchive.ir.names import is_identifier
 from tsarchive.ir.types import NONE, TENSOR, ListType, OptionalType, Type
 
-from .natives.faults import type_fault
+from .natives.table import type_fault
 from .typecheck import type_of_class
 
 _PREFIX: Final = "slot:"

@@ -1,17 +1,23 @@
-"""Checks before single operators of ``aten``: lengths, offsets, modes, scales, steps."""
+"""Checks before single operators on tensors: sizes, offsets, divisions, matrices, sparse layouts.
+
+Kernels of sparse tensors read and write wherever the indices point, and torch checks these only
+when asked (``torch.sparse.check_sparse_tensor_invariants``). Here they are checked whenever code
+makes a sparse tensor of parts. Nothing that code can write to shares their memory afterwards:
+constructors are given copies, accessors give copies.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from .checks import Check, Given, is_within, require
-from .natives.narrowing import INT64_MAX, INT64_MIN, wrap
+from .natives.conversions import INT64_MAX, INT64_MIN, wrap
 
 _MATRIX = 2
 _SEQUENCE = 3
@@ -435,5 +441,279 @@ TENSOR_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         **{f"aten::special_{name}": _order for name in _POLYNOMIALS},
         "aten::special_polygamma": _zeta,
         "aten::special_zeta": _zeta,
+    }
+)
+
+
+_DIVIDED: Final = (torch.int32, torch.int64)  # as such; smaller integers are divided as int
+# An operation that ends the process cannot be tried, so the version decides.
+_FLOORING_TRAPS: Final[bool] = torch.__version__ < "2.10"
+
+
+def check_rounding(given: Given) -> None:
+    _whole_quotient(given)
+    if given["rounding_mode"] == "trunc" or (_FLOORING_TRAPS and given["rounding_mode"] == "floor"):
+        _no_overflow(given)
+
+
+def _no_overflow(given: Given) -> None:
+    """The least integer divided by -1 ends the process, in the dtype that both are converted to.
+
+    Overloads for numbers call theirs otherwise, and are Python's.
+    """
+    if "self" not in given:
+        return
+    dtype = torch.result_type(given["self"], given["other"])
+    if dtype not in _DIVIDED:
+        return
+    one, two = _as_kernels_get(given["self"], dtype), _as_kernels_get(given["other"], dtype)
+    if _has_least(one):
+        is_fault = (_elements(one) == torch.iinfo(dtype).min) & (two == -1)
+        require(not bool(is_fault.any()), "the least integer cannot be divided by -1")
+
+
+def _floor_divide_in_place(given: Given) -> None:
+    _whole_quotient(given)
+    if _FLOORING_TRAPS:
+        _no_overflow(given)
+
+
+def _whole_quotient(given: Given) -> None:
+    """torch adds up equal indices of a sparse tensor in place, beneath others that share them."""
+    one: Tensor = given["self"]
+    is_sound = one.layout is not torch.sparse_coo or one.is_coalesced()
+    if given.get("rounding_mode", "floor") is not None:
+        require(is_sound, "a sparse tensor is coalesced before it is divided with rounding")
+
+
+def _as_kernels_get(value: Any, dtype: torch.dtype) -> Tensor:
+    """A tensor or a number as kernels get it: in the bits of ``dtype``, however many it had."""
+    return (value if isinstance(value, Tensor) else torch.tensor(int(value))).to(dtype)
+
+
+def _multiples(given: Given) -> None:
+    """Kernels divide by what they take for the greatest common divisor, which may be -1."""
+    dtype = torch.result_type(given["self"], given["other"])
+    one, two = given["self"].to(dtype), given["other"].to(dtype)
+    if _has_least(one):
+        is_fault = (one == torch.iinfo(dtype).min) & (torch.gcd(one, two) == -1)
+        require(not bool(is_fault.any()), "the least integer has no least common multiple here")
+
+
+def _has_least(tensor: Tensor) -> bool:
+    if tensor.dtype not in _DIVIDED or tensor.is_meta:
+        return False
+    return bool((_elements(tensor) == torch.iinfo(tensor.dtype).min).any())
+
+
+def _elements(tensor: Tensor) -> Tensor:
+    """The elements that a tensor has in memory."""
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
+
+
+_FLOORING: Final = ("floor_divide", "fmod", "fmod_", "remainder", "remainder_")
+DIVISION_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "aten::floor_divide_": _floor_divide_in_place,
+        "aten::lcm": _multiples,
+        "aten::lcm_": _multiples,
+        **{f"aten::{name}": _no_overflow for name in _FLOORING if _FLOORING_TRAPS},
+    }
+)
+
+
+_MOST_FACTORS = 1 << 10
+
+WITH_SPARE: Final = frozenset({"aten::linalg_eig", "aten::linalg_eigvals"})
+"""Operators that may write eigenvectors beyond those of the last matrix."""
+
+
+def with_spare(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` with one more matrix, behind those that are given.
+
+    Where LAPACK does not converge for a real matrix, the last eigenvalue that it leaves may be
+    complex, and torch writes a pair of eigenvectors, one of them for the next matrix, before it
+    looks for errors. The one behind the others converges, and each is computed on its own.
+    """
+
+    def run_with_spare(data: Tensor, **outs: Tensor) -> Any:
+        require(data.is_complex() or not outs, "eigenvalues of a real matrix into an out")
+        is_square = data.dim() >= _MATRIX and data.size(-1) == data.size(-2)
+        if data.is_complex() or data.is_meta or not (is_square and data.numel()):
+            return run(data, **outs)
+        n = data.size(-1)
+        spare = torch.arange(1, n + 1, dtype=data.dtype, device=data.device).diag()
+        made = run(torch.cat([data.reshape(-1, n, n), spare[None]]))
+        if isinstance(made, Tensor):
+            return made[:-1].reshape(data.shape[:-1])
+        values, vectors = made
+        return values[:-1].reshape(data.shape[:-1]), vectors[:-1].reshape(data.shape)
+
+    return run_with_spare
+
+
+def _eigenvalues(given: Given) -> None:
+    """LAPACK reads beyond its memory when it meets numbers that are not finite."""
+    data: Tensor = given["self"] if "self" in given else given["A"]
+    is_fine = data.layout is not torch.strided or bool(torch.isfinite(data).all())
+    require(is_fine, "the matrix whose eigenvalues are wanted holds infs or NaNs")
+
+
+def _pivots(given: Given) -> None:
+    data: Tensor = given["LU_data"]
+    pivots: Tensor = given["LU_pivots"]
+    fits = data.dim() >= _MATRIX
+    fits = fits and list(pivots.size()) == [*data.size()[:-2], min(data.size()[-2:])]
+    require(fits, f"pivots of sizes {list(pivots.size())} for {list(data.size())}")
+
+
+def _pivot_pairs(given: Given) -> None:
+    """LAPACK takes a negative pivot and the one behind it for a block of two rows."""
+    pivots: Tensor = given["pivots"]
+    data: Tensor = given["LD"]
+    fits = data.dim() >= _MATRIX and pivots.size() == data.size()[:-1]
+    require(fits, f"pivots of sizes {list(pivots.size())} for {list(data.size())}")
+    if not pivots.is_meta:
+        rows = list(pivots.reshape(-1, pivots.size(-1))) if pivots.numel() else []
+        require(all(_is_paired(row.tolist()) for row in rows), "pivots that ldl_factor cannot give")
+
+
+def _is_paired(pivots: Sequence[int]) -> bool:
+    """Whether all name rows, and negative ones stand in pairs."""
+    places = iter(pivots)
+    is_paired = all(place > 0 or next(places, 0) == place for place in places)
+    return is_paired and all(0 < abs(place) <= len(pivots) for place in pivots)
+
+
+def _least_squares(given: Given) -> None:
+    is_sound = given["driver"] != "gelss" or given["b"].numel() > 0
+    require(is_sound, "the driver gelss needs a right side")
+
+
+def _chain(given: Given) -> None:
+    """torch looks for the best order in a table of all pairs."""
+    factors = given["tensors"] if "tensors" in given else given["matrices"]
+    require(len(factors) <= _MOST_FACTORS, f"a product of {len(factors)} matrices")
+
+
+def _power(given: Given) -> None:
+    """torch takes the power to ``-n`` of the inverse."""
+    require(given["n"] != INT64_MIN, "the least integer has no opposite")
+
+
+MATRIX_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "aten::chain_matmul": _chain,
+        "aten::linalg_eigvals": _eigenvalues,
+        "aten::linalg_ldl_solve": _pivot_pairs,
+        "aten::linalg_lstsq": _least_squares,
+        "aten::linalg_matrix_power": _power,
+        "aten::linalg_multi_dot": _chain,
+        "aten::lu_unpack": _pivots,
+        "aten::matrix_power": _power,
+    }
+)
+
+
+SPARSE_MAKERS: Final = frozenset(
+    f"aten::sparse_{kind}_tensor" for kind in ("coo", "compressed", "csr", "csc", "bsr", "bsc")
+)
+"""Operators that take indices and values, by their names."""
+
+INDICES: Final = frozenset(
+    {
+        "indices", "compressed_indices", "plain_indices", "crow_indices", "col_indices",
+        "ccol_indices", "row_indices",
+    }
+)  # fmt: skip
+"""Arguments of constructors that hold indices."""
+
+INDICES_OF: Final = frozenset(
+    f"aten::{kind}indices" for kind in ("", "crow_", "col_", "ccol_", "row_")
+)
+"""Operators that give the very indices of a sparse tensor."""
+
+_FAR: Final = 1 << 31
+_WITHOUT_BLOCKS: Final = (torch.sparse_csr, torch.sparse_csc)
+_Parts = tuple[Tensor, Tensor]
+_BY_ROW: Final = (Tensor.crow_indices, Tensor.col_indices)
+_BY_COLUMN: Final = (Tensor.ccol_indices, Tensor.row_indices)
+_ACCESSORS: Final[Mapping[torch.layout, tuple[Callable[[Tensor], Tensor], ...]]] = MappingProxyType(
+    {
+        torch.sparse_csr: _BY_ROW,
+        torch.sparse_bsr: _BY_ROW,
+        torch.sparse_csc: _BY_COLUMN,
+        torch.sparse_bsc: _BY_COLUMN,
+    }
+)
+
+
+def validated(made: Tensor) -> Tensor:
+    """``made``, whose indices are those of its size; raises RuntimeError as torch's checks do.
+
+    A sparse tensor of the meta device has no indices to look at.
+    """
+    if made.is_meta:
+        return made
+    if made.layout is torch.sparse_coo:
+        torch._validate_sparse_coo_tensor_args(
+            made._indices(), made._values(), made.size(), made.is_coalesced()
+        )
+    elif made.layout in _ACCESSORS:
+        compressed, plain = _compressed_parts(made)
+        torch._validate_sparse_compressed_tensor_args(
+            compressed, plain, made.values(), made.size(), made.layout
+        )
+    return made
+
+
+def with_indices(made: Any) -> Any:
+    """``made``, with its indices written: ``empty`` gives compressed layouts whatever was there."""
+    if isinstance(made, Tensor) and made.layout in _ACCESSORS and not made.is_meta:
+        if made._nnz() == 0:
+            _compressed_parts(made)[0].zero_()
+        validated(made)
+    return made
+
+
+def _compressed_parts(tensor: Tensor) -> _Parts:
+    compressed, plain = _ACCESSORS[tensor.layout]
+    return compressed(tensor), plain(tensor)
+
+
+def _in_place(given: Given) -> None:
+    """torch exchanges rows of the indices in place, beneath other tensors that share them."""
+    require(given["self"].layout is torch.strided, "a sparse tensor is not transposed in place")
+
+
+def _blocks(given: Given) -> None:
+    """torch counts the elements of blocks and of batches in the dtype of the indices."""
+    data: Tensor = given["self"]
+    if data.layout in _ACCESSORS and not data.is_meta:
+        is_flat = data.layout in _WITHOUT_BLOCKS and not given.get("blocksize") and data.dim() <= 2
+        is_counted = _compressed_parts(data)[0].dtype is torch.int64 or data.numel() < _FAR
+        require(is_flat or is_counted, f"indices of 32 bits over sizes {list(data.size())}")
+
+
+def _product(sparse: str, dense: str) -> Check:
+    """torch multiplies how many elements there are by the columns in 64 bits."""
+
+    def check(given: Given) -> None:
+        one, two = given[sparse], given[dense]
+        is_product = one.layout is torch.sparse_coo and one.dim() == two.dim() == 2
+        count = max(one._nnz(), one.size(0)) * two.size(1) if is_product else 0
+        require(count < _FAR**2, f"a product of sizes {list(two.size())}")
+
+    return check
+
+
+SPARSE_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        **{f"aten::{name}_": _in_place for name in ("t", "transpose", "swapaxes", "swapdims")},
+        **{f"aten::to_sparse{kind}": _blocks for kind in ("", "_bsc", "_bsr", "_csc", "_csr")},
+        "aten::smm": _product("self", "mat2"),
+        "aten::sspaddmm": _product("mat1", "mat2"),
     }
 )

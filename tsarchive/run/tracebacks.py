@@ -38,8 +38,8 @@ _NATIVES: Final = ".natives."
 _OF_OPERATORS: Final = tuple(
     f"{_RUNNER}.{name}"
     for name in (
-        "checks", "derivative_checks", "guards", "memory_plan", "metering", "packed_checks",
-        "receivers", "recurrent_checks", "slots", "tensor_checks", "tensor_costs",
+        "checks", "costs", "guards", "layer_checks", "metering", "modules", "packed", "slots",
+        "tensor_checks",
     )
 )  # fmt: skip
 

@@ -18,14 +18,16 @@ from tsarchive.ir.types import TENSOR, Type
 from tsarchive.ir.values import TableConstant
 from tsarchive.operators.revivals import RECORD, TEXT
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.run.classes import Classes, link_lists, new_object, set_slot
+from tsarchive.run.classes import Classes
+from tsarchive.run.objects import new_object
+from tsarchive.run.slots import link_lists, set_slot
 
 from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
 from .model import MODEL, debug_records, read_model
 from .values import ATTRIBUTES, Values
 
 if TYPE_CHECKING:
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
 
 
 class _Records(CodeRecords):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tsarchive.formats.torchscript.inspection import ModuleInfo
     from tsarchive.formats.view import View
     from tsarchive.policy import Guard
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
     from tsarchive.verifying.report import Findings
 
     from .capabilities import Exported

@@ -17,8 +17,10 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import NamedType, Type
 from tsarchive.pickler import Object
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.run.classes import Classes, new_object, set_slot
+from tsarchive.run.classes import Classes
+from tsarchive.run.objects import new_object
 from tsarchive.run.operators import native_class, operator_schemas
+from tsarchive.run.slots import set_slot
 
 from .calling_convention import ForwardMethod
 from .devices import move_program
@@ -34,7 +36,7 @@ from .torch_save import Saved
 from .typed_trees import NamedTuples
 
 if TYPE_CHECKING:
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
 
 
 _NATIVE = "__torch__.torch.classes."

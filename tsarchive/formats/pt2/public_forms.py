@@ -1,6 +1,6 @@
 """Public operators in place of internal, masked and Python-implemented ones.
 
-Replacements by a single call are rows of ``tsarchive/operators/public_forms.py``; the others are
+Replacements by a single call are rows of ``tsarchive/operators/bindings.py``; the others are
 functions here.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.ir.graph import Value
 from tsarchive.ir.types import BOOL, INT, NONE
-from tsarchive.operators.public_forms import CALLS, PublicForm
+from tsarchive.operators.bindings import CALLS, PublicForm
 
 from .arguments import DTYPE_NUMBERS
 from .building import Body

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
-from tsarchive.run.class_table import ClassTable
+from tsarchive.run.objects import ClassTable
 from tsarchive.strict_json import parse_text
 
 from .pytrees import MAPPINGS, Kind, Tree

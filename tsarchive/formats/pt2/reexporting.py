@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import UnsupportedError
-from tsarchive.run.classes import ArchiveModule
+from tsarchive.run.modules import ArchiveModule
 
 from .decoding import read_json
 from .exporter import config_record, end_records

@@ -14,7 +14,8 @@ import torch
 from tsarchive.container import Container, NewRecord
 from tsarchive.errors import SaveError
 from tsarchive.formats.torchscript.resaving import as_read
-from tsarchive.run.classes import ArchiveModule, get_slot
+from tsarchive.run.modules import ArchiveModule
+from tsarchive.run.slots import get_slot
 
 from .decoding import read_json
 from .dtypes import DTYPES

@@ -12,7 +12,7 @@ from tsarchive.formats.torchscript.exporter import extra_files
 from tsarchive.formats.torchscript.resaving import canonical_loaded_records
 from tsarchive.ir.graph import Block, nested_blocks
 from tsarchive.ir.types import ANY, COMPOSITE, DictType, ListType, TupleType, Type
-from tsarchive.run.classes import ArchiveModule
+from tsarchive.run.modules import ArchiveModule
 
 from .forward import Forward
 from .pytrees import Kind

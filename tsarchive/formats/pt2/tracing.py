@@ -13,7 +13,7 @@ from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
 
 
 def traced_program(

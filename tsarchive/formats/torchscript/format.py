@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tsarchive.formats.options import Example, LoadOptions, SaveOptions
     from tsarchive.formats.view import View
     from tsarchive.policy import Guard
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
     from tsarchive.verifying.report import Findings
 
     from .inspection import ModuleInfo

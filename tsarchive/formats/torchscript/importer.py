@@ -25,7 +25,9 @@ from tsarchive.ir.types import TENSOR, EnumType, Type, annotation
 from tsarchive.ir.values import TableConstant
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.run.classes import Classes, get_slot, link_lists, new_object, set_slot, unset_object
+from tsarchive.run.classes import Classes
+from tsarchive.run.objects import new_object, unset_object
+from tsarchive.run.slots import get_slot, link_lists, set_slot
 
 from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
 from .debug import DebugRecords
@@ -36,7 +38,7 @@ from .stored_values import MAX_DEPTH, is_device
 from .tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
 
     from .devices import MovedArchive
 

@@ -18,8 +18,9 @@ from tsarchive.ir.graph import Block
 from tsarchive.ir.types import NONE, EnumType, Type, annotation
 from tsarchive.ir.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.pickler import loads
-from tsarchive.run.classes import ArchiveModule, get_slot
+from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import native_class
+from tsarchive.run.slots import get_slot
 
 from .code_records import DEBUG_SUFFIX, format_version
 from .constants import Constants

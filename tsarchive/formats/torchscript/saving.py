@@ -16,7 +16,7 @@ from tsarchive.adopt.torch_jit import (
 from tsarchive.container import NewRecord
 from tsarchive.errors import SaveError, SourceError
 from tsarchive.ir.values import ObjectValue
-from tsarchive.run.classes import ArchiveModule
+from tsarchive.run.modules import ArchiveModule
 
 from .constants import Constants
 from .exporter import Extras, archive_records, canonical_records, extra_files, traced_input_records

@@ -27,7 +27,7 @@ from tsarchive.ir.types import (
     Type,
 )
 from tsarchive.ir.values import conforms
-from tsarchive.run.classes import ArchiveModule, ArchiveObject
+from tsarchive.run.modules import ArchiveModule, ArchiveObject
 
 _EXACT: dict[Type, tuple[type, ...]] = {
     BOOL: (bool,),

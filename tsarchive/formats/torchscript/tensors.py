@@ -14,8 +14,7 @@ import torch
 
 from tsarchive.errors import ArchiveError, CallError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
-from tsarchive.run.packed_checks import SUB_BYTE
-from tsarchive.run.packed_states import SubByteRows
+from tsarchive.run.packed import SUB_BYTE, SubByteRows
 
 from .sparse_indices import PrivateCopies, as_read, remember
 from .storages import STORAGE_TYPES

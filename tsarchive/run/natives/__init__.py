@@ -6,27 +6,7 @@ Not here, because ``torch.ops`` runs them: operators that compute on tensors, co
 gamma and lgamma, and what answers about the process.
 """
 
-from tsarchive.run.natives import (
-    control,
-    conversions,
-    dicts,
-    files,
-    formatting,
-    hashing,
-    integers,
-    lists,
-    math_functions,
-    quantized,
-    scalars,
-    searching,
-    sorting,
-    strings,
-    tensor_groups,
-    tensor_numbers,
-    tensor_properties,
-    tensors,
-    values,
-)
+from tsarchive.run.natives import dicts, lists
 from tsarchive.run.natives.builtins import BUILTINS
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.futures import Awaitable, Future
@@ -45,24 +25,4 @@ __all__ = [
 ]
 
 # Importing a module of operators enters them into the table.
-_OPERATORS = (
-    control,
-    conversions,
-    dicts,
-    files,
-    formatting,
-    hashing,
-    integers,
-    lists,
-    math_functions,
-    quantized,
-    scalars,
-    searching,
-    sorting,
-    strings,
-    tensor_groups,
-    tensor_numbers,
-    tensor_properties,
-    tensors,
-    values,
-)
+_OPERATORS = (dicts, lists)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tsarchive.errors import ScriptError
+from tsarchive.run.natives.conversions import INT64_MAX, INT64_MIN
 
 MAX_BYTES: Final = 2**28
 """Of the string that one operator makes."""
@@ -33,3 +34,16 @@ def _refused(what: str, limit: int) -> ScriptError:
     error = ScriptError(f"{what} is not made", exception="builtins.MemoryError")
     error.limit = limit
     return error
+
+
+def python_slice(start: int | None, end: int | None, step: int) -> slice:
+    """The Python slice with the meaning of TorchScript's bounds.
+
+    The largest int stands for a bound left out.
+    Raises ScriptError for a step of zero and for the smallest int.
+    """
+    if step == 0:
+        raise ScriptError("List slice should have non-zero step")
+    if step == INT64_MIN:
+        raise ScriptError("List slice step is out of bounds")
+    return slice(None if start == INT64_MAX else start, None if end == INT64_MAX else end, step)

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tsarchive.run.natives.bytestrings import encode
-from tsarchive.run.natives.faults import assertion_fault
-from tsarchive.run.natives.searching import find
-from tsarchive.run.natives.tensor_properties import attribute, device, size
+from tsarchive.run.natives.strings import encode, find
+from tsarchive.run.natives.table import assertion_fault
+from tsarchive.run.natives.tensors import attribute, device, size
 from tsarchive.run.natives.values import identity
 
 Native = Callable[..., Any]

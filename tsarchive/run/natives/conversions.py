@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import re
 import sys
@@ -10,15 +11,70 @@ from functools import cache
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.faults import index_fault, value_fault
-from tsarchive.run.natives.narrowing import (
-    INT64_MAX,
-    INT64_MIN,
-    float32_of_int,
-    int64_of_float,
-    wrap32,
-)
-from tsarchive.run.natives.table import native
+from tsarchive.run.natives.table import index_fault, native, value_fault
+
+INT64_MAX = (1 << 63) - 1
+INT64_MIN = -(1 << 63)
+
+_FLOAT32_DIGITS = 24
+
+
+def wrap(value: int) -> int:
+    """``value`` modulo 2**64, as a signed 64-bit number."""
+    rest = value & 0xFFFFFFFFFFFFFFFF
+    return rest - 0x10000000000000000 if rest > 0x7FFFFFFFFFFFFFFF else rest
+
+
+def wrap32(value: int) -> int:
+    """``value`` modulo 2**32, as a signed 32-bit number."""
+    return ctypes.c_int32(value & 0xFFFFFFFF).value
+
+
+def int64_of_float(value: float) -> int:
+    """C's cast: towards zero; nan and what does not fit give the smallest int (x86-64)."""
+    return int(value) if -(2.0**63) <= value < 2.0**63 else INT64_MIN
+
+
+def float32(value: float) -> float:
+    """``value`` rounded to single precision; too large becomes infinite."""
+    return ctypes.c_float(value).value
+
+
+def float32_of_int(value: int) -> float:
+    """The single-precision number nearest to ``value``, ties to even.
+
+    Not ``float32(float(value))``, which would round twice.
+    """
+    excess = value.bit_length() - _FLOAT32_DIGITS
+    if excess <= 0:
+        return float(value)
+    kept, half = value >> excess, 1 << (excess - 1)
+    rest = value - (kept << excess)
+    if rest > half or (rest == half and kept & 1):
+        kept += 1
+    return float(kept << excess)
+
+
+def with_nan_sign(value: float, text: str) -> str:
+    """``text`` of ``value``, with the sign that C prints and Python leaves out on a nan."""
+    return f"-{text}" if math.isnan(value) and math.copysign(1.0, value) < 0 else text
+
+
+def format_float(value: float) -> str:
+    """17 significant digits, or the integer and a point where int64 holds the value.
+
+    Zero loses its sign.
+    """
+    if -(2.0**63) <= value < 2.0**63 and value == math.floor(value):
+        return f"{int(value)}."
+    return with_nan_sign(value, f"{value:.17g}")
+
+
+def format_complex(value: complex) -> str:
+    """Both parts as floats; a nan counts as negative in the imaginary part."""
+    sign = "+" if value.imag >= 0 else "-"
+    return f"{format_float(value.real)}{sign}{format_float(abs(value.imag))}j"
+
 
 _SPACE = r"[ \t\n\v\f\r]*"
 _INTEGER = re.compile(_SPACE + r"([+-]?)(?=[0-9])0*([0-9]*)")

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.faults import key_fault, wrong_kind
 from tsarchive.run.natives.formatting import format_value
-from tsarchive.run.natives.table import Native, native
+from tsarchive.run.natives.table import Native, key_fault, native, wrong_kind
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -7,8 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from tsarchive.run.natives.faults import type_fault
-from tsarchive.run.natives.table import native
+from tsarchive.run.natives.table import native, type_fault
 
 T = TypeVar("T")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,14 +11,11 @@ from typing import Any, TypeVar
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_items
-from tsarchive.run.natives.faults import index_fault, value_fault, wrong_kind
+from tsarchive.run.natives.bounds import check_items, python_slice
+from tsarchive.run.natives.conversions import wrap32
 from tsarchive.run.natives.formatting import format_value
-from tsarchive.run.natives.narrowing import wrap32
-from tsarchive.run.natives.slices import python_slice
-from tsarchive.run.natives.table import native
-
-__all__: list[str] = []
+from tsarchive.run.natives.strings import encode
+from tsarchive.run.natives.table import index_fault, native, value_fault, wrong_kind
 
 T = TypeVar("T")
 
@@ -265,3 +264,156 @@ _enter_extremes("max", operator.gt, max)
 @native("aten::_size_if_not_equal")
 def size_if_not_equal(size: list[int], other: list[int]) -> list[int] | None:
     return None if size == other else size
+
+
+Less = Callable[[T, T], bool]
+
+_SMALL = 16
+
+
+def introsort(items: list[T], less: Less[T]) -> None:
+    """Sort ``items`` in place by ``less``.
+
+    Quicksort around the median of three leaves pieces of at most 16 items, insertion sort does
+    the rest. An order that contradicts itself (nan) gives some permutation, never an error.
+    """
+    _partition_pieces(items, 0, len(items), 2 * (len(items).bit_length() - 1), less)
+    _insertion_sort(items, less)
+
+
+def _partition_pieces(items: list[T], first: int, last: int, depth: int, less: Less[T]) -> None:
+    while last - first > _SMALL:
+        if depth == 0:
+            # The library turns to a heapsort here, which only adversarial input brings about.
+            items[first:last] = sorted(items[first:last], key=functools.cmp_to_key(_compare(less)))
+            return
+        depth -= 1
+        cut = _partition(items, first, last, less)
+        _partition_pieces(items, cut, last, depth, less)
+        last = cut
+
+
+def _compare(less: Less[T]) -> Callable[[T, T], int]:
+    return lambda a, b: less(b, a) - less(a, b)
+
+
+def _partition(items: list[T], first: int, last: int, less: Less[T]) -> int:
+    """Divide around a median, which is put first; return where the upper part begins."""
+    _median_to_first(items, first, last, less)
+    pivot, low, high = items[first], first + 1, last
+    while True:
+        while low < last and less(items[low], pivot):
+            low += 1
+        high -= 1
+        while high > first and less(pivot, items[high]):
+            high -= 1
+        if low >= high:
+            return low
+        items[low], items[high] = items[high], items[low]
+        low += 1
+
+
+def _median_to_first(items: list[T], first: int, last: int, less: Less[T]) -> None:
+    a, b, c = first + 1, first + (last - first) // 2, last - 1
+    if not less(items[a], items[b]):
+        a, b = b, a
+    if not less(items[b], items[c]):
+        b = c if less(items[a], items[c]) else a
+    items[first], items[b] = items[b], items[first]
+
+
+def _insertion_sort(items: list[T], less: Less[T]) -> None:
+    for i in range(1, len(items)):
+        item = items[i]
+        hole = 0 if i < _SMALL and less(item, items[0]) else _hole(items, i, less)
+        del items[i]
+        items.insert(hole, item)
+
+
+def _hole(items: list[T], i: int, less: Less[T]) -> int:
+    """Where ``items[i]`` belongs among those before it: behind the last that is not greater."""
+    item = items[i]
+    while i > 0 and less(item, items[i - 1]):
+        i -= 1
+    return i
+
+
+def _sort_whole(values: list[Any], reverse: bool) -> None:
+    """Ints and bools: what compares equal is equal, so any method gives the same list."""
+    list.sort(values, reverse=reverse)
+
+
+def _sort_strings(values: list[str], reverse: bool) -> None:
+    list.sort(values, key=encode, reverse=reverse)
+
+
+def _sort_floats(values: list[float], reverse: bool) -> None:
+    """The order among nans and zeros of both signs depends on the method."""
+    if any(map(_depends_on_method, values)):
+        introsort(values, lambda a, b: a != b and (a < b) != reverse)
+    else:
+        list.sort(values, reverse=reverse)
+
+
+def _depends_on_method(value: float) -> bool:
+    return value != value or (value == 0 and math.copysign(1.0, value) < 0)
+
+
+def _sort_tensors(values: list[torch.Tensor], reverse: bool) -> None:
+    introsort(values, _tensor_order(reverse))
+
+
+def _tensor_order(reverse: bool) -> Less[torch.Tensor]:
+    """In reverse, tensors that are equal count as ordered both ways, unless they are one."""
+
+    def less(a: torch.Tensor, b: torch.Tensor) -> bool:
+        return a is not b and bool(torch.lt(a, b)) != reverse
+
+    return less
+
+
+def _sort_any(values: list[Any], reverse: bool) -> None:
+    introsort(values, _greater if reverse else _less)
+
+
+def _less(a: Any, b: Any) -> bool:
+    """Tuples by their first items that differ, tensors by ``lt``, objects by ``__lt__``."""
+    if isinstance(a, tuple):
+        return _less_items(a, b)
+    if isinstance(a, str):
+        return encode(a) < encode(b)
+    return bool(a < b)
+
+
+def _less_items(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    for x, y in zip(a, b, strict=True):
+        if _less(x, y):
+            return True
+        if not bool(x == y):
+            return False
+    return False
+
+
+def _greater(a: Any, b: Any) -> bool:
+    return _less(b, a)
+
+
+_SORTERS: dict[str, Callable[[list[Any], bool], None]] = {
+    "int": _sort_whole,
+    "bool": _sort_whole,
+    "str": _sort_strings,
+    "float": _sort_floats,
+    "Tensor": _sort_tensors,
+    "any": _sort_any,
+}
+
+
+def _sorted_copy(sort: Callable[[list[Any], bool], None], values: list[Any]) -> list[Any]:
+    copy = list(values)
+    sort(copy, False)
+    return copy
+
+
+for _type, _sorter in _SORTERS.items():
+    native(f"aten::sort.{_type}")(_sorter)
+    native(f"aten::sorted.{_type}")(functools.partial(_sorted_copy, _sorter))

@@ -3,15 +3,60 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_bytes
-from tsarchive.run.natives.bytestrings import decode, encode, normalized, on_bytes
-from tsarchive.run.natives.faults import index_fault, type_fault, wrong_kind
-from tsarchive.run.natives.slices import python_slice
-from tsarchive.run.natives.table import N, native
+from tsarchive.run.natives.bounds import check_bytes, python_slice
+from tsarchive.run.natives.table import (
+    N,
+    Native,
+    index_fault,
+    native,
+    type_fault,
+    value_fault,
+    wrong_kind,
+)
+
+
+def encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def normalized(text: str) -> str:
+    """The one str for the bytes of ``text``."""
+    return text if text.isascii() else decode(encode(text))
+
+
+def _to_bytes(value: Any) -> Any:
+    return encode(value) if isinstance(value, str) else value
+
+
+def _to_text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return decode(value)
+    if isinstance(value, list):
+        return [_to_text(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_to_text(item) for item in value)
+    return value
+
+
+def on_bytes(function: Callable[..., Any]) -> Native:
+    """``function``, which takes and returns bytes, as a native that takes and returns str."""
+
+    def call(text: str, *arguments: Any) -> Any:
+        if not isinstance(text, str):
+            raise wrong_kind(text, str)
+        return _to_text(function(encode(text), *map(_to_bytes, arguments)))
+
+    return call
+
 
 # On ASCII text, the methods of str of these names do what those of bytes do.
 _LIKE_STR = (
@@ -188,3 +233,140 @@ def replace(string: bytes, old: bytes, new: bytes, maximum: int) -> bytes:
     count = min(found, maximum) if maximum >= 0 else found
     check_bytes(len(string) + count * (len(new) - len(old)))
     return string.replace(old, new, maximum) if old else new * maximum + string
+
+
+# The characters that end a line in Python, taken as a set of single bytes: the UTF-8 forms of
+# U+2028 and U+2029 put E2, 80, A8 and A9 into it.
+_LINE_ENDS = b"\n\r\v\f\x1c\x1d\x1e\x85\xe2\x80\xa8\xa9"
+_LINE_END = re.compile(b"[" + _LINE_ENDS + b"]")
+_BLANKS = re.compile(b"[ \t" + _LINE_ENDS + b"]+")
+
+
+def _window(size: int, start: int, end: int) -> tuple[int, int]:
+    """The bounds of a search; negative ones count from behind the last byte (-1 is the end)."""
+    if start < 0:
+        start = max(0, size + start)
+    if end < 0:
+        end = max(0, size + end + 1)
+    return start, end
+
+
+def _check_start(string: bytes, start: int) -> None:
+    if start > len(string):
+        raise index_fault(
+            f"basic_string::substr: __pos (which is {start}) > "
+            f"this->size() (which is {len(string)})"
+        )
+
+
+def _position(
+    string: bytes, part: bytes, start: int, end: int, search: Callable[[bytes, bytes], int]
+) -> int:
+    """Where ``search`` finds ``part`` between ``start`` and ``end``, or -1.
+
+    An empty ``part`` is found at ``start`` even when that lies behind the end.
+    """
+    start, end = _window(len(string), start, end)
+    piece = b""
+    if end > start:
+        _check_start(string, start)
+        piece = string[start:end]
+    found = search(piece, part)
+    return found + start if found >= 0 else -1
+
+
+@byte_native("aten::find")
+def find(string: bytes, part: bytes, start: int, end: int) -> int:
+    return _position(string, part, start, end, bytes.find)
+
+
+@byte_native("aten::rfind")
+def find_last(string: bytes, part: bytes, start: int, end: int) -> int:
+    return _position(string, part, start, end, bytes.rfind)
+
+
+def _found(position: int) -> int:
+    if position < 0:
+        raise value_fault("ValueError: substring not found")
+    return position
+
+
+@byte_native("aten::index.str")
+def index(string: bytes, part: bytes, start: int, end: int) -> int:
+    return _found(find(string, part, start, end))
+
+
+@byte_native("aten::rindex")
+def index_of_last(string: bytes, part: bytes, start: int, end: int) -> int:
+    return _found(find_last(string, part, start, end))
+
+
+@byte_native("aten::count")
+def count(string: bytes, part: bytes, start: int, end: int) -> int:
+    """Occurrences that do not overlap and begin before ``end``; torch never returns for ""."""
+    if start > len(string):
+        return 0
+    start, end = _window(len(string), start, end)
+    if not part:
+        if start < end:
+            raise ScriptError("the empty string cannot be counted")
+        return 0
+    return string[: max(0, end + len(part) - 1)].count(part, start)
+
+
+def _piece(string: bytes, start: int, end: int) -> bytes:
+    """The bytes between the bounds; an end before the start counts as none."""
+    start, end = _window(len(string), start, end)
+    _check_start(string, start)
+    return string[start:] if end < start else string[start:end]
+
+
+@byte_native("aten::startswith")
+def starts_with(string: bytes, part: bytes, start: int, end: int) -> bool:
+    return _piece(string, start, end).startswith(part)
+
+
+@byte_native("aten::endswith")
+def ends_with(string: bytes, part: bytes, start: int, end: int) -> bool:
+    return _piece(string, start, end).endswith(part)
+
+
+@byte_native("aten::split.str")
+def split(string: bytes, separator: bytes | None, maximum: int) -> list[bytes]:
+    """Split at ``separator``, or at runs of blanks, where torch ignores ``maximum``."""
+    if separator is None:
+        return [piece for piece in _BLANKS.split(string) if piece]
+    if not separator:
+        raise value_fault("ValueError: empty separator")
+    return string.split(separator, maximum)
+
+
+@byte_native("aten::rsplit")
+def split_from_the_right(string: bytes, separator: bytes, maximum: int) -> list[bytes]:
+    """Split at the last ``maximum`` separators; torch never returns for an empty one."""
+    if not separator:
+        raise value_fault("ValueError: empty separator")
+    return string.rsplit(separator, maximum)
+
+
+@byte_native("aten::splitlines")
+def split_lines(string: bytes, keep_ends: bool) -> list[bytes]:
+    """Split behind every line end: "\\r\\n" is two, and kept ones are items of their own."""
+    pieces: list[bytes] = []
+    begin = 0
+    for match in _LINE_END.finditer(string):
+        pieces.append(string[begin : match.start()])
+        if keep_ends:
+            pieces.append(match[0])
+        begin = match.end()
+    return [*pieces, string[begin:]] if begin != len(string) else pieces
+
+
+@byte_native("aten::partition")
+def partition(string: bytes, separator: bytes) -> tuple[bytes, bytes, bytes]:
+    return string.partition(separator) if separator else (b"", b"", string)
+
+
+@byte_native("aten::rpartition")
+def partition_at_last(string: bytes, separator: bytes) -> tuple[bytes, bytes, bytes]:
+    return string.rpartition(separator) if separator else (string, b"", b"")

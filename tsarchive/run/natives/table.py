@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from tsarchive.errors import ArchiveError
+import torch
+
+from tsarchive.errors import ArchiveError, ScriptError
 
 Native = Callable[..., Any]
 N = TypeVar("N", bound=Native)
@@ -34,3 +36,66 @@ def native(*keys: str) -> Callable[[N], N]:
         return function
 
     return enter
+
+
+def assertion_fault(message: str) -> ScriptError:
+    return ScriptError(message, exception="builtins.AssertionError")
+
+
+def index_fault(message: str) -> ScriptError:
+    return ScriptError(message, exception="builtins.IndexError")
+
+
+def key_fault(message: str) -> ScriptError:
+    return ScriptError(message, exception="builtins.KeyError")
+
+
+def value_fault(message: str) -> ScriptError:
+    return ScriptError(message, exception="builtins.ValueError")
+
+
+def type_fault(message: str) -> ScriptError:
+    return ScriptError(message, exception="builtins.TypeError")
+
+
+def wrong_kind(value: object, wanted: type) -> ScriptError:
+    """For a value that code takes for one of another kind, which ``unchecked_cast`` can do.
+
+    To be raised before the value is asked for an attribute: an object of the archive has attributes
+    of any name, and those of Python's objects are no values of TorchScript.
+    """
+    return type_fault(f"expected a {wanted.__name__}, but found a {type(value).__name__}")
+
+
+def division_fault(message: str) -> ScriptError:
+    return ScriptError(message, exception="builtins.ZeroDivisionError")
+
+
+def overload(key: str) -> Native:
+    """The operator ``key`` ("aten::log.float") as torch runs it, looked up when called."""
+    namespace, _, name = key.partition("::")
+    packet_name, _, overload_name = name.partition(".")
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        packet = getattr(getattr(torch.ops, namespace), packet_name)
+        return getattr(packet, overload_name or "default")(*arguments, **keywords)
+
+    return call
+
+
+def guarded(function: Native, key: str) -> Native:
+    """``function``, but ``key`` as torch runs it where Python raises and C has an answer.
+
+    Python's arithmetic and its math module call the same C library, and raise on a division by
+    zero, a domain error or an overflow; C gives an infinity or a nan with a sign of its own. torch
+    refuses complex numbers, too, with an error of its own.
+    """
+    answer = overload(key)
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except (ValueError, OverflowError, ZeroDivisionError, TypeError):
+            return answer(*arguments)
+
+    return call

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.bounds import check_items
-from tsarchive.run.natives.dtypes import scalar_type_name, to_dtype
-from tsarchive.run.natives.faults import wrong_kind
-from tsarchive.run.natives.table import native
+from tsarchive.run.natives.conversions import checked_int
+from tsarchive.run.natives.dtypes import LAYOUTS, NUMBERS, dtype_of, scalar_type_name, to_dtype
+from tsarchive.run.natives.table import native, wrong_kind
 
 _ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
 _FLOAT = "float"
@@ -111,3 +114,259 @@ def to_list(tensor: torch.Tensor, depth: int, element: int) -> Any:
         )
     check_items(tensor.numel())
     return tensor.tolist()
+
+
+native("aten::Bool.Tensor")(bool)
+
+
+def _only_item(tensor: torch.Tensor) -> Any:
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
+    return tensor.item()
+
+
+@native("aten::Int.Tensor")
+def int_of_tensor(tensor: torch.Tensor) -> int:
+    """The only element, towards zero; it must fit."""
+    value = _only_item(tensor)
+    if isinstance(value, (float, complex)):
+        return checked_int(value, 64, "int64_t")
+    return int(value) if isinstance(value, bool) else value
+
+
+@native("aten::Float.Tensor")
+def float_of_tensor(tensor: torch.Tensor) -> float:
+    value: complex = _only_item(tensor)
+    if value.imag != 0:
+        raise ScriptError("value cannot be converted to type double without overflow")
+    return float(value.real)
+
+
+def _check_implicit(tensor: torch.Tensor) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
+    if tensor.requires_grad:
+        raise ScriptError("Cannot input a tensor that requires grad as a scalar argument")
+    if tensor.dim() != 0:
+        raise ScriptError("Cannot input a tensor of dimension other than 0 as a scalar argument")
+
+
+@native("aten::IntImplicit")
+def implicit_int(tensor: torch.Tensor) -> int:
+    _check_implicit(tensor)
+    dtype = tensor.dtype
+    if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
+        kind = scalar_type_name(dtype)
+        raise ScriptError(f"Cannot input a tensor of type {kind} as an integral argument")
+    return int_of_tensor(tensor)
+
+
+@native("aten::FloatImplicit")
+def implicit_float(tensor: torch.Tensor) -> float:
+    _check_implicit(tensor)
+    return float_of_tensor(tensor)
+
+
+@native("aten::ComplexImplicit")
+def implicit_complex(tensor: torch.Tensor) -> complex:
+    _check_implicit(tensor)
+    return complex(_only_item(tensor))
+
+
+@native("aten::ScalarImplicit")
+def implicit_scalar(tensor: torch.Tensor) -> complex:
+    _check_implicit(tensor)
+    value: complex = _only_item(tensor)
+    return value
+
+
+_NUMBER_TYPES = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
+
+
+@native("prim::NumToTensor.Scalar", "prim::NumToTensor.bool")
+def tensor_of_number(value: complex) -> torch.Tensor:
+    """A tensor without dimensions that holds ``value`` exactly: floats become float64."""
+    return torch.scalar_tensor(value, dtype=_NUMBER_TYPES[type(value)], device="cpu")
+
+
+# prim:: operators of one tensor that are attributes in Python under the same name.
+ATTRIBUTES = (
+    "data",
+    "device",
+    "grad",
+    "is_cpu",
+    "is_cuda",
+    "is_ipu",
+    "is_maia",
+    "is_meta",
+    "is_mkldnn",
+    "is_mps",
+    "is_mtia",
+    "is_nested",
+    "is_quantized",
+    "is_sparse",
+    "is_sparse_csr",
+    "is_vulkan",
+    "is_xla",
+    "is_xpu",
+    "itemsize",
+    "name",
+    "nbytes",
+    "requires_grad",
+)
+# aten:: operators that are methods in Python under the same name, arguments and result alike.
+_METHODS = (
+    "dim",
+    "element_size",
+    "is_complex",
+    "is_contiguous",
+    "is_floating_point",
+    "item",
+    "numel",
+    "storage_offset",
+)
+
+
+def attribute(name: str, class_: type = torch.Tensor) -> Callable[[Any], Any]:
+    """The function that gives an attribute of values of a class, and of no other values."""
+
+    read = operator.attrgetter(name)
+
+    def get(value: Any) -> Any:
+        if not isinstance(value, class_):
+            raise wrong_kind(value, class_)
+        return read(value)
+
+    return get
+
+
+for _name in ATTRIBUTES:
+    native(f"prim::{_name}")(attribute(_name))
+for _name in _METHODS:
+    native(f"aten::{_name}")(getattr(torch.Tensor, _name))
+
+native("aten::size.int")(torch.Tensor.size)
+native("aten::stride.int")(torch.Tensor.stride)
+
+
+@native("aten::size")
+def size(tensor: torch.Tensor) -> list[int]:
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
+    return list(tensor.shape)
+
+
+@native("aten::stride")
+def stride(tensor: torch.Tensor) -> list[int]:
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
+    return list(tensor.stride())
+
+
+@native("aten::len.Tensor")
+def length(tensor: torch.Tensor) -> int:
+    if not isinstance(tensor, torch.Tensor):
+        raise wrong_kind(tensor, torch.Tensor)
+    if tensor.dim() == 0:
+        raise ScriptError("len() of a 0-d tensor")
+    return tensor.shape[0]
+
+
+@native("prim::dtype")
+def dtype_number(tensor: torch.Tensor) -> int:
+    return NUMBERS[tensor.dtype]
+
+
+@native("prim::layout")
+def layout_number(tensor: torch.Tensor) -> int:
+    return LAYOUTS[tensor.layout]
+
+
+@native("aten::promote_types")
+def promote_types(a: int, b: int) -> int:
+    return NUMBERS[torch.promote_types(dtype_of(a), dtype_of(b))]
+
+
+@native("aten::can_cast")
+def can_cast(source: int, target: int) -> bool:
+    return torch.can_cast(dtype_of(source), dtype_of(target))
+
+
+@native("aten::result_type.Scalar_Scalar")
+def result_type(a: complex, b: complex) -> int:
+    return NUMBERS[torch.result_type(a, b)]
+
+
+@native("aten::broadcast_shapes")
+def broadcast_shapes(a: list[int], b: list[int]) -> list[int]:
+    """The common shape; lengths may be of any kind, negative ones included."""
+    pairs = itertools.zip_longest(reversed(a), reversed(b), fillvalue=1)
+    return [_broadcast_length(x, y) for x, y in pairs][::-1]
+
+
+def _broadcast_length(a: int, b: int) -> int:
+    if a != b and 1 not in (a, b):
+        raise ScriptError(f"The size of tensor a ({a}) must match the size of tensor b ({b})")
+    return b if a == 1 else a
+
+
+@native("aten::device")
+def device(text: str) -> torch.device:
+    return torch.device(text)
+
+
+@native("aten::device.with_index")
+def device_with_index(kind: str, index: int) -> torch.device:
+    return torch.device(kind, index)
+
+
+native("prim::type")(attribute("type", torch.device))
+native("prim::index")(attribute("index", torch.device))
+
+
+@native("aten::dequantize.any")
+def dequantize(values: Any) -> Any:
+    """The list or tuple with its tensors dequantized; other items of a tuple stay."""
+    if isinstance(values, tuple):
+        return tuple(
+            torch.dequantize(item) if isinstance(item, torch.Tensor) else item for item in values
+        )
+    return [torch.dequantize(item) for item in values]
+
+
+@native("aten::einsum.sublist")
+def einsum(*arguments: Any) -> torch.Tensor:
+    """einsum with subscripts as lists of numbers, one behind each operand.
+
+    An odd number of arguments ends with the subscripts of the result.
+    """
+    operands, subscripts = list(arguments[:-1:2]), [_letters(s) for s in arguments[1::2]]
+    result = f"->{_letters(arguments[-1])}" if len(arguments) % 2 else ""
+    tensor: torch.Tensor = torch.ops.aten.einsum.default(",".join(subscripts) + result, operands)
+    return tensor
+
+
+def _letters(subscripts: list[int]) -> str:
+    """The letters that stand for subscripts 0 to 51: A to Z, then a to z."""
+    if not all(0 <= number < 52 for number in subscripts):
+        raise ScriptError(
+            f"einsum(): expected subscripts to be within the range [0, 52), but got {subscripts}"
+        )
+    return "".join(chr(65 + n) if n < 26 else chr(71 + n) for n in subscripts)
+
+
+@native("prim::VarConcat")
+def concatenate(*arguments: Any) -> torch.Tensor:
+    *tensors, dim = arguments
+    return torch.cat(tensors, dim)
+
+
+@native("prim::VarStack")
+def stack(*arguments: Any) -> torch.Tensor:
+    *tensors, dim = arguments
+    return torch.stack(tensors, dim)

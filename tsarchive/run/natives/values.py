@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import enum
+import struct
+import sys
+import warnings
 from typing import Any, TypeVar
 
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.faults import index_fault, key_fault, wrong_kind
-from tsarchive.run.natives.table import native
+from tsarchive.run.natives.conversions import wrap
+from tsarchive.run.natives.formatting import format_value
+from tsarchive.run.natives.strings import encode
+from tsarchive.run.natives.table import (
+    assertion_fault,
+    index_fault,
+    key_fault,
+    native,
+    type_fault,
+    wrong_kind,
+)
 
 T = TypeVar("T")
 
@@ -93,3 +105,162 @@ def submodule(container: torch.nn.Module, name: int | str) -> Any:
     if found is None:
         raise key_fault(f"the module has no submodule {str(name)!r}")
     return found
+
+
+_MASK = (1 << 64) - 1
+_MULTIPLIER = 0xC6A4A7935BD1E995
+_SEED = 0xC70F6907
+_GOLDEN_RATIO = 0x9E3779B9
+_DEVICE_TYPES = (
+    "cpu",
+    "cuda",
+    "mkldnn",
+    "opengl",
+    "opencl",
+    "ideep",
+    "hip",
+    "fpga",
+    "maia",
+    "xla",
+    "vulkan",
+    "metal",
+    "xpu",
+    "mps",
+    "meta",
+    "hpu",
+    "ve",
+    "lazy",
+    "ipu",
+    "mtia",
+)
+"""In the order of their numbers."""
+
+
+@native("aten::hash.generic")
+def hash_value(value: Any) -> int:
+    """The hash of a number, string, tuple, device, tensor (by identity) or None.
+
+    Raises ScriptError for lists, dicts and what else torch does not hash.
+    """
+    return wrap(_hash(value))
+
+
+def _hash(value: Any) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return int(value) & _MASK
+    if isinstance(value, float):
+        return murmur64a(struct.pack("<d", value)) if value != 0 else 0
+    if isinstance(value, str):
+        return murmur64a(encode(value))
+    if isinstance(value, tuple):
+        return _hash_of_items(value)
+    if isinstance(value, torch.device):
+        return _hash_of_device(value)
+    if isinstance(value, torch.Tensor):
+        return id(value)
+    raise type_fault(f"unhashable type: '{type(value).__name__}'")
+
+
+def _hash_of_items(items: tuple[Any, ...]) -> int:
+    seed = 0
+    for item in items:
+        mixed = _hash(item) + _GOLDEN_RATIO + (seed << 6) + (seed >> 2)
+        seed ^= mixed & _MASK
+    return seed
+
+
+def _hash_of_device(device: torch.device) -> int:
+    """The number of the device type above 16 bits of index, of which no index fills eight."""
+    index = 0xFF if device.index is None else device.index
+    return _DEVICE_TYPES.index(device.type) << 16 | index
+
+
+def murmur64a(data: bytes) -> int:
+    """Austin Appleby's MurmurHash64A with the standard library's seed."""
+    value = (_SEED ^ (len(data) * _MULTIPLIER)) & _MASK
+    whole = len(data) - len(data) % 8
+    for (block,) in struct.iter_unpack("<Q", data[:whole]):
+        value = (value ^ (_shift_mix(block * _MULTIPLIER) * _MULTIPLIER)) * _MULTIPLIER & _MASK
+    if whole < len(data):
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    return _shift_mix(_shift_mix(value) * _MULTIPLIER)
+
+
+def _shift_mix(value: int) -> int:
+    value &= _MASK
+    return value ^ (value >> 47)
+
+
+_ASSERTION = "AssertionError: "
+
+
+@native("prim::Print")
+def print_values(*values: Any) -> None:
+    """Write the values to standard output, joined by spaces, with a line end.
+
+    Bytes that are not UTF-8 become U+FFFD.
+    """
+    text = " ".join(map(format_value, values))
+    sys.stdout.write(encode(text).decode("utf-8", "replace") + "\n")
+
+
+@native("aten::warn")
+def warn(message: str, stacklevel: int) -> None:
+    """Issue a UserWarning at the calling line of the generated code.
+
+    Python's default filter shows it once per line, as torch does. torch does not use
+    ``stacklevel``, nor does this.
+    """
+    del stacklevel
+    if not isinstance(message, str):
+        raise wrong_kind(message, str)
+    warnings.warn(message, UserWarning, stacklevel=2)
+
+
+@native("prim::RaiseException")
+def raise_exception(message: str, class_name: str | None) -> None:
+    """Raise ScriptError; ``class_name`` is the qualified name of the class that was raised.
+
+    An ``assert`` has no class; its name stands before the message.
+    """
+    if not isinstance(message, str):
+        raise wrong_kind(message, str)
+    if class_name is None and message.startswith(_ASSERTION):
+        raise assertion_fault(message.removeprefix(_ASSERTION))
+    raise ScriptError(message, exception=class_name or "RuntimeError")
+
+
+@native("prim::IgnoredPythonOp")
+def call_ignored_function(*_: Any) -> None:
+    """Stand in for a Python function that was left out when the archive was saved."""
+    raise ScriptError(
+        "This Python function is annotated to be ignored and cannot be and has not been included "
+        "in the exported binary, meaning that it cannot be executed now. Make sure that ignored "
+        "operations are never executed after import"
+    )
+
+
+@native("aten::is_scripting")
+def is_scripting() -> bool:
+    return True
+
+
+@native("aten::_get_tracing_state", "aten::has_torch_function")
+def never(*_: Any) -> bool:
+    return False
+
+
+native("aten::is_grad_enabled")(torch.is_grad_enabled)
+
+
+@native("aten::set_grad_enabled")
+def set_grad_enabled(value: bool) -> None:
+    torch._C._set_grad_enabled(value)
+
+
+@native("aten::save")
+def save(item: Any, filename: str) -> None:
+    """``torch.save`` of a value of the archive's code."""
+    torch.save(item, filename)

@@ -11,8 +11,8 @@ from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.operators.effects import RUNNING_STATISTICS, WITH_EFFECTS
 
 from .alias_analysis import OUTSIDE, Aliases, Place
-from .calls import CALLS, NOTHING, Wanted, called_function, wanted_values
 from .peephole import known_result
+from .uses import CALLS, NOTHING, Wanted, called_function, wanted_values
 
 
 class Effects:

@@ -35,8 +35,7 @@ from tsarchive.ir.types import (
     Type,
 )
 
-from .calls import called_function
-from .last_uses import ALIASES
+from .uses import ALIASES, called_function
 
 _SHARED: Final = frozenset({ANY, ANY_ENUM, COMPLEX, NUMBER, STRING})
 _HOLDING: Final = _SHARED | {ANY_LIST, ANY_TUPLE}

@@ -25,8 +25,10 @@ from tsarchive.ir.graph import Block
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, NONE, TENSOR
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.run.classes import Classes, get_slot, new_object, set_slot
+from tsarchive.run.classes import Classes
+from tsarchive.run.objects import new_object
 from tsarchive.run.operators import operator_schemas
+from tsarchive.run.slots import get_slot, set_slot
 
 from .calling_convention import MEMORY, ProgramMethod
 from .copying import deepcopy_program, reduce_program
@@ -38,7 +40,7 @@ from .slots import NUMBERS
 from .state import buffer_checker, load_from_state_dict
 
 if TYPE_CHECKING:
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
 
 
 CLASS: Final = "__torch__.executorch.Program"

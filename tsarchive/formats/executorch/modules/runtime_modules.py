@@ -13,10 +13,12 @@ from tsarchive.formats.executorch.program import Program
 from tsarchive.formats.executorch.regions import Regions
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.policy import Guard
-from tsarchive.policy.limits import NO_LIMITS
+from tsarchive.policy.policy import NO_LIMITS
 from tsarchive.run.calls_from_python import PublicMethod
-from tsarchive.run.classes import Classes, new_object, set_slot
+from tsarchive.run.classes import Classes
 from tsarchive.run.compiler import Compiler
+from tsarchive.run.objects import new_object
+from tsarchive.run.slots import set_slot
 
 from .calling_convention import MEMORY, Arguments, result_of, signature_of, with_lock
 from .data import Data
@@ -25,7 +27,7 @@ from .importer import CLASS, TRAINING, failing_method
 from .xnnpack import check_constants
 
 if TYPE_CHECKING:
-    from tsarchive.run.classes import ArchiveModule
+    from tsarchive.run.modules import ArchiveModule
 
 
 _NO_GRAPH = "it runs in the runtime of ExecuTorch, and has no graph here"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tsarchive.run.checks import require
-from tsarchive.run.memory_plan import store
+from tsarchive.run.guards import store
 from tsarchive.run.natives.table import native
 
 __all__: list[str] = []

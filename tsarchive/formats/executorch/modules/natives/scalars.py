@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.faults import division_fault
-from tsarchive.run.natives.narrowing import wrap
-from tsarchive.run.natives.table import native
+from tsarchive.run.natives.conversions import wrap
+from tsarchive.run.natives.table import division_fault, native
 
 __all__: list[str] = []
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tsarchive.errors import LimitError, ScriptError
-from tsarchive.run.memory_plan import adopt, bounded_out, fixed_out, resize, store, strides_of
+from tsarchive.run.guards import adopt, bounded_out, fixed_out, resize, store, strides_of
 from tsarchive.run.natives.table import native
 
 MAX_INSTRUCTIONS: Final = 10_000_000

@@ -1,0 +1,569 @@
+"""Checks before operators of layers: windows, gradients, recurrent networks.
+
+Kernels of convolutions and pools count in 32 or 64 bits without a look at what does not fit, so
+numbers are bounded here, and positions of windows computed in integers of any width.
+
+Formulas of differentiation trust that the size of a gradient is that of the operator's result.
+Some write wherever the saved indices point, and torch notices a write to these only through the
+tensor that was saved. So operators save tensors that nobody else holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from tsarchive.ir.schema import FunctionSchema
+
+from .checks import Check, Given, is_within, require, room_of
+
+IsHarmless = Callable[[Any], bool]
+"""Whether a constant, or each item of a constant list, is harmless."""
+
+Numbers = Sequence[int] | int
+
+_FAR: Final = 1 << 31
+_UNUSUAL: Final = 1 << 12
+# So many elements, even padded up to so many steps, are no row that is too long: channels are
+# at most as many as the elements of the weight.
+_FEW_STEPS: Final = 8
+_SMALL: Final = 1 << 23
+_DIVISOR: Final = 6  # where it stands among the arguments of an average pool
+_WINDOW: Final = ("kernel_size", "stride", "padding", "dilation")
+_STEPS: Final = ("stride", "padding", "dilation", "output_padding")
+
+
+def check_steps(given: Given) -> None:
+    """Numbers of a convolution that its kernels, and those of its gradient, can count with."""
+    for name in _STEPS:
+        numbers = given.get(name, ())
+        is_near = isinstance(numbers, str) or _most(numbers) < _FAR
+        require(is_near, f"{name} {numbers} of a convolution")
+    data, weight = given["input"], given["weight"]
+    rank = weight.dim() - 2
+    is_transposed = given.get("transposed", "output_padding" in given)
+    if data.dim() > rank > 0 and (is_transposed or _may_differentiate(given)):
+        channels = weight.size(1) * given["groups"] if is_transposed else data.size(-rank - 1)
+        sizes = _transposed_sizes(given, rank) if is_transposed else list(data.size())[-rank:]
+        _check_rows(channels, sizes, _spread(given["stride"], rank))
+
+
+def _may_differentiate(given: Given) -> bool:
+    wants = any(given[name].requires_grad for name in ("input", "weight"))
+    return "grad_output" in given or (wants and torch.is_grad_enabled())
+
+
+def convolved_sizes(given: Given) -> list[int]:
+    """Those that the convolution gives."""
+    data, kernel = (list(given[name].shape)[2:] for name in ("input", "weight"))
+    stride, padding, dilation = (
+        _spread(given[name], len(kernel)) for name in ("stride", "padding", "dilation")
+    )
+    numbers = zip(data, kernel, stride, padding, dilation, strict=True)
+    return [(n + 2 * more - far * (k - 1) - 1) // step + 1 for n, k, step, more, far in numbers]
+
+
+def _transposed_sizes(given: Given, rank: int) -> Iterator[int]:
+    """Those that a transposed convolution gives."""
+    sizes, kernel = (list(given[name].size())[-rank:] for name in ("input", "weight"))
+    steps = (_spread(given[name], rank) for name in _STEPS)
+    for n, k, step, less, far, more in zip(sizes, kernel, *steps, strict=True):
+        yield (n - 1) * step - 2 * less + far * (k - 1) + more + 1
+
+
+def _check_rows(channels: int, sizes: Iterable[int], strides: Sequence[int]) -> None:
+    """oneDNN counts a row of the larger side times the stride in 32 bits, where there are gaps."""
+    for size, stride in zip(sizes, strides, strict=True):
+        columns = -(-size // stride) * stride if stride > 1 else 0
+        is_near = channels * columns * stride < _FAR // 2
+        require(is_near, f"stride {stride} of a convolution over {channels} rows of {size}")
+
+
+def _max_pool(rank: int) -> Check:
+    def check(given: Given) -> None:
+        ceil_mode: bool = given["ceil_mode"]
+        for size, *window in _windows(given, rank):
+            _check_window(size, *window, ceil_mode=ceil_mode)
+
+    return check
+
+
+def _average_pool(rank: int) -> Check:
+    def check(given: Given) -> None:
+        for size, kernel, stride, padding, _ in _windows(given, rank):
+            _check_window(size, kernel, stride, padding, 1, ceil_mode=given["ceil_mode"])
+        data: Tensor = given["self"]
+        is_divided = data.is_floating_point() or given.get("divisor_override") != -1
+        require(is_divided, "the least integer cannot be divided by -1")
+
+    return check
+
+
+def _windows(given: Given, rank: int) -> Iterator[tuple[int, ...]]:
+    """Size, kernel, stride, padding and dilation, for each dimension of space."""
+    data: Tensor = given["self"]
+    require(data.dim() >= rank, f"a pool of {rank} dimensions over sizes {list(data.size())}")
+    numbers: list[Numbers] = [given.get(name, 1) for name in _WINDOW]
+    numbers[1] = numbers[1] or numbers[0]
+    sizes = list(data.size())[-rank:]
+    return zip(sizes, *(_spread(found, rank) for found in numbers), strict=True)
+
+
+def _spread(numbers: Numbers, count: int) -> list[int]:
+    """One number for each dimension of space; a single one is that of all."""
+    listed = [numbers] if isinstance(numbers, int) else list(numbers)
+    found = listed * count if len(listed) == 1 else listed
+    require(len(found) == count, f"{len(found)} numbers for {count} dimensions of space")
+    return found
+
+
+def _check_window(
+    size: int, kernel: int, stride: int, padding: int, dilation: int, *, ceil_mode: bool
+) -> None:
+    """Each window has an element of the input: torch divides by how many there are.
+
+    A window that begins in the padding goes in steps of ``dilation`` until it is within.
+    """
+    numbers = (kernel, stride, padding, dilation)
+    told = f"kernel {kernel}, stride {stride}, padding {padding}, dilation {dilation} of a pool"
+    require(max(numbers) < _FAR and min(kernel, stride, dilation) > 0 <= padding, told)
+    reach = dilation * (kernel - 1) + 1
+    room = size + 2 * padding - reach + (stride - 1 if ceil_mode else 0)
+    require(reach < _FAR and 2 * padding <= reach and room >= 0, f"{told} over {size} elements")
+    if padding and dilation > 1:
+        starts = range(-padding, min(0, room // stride * stride - padding + 1), stride)
+        require(all(start % dilation < size for start in starts), f"{told} over {size} elements")
+
+
+def _pad(given: Given) -> None:
+    if given.get("mode") == "constant":
+        return  # which narrows and fills, and checks both
+    numbers = given["pad"] if "pad" in given else given["padding"]
+    require(all(map(_is_near, numbers)), f"padding by {list(numbers)}")
+
+
+def _is_near(number: int) -> bool:
+    return -_FAR < number < _FAR
+
+
+def _is_near_or_name(number: int | str) -> bool:
+    return isinstance(number, str) or number < _FAR
+
+
+def _is_small(number: int) -> bool:
+    return number < _UNUSUAL
+
+
+def _is_one(number: int) -> bool:
+    return number == 1
+
+
+def _is_none(number: int | None) -> bool:
+    return number is None
+
+
+def _columns(given: Given) -> None:
+    """The kernel multiplies the numbers of windows of both dimensions."""
+    for name in (*_WINDOW, "output_size"):
+        numbers = given.get(name, ())
+        require(all(map(_is_near_half, numbers)), f"{name} {list(numbers)} of columns")
+
+
+def _is_near_half(number: int) -> bool:
+    return -_FAR < 2 * number < _FAR
+
+
+_PADS: Final = (
+    "pad", *(f"{kind}_pad{rank}d" for kind in ("reflection", "replication") for rank in (1, 2, 3)),
+)  # fmt: skip
+_CONVOLUTIONS: Final = (
+    "_convolution", "_convolution_mode", "convolution",
+    *(f"{name}{rank}d" for name in ("conv", "conv_transpose") for rank in (1, 2, 3)),
+)  # fmt: skip
+_MAX_POOLS: Final = {
+    f"aten::max_pool{rank}d{kind}": rank for rank in (1, 2, 3) for kind in ("", "_with_indices")
+}
+_AVERAGE_POOLS: Final = {f"aten::avg_pool{rank}d": rank for rank in (1, 2, 3)}
+
+WINDOW_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        **{f"aten::{name}": _pad for name in _PADS},
+        **{f"aten::{name}": _columns for name in ("col2im", "im2col")},
+        **{f"aten::{name}": check_steps for name in _CONVOLUTIONS},
+        **{name: _max_pool(rank) for name, rank in _MAX_POOLS.items()},
+        **{name: _average_pool(rank) for name, rank in _AVERAGE_POOLS.items()},
+    }
+)
+
+_NEAR: Final = {**dict.fromkeys(_STEPS, _is_near_or_name), "stride": _is_one}
+_USUAL: Final = {"kernel_size": _is_small, "stride": _is_small, "padding": _is_small}
+_HARMLESS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
+    "aten::pad": {"pad": _is_near},
+    **{f"aten::{name}": {"padding": _is_near} for name in _PADS if name != "pad"},
+    **{f"aten::{name}": _NEAR for name in _CONVOLUTIONS},
+    **{f"aten::max_pool{rank}d": {**_USUAL, "dilation": _is_one} for rank in (1, 2, 3)},
+    **{name: {**_USUAL, "divisor_override": _is_none} for name in _AVERAGE_POOLS},
+}
+
+
+def harmless_windows(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
+    """Arguments that make a call harmless where they are constants that fulfil these."""
+    if schema.name not in _HARMLESS:
+        return {}
+    names = {argument.name for argument in schema.arguments}
+    return {name: found for name, found in _HARMLESS[schema.name].items() if name in names}
+
+
+def _is_small_convolution(
+    data: Tensor, weight: Tensor, _bias: Tensor | None = None, stride: Numbers = 1,
+    padding: Numbers | str = 0, dilation: Numbers = 1, *_: Any,
+) -> bool:  # fmt: skip
+    is_small = data.numel() < _SMALL and weight.numel() < _SMALL and _most(stride) <= _FEW_STEPS
+    return is_small and (isinstance(padding, str) or _most(padding) < _FAR > _most(dilation))
+
+
+def _is_small_transposed(
+    data: Tensor, weight: Tensor, _bias: Tensor | None = None, stride: Numbers = 1,
+    padding: Numbers = 0, _output_padding: Numbers = 0, _groups: int = 1, dilation: Numbers = 1,
+) -> bool:  # fmt: skip
+    is_small = data.numel() * weight.numel() < _SMALL
+    return is_small and max(_most(stride), _most(dilation)) <= _FEW_STEPS and _most(padding) < _FAR
+
+
+def _is_usual_pool(
+    _data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0, *_: Any
+) -> bool:
+    return max(_most(kernel), _most(stride), _most(padding)) < _UNUSUAL
+
+
+def _is_usual_max_pool(
+    data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
+    dilation: Numbers = 1, *_: Any,
+) -> bool:  # fmt: skip
+    return _is_usual_pool(data, kernel, stride, padding) and _most(dilation) == 1
+
+
+def _is_usual_average_pool(*given: Any) -> bool:
+    return _is_usual_pool(*given) and (len(given) <= _DIVISOR or given[_DIVISOR] is None)
+
+
+def _most(numbers: Numbers) -> int:
+    return numbers if isinstance(numbers, int) else max(numbers, default=0)
+
+
+USUAL_WINDOWS: Final[Mapping[str, Callable[..., bool]]] = MappingProxyType(
+    {
+        **{f"aten::conv{rank}d": _is_small_convolution for rank in (1, 2, 3)},
+        **{f"aten::conv_transpose{rank}d": _is_small_transposed for rank in (1, 2, 3)},
+        **{f"aten::max_pool{rank}d": _is_usual_max_pool for rank in (1, 2, 3)},
+        **dict.fromkeys(_AVERAGE_POOLS, _is_usual_average_pool),
+    }
+)
+"""Whether a call is one of those that need no check, by what stands at each position."""
+
+
+_SPATIAL: Final = 2  # dimensions of a convolution before the first of space
+_PLANE: Final = 2
+
+
+def _convolution_gradient(given: Given) -> None:
+    """The gradient is of the sizes that the convolution gives, its bias of the channels.
+
+    Kernels for transposed ones read outside of their tensors, whatever they are given.
+    """
+    require(not given["transposed"], "the gradient of a transposed convolution is not computed")
+    data, weight = given["input"], given["weight"]
+    tensors: list[Tensor] = [given["grad_output"], data, weight]
+    dims = weight.dim()
+    fits = dims > _SPATIAL and all(_is_like(tensor, weight, dims) for tensor in tensors)
+    require(fits, "a gradient, an input and a weight of convolution do not belong together")
+    check_steps(given)
+    steps = [*given["stride"], *given["dilation"], given["groups"]]
+    require(all(step > 0 for step in steps), "steps of convolution that are not positive")
+    channels = weight.size(0)
+    wanted = [data.size(0), channels, *convolved_sizes(given)]
+    found = list(given["grad_output"].size())
+    require(found == wanted, f"a gradient of sizes {found} for a convolution that gives {wanted}")
+    bias, wants_bias = given["bias_sizes"], given["output_mask"][-1]
+    fits = not wants_bias if bias is None else list(bias) == [channels]
+    require(fits, f"a bias of sizes {bias} for {channels} channels")
+
+
+def _is_like(tensor: Tensor, other: Tensor, dims: int) -> bool:
+    is_dense = tensor.layout is torch.strided and not tensor.is_quantized
+    return is_dense and tensor.dim() == dims and tensor.dtype is other.dtype
+
+
+def _max_pool_gradient(given: Given) -> None:
+    """The kernel adds to the elements that ``indices`` name, wherever these are.
+
+    It goes through the planes of the gradient, which must be as many as those of the data.
+    """
+    data: Tensor = given["self"]
+    indices: Tensor = given["indices"]
+    fits = data.dim() > _PLANE and indices.size() == given["grad_output"].size()
+    fits = fits and indices.size()[:-_PLANE] == data.size()[:-_PLANE]
+    require(fits, f"indices of sizes {list(indices.size())} for {list(data.size())}")
+    count = data.size(-1) * data.size(-2)
+    require(is_within(indices, 0, count), f"indices that are not within {count} elements")
+
+
+def _distances(given: Given) -> None:
+    """The formula divides by the number of rows."""
+    data: Tensor = given["self"]
+    has_formula = data.requires_grad and torch.is_grad_enabled()
+    require(not has_formula or (data.dim() > 0 and data.size(0) > 0), "distances of no rows")
+
+
+DERIVATIVE_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "aten::convolution_backward": _convolution_gradient,
+        "aten::max_pool2d_with_indices_backward": _max_pool_gradient,
+        "aten::pdist": _distances,
+    }
+)
+
+_WITH_TARGETS: Final = (
+    "aten::cross_entropy_loss", "aten::multi_margin_loss", "aten::multilabel_margin_loss",
+    "aten::nll_loss", "aten::nll_loss2d", "aten::nll_loss2d_forward", "aten::nll_loss_forward",
+    "aten::nll_loss_nd",
+)  # fmt: skip
+SAVED_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "aten::ctc_loss": frozenset({"targets", "input_lengths", "target_lengths"}),
+        "aten::embedding": frozenset({"indices"}),
+        "aten::embedding_bag": frozenset({"indices", "offsets", "per_sample_weights"}),
+        "aten::gather": frozenset({"index"}),
+        **dict.fromkeys(_WITH_TARGETS, frozenset({"target"})),
+    }
+)
+"""Arguments that formulas trust, by operator."""
+
+SAVED_WHERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"aten::embedding": ("scale_grad_by_freq", "sparse"), "aten::gather": ("sparse_grad",)}
+)
+"""Operators whose formulas trust them only where one of these flags is set."""
+
+SAVES_RESULTS: Final = frozenset(
+    {
+        "aten::embedding_bag",
+        *(f"aten::max_pool{n}d_with_indices" for n in (1, 2, 3)),
+        *(f"aten::adaptive_max_pool{n}d" for n in (1, 2, 3)),
+    }
+)
+"""Operators whose formulas trust the indices that they give, behind their first result."""
+
+
+def for_saving(tensor: Tensor) -> Tensor:
+    """A copy of an argument for formulas, where any may follow."""
+    return tensor.clone() if torch.is_grad_enabled() else tensor
+
+
+def with_own_indices(results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The results of an operator, without those that its formula holds."""
+    first, *others = results
+    return (first, *(other.clone() for other in others)) if first.requires_grad else results
+
+
+_MATRIX = 2
+_SEQUENCE = 3
+_PAIR = 2
+
+
+def _layers(given: Given, hx: Sequence[Tensor], per_layer: int) -> None:
+    """``hx`` and ``params`` have what each layer and direction of the network takes."""
+    num_layers: int = given["num_layers"]
+    params: Sequence[Any] = given["params"]
+    count = num_layers * (2 if given["bidirectional"] else 1)
+    require(num_layers > 0, f"a recurrent network has {num_layers} layers")
+    require(len(params) == count * per_layer, f"{len(params)} weights for {count} layers")
+    for state in hx:
+        fits = state.dim() == _SEQUENCE and state.size(0) == count
+        require(fits, f"a state of sizes {list(state.size())} for {count} layers")
+
+
+def _input(given: Given, state: Tensor) -> None:
+    """A sequence, which may come without batches, or the rows of all its steps."""
+    if "batch_sizes" in given:
+        _packed(given["data"], given["batch_sizes"], state)
+        return
+    data: Tensor = given["input"]
+    require(data.dim() in (_MATRIX, _SEQUENCE), f"a sequence of {data.dim()} dimensions")
+
+
+def _packed(data: Tensor, batch_sizes: Tensor, state: Tensor) -> None:
+    sizes = _steps(data, batch_sizes)
+    fits = data.dim() == _MATRIX and sizes[0] == state.size(1)
+    require(fits, f"batch_sizes do not fit a state of sizes {list(state.size())}")
+
+
+def _steps(data: Tensor, batch_sizes: Tensor) -> list[int]:
+    """``batch_sizes``: how many rows of ``data`` each step takes, never more than before."""
+    is_list = batch_sizes.dim() == 1 and batch_sizes.dtype == torch.int64
+    require(is_list and batch_sizes.device.type == "cpu", "batch_sizes is no list of sizes")
+    sizes: list[int] = batch_sizes.tolist()
+    falls = all(first >= second for first, second in pairwise(sizes))
+    fits = bool(sizes) and falls and sizes[-1] > 0 and data.dim() > 0
+    require(fits and sum(sizes) == data.size(0), f"batch_sizes do not fit {list(data.size())}")
+    return sizes
+
+
+def _padded(given: Given) -> None:
+    _steps(given["data"], given["batch_sizes"])
+
+
+def _two_states(hx: Sequence[Tensor]) -> None:
+    require(len(hx) == _PAIR, f"an LSTM has 2 states, not {len(hx)}")
+    require(all(state.dim() > 0 for state in hx), "a state of an LSTM has no dimensions")
+
+
+def _lstm(given: Given) -> None:
+    hx = given["hx"]
+    _two_states(hx)
+    is_projected = hx[0].size(-1) != hx[1].size(-1)
+    per_layer = (4 if given["has_biases"] else 2) + is_projected
+    _layers(given, hx, per_layer)
+    _input(given, hx[0])
+    _gates(given["params"], per_layer, 4 * hx[1].size(-1), skips_last=is_projected)
+    _batches(given, hx)
+    _widths(given, hx, per_layer)
+
+
+def _batches(given: Given, hx: Sequence[Tensor]) -> None:
+    """Kernels of oneDNN write to states as many rows as the input has batches."""
+    batches: int = hx[0].size(1)
+    if "batch_sizes" not in given and given["input"].dim() == _SEQUENCE:
+        batches = given["input"].size(0 if given["batch_first"] else 1)
+    for state in hx:
+        fits = state.size(1) == batches
+        require(fits, f"a state of sizes {list(state.size())} for {batches} batches")
+
+
+def _widths(given: Given, hx: Sequence[Tensor], per_layer: int) -> None:
+    """Kernels of oneDNN read weights as wide as what they multiply."""
+    directions = 2 if given["bidirectional"] else 1
+    data: Tensor = given["data"] if "batch_sizes" in given else given["input"]
+    params: Sequence[Tensor] = given["params"]
+    hidden: int = hx[0].size(-1)
+    for first in range(0, len(params), per_layer):
+        is_lowest = first < directions * per_layer
+        _width(params[first], data.size(-1) if is_lowest else directions * hidden)
+        _width(params[first + 1], hidden)
+        for bias in params[first + 2 : first + 4] if given["has_biases"] else ():
+            require(bias.dim() == 1, f"a bias of sizes {list(bias.size())}")
+
+
+def _width(weight: Tensor, columns: int) -> None:
+    fits = weight.dim() == _MATRIX and weight.size(1) == columns
+    require(fits, f"a weight of sizes {list(weight.size())} for {columns} columns")
+
+
+def _rnn(gates: int) -> Check:
+    def check(given: Given) -> None:
+        hx: Tensor = given["hx"]
+        per_layer = 4 if given["has_biases"] else 2
+        _layers(given, [hx], per_layer)
+        _input(given, hx)
+        _gates(given["params"], per_layer, gates * hx.size(-1))
+
+    return check
+
+
+def _gates(
+    params: Sequence[Tensor], per_layer: int, rows: int, *, skips_last: bool = False
+) -> None:
+    """Results are cut into gates, which are as many as the rows of a weight tell."""
+    for i, weight in enumerate(params):
+        if not (skips_last and i % per_layer == per_layer - 1):
+            _rows(weight, rows)
+
+
+def _rows(weight: Tensor, rows: int) -> None:
+    fits = weight.dim() > 0 and weight.size(0) == rows
+    require(fits, f"a weight of sizes {list(weight.size())} for {rows} rows of gates")
+
+
+def _quantized_lstm(given: Given) -> None:
+    hx = given["hx"]
+    _two_states(hx)
+    _quantized(given, hx, 4)
+
+
+def _quantized_gru(given: Given) -> None:
+    _quantized(given, [given["hx"]], 3)
+
+
+def _quantized(given: Given, hx: Sequence[Tensor], gates: int) -> None:
+    """Old archives give two packed weights for each layer where a cell holds both today."""
+    pairs = [_pair(param) for param in given["params"]]
+    _layers(given, hx, _PAIR if None in pairs else 1)
+    _input(given, hx[0])
+    for param, pair in zip(given["params"], pairs, strict=True):
+        for packed in pair or [param]:
+            _packed_rows(packed, gates * hx[-1].size(-1))
+
+
+def _pair(param: Any) -> Sequence[Any] | None:
+    """The packed weights of input and state that a cell holds."""
+    if _is(param, "rnn.CellParamsBase"):
+        found: Sequence[Any] = param._get_method("__getstate__")()[-1]
+        return found
+    return None
+
+
+def _is(value: Any, name: str) -> bool:
+    is_native = isinstance(value, torch.ScriptObject)
+    return is_native and value._type().annotation_str == f"__torch__.torch.classes.{name}"
+
+
+def _packed_rows(packed: Any, rows: int) -> None:
+    """A tensor in the place of packed weights is refused by torch."""
+    if not _is(packed, "quantized.LinearPackedParamsBase"):
+        return
+    bias = packed._get_method("bias")()
+    found = packed._get_method("unpack")()[0].size(0) if bias is None else room_of(bias)
+    require(found == rows, f"packed weights of {found} rows for {rows} rows of gates")
+
+
+def _state_fits(data: Tensor, hx: Tensor) -> None:
+    fits = data.dim() == _MATRIX and hx.dim() == _MATRIX and data.size(0) == hx.size(0)
+    require(fits, f"a state of sizes {list(hx.size())} for {list(data.size())}")
+
+
+def _cell(gates: int) -> Check:
+    def check(given: Given) -> None:
+        hx = given["hx"]
+        states = [hx] if isinstance(hx, Tensor) else hx
+        if not isinstance(hx, Tensor):
+            _two_states(hx)
+        for state in states:
+            _state_fits(given["input"], state)
+        for name in ("w_ih", "w_hh"):
+            check_rows = _rows if isinstance(given[name], Tensor) else _packed_rows
+            check_rows(given[name], gates * states[-1].size(-1))
+
+    return check
+
+
+_CELL_GATES: Final = {"gru": 3, "lstm": 4, "rnn_relu": 1, "rnn_tanh": 1}
+RECURRENT_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "aten::_pad_packed_sequence": _padded,
+        "aten::gru": _rnn(3),
+        "aten::lstm": _lstm,
+        "aten::quantized_gru": _quantized_gru,
+        "aten::quantized_lstm": _quantized_lstm,
+        "aten::rnn_relu": _rnn(1),
+        "aten::rnn_tanh": _rnn(1),
+        **{f"aten::{kind}_cell": _cell(gates) for kind, gates in _CELL_GATES.items()},
+        **{
+            f"quantized::quantized_{kind}_cell_dynamic": _cell(gates)
+            for kind, gates in _CELL_GATES.items()
+        },
+    }
+)

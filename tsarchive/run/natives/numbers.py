@@ -1,0 +1,482 @@
+"""Operators on ints: 64 bits, wrapping silently, C's shifts, Python's floor division."""
+
+from __future__ import annotations
+
+import cmath
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tsarchive.errors import ScriptError
+from tsarchive.run.natives.bounds import check_items
+from tsarchive.run.natives.conversions import (
+    INT64_MAX,
+    INT64_MIN,
+    int64_of_float,
+    with_nan_sign,
+    wrap,
+    wrap32,
+)
+from tsarchive.run.natives.table import (
+    Native,
+    division_fault,
+    guarded,
+    native,
+    overload,
+    value_fault,
+)
+
+_HALF_RANGE = 1 << 62
+_WRAPPING: dict[str, Callable[[Any, Any], Any]] = {
+    "aten::add.int": operator.add,
+    "aten::sub.int": operator.sub,
+    "aten::mul.int": operator.mul,
+    "aten::gcd.int": math.gcd,
+}
+_BITWISE: dict[str, Callable[[Any, Any], Any]] = {
+    "aten::__and__.int": operator.and_,
+    "aten::__or__.int": operator.or_,
+    "aten::__xor__.int": operator.xor,
+}
+
+
+def wrapping(operation: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    """``operation`` on 64-bit ints."""
+
+    def call(a: int, b: int) -> int:
+        result = operation(a, b)
+        return result if INT64_MIN <= result <= INT64_MAX else wrap(result)
+
+    return call
+
+
+for _key, _operation in _WRAPPING.items():
+    native(_key)(wrapping(_operation))
+for _key, _operation in _BITWISE.items():
+    native(_key)(_operation)
+
+
+@native("aten::neg.int")
+def negate(a: int) -> int:
+    return -a if a != INT64_MIN else a
+
+
+@native("prim::abs.int")
+def absolute(a: int) -> int:
+    return abs(a) if a != INT64_MIN else a
+
+
+@native("aten::__lshift__.int")
+def shift_left(a: int, b: int) -> int:
+    """Shift as x86-64 does: the count counts modulo 64."""
+    return wrap(a << (b & 63))
+
+
+@native("aten::__rshift__.int")
+def shift_right(a: int, b: int) -> int:
+    """Arithmetic shift as x86-64 does: the count counts modulo 64."""
+    return a >> (b & 63)
+
+
+def _check_divisible(a: int, b: int, zero: str) -> None:
+    """Raise for the divisions without a result; the last one ends torch's process."""
+    if b == 0:
+        raise division_fault(zero)
+    if b == -1 and a == INT64_MIN:
+        raise ScriptError("the quotient of the smallest int and -1 does not fit in 64 bits")
+
+
+@native("aten::floordiv.int")
+def floor_divide(a: int, b: int) -> int:
+    _check_divisible(a, b, "division by 0")
+    return a // b
+
+
+@native("aten::__round_to_zero_floordiv.int")
+def truncating_divide(a: int, b: int) -> int:
+    _check_divisible(a, b, "division by 0")
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+@native("aten::divmod.int")
+def divide_with_remainder(a: int, b: int) -> tuple[int, int]:
+    _check_divisible(a, b, "ZeroDivisionError: integer division or modulo by zero")
+    return divmod(a, b)
+
+
+@native("aten::remainder.int")
+def remainder(a: int, b: int) -> int:
+    """Python's remainder, except that torch's sum of divisor and remainder can wrap."""
+    _check_divisible(a, b, "integer modulo by zero")
+    if -_HALF_RANGE < b < _HALF_RANGE:
+        return a % b
+    return _c_remainder(wrap(b + _c_remainder(a, b)), b)
+
+
+def _c_remainder(a: int, b: int) -> int:
+    magnitude = abs(a) % abs(b)
+    return -magnitude if a < 0 else magnitude
+
+
+@native("aten::factorial.int")
+def factorial(n: int) -> int:
+    """n! modulo 2**64, for the n of 32 bits that torch keeps.
+
+    The odd part is multiplied up, then shifted by the number of factors two, the count modulo
+    64: beyond 63 twos the product is not zero.
+    """
+    n = wrap32(n)
+    if n < 0:
+        raise ScriptError("factorial() not defined for negative values")
+    return shift_left(_odd_part_of_factorial(n), n - n.bit_count())
+
+
+def _odd_part_of_factorial(n: int) -> int:
+    """The product of the odd parts of 1..n modulo 2**64: every odd k counts once per k·2**i."""
+    product = total = 1
+    for shift in reversed(range(n.bit_length())):
+        limit = n >> shift
+        for factor in range(((limit >> 1) + 1) | 1, limit + 1, 2):
+            product = wrap(product * factor)
+        total = wrap(total * product)
+    return total
+
+
+@native("aten::hex")
+def hexadecimal(i: int) -> str:
+    return hex(i)
+
+
+@native("aten::oct")
+def octal(i: int) -> str:
+    return oct(i)
+
+
+@native("aten::bin")
+def binary(i: int) -> str:
+    return bin(i)
+
+
+@native("aten::__range_length")
+def range_length(low: int, high: int, step: int) -> int:
+    """The number of elements of ``range(low, high, step)``, in 64 bits."""
+    if step == 0:
+        raise ScriptError("range() arg 3 must not be zero")
+    distance = high - low if step > 0 else low - high
+    if distance <= 0:
+        return 0
+    return wrap(1 + truncating_divide(wrap(distance - 1), wrap(abs(step))))
+
+
+@native("aten::__derive_index")
+def derive_index(index: int, start: int, step: int) -> int:
+    return wrap(start + index * step)
+
+
+@native("prim::rangelist")
+def range_list(n: int) -> list[int]:
+    if n < 0:
+        raise value_fault("vector::reserve")
+    check_items(n)
+    return list(range(n))
+
+
+Number = int | float
+
+MIXED = ("int_float", "float_int")
+"""Overload names of the operators that take one int and one float."""
+
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "aten::add": operator.add,
+    "aten::sub": operator.sub,
+    "aten::mul": operator.mul,
+}
+_EQUALITIES: dict[str, Callable[[Any, Any], bool]] = {
+    "aten::eq": operator.eq,
+    "aten::ne": operator.ne,
+}
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "aten::lt": operator.lt,
+    "aten::le": operator.le,
+    "aten::gt": operator.gt,
+    "aten::ge": operator.ge,
+}
+_BOOLEAN: dict[str, Callable[[bool, bool], bool]] = {
+    "aten::__and__.bool": operator.and_,
+    "aten::__or__.bool": operator.or_,
+    "aten::__xor__.bool": operator.ne,
+    "aten::eq.bool": operator.eq,
+    "aten::ne.bool": operator.ne,
+    "aten::eq.device": operator.eq,
+    "aten::ne.device": operator.ne,
+    "aten::eq.enum": operator.eq,
+    "aten::ne.enum": operator.ne,
+}
+
+
+def by_type(of_ints: Native, of_floats: Native, of_complex: Native) -> Native:
+    """An operator on two Scalars: ints stay ints, else both become floats, or complex."""
+
+    def call(a: Any, b: Any) -> Any:
+        if isinstance(a, int) and isinstance(b, int):
+            return of_ints(a, b)
+        if isinstance(a, complex) or isinstance(b, complex):
+            return of_complex(a, b)
+        return of_floats(a, b)
+
+    return call
+
+
+def as_floats(operation: Callable[[float, float], Any]) -> Native:
+    """``operation`` after C's conversion of an int to a float, which may round."""
+
+    def call(a: Number, b: Number) -> Any:
+        return operation(float(a), float(b))
+
+    return call
+
+
+def _smaller(a: Number, b: Number) -> Number:
+    return a if a < b else b
+
+
+def _larger(a: Number, b: Number) -> Number:
+    return a if a > b else b
+
+
+def _floor(value: float) -> float:
+    """C's floor: a float, which keeps infinities, nan and the sign of zero."""
+    return math.copysign(float(math.floor(value)), value) if math.isfinite(value) else value
+
+
+def _floor_divide_floats(a: Number, b: Number) -> float:
+    """The floor of the rounded quotient, which differs from Python's // (-1.0 // inf is -0.0)."""
+    return _floor(a / b)
+
+
+def _remainder_of_floats(a: Number, b: Number) -> float:
+    return math.fmod(b + math.fmod(a, b), b)
+
+
+def _true_divide(a: Number, b: Number) -> float:
+    """C's quotient of two floats; Python's int / int would round once instead of three times."""
+    return float(a) / float(b)
+
+
+def _enter_arithmetic(name: str, of_ints: Native, of_floats: Native) -> None:
+    """Enter all overloads but the one of two ints."""
+    for overload_name in ("float", *MIXED):
+        native(f"{name}.{overload_name}")(of_floats)
+    native(name)(by_type(of_ints, of_floats, overload(name)))
+
+
+def _enter_choice(name: str, operation: Callable[[Any, Any], Any], of_complex: Native) -> None:
+    """Enter all overloads of an operator that compares."""
+    rounding = as_floats(operation)
+    native(f"{name}.int", f"{name}.float")(operation)
+    for overload_name in MIXED:
+        native(f"{name}.{overload_name}")(rounding)
+    native(name)(by_type(operation, rounding, of_complex))
+
+
+for _name, _operation in _ARITHMETIC.items():
+    _enter_arithmetic(_name, wrapping(_operation), _operation)
+for _name, _whole, _fractional in (
+    ("aten::floordiv", floor_divide, _floor_divide_floats),
+    ("aten::remainder", remainder, _remainder_of_floats),
+):
+    _enter_arithmetic(_name, _whole, guarded(_fractional, f"{_name}.float"))
+
+for _name, _operation in _EQUALITIES.items():
+    _enter_choice(_name, _operation, _operation)
+for _name, _operation in {**_ORDERS, "prim::min": _smaller, "prim::max": _larger}.items():
+    _enter_choice(_name, _operation, overload(_name))
+
+for _name, _operation in _BOOLEAN.items():
+    native(_name)(_operation)
+
+_true_division = guarded(_true_divide, "aten::div.float")
+native("aten::div.int", "aten::div.float")(_true_division)
+native("aten::div")(by_type(_true_division, _true_division, overload("aten::div")))
+native("prim::abs.complex")(guarded(abs, "prim::abs.complex"))
+
+
+@native("aten::__not__")
+def logical_not(a: bool) -> bool:
+    return not a
+
+
+@native("aten::neg.float")
+def negate_float(a: float) -> float:
+    return -a
+
+
+@native("prim::abs.float")
+def absolute_float(a: float) -> float:
+    return abs(a)
+
+
+@native("aten::divmod.float")
+def divide_floats_with_remainder(x: float, y: float) -> tuple[float, float]:
+    if y == 0:
+        raise division_fault("ZeroDivisionError: float divmod()")
+    result: tuple[float, float] = _divmod(x, y)
+    return result
+
+
+def _finite_divmod(x: float, y: float) -> tuple[float, float]:
+    """Like Python's divmod, but the quotient is not rounded to a whole number."""
+    rest = math.fmod(x, y)
+    if rest and (x < 0) != (y < 0):
+        rest += y
+    return (x - rest) / y, rest
+
+
+_divmod = guarded(_finite_divmod, "aten::divmod.float")
+
+
+_UNARY: tuple[Callable[[float], float], ...] = (
+    math.acos,
+    math.acosh,
+    math.asin,
+    math.asinh,
+    math.atan,
+    math.atanh,
+    math.cos,
+    math.cosh,
+    math.degrees,
+    math.erf,
+    math.erfc,
+    math.exp,
+    math.expm1,
+    math.fabs,
+    math.log,
+    math.log10,
+    math.log1p,
+    math.radians,
+    math.sin,
+    math.sinh,
+    math.sqrt,
+    math.tan,
+    math.tanh,
+)
+_TESTS: dict[str, tuple[Callable[[float], bool], Callable[[complex], bool]]] = {
+    "aten::isnan": (math.isnan, cmath.isnan),
+    "aten::isinf": (math.isinf, cmath.isinf),
+    "aten::isfinite": (math.isfinite, cmath.isfinite),
+}
+
+
+def _log_to_base(a: Number, b: Number) -> float:
+    return math.log(a) / math.log(b)
+
+
+def _power(a: Number, b: Number) -> float:
+    if a == 0 and b < 0:
+        raise ScriptError("0.0 cannot be raised to a negative power")
+    return math.pow(a, b)
+
+
+def _arctangent(a: Number, b: Number) -> float:
+    """Python gives a nan of its own where an operand is one, C that operand."""
+    return float(b + a) if math.isnan(a) or math.isnan(b) else math.atan2(a, b)
+
+
+_BINARY: dict[str, Callable[[Number, Number], float]] = {
+    "aten::atan2": _arctangent,
+    "aten::copysign": math.copysign,
+    "aten::fmod": math.fmod,
+    "aten::mathremainder": math.remainder,
+    "aten::pow": _power,
+}
+
+for _function in _UNARY:
+    for _type in ("int", "float"):
+        _key = f"aten::{_function.__name__}.{_type}"
+        native(_key)(guarded(_function, _key))
+
+for _name, (_of_float, _of_complex) in _TESTS.items():
+    native(f"{_name}.float")(_of_float)
+    native(f"{_name}.complex")(_of_complex)
+
+for _name, _binary in _BINARY.items():
+    for _type in ("int", "float", *MIXED):
+        _key = f"{_name}.{_type}"
+        native(_key)(guarded(_binary, _key))
+
+for _type in ("int_int", "float_float", *MIXED):
+    _key = f"aten::log.{_type}"
+    native(_key)(guarded(_log_to_base, _key))
+
+for _key, _binary in {
+    "aten::atan2.Scalar_Scalar": _arctangent,
+    "aten::copysign": math.copysign,
+    "aten::fmod": math.fmod,
+    "aten::log.Scalar_Scalar": _log_to_base,
+    "aten::mathremainder": math.remainder,
+    "aten::pow.Scalar_Scalar": math.pow,
+}.items():
+    native(_key)(guarded(_binary, _key))
+
+native("aten::pow.int_to_int")(guarded(_power, "aten::pow.int_to_int"))
+
+
+@native("aten::round.int", "aten::round.float")
+def round_half_even(a: Number) -> float:
+    """The nearest whole number as a float, ties to even."""
+    value = float(a)
+    return math.copysign(float(round(value)), value) if math.isfinite(value) else value
+
+
+@native("aten::floor.int", "aten::ceil.int")
+def through_float(a: int) -> int:
+    """An int is whole, but torch takes it through a float, which may round."""
+    return int64_of_float(float(a))
+
+
+@native("aten::floor.float")
+def floor(a: float) -> int:
+    truncated = _truncated(a)
+    return truncated - (truncated > a)
+
+
+@native("aten::ceil.float")
+def ceil(a: float) -> int:
+    truncated = _truncated(a)
+    return truncated + (truncated < a)
+
+
+def _truncated(value: float) -> int:
+    """The bounds are those of int64 as floats, so 2**63 passes (and becomes -2**63)."""
+    if not -(2.0**63) <= value <= 2.0**63:
+        text = with_nan_sign(value, f"{value:f}")
+        raise ScriptError(f"Cannot convert float {text} to integer")
+    return int64_of_float(value)
+
+
+@native("aten::angle.int", "aten::angle.float")
+def angle(a: Number) -> float:
+    return math.pi if math.copysign(1.0, a) < 0 else 0.0
+
+
+@native("aten::modf")
+def modf(a: float) -> tuple[float, float]:
+    """The fractional and the whole part, both with the sign of ``a``."""
+    return math.modf(a)
+
+
+@native("aten::frexp")
+def frexp(a: float) -> tuple[float, int]:
+    """The mantissa in [0.5, 1) and the exponent of two."""
+    return math.frexp(a)
+
+
+@native("aten::ldexp")
+def ldexp(x: float, i: int) -> float:
+    """x * 2**i, where i passes through C's 32-bit int."""
+    try:
+        return math.ldexp(x, wrap32(i))
+    except OverflowError:
+        return math.copysign(math.inf, x)
