@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from tests.support.archives import ROOT
@@ -16,9 +17,11 @@ FOLDERS = {
 }
 BRIDGE = "tsarchive.adopt.torch_jit"
 
-# Each format is a room of its own; what formats have in common is another.
+# Each format is a room of its own; what formats have in common is another, and the registry is on
+# top of all.
 FORMATS = tuple(
-    f"tsarchive.formats.{name}" for name in ("torchscript", "legacy", "pt2", "executorch")
+    f"tsarchive.formats.{name}"
+    for name in ("torchscript", "legacy", "pt2", "executorch", "foreign", "registry")
 )
 
 # Room -> rooms it may import besides itself and the floor.
@@ -41,72 +44,87 @@ MAY_IMPORT = {
     "tsarchive.printer": {"tsarchive.ir"},
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
+    "tsarchive.describing": {"tsarchive.frontend", "tsarchive.ir"},
     "tsarchive.fresh_processes": {"tsarchive.policy"},
     "tsarchive.run": {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",
     },
+    "tsarchive.scanning": {
+        "tsarchive.container", "tsarchive.describing", "tsarchive.operators",
+        "tsarchive.pickler",
+    },
+    "tsarchive.formats": {
+        "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler", "tsarchive.policy",
+        "tsarchive.run", "tsarchive.scanning",
+    },
+    "tsarchive.formats.torchscript": {
+        "tsarchive.adopt", "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
+        "tsarchive.formats", "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler",
+        "tsarchive.policy", "tsarchive.printer", "tsarchive.run",
+    },
+    "tsarchive.formats.foreign": {
+        "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
+        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.pickler",
+    },
+    "tsarchive.formats.legacy": {
+        "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
+        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
+        "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.run",
+    },
+    "tsarchive.formats.pt2": {
+        "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
+        "tsarchive.formats", "tsarchive.formats.torchscript", "tsarchive.frontend",
+        "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy",
+        "tsarchive.run", "tsarchive.scanning",
+    },
+    "tsarchive.formats.executorch": {
+        "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
+        "tsarchive.formats", "tsarchive.formats.pt2", "tsarchive.formats.torchscript",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler",
+        "tsarchive.policy", "tsarchive.run", "tsarchive.scanning",
+    },
     "tsarchive.archive": {
+        "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.pt2",
+        "tsarchive.formats.torchscript", "tsarchive.ir", "tsarchive.pickler",
+    },
+    "tsarchive.executorch": {"tsarchive.formats.executorch"},
+    "tsarchive.formats.registry": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.executorch",
-        "tsarchive.formats.pt2", "tsarchive.formats.torchscript", "tsarchive.frontend",
-        "tsarchive.ir", "tsarchive.pickler",
+        "tsarchive.formats.foreign", "tsarchive.formats.legacy", "tsarchive.formats.pt2",
+        "tsarchive.formats.torchscript",
+    },
+    "tsarchive.decompiler": {
+        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",
+        "tsarchive.formats.torchscript", "tsarchive.ir", "tsarchive.operators",
+        "tsarchive.policy", "tsarchive.run",
+    },
+    "tsarchive.loading": {
+        "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.registry",
+        "tsarchive.formats.torchscript", "tsarchive.ir", "tsarchive.policy", "tsarchive.run",
+    },
+    "tsarchive.opening": {"tsarchive.archive", "tsarchive.formats", "tsarchive.formats.registry"},
+    "tsarchive.saving": {
+        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",
+        "tsarchive.formats.torchscript", "tsarchive.run",
+    },
+    "tsarchive.verifying": {
+        "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
+        "tsarchive.formats.registry",
     },
     "tsarchive.auditing": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
+        "tsarchive.formats.foreign", "tsarchive.formats.registry",
         "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.opening", "tsarchive.operators", "tsarchive.pickler", "tsarchive.verifying",
+        "tsarchive.opening", "tsarchive.operators", "tsarchive.pickler", "tsarchive.scanning",
+        "tsarchive.verifying",
     },
-    "tsarchive.converting": {
-        "tsarchive.formats", "tsarchive.formats.torchscript", "tsarchive.loading",
-        "tsarchive.policy", "tsarchive.preparing", "tsarchive.saving",
-    },
-    "tsarchive.decompiler": {
-        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.torchscript",
-        "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.run",
-    },
-    "tsarchive.describing": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
-        "tsarchive.formats.executorch", "tsarchive.formats.pt2",
-        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
-    },
-    "tsarchive.executorch": {"tsarchive.formats.executorch"},
     "tsarchive.exporting": {
-        "tsarchive.formats", "tsarchive.formats.pt2", "tsarchive.loading", "tsarchive.policy",
-        "tsarchive.run",
-    },
-    "tsarchive.formats": {
-        "tsarchive.archive", "tsarchive.auditing", "tsarchive.comparing", "tsarchive.container",
-        "tsarchive.describing", "tsarchive.formats.executorch", "tsarchive.formats.legacy",
-        "tsarchive.formats.pt2", "tsarchive.formats.torchscript", "tsarchive.frontend",
-        "tsarchive.ir", "tsarchive.pickler", "tsarchive.policy", "tsarchive.run",
-        "tsarchive.verifying",
-    },
-    "tsarchive.formats.executorch": {
-        "tsarchive.archive", "tsarchive.auditing", "tsarchive.comparing", "tsarchive.container",
-        "tsarchive.describing", "tsarchive.formats", "tsarchive.formats.pt2",
-        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.run",
-        "tsarchive.verifying",
-    },
-    "tsarchive.formats.legacy": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
-        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.run",
-        "tsarchive.verifying",
-    },
-    "tsarchive.formats.pt2": {
-        "tsarchive.archive", "tsarchive.auditing", "tsarchive.comparing", "tsarchive.container",
-        "tsarchive.describing", "tsarchive.formats", "tsarchive.formats.torchscript",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler",
-        "tsarchive.policy", "tsarchive.run", "tsarchive.verifying",
-    },
-    "tsarchive.formats.torchscript": {
-        "tsarchive.adopt", "tsarchive.archive", "tsarchive.comparing", "tsarchive.container",
-        "tsarchive.describing", "tsarchive.formats", "tsarchive.formats.pt2",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler", "tsarchive.policy",
-        "tsarchive.printer", "tsarchive.run", "tsarchive.verifying",
+        "tsarchive.formats", "tsarchive.formats.pt2", "tsarchive.formats.registry",
+        "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
     },
     "tsarchive.jitter": {
-        "tsarchive.comparing", "tsarchive.container", "tsarchive.formats",
+        "tsarchive.comparing", "tsarchive.container", "tsarchive.formats.registry",
         "tsarchive.fresh_processes", "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
         "tsarchive.saving",
     },
@@ -114,72 +132,65 @@ MAY_IMPORT = {
         "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.opening",
         "tsarchive.run",
     },
-    "tsarchive.loading": {
-        "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.torchscript",
-        "tsarchive.ir", "tsarchive.policy", "tsarchive.run",
-    },
-    "tsarchive.opening": {"tsarchive.archive", "tsarchive.formats"},
     "tsarchive.preparing": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.executorch",
-        "tsarchive.formats.pt2", "tsarchive.loading", "tsarchive.policy",
+        "tsarchive.formats.pt2", "tsarchive.formats.registry", "tsarchive.loading",
+        "tsarchive.policy",
+    },
+    "tsarchive.converting": {
+        "tsarchive.formats", "tsarchive.formats.registry", "tsarchive.formats.torchscript",
+        "tsarchive.loading", "tsarchive.policy", "tsarchive.preparing", "tsarchive.saving",
     },
     "tsarchive.reporting": {
         "tsarchive.archive", "tsarchive.auditing", "tsarchive.container",
         "tsarchive.describing", "tsarchive.formats", "tsarchive.formats.executorch",
-        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.opening", "tsarchive.verifying",
-    },
-    "tsarchive.saving": {
-        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.torchscript",
-        "tsarchive.run",
+        "tsarchive.formats.registry", "tsarchive.frontend", "tsarchive.ir", "tsarchive.opening",
+        "tsarchive.scanning", "tsarchive.verifying",
     },
     "tsarchive.testing": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler",
         "tsarchive.saving",
-    },
-    "tsarchive.verifying": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
-        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.pickler",
     },
 }  # fmt: skip
 
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.adopt", "tsarchive.archive", "tsarchive.auditing",
-    "tsarchive.comparing", "tsarchive.container", "tsarchive.describing", "tsarchive.errors",
-    "tsarchive.findings", "tsarchive.formats.base", "tsarchive.formats.executorch",
-    "tsarchive.formats.foreign", "tsarchive.formats.legacy.classes",
-    "tsarchive.formats.legacy.fields", "tsarchive.formats.legacy.format",
-    "tsarchive.formats.legacy.looking", "tsarchive.formats.legacy.model",
-    "tsarchive.formats.legacy.values", "tsarchive.formats.legacy.verification",
-    "tsarchive.formats.options", "tsarchive.formats.pt2.called_targets",
-    "tsarchive.formats.pt2.capabilities", "tsarchive.formats.pt2.compiled",
-    "tsarchive.formats.pt2.convention_text", "tsarchive.formats.pt2.decoding",
-    "tsarchive.formats.pt2.described_facts", "tsarchive.formats.pt2.described_text",
+    "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
+    "tsarchive.describing.tensors", "tsarchive.errors", "tsarchive.findings",
+    "tsarchive.formats.archive", "tsarchive.formats.base", "tsarchive.formats.description",
+    "tsarchive.formats.executorch", "tsarchive.formats.foreign",
+    "tsarchive.formats.legacy.classes", "tsarchive.formats.legacy.fields",
+    "tsarchive.formats.legacy.format", "tsarchive.formats.legacy.looking",
+    "tsarchive.formats.legacy.model", "tsarchive.formats.legacy.values",
+    "tsarchive.formats.legacy.verification", "tsarchive.formats.options",
+    "tsarchive.formats.pt2.called_targets", "tsarchive.formats.pt2.capabilities",
+    "tsarchive.formats.pt2.compiled", "tsarchive.formats.pt2.convention_text",
+    "tsarchive.formats.pt2.decoding", "tsarchive.formats.pt2.described_facts",
     "tsarchive.formats.pt2.dtypes", "tsarchive.formats.pt2.encoding",
     "tsarchive.formats.pt2.format", "tsarchive.formats.pt2.formatting",
-    "tsarchive.formats.pt2.guard_texts", "tsarchive.formats.pt2.listing",
-    "tsarchive.formats.pt2.looking", "tsarchive.formats.pt2.metadata",
-    "tsarchive.formats.pt2.module_tree", "tsarchive.formats.pt2.payloads",
-    "tsarchive.formats.pt2.pytrees", "tsarchive.formats.pt2.records",
-    "tsarchive.formats.pt2.reencoding", "tsarchive.formats.pt2.samples",
-    "tsarchive.formats.pt2.schema", "tsarchive.formats.pt2.symbols",
-    "tsarchive.formats.pt2.torch_save", "tsarchive.formats.pt2.verifying",
-    "tsarchive.formats.records", "tsarchive.formats.registry",
+    "tsarchive.formats.pt2.guard_texts", "tsarchive.formats.pt2.json_fields",
+    "tsarchive.formats.pt2.listing", "tsarchive.formats.pt2.looking",
+    "tsarchive.formats.pt2.metadata", "tsarchive.formats.pt2.module_tree",
+    "tsarchive.formats.pt2.payloads", "tsarchive.formats.pt2.pytrees",
+    "tsarchive.formats.pt2.records", "tsarchive.formats.pt2.reencoding",
+    "tsarchive.formats.pt2.samples", "tsarchive.formats.pt2.schema",
+    "tsarchive.formats.pt2.symbols", "tsarchive.formats.pt2.torch_save",
+    "tsarchive.formats.pt2.verifying", "tsarchive.formats.records", "tsarchive.formats.registry",
     "tsarchive.formats.torchscript.bytecode", "tsarchive.formats.torchscript.code_records",
-    "tsarchive.formats.torchscript.debug", "tsarchive.formats.torchscript.device_places",
-    "tsarchive.formats.torchscript.device_strings", "tsarchive.formats.torchscript.devices",
-    "tsarchive.formats.torchscript.edits", "tsarchive.formats.torchscript.format",
-    "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.looking",
-    "tsarchive.formats.torchscript.needs", "tsarchive.formats.torchscript.pickled",
-    "tsarchive.formats.torchscript.program_text", "tsarchive.formats.torchscript.storages",
-    "tsarchive.formats.torchscript.stored_tensors",
-    "tsarchive.formats.torchscript.stored_values", "tsarchive.formats.torchscript.tensor_infos",
-    "tsarchive.formats.torchscript.verification", "tsarchive.formats.view",
-    "tsarchive.frontend", "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter",
-    "tsarchive.opening", "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy",
-    "tsarchive.printer", "tsarchive.reporting", "tsarchive.strict_json", "tsarchive.verifying",
+    "tsarchive.formats.torchscript.debug", "tsarchive.formats.torchscript.description",
+    "tsarchive.formats.torchscript.device_places", "tsarchive.formats.torchscript.device_strings",
+    "tsarchive.formats.torchscript.devices", "tsarchive.formats.torchscript.edits",
+    "tsarchive.formats.torchscript.format", "tsarchive.formats.torchscript.inspection",
+    "tsarchive.formats.torchscript.looking", "tsarchive.formats.torchscript.needs",
+    "tsarchive.formats.torchscript.pickled", "tsarchive.formats.torchscript.program_text",
+    "tsarchive.formats.torchscript.stored_tensors", "tsarchive.formats.torchscript.stored_values",
+    "tsarchive.formats.torchscript.verifying", "tsarchive.formats.torchscript.verifying.checking",
+    "tsarchive.formats.verification", "tsarchive.formats.view", "tsarchive.frontend",
+    "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter", "tsarchive.opening",
+    "tsarchive.operators", "tsarchive.pickler", "tsarchive.pickler.storage_types",
+    "tsarchive.policy", "tsarchive.printer", "tsarchive.reporting", "tsarchive.scanning",
+    "tsarchive.strict_json", "tsarchive.verifying",
 )  # fmt: skip
 
 WITH_TORCH = (BRIDGE, "tsarchive.formats.executorch.modules")
@@ -248,6 +259,10 @@ def test_arrows_point_one_way():
         ours = {room(name) for name in imports(module, path) if name.startswith("tsarchive")}
         wrong[module] = ours - MAY_IMPORT[own] - {own} - FLOOR
     assert {module: rooms for module, rooms in wrong.items() if rooms} == {}
+
+
+def test_rooms_have_an_order():
+    assert set(TopologicalSorter(MAY_IMPORT).static_order()) == MAY_IMPORT.keys()
 
 
 def test_torch_stays_in_its_rooms():

@@ -46,11 +46,10 @@ if TYPE_CHECKING:
     )
     from tsarchive.converting import Conversion, convert
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
+    from tsarchive.describing.facts import ModuleInfo, Needs
+    from tsarchive.describing.tensors import TensorInfo, TensorTotals
     from tsarchive.exporting import to_exported_program
     from tsarchive.findings import Finding, Nature, Severity
-    from tsarchive.formats.torchscript.inspection import ModuleInfo
-    from tsarchive.formats.torchscript.needs import Needs
-    from tsarchive.formats.torchscript.tensor_infos import TensorInfo, TensorTotals
     from tsarchive.jitter import check_jitter
     from tsarchive.lacking import Missing, missing
     from tsarchive.loading import load
@@ -146,8 +145,8 @@ _HOMES = {
     "report": "tsarchive.reporting",
     "save": "tsarchive.saving",
     "ModuleInfo": "tsarchive.formats.torchscript.inspection",
-    "TensorInfo": "tsarchive.formats.torchscript.tensor_infos",
-    "TensorTotals": "tsarchive.formats.torchscript.tensor_infos",
+    "TensorInfo": "tsarchive.describing.tensors",
+    "TensorTotals": "tsarchive.describing.tensors",
     "VerifyReport": "tsarchive.verifying",
     "verify": "tsarchive.verifying",
 }

@@ -2,75 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from tsarchive.container import Container, Record
-from tsarchive.container.closing import Closing
 from tsarchive.errors import UnsupportedError
+from tsarchive.formats.archive import OpenedArchive
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.looking import ExecutorchView
-    from tsarchive.formats.executorch.regions import Regions
     from tsarchive.formats.pt2.looking import Pt2View
-    from tsarchive.formats.torchscript.inspection import ModuleInfo
-    from tsarchive.formats.torchscript.needs import Needs
-    from tsarchive.formats.torchscript.tensor_infos import TensorInfo, TensorTotals
-    from tsarchive.formats.view import View
-    from tsarchive.frontend import CodeImporter
     from tsarchive.ir.classes import ClassType
-    from tsarchive.ir.source_ranges import TaggedRange
     from tsarchive.pickler import Object
 
 
-class _Format(Protocol):
-    """The part of :class:`tsarchive.formats.base.Format` that an open archive needs."""
-
-    @property
-    def kind(self) -> str: ...
-
-    def view(self, opened: Any) -> View: ...
-
-    def moved(self, opened: Any, map_location: str) -> Container: ...
-
-    def container(self, opened: Any) -> Container: ...
-
-
-class Archive(Closing):
+class Archive(OpenedArchive):
     """An archive opened for looking at. Also a context manager that closes itself.
 
     Opening reads the directory of the file; everything else is read when it is asked for.
     """
-
-    def __init__(
-        self, opened: Container | Regions, format_: _Format, view: View | None = None
-    ) -> None:
-        self._opened = opened
-        self._format = format_
-        self._given_view = view
-
-    @property
-    def kind(self) -> str:
-        """``torchscript``, ``torchscript-legacy``, ``pt2``, ``torch.save``, ``torch.package``
-        or ``zip``, by the records present; ``pte``, ``ptd`` or ``bpte`` for files of ExecuTorch.
-        """
-        return self._format.kind
-
-    @cached_property
-    def view(self) -> View:
-        """What the format shows of the archive."""
-        return self._given_view or self._format.view(self._opened)
-
-    @property
-    def format_version(self) -> int:
-        """The number in the version record, ``protoVersion`` of a model.json, or the version of
-        the schema that a file of ExecuTorch tells.
-
-        Raises MissingRecordError when there is none, FormatError when it is not a number.
-        """
-        return self.view.format_version
 
     @property
     def exported(self) -> Pt2View:
@@ -107,48 +55,6 @@ class Archive(Closing):
             raise UnsupportedError(f"this archive is {self.kind}, not a file of ExecuTorch")
         return self.view
 
-    @property
-    def container(self) -> Container:
-        """The zip container, for access to stored bytes.
-
-        Raises UnsupportedError for files of ExecuTorch, which have none.
-        """
-        return self._format.container(self._opened)
-
-    @property
-    def records(self) -> Mapping[str, Record]:
-        """Records by name without the root folder, in the order of the file."""
-        return self._opened.records
-
-    def read(self, name: str) -> bytes:
-        """The data of one record; its CRC is checked where it has one."""
-        return self._opened.read(name)
-
-    @cached_property
-    def code(self) -> Mapping[str, str]:
-        """The text of each code record, read when it is looked at.
-
-        Of a PT2 archive, a listing of each program, by the name of its record; of a program of
-        ExecuTorch, of each method by its name.
-        """
-        return self.view.code
-
-    @property
-    def debug(self) -> Mapping[str, Sequence[TaggedRange]]:
-        """From which user source the bytes of each code record come, read when it is looked at.
-
-        Records that nothing is known of are not in it; listings of programs are no records.
-        """
-        return self.view.debug
-
-    @property
-    def classes(self) -> CodeImporter:
-        """The classes that the code records define, found by qualified name.
-
-        They serve for looking: methods have schemas, and graphs as far as they need no operator.
-        """
-        return self.view.classes
-
     def moved(self, map_location: str) -> Archive:
         """The archive as :func:`tsarchive.load` reads it with this ``map_location``.
 
@@ -159,51 +65,6 @@ class Archive(Closing):
         """
         return Archive(self._format.moved(self._opened, map_location), self._format)
 
-    @property
-    def root(self) -> Object:
-        """The root object as data.pkl describes it, or as it would describe a model.json."""
-        return self.view.root
-
-    @cached_property
-    def tensors(self) -> Mapping[str, TensorInfo]:
-        """Every tensor that the archive describes, by its fully qualified name.
-
-        Those that modules hold go by their attributes, also inside of containers and of packed
-        parameters (``fc._packed_params.__getstate__.0``); constants go by the name that code has
-        for them (``CONSTANTS.c0``), those of bytecode by its functions. Example inputs of traces
-        and of torch.export are none of the archive's tensors. Weights are not read.
-
-        Of a PT2 archive with several models, names begin with that of the model; storages in a
-        record that is a file of ``torch.save`` have a name behind that of the record. Of a program
-        of ExecuTorch, those that begin with data, ``forward.3`` where they have no name.
-        """
-        from tsarchive.formats.torchscript.tensor_infos import uniquely_named
-
-        return MappingProxyType(dict(uniquely_named(self.view.tensors())))
-
-    @property
-    def totals(self) -> TensorTotals:
-        """How many tensors there are, in how many storages of how many bytes."""
-        from tsarchive.formats.torchscript.tensor_infos import totals_of
-
-        return totals_of(self.tensors.values())
-
-    @cached_property
-    def needs(self) -> Needs:
-        """The operators and torchbind classes that loading the archive takes.
-
-        :func:`tsarchive.missing` compares them with those of this process. Raises SourceError
-        for code that does not parse.
-        """
-        return self.view.needs()
-
-    def tree(self) -> ModuleInfo:
-        """The module tree: name, class, methods, parameters and bytes of each module.
-
-        Of a program of ExecuTorch, its methods, and what each calls.
-        """
-        return self.view.tree()
-
     def class_of(self, value: Object) -> ClassType:
         """The class of a pickled object.
 
@@ -212,7 +73,3 @@ class Archive(Closing):
         from tsarchive.formats.torchscript.inspection import class_finder
 
         return class_finder(self.classes)(value)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._opened.close()

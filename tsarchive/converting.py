@@ -23,7 +23,7 @@ from tsarchive.preparing.sources import (
     require_call,
     source_of,
 )
-from tsarchive.saving import save
+from tsarchive.saving import format_of_module, save
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +131,7 @@ def _from_archive(
         save(module, dst)
     else:
         step(destination.conversion)
-        destination.convert(module, dst, example)
+        destination.convert(module, source, dst, example)
     return _conversion(os.fspath(src), source.kind, dst, destination)
 
 
@@ -146,7 +146,8 @@ def _from_programs(
         stream = io.BytesIO()
         save(src, stream)
         stream.seek(0)
-        destination.convert(load(stream), dst, example)
+        loaded = load(stream)
+        destination.convert(loaded, format_of_module(loaded), dst, example)
     return _conversion(EXPORTED, EXPORTED, dst, destination)
 
 

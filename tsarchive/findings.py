@@ -1,13 +1,17 @@
-"""The common form of findings, for everything that verifies and audits.
-
-Every room may import this module; it imports nothing of ours.
-"""
+"""Findings: what verifying and auditing have found in a file, and the collection of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
+
+from tsarchive.errors import ArchiveError, SaveError
+
+MAX_PER_RULE: Final = 100
+"""How many findings of a rule are kept: a file can break one at each of a million places."""
 
 
 class Severity(str, Enum):
@@ -83,3 +87,107 @@ class Finding:
 def is_fine(findings: Iterable[Finding]) -> bool:
     """Return whether no finding is above ``Severity.INFO``."""
     return all(finding.severity is Severity.INFO for finding in findings)
+
+
+class Findings:
+    """Collects findings, each once, and of each rule as many as anyone reads."""
+
+    def __init__(self) -> None:
+        self._found: dict[Finding, None] = {}
+        self._counts: Counter[str] = Counter()
+        self._worst: dict[str, Finding] = {}
+        self._in_doubt: frozenset[str] = frozenset()
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Take in what a check finds."""
+        for finding in findings:
+            if finding.record in self._in_doubt:
+                finding = excused(finding)
+            if finding in self._found:
+                continue
+            self._counts[finding.rule] += 1
+            if self._counts[finding.rule] <= MAX_PER_RULE:
+                self._found[finding] = None
+            else:
+                self._keep_worst(finding)
+
+    def excuse(self, in_doubt: frozenset[str]) -> None:
+        """What is found from now on in these records may have come of damage."""
+        self._in_doubt = in_doubt
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether any finding is an error."""
+        return any(finding.severity is Severity.ERROR for finding in self._found)
+
+    def damaged(self) -> frozenset[str]:
+        """The records that errors have been found in."""
+        errors = (finding for finding in self._found if finding.severity is Severity.ERROR)
+        return frozenset(finding.record for finding in errors if finding.record is not None)
+
+    def __iter__(self) -> Iterator[Finding]:
+        """In the order in which they came; one more for each rule with too many."""
+        yield from self._found
+        yield from self._surplus()
+
+    def ordered(self) -> tuple[Finding, ...]:
+        """All of them, worst first, then by place."""
+        return tuple(sorted(self, key=_place))
+
+    def _keep_worst(self, finding: Finding) -> None:
+        known = self._worst.get(finding.rule)
+        if known is None or _weight(finding) > _weight(known):
+            self._worst[finding.rule] = finding
+
+    def _surplus(self) -> Iterator[Finding]:
+        for rule, worst in self._worst.items():
+            more = self._counts[rule] - MAX_PER_RULE
+            message = f"and {more:,} more of this rule; the worst of them: {worst.message}"
+            yield replace(worst, message=message)
+
+
+def _weight(finding: Finding) -> tuple[int, int]:
+    return finding.severity.rank, finding.nature.rank
+
+
+def _place(finding: Finding) -> tuple[int, bool, str, int, int, str]:
+    return (
+        -finding.severity.rank,
+        finding.record is not None,
+        finding.record or "",
+        -1 if finding.offset is None else finding.offset,
+        finding.line or 0,
+        finding.rule,
+    )
+
+
+def excused(finding: Finding) -> Finding:
+    """The finding as it is told of what may be damaged."""
+    is_hostile = finding.nature is Nature.HOSTILE
+    return replace(finding, nature=Nature.INCONSISTENT) if is_hostile else finding
+
+
+def fault(
+    error: ArchiveError, rule: str, nature: Nature = Nature.BROKEN, record: str | None = None
+) -> Finding:
+    """The finding of an error, which is about ``record`` where it does not name one."""
+    return Finding(
+        rule,
+        Severity.ERROR,
+        nature,
+        error.message,
+        error.record or record,
+        error.offset,
+        getattr(error, "line", None),
+        error.hint,
+    )
+
+
+def require_whole(findings: Iterable[Finding]) -> None:
+    """Raise SaveError for a file that is broken: what is copied from it would be, too."""
+    for finding in findings:
+        if finding.nature is Nature.BROKEN and finding.severity is not Severity.INFO:
+            raise SaveError(
+                f"the file that was loaded is broken: {finding.message}",
+                hint="Get the file again from where it came from, or copy it as it is",
+            )

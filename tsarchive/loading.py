@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import torch
 
 from tsarchive.errors import CallError
-from tsarchive.formats.base import Format, Importer, Opened
+from tsarchive.formats.archive import Opened
+from tsarchive.formats.base import Format, Importer
 from tsarchive.formats.options import LoadOptions
 from tsarchive.formats.registry import format_of, opened_file
 from tsarchive.formats.torchscript.tensors import given_device

@@ -6,7 +6,7 @@ import os
 from typing import BinaryIO
 
 from tsarchive.archive import Archive
-from tsarchive.formats.base import Opened
+from tsarchive.formats.archive import Opened
 from tsarchive.formats.registry import format_of, opened_file
 
 

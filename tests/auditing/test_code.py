@@ -13,9 +13,9 @@ import torch
 from tests.support.archives import torch_saved
 from tests.support.auditing import archive_with, audited, audited_code, rules_of
 from tsarchive import Severity
-from tsarchive.auditing.values import When
 from tsarchive.operators.risks import Risk
 from tsarchive.pickler import dumps
+from tsarchive.scanning.report import When
 
 HEADER = """class Net(Module):
   __parameters__ = []

@@ -16,9 +16,10 @@ import torch
 
 from tests.support.auditing import CALL, archive_with, audited, rules_of, zip_of
 from tsarchive import Nature, Severity
-from tsarchive.auditing import budgets, salvage
-from tsarchive.auditing.pickle_names import CALLS_ITS_ARGUMENT, Use, row_of_name
-from tsarchive.auditing.pickle_walk import _SPECIAL
+from tsarchive.auditing import salvage
+from tsarchive.scanning import budgets
+from tsarchive.scanning.pickle_names import CALLS_ITS_ARGUMENT, Use, row_of_name
+from tsarchive.scanning.pickle_walk import _SPECIAL
 
 
 def severity_of(data: bytes) -> Severity | None:

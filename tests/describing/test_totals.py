@@ -13,17 +13,16 @@ import tsarchive
 from tests.support.archives import ARCHIVES, CORPUS, FIXTURES, saved
 from tests.support.command_line import document, run
 from tsarchive.container import Container
-from tsarchive.formats.registry import FORMATS
-from tsarchive.formats.torchscript.inspection import Root, named_tensors
-from tsarchive.formats.torchscript.pickled import storages_of
-from tsarchive.formats.torchscript.storages import storage_record
-from tsarchive.formats.torchscript.tensor_infos import (
+from tsarchive.describing.tensors import (
     StorageInfo,
     TensorInfo,
     TensorTotals,
     totals_of,
     uniquely_named,
 )
+from tsarchive.formats.registry import FORMATS
+from tsarchive.formats.torchscript.inspection import Root, named_tensors, storage_record
+from tsarchive.formats.torchscript.pickled import storages_of
 from tsarchive.pickler import Memoised, Reduce
 
 OWN = [

@@ -34,8 +34,8 @@ from fixtures.executorch_samples import (
     tensor,
 )
 from tests.support.executorch_files import CORPUS_KINDS, FIXTURES, edited, mutated, sound_files
+from tsarchive.describing.tensors import TensorTotals
 from tsarchive.findings import Severity
-from tsarchive.formats.torchscript.tensor_infos import TensorTotals
 
 OLD = {"data_06.ptd"}
 

@@ -12,8 +12,8 @@ import tsarchive
 from tests.support.archives import ARCHIVES, CORPUS, torch_saved
 from tests.support.command_line import process, write_archive
 from tests.support.fresh_registry import NAMES_OF_TORCH
+from tsarchive.describing.facts import TORCH_CLASSES, TORCH_OPERATORS
 from tsarchive.errors import ArchiveError, SourceError
-from tsarchive.formats.torchscript.needs import TORCH_CLASSES, TORCH_OPERATORS
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.pickler import Global, Object, dumps
 from tsarchive.run.operators import native_class

@@ -14,7 +14,6 @@ import tsarchive
 from tests.support.archives import ARCHIVES, CORPUS
 from tsarchive.container import Container
 from tsarchive.findings import Nature, Severity
-from tsarchive.formats.torchscript.storages import STORAGE_TYPES
 from tsarchive.formats.torchscript.stored_tensors import (
     MAX_BYTES,
     MAX_RANK,
@@ -24,6 +23,7 @@ from tsarchive.formats.torchscript.stored_tensors import (
 from tsarchive.formats.torchscript.stored_values import TensorError, View
 from tsarchive.formats.torchscript.tensors import DTYPES, TensorReader
 from tsarchive.pickler import Global, PersistentId, Reduce, loads
+from tsarchive.pickler.storage_types import STORAGE_TYPES
 from tsarchive.run.packed import SUB_BYTE, SubByteRows
 
 RECORD = "data.pkl"

@@ -16,11 +16,11 @@ from tsarchive.container import Container
 from tsarchive.errors import PickleError
 from tsarchive.findings import Nature
 from tsarchive.formats.legacy import verification as legacy
-from tsarchive.formats.torchscript import verification as torchscript
 from tsarchive.formats.torchscript.importer import Importer
-from tsarchive.formats.torchscript.verification import TorchScriptCheck
+from tsarchive.formats.torchscript.verifying import checking as torchscript
+from tsarchive.formats.torchscript.verifying import code
+from tsarchive.formats.torchscript.verifying.checking import TorchScriptCheck
 from tsarchive.pickler import Global, Reduce, dumps
-from tsarchive.verifying import code
 
 WHOLE = SEQUENTIAL.read_bytes()
 RECORDS = records()

@@ -23,8 +23,8 @@ from tests.support.verifying import (
     zipped,
 )
 from tsarchive import Nature, Severity
+from tsarchive.findings import MAX_PER_RULE, Findings
 from tsarchive.verifying import STEPS
-from tsarchive.verifying.report import MAX_PER_RULE, Findings
 
 OWN = [
     path

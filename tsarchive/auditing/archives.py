@@ -8,22 +8,22 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive
-from tsarchive.auditing.collecting import Collected
-from tsarchive.auditing.pickles import Surroundings
 from tsarchive.auditing.program import Program
 from tsarchive.auditing.programs import audit_program
 from tsarchive.auditing.salvage import DEFLATED, LOCAL_HEADER, inflated, salvage
 from tsarchive.auditing.soundness import add_soundness, from_start
-from tsarchive.auditing.values import Payload
 from tsarchive.container import Container, Record
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
+from tsarchive.formats.archive import known_totals
 from tsarchive.formats.foreign import UNKNOWN
 from tsarchive.formats.records import Role
 from tsarchive.formats.registry import zip_format
 from tsarchive.formats.torchscript.bytecode import BYTECODE
-from tsarchive.verifying.code import MAX_CODE_BYTES, too_much_code
-from tsarchive.verifying.totals import known_totals
+from tsarchive.formats.torchscript.verifying.code import MAX_CODE_BYTES, too_much_code
+from tsarchive.scanning.collecting import Collected
+from tsarchive.scanning.pickles import Surroundings
+from tsarchive.scanning.report import Payload
 
 # Longer records are looked into up to here.
 _LONGEST: Final = 1 << 28

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tsarchive.auditing.operators import ordered, use_of
-from tsarchive.auditing.values import OperatorUse, Place, When
 from tsarchive.errors import ArchiveError
 from tsarchive.formats.torchscript.bytecode import BYTECODE, tables_of
 from tsarchive.pickler import loads
+from tsarchive.scanning.operators import ordered, use_of
+from tsarchive.scanning.report import OperatorUse, Place, When
 
 
 def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:

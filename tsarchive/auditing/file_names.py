@@ -15,8 +15,8 @@ from typing import Final
 from tsarchive.auditing.program import Program
 from tsarchive.auditing.walking import Walked
 from tsarchive.formats.torchscript.program_text import FunctionText
+from tsarchive.scanning.operators import COMPUTED
 
-COMPUTED: Final = "{...}"
 # Text of attributes by class and attribute, as the pickles hold it.
 PickledText = Mapping[tuple[str, str], Iterable[str]]
 _MOST: Final = 8

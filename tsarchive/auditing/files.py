@@ -9,20 +9,8 @@ from dataclasses import replace
 from typing import BinaryIO, Final
 
 from tsarchive.auditing.archives import audit_zip
-from tsarchive.auditing.budgets import Budgets
-from tsarchive.auditing.collecting import Collected
-from tsarchive.auditing.contents import (
-    TAR,
-    UNKNOWN,
-    ZIP,
-    Form,
-    form_of,
-    has_zip_end,
-)
-from tsarchive.auditing.pickles import Surroundings
 from tsarchive.auditing.soundness import add_soundness
 from tsarchive.auditing.tars import members_of
-from tsarchive.auditing.values import AuditReport
 from tsarchive.container.recognise import HEAD_BYTES, recognise
 from tsarchive.container.source import open_source, read_all
 from tsarchive.errors import ArchiveError, CallError
@@ -30,6 +18,11 @@ from tsarchive.findings import Nature, Severity
 from tsarchive.formats.base import FileFormat
 from tsarchive.formats.registry import file_format
 from tsarchive.opening import archive_of
+from tsarchive.scanning.budgets import Budgets
+from tsarchive.scanning.collecting import Collected
+from tsarchive.scanning.contents import TAR, UNKNOWN, ZIP, Form, form_of, has_zip_end
+from tsarchive.scanning.pickles import Surroundings
+from tsarchive.scanning.report import AuditReport
 
 _LONGEST: Final = 1 << 31
 # Archives in archives are looked into, and no further.

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Final
 
 from tsarchive.auditing.program import Program
-from tsarchive.auditing.values import EntryPoint, When
 from tsarchive.auditing.walking import Walked, walk_function
 from tsarchive.formats.torchscript.program_text import FunctionText
 from tsarchive.ir.graph import closure
+from tsarchive.scanning.report import EntryPoint, When
 
 _AT_LOAD: Final = "__setstate__"
 

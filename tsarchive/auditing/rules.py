@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tsarchive.operators.risks import Risk
-
-
-def operator_rule(risk: Risk) -> str:
-    """The rule for operators of a class of risk: ``operator-files``."""
-    return f"operator-{risk.value.replace(' ', '-')}"
-
+from tsarchive.scanning.operators import operator_rule
 
 RULES: Final = {
     **{operator_rule(risk): f"The code names an operator of the class '{risk.value}'."

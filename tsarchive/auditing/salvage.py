@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tsarchive.auditing.collecting import Collected
-from tsarchive.auditing.pickles import Surroundings
 from tsarchive.findings import Nature, Severity
+from tsarchive.scanning.collecting import Collected
+from tsarchive.scanning.pickles import Surroundings
 
 LOCAL_HEADER: Final = b"PK\x03\x04"
 DEFLATED: Final = 8

@@ -8,8 +8,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from tsarchive.auditing.rules import describe_rule
-from tsarchive.auditing.values import AuditReport
 from tsarchive.findings import Finding, Severity
+from tsarchive.scanning.report import AuditReport
 
 _SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

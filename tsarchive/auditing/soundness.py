@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import BinaryIO, Final
 
-from tsarchive.auditing.collecting import Collected
 from tsarchive.findings import Nature, Severity
+from tsarchive.formats.verification import OTHER_KIND
+from tsarchive.scanning.collecting import Collected
 from tsarchive.verifying import verify
-from tsarchive.verifying.report import OTHER_KIND
 
 _UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
 _VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"

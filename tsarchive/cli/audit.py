@@ -15,7 +15,7 @@ from tsarchive.describing.text import plural, size
 
 if TYPE_CHECKING:
     from tsarchive import AuditReport, Finding
-    from tsarchive.auditing.values import OperatorUse, Place, When
+    from tsarchive.scanning.report import OperatorUse, Place, When
 
 _MOMENTS: Final = {
     "load": "when it is loaded",
@@ -152,7 +152,7 @@ def _inventory(report: AuditReport) -> Iterator[str]:
 
 def _abilities(report: AuditReport) -> Iterator[str]:
     """For each moment what runs then, and what that can reach beside computing."""
-    from tsarchive.auditing.values import When
+    from tsarchive.scanning.report import When
 
     for when in When:
         uses = [use for use in report.operators if when in use.when]

@@ -82,7 +82,7 @@ def _document(name: str, info: TensorInfo) -> dict[str, Any]:
 
 
 def _totals(found: list[Named]) -> TensorTotals:
-    from tsarchive.formats.torchscript.tensor_infos import totals_of
+    from tsarchive.describing.tensors import totals_of
 
     return totals_of(info for _, info in found)
 

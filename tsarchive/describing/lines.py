@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
 
-from tsarchive.describing.tensors import totals_text
-from tsarchive.describing.text import plural, size
-
-if TYPE_CHECKING:
-    from tsarchive.describing.facts import (
-        ExecutorchFacts,
-        ExportedFacts,
-        Facts,
-        ProgramFacts,
-        TensorFacts,
-    )
-
+from .facts import (
+    Compiled,
+    ExecutorchFacts,
+    ExportedFacts,
+    Facts,
+    MethodFacts,
+    ModelFacts,
+    ProgramFacts,
+    TensorFacts,
+)
+from .tensors import totals_text
+from .text import plural, size
 
 Lines = Iterator[tuple[str, str]]
 
+_LAYOUTS = {
+    "raw": "a record for each storage, as torch 2.9 and later write it",
+    "whole": "one record for all weights of a model, as torch 2.8 wrote it",
+    "flat": "one program with its weights, as torch 2.3 to 2.7 wrote it",
+}
+_GUARDS_SHOWN = 5
+_NAMES_SHOWN = 12
 _OPERATORS_SHOWN = 12
 
 
@@ -72,20 +78,112 @@ def _program_lines(program: ProgramFacts) -> Lines:
     yield from named("needs", program.needs, "nothing beyond torch")
 
 
-def _exported_lines(exported: ExportedFacts) -> Lines:
-    from tsarchive.formats.pt2.described_text import exported_lines
-
-    yield from exported_lines(exported)
-    for model in exported.models:
-        suffix = f" of {model.name}" if len(exported.models) > 1 else ""
+def _exported_lines(facts: ExportedFacts) -> Lines:
+    yield "layout", _LAYOUTS[facts.layout] if facts.models else "no exported program"
+    for model in facts.models:
+        yield from _model_lines(model)
+    for machine in facts.compiled:
+        yield from _compiled_lines(machine)
+    if facts.executorch:
+        yield "ExecuTorch", _files(facts.executorch)
+    if facts.extra:
+        yield "extra files", _files(facts.extra)
+    for model in facts.models:
+        suffix = f" of {model.name}" if len(facts.models) > 1 else ""
         yield f"operators{suffix}", _counts(model.operators, _OPERATORS_SHOWN)
         yield from named(f"needs{suffix}", model.needs, "nothing beyond torch")
 
 
-def _executorch_lines(facts: ExecutorchFacts) -> Lines:
-    from tsarchive.formats.executorch.described_text import executorch_lines
+def _model_lines(model: ModelFacts) -> Lines:
+    opset = ", ".join(f"{name} {number}" for name, number in model.opset.items())
+    yield "model", f"{model.name}, of class {model.main_class}"
+    yield (
+        "exported by",
+        f"torch {model.torch_version}, schema {model.schema_version}, opset {opset or 'none'}, "
+        f"{', '.join(model.verifiers) or 'no verifier'}",
+    )
+    yield "signature", model.signature
+    yield (
+        "graph",
+        f"{plural(model.nodes, 'node')} in {plural(model.graphs, 'graph')}, "
+        f"{plural(model.modules, 'module')}",
+    )
+    yield (
+        "weights",
+        f"{plural(model.parameters, 'parameter')}, {plural(model.buffers, 'buffer')}, "
+        f"{plural(model.constants, 'constant')}",
+    )
+    yield from _symbol_lines(model)
+    for held in model.objects:
+        class_name = held.class_name or "unknown class"
+        yield "pickled", f"{held.name}: {held.kind} of {class_name}, in {held.record}"
+    yield "sample inputs", _sample_inputs(model)
 
-    yield from executorch_lines(facts, lambda counts: _counts(counts, _OPERATORS_SHOWN))
+
+def _symbol_lines(model: ModelFacts) -> Lines:
+    if model.ranges:
+        yield "ranges", ", ".join(f"{symbol}: {text}" for symbol, text in model.ranges.items())
+    for number, guard in enumerate(model.guards[:_GUARDS_SHOWN]):
+        yield "" if number else "guards", guard
+    if (more := len(model.guards) - _GUARDS_SHOWN) > 0:
+        yield "", f"and {more:,} more: --json lists them"
+
+
+def _sample_inputs(model: ModelFacts) -> str:
+    if model.sample_inputs_problem is not None:
+        return f"not described: {model.sample_inputs_problem}"
+    return model.sample_inputs or "none"
+
+
+def _compiled_lines(machine: Compiled) -> Lines:
+    total = sum(machine.files.values())
+    yield (
+        "machine code",
+        f"{machine.name}, by AOTInductor: {plural(len(machine.files), 'file')}, {size(total)}; "
+        "it is never loaded",
+    )
+    if machine.metadata:
+        yield "", ", ".join(f"{key} {value}" for key, value in machine.metadata.items())
+    if machine.weights:
+        yield "", f"{plural(machine.weights, 'weight')} beside the code"
+    yield "", _files(machine.files)
+
+
+def _files(files: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} ({size(nbytes)})" for name, nbytes in files.items())
+
+
+def _executorch_lines(facts: ExecutorchFacts) -> Lines:
+    bytes_text = "none" if facts.header_bytes is None else f"{facts.header_bytes} bytes"
+    yield "header", bytes_text
+    if facts.is_data_of_06:
+        yield "layout", "of ExecuTorch 0.6, which later runtimes do not read"
+    for method in facts.methods:
+        yield from _method_lines(method)
+    if facts.named_data:
+        yield "named data", _shown(facts.named_data)
+    if facts.external:
+        yield "needs data", f"{_shown(facts.external)}: in a data file (.ptd)"
+    for method_name, cases in facts.test_cases.items():
+        yield "test suite", f"{method_name}: {plural(cases, 'call')} with expected results"
+
+
+def _method_lines(method: MethodFacts) -> Lines:
+    yield "method", method.signature
+    yield "", f"{plural(method.values, 'value')}, {plural(method.instructions, 'instruction')}"
+    if method.operators:
+        yield "", _counts(method.operators, _OPERATORS_SHOWN)
+    for backend, nbytes in method.delegates.items():
+        yield "", f"delegate to {backend}: {size(nbytes)}"
+    if any(method.arenas):
+        yield "", f"memory plan: {', '.join(size(nbytes) for nbytes in method.arenas)}"
+
+
+def _shown(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = len(listed) - _NAMES_SHOWN
+    text = ", ".join(listed[:_NAMES_SHOWN])
+    return f"{text} and {more:,} more" if more > 0 else text
 
 
 def _tensor_lines(tensors: TensorFacts) -> Lines:

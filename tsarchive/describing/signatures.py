@@ -12,7 +12,7 @@ from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import annotation
 
 if TYPE_CHECKING:
-    from tsarchive.formats.torchscript.inspection import ModuleInfo
+    from tsarchive.describing.facts import ModuleInfo
     from tsarchive.frontend import CodeImporter
 
 

@@ -1,6 +1,6 @@
 """The formats that files may have: an object each, and the registry that tells which a file has.
 
-``records`` is imported by every room that asks what a record is; the formats themselves import
-the rooms that do their work when they are asked to, so telling formats apart is quick and needs
-no torch. Only verbs import ``registry``.
+The modules here are what formats have in common, below the formats themselves; ``foreign`` and
+``registry`` stand above them, and only verbs import ``registry``. A format imports the modules that
+do its work when it is asked to, so telling formats apart is quick and needs no torch.
 """

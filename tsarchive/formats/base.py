@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Protocol
 
 from tsarchive.container import Container
 from tsarchive.errors import MissingRecordError, SaveError, UnsupportedError
@@ -16,29 +16,32 @@ from tsarchive.garbage import not_collecting
 if TYPE_CHECKING:
     import torch
 
-    from tsarchive.archive import Archive
-    from tsarchive.auditing.collecting import Collected
     from tsarchive.comparing import GraphReport, JitterReport
     from tsarchive.container import NewRecord
     from tsarchive.container.source import Source
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.findings import Findings
+    from tsarchive.formats.archive import OpenedArchive, OtherContainer
     from tsarchive.formats.options import Example, LoadOptions, SaveOptions
+    from tsarchive.formats.verification import Step, VerifyReport
     from tsarchive.formats.view import View
+    from tsarchive.ir.types import Type
     from tsarchive.policy import Guard
     from tsarchive.run.classes import Classes
     from tsarchive.run.modules import ArchiveModule
-    from tsarchive.verifying.report import Findings, Step, VerifyReport
-
-    from .executorch.regions import Regions
-    from .pt2.capabilities import Exported
-    from .torchscript.importer import NamedTypes
-    from .torchscript.inspection import ModuleInfo
+    from tsarchive.scanning.collecting import Collected
 
 
-Opened: TypeAlias = "Container | Regions"
+_CONSTANTS: Final = "constants/"
 _CANONICAL_ROOT: Final = "archive"
 _FINGERPRINT: Final = ".data/serialization_id"
 _INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
+
+
+class NamedTypes(Protocol):
+    """Types by their qualified names."""
+
+    def find(self, qualified_name: str) -> Type | None: ...
 
 
 class Importer(Protocol):
@@ -62,6 +65,15 @@ class Check(Protocol):
 
     def run(self, step: Step) -> None:
         """Look at everything; ``step`` is told what comes next."""
+
+
+class ProgramAudit(Protocol):
+    """What the programs of an archive tell an audit; ``unpickled`` are the records that torch
+    unpickles for them."""
+
+    unpickled: set[str]
+
+    def add_to(self, found: Collected) -> None: ...
 
 
 class Format(ABC):
@@ -143,19 +155,29 @@ class Format(ABC):
     def save(self, module: Any, f: str | os.PathLike[str] | BinaryIO, options: SaveOptions) -> None:
         """Write a module that was loaded from this format, or that it can hold."""
 
-    def convert(self, module: ArchiveModule, dst: str | os.PathLike[str], example: Example) -> None:
-        """Write a module of another format in this one. ``example`` is a call that is traced.
+    def scripted_records(self, module: ArchiveModule) -> list[NewRecord]:
+        """The records of a TorchScript archive of a module that was loaded from this format.
 
-        Raises UnsupportedError for what this format cannot hold.
+        Raises UnsupportedError for what TorchScript cannot hold.
+        """
+        raise UnsupportedError(f"{self.what_it_is} has no form in TorchScript")
+
+    def convert(
+        self, module: ArchiveModule, source: Format, dst: str | os.PathLike[str], example: Example
+    ) -> None:
+        """Write a module that was loaded from ``source`` in this format.
+
+        ``example`` is a call that is traced. Raises UnsupportedError for what this format cannot
+        hold.
         """
         raise UnsupportedError(f"nothing is converted to {self.what_it_is}")
 
     @abstractmethod
-    def describe(self, archive: Archive, file: str, nbytes: int) -> Facts:
+    def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
         """Everything about an archive from a file of this name and size. Raises ArchiveError."""
 
     @abstractmethod
-    def signed_tree(self, archive: Archive) -> ModuleInfo:
+    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
         """The module tree with the signature of each method in place of its name."""
 
     def not_torchscript(self, names: Collection[str]) -> MissingRecordError:
@@ -195,8 +217,6 @@ class ZipFormat(Format):
 
     def without_tensors(self, opened: Container) -> bytes:
         from tsarchive.container import write_container
-
-        from .torchscript.resaving import as_read
 
         names = [n for n in opened.records if n != _FINGERPRINT and self.makes_classes(n)]
         written = io.BytesIO()
@@ -262,13 +282,34 @@ class ZipFormat(Format):
 
     def exported_audit(
         self, names: Collection[str], read: Callable[[str], bytes]
-    ) -> Exported | None:
+    ) -> ProgramAudit | None:
         """What the JSON of programs tells an audit; None where there is none."""
         return None
 
     def old_operators(self) -> Mapping[str, str] | None:
         """The operators of today for those that archives of before torch 1.3 name."""
         return None
+
+
+def as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
+    """Yield records copied without inflating them.
+
+    Stored tensors of the constant table are mapped into memory, where code may have written to
+    them.
+    """
+    from tsarchive.container import NewRecord, Packed
+    from tsarchive.container.layout import STORED
+
+    for name in names:
+        record = container.records[name]
+        if name.startswith(_CONSTANTS) and record.method == STORED:
+            yield NewRecord(name, container.payload(name))
+            continue
+        if record.crc is None:
+            yield NewRecord(name, container.read(name), deflate=record.method != STORED)
+            continue
+        packed = Packed(record.method, record.crc, record.size, container.payload(name))
+        yield NewRecord(name, b"", packed=packed)
 
 
 class FileFormat(Format):
@@ -279,7 +320,7 @@ class FileFormat(Format):
         """Whether a file of this format, of whatever version, begins so."""
 
     @abstractmethod
-    def opened(self, source: Source) -> Regions:
+    def opened(self, source: Source) -> OtherContainer:
         """The file in these bytes, which are let go of when it cannot be opened."""
 
     @abstractmethod
@@ -287,7 +328,7 @@ class FileFormat(Format):
         """Check a file, and let go of it."""
 
     @abstractmethod
-    def audit(self, archive: Archive, found: Collected) -> None:
+    def audit(self, archive: OpenedArchive, found: Collected) -> None:
         """Add what a file can do, and let go of it."""
 
     @abstractmethod

@@ -5,27 +5,31 @@ They are looked at and audited, and neither loaded nor saved.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
+from tsarchive.findings import Finding, Findings, Nature, Severity
 from tsarchive.formats.base import Check, Importer, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
+from tsarchive.formats.verification import OTHER_KIND, Step
 from tsarchive.formats.view import View
 
 if TYPE_CHECKING:
-    from tsarchive.archive import Archive
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.facts import Facts, ModuleInfo, Needs
+    from tsarchive.describing.tensors import TensorInfo
     from tsarchive.formats.options import LoadOptions, SaveOptions
     from tsarchive.frontend import CodeImporter
     from tsarchive.pickler import Object
-    from tsarchive.verifying.report import Findings
 
+    from .archive import OpenedArchive
     from .torchscript.code_records import CodeRecords
     from .torchscript.debug import DebugRecords
-    from .torchscript.inspection import ModuleInfo
-    from .torchscript.needs import Needs
-    from .torchscript.tensor_infos import TensorInfo
+
+
+# Records that only TorchScript has: a file with one was to become such an archive.
+_TELLING: Final = re.compile(r"code/.+\.py|constants\.pkl|bytecode\.pkl", re.DOTALL)
 
 
 class _Foreign(ZipFormat):
@@ -66,9 +70,7 @@ class _Foreign(ZipFormat):
         raise self.not_torchscript(())
 
     def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:
-        from tsarchive.verifying.foreign import ForeignCheck
-
-        return ForeignCheck(
+        return _ForeignCheck(
             container,
             self.what_it_is,
             self.what_to_do,
@@ -76,12 +78,12 @@ class _Foreign(ZipFormat):
             may_be_torchscript=self.may_be_torchscript,
         )
 
-    def describe(self, archive: Archive, file: str, nbytes: int) -> Facts:
-        from tsarchive.describing.collecting import zip_facts
+    def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
+        from .description import zip_facts
 
         return zip_facts(archive, file, nbytes, self._table)
 
-    def signed_tree(self, archive: Archive) -> ModuleInfo:
+    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
         return archive.tree()
 
 
@@ -101,6 +103,56 @@ class _Package(_Foreign):
         sources = [name for name in names if name.endswith(".py")]
         modules = (name.removesuffix(".py").removesuffix("/__init__") for name in sources)
         return frozenset(name.replace("/", ".") for name in modules)
+
+
+class _ForeignCheck:
+    """``may_be_torchscript`` tells that what lacks a record of TorchScript has this format."""
+
+    code_records = 0
+
+    def __init__(
+        self,
+        container: Container,
+        what_it_is: str,
+        what_to_do: str,
+        findings: Findings,
+        *,
+        may_be_torchscript: bool,
+    ) -> None:
+        self._container = container
+        self._what_it_is = what_it_is
+        self._what_to_do = what_to_do
+        self._findings = findings
+        self._may_be_torchscript = may_be_torchscript
+
+    def run(self, step: Step) -> None:
+        """Tell what the file is, or what it lacks to be TorchScript."""
+        names = self._container.records
+        if self._may_be_torchscript and any(map(_TELLING.fullmatch, names)):
+            self._findings.add(self._missing())
+        else:
+            self._findings.add([self._other_kind()])
+
+    def _missing(self) -> Iterator[Finding]:
+        for name in ("data.pkl", "constants.pkl"):
+            if name not in self._container.records:
+                yield Finding(
+                    "record-missing",
+                    Severity.ERROR,
+                    Nature.BROKEN,
+                    "a TorchScript archive has this record, and it is not there",
+                    name,
+                    hint="The archive is incomplete: download or copy it again",
+                )
+
+    def _other_kind(self) -> Finding:
+        return Finding(
+            OTHER_KIND,
+            Severity.WARNING,
+            Nature.OTHER_KIND,
+            f"it is {self._what_it_is}, not a TorchScript archive: only its container was checked",
+            hint=self._what_to_do,
+        )
 
 
 class _ForeignView(View):

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tsarchive.policy import Guard
 
-    from .executorch.modules.data import Data
-
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
@@ -25,7 +23,7 @@ class LoadOptions:
     device: torch.device | None
     guard: Guard
     model: str | None = None
-    data: Data | None = None
+    data: Any = None
     tensors_on: torch.device | None = None
 
 

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 from tsarchive.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from tsarchive.describing.facts import ModuleInfo, Needs
+    from tsarchive.describing.tensors import TensorInfo
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.source_ranges import TaggedRange
     from tsarchive.pickler import Object
-
-    from .torchscript.inspection import ModuleInfo
-    from .torchscript.needs import Needs
-    from .torchscript.tensor_infos import TensorInfo
 
 
 class View(ABC):

@@ -10,9 +10,9 @@ from typing import Final, Literal, NamedTuple
 import numpy
 
 from tsarchive.archive import Archive
+from tsarchive.describing.tensors import TensorInfo
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.formats.executorch.looking import EXTERNAL
-from tsarchive.formats.torchscript.tensor_infos import TensorInfo
 
 Numbers = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.generic]]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tsarchive.auditing import AuditReport
-from tsarchive.auditing.values import PickledName
 from tsarchive.findings import Finding
+from tsarchive.scanning.report import PickledName
 from tsarchive.verifying import VerifyReport
 
 from .caps import MAX_FACT

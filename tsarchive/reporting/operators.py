@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tsarchive.auditing.values import OperatorUse
+from tsarchive.scanning.report import OperatorUse
 
 from .bars import share_bar
 from .html import Html, joined, more, tag

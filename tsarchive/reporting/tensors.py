@@ -14,7 +14,7 @@ from .section import Section, Subject
 from .tables import Cell, table
 
 if TYPE_CHECKING:
-    from tsarchive.formats.torchscript.tensor_infos import TensorInfo
+    from tsarchive.describing.tensors import TensorInfo
 
 
 _HEADINGS: Final = ("name", "dtype", "shape", "elements", "bytes", "role", "record", "offset")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from tsarchive.describing.facts import ModuleInfo
 from tsarchive.describing.text import plural, size
 from tsarchive.formats.registry import format_named
-from tsarchive.formats.torchscript.inspection import ModuleInfo
 
 from .bars import share_bar
 from .html import Html, joined, more, tag

@@ -10,21 +10,22 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tsarchive.archive import Archive
-from tsarchive.auditing.collecting import Collected
-from tsarchive.auditing.contents import has_zip_end, native_format
-from tsarchive.auditing.operators import operator_findings, ordered
-from tsarchive.auditing.values import EntryPoint, OperatorUse, Payload, Place, When
 from tsarchive.container.directory import read_directory
 from tsarchive.container.faults import Collected as Faults
 from tsarchive.container.faults import Stopped
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.formats.archive import OpenedArchive
 from tsarchive.formats.records import RecordTable
 from tsarchive.operators.risks import Risk, row_of
+from tsarchive.scanning.collecting import Collected
+from tsarchive.scanning.contents import has_zip_end, native_format
+from tsarchive.scanning.operators import operator_findings, ordered
+from tsarchive.scanning.report import EntryPoint, OperatorUse, Payload, Place, When
 
-from .looking import OWN_NAMESPACES, called
+from .looking import OWN_NAMESPACES, ExecutorchView, called
 from .program import RECORD, Program
+from .regions import Regions
 from .unclaimed import find_unclaimed
 from .values import Tensor
 
@@ -38,20 +39,22 @@ _PICKLE_START: Final = re.compile(rb"\x80[\x02-\x05]")
 _LOOK: Final = "Run it only if you know who made these bytes: nothing can be said of what they do"
 
 
-def audit_executorch(archive: Archive, table: RecordTable, found: Collected) -> None:
+def audit_executorch(archive: OpenedArchive, table: RecordTable, found: Collected) -> None:
     """Add what a file of ExecuTorch can do, and let go of it."""
+    view = archive.view
+    assert isinstance(view, ExecutorchView)
     with archive:
         try:
-            _look_into(archive, table, found)
+            _look_into(view, table, found)
             found.tensors = archive.totals
         except ArchiveError as error:
             found.find("record-unread", Severity.WARNING, Nature.BROKEN, error.message, RECORD)
 
 
-def _hidden(archive: Archive, found: Collected) -> None:
+def _hidden(view: ExecutorchView, found: Collected) -> None:
     """A file that other readers find: torch.jit.load looks for a zip from the end on."""
-    what = "a zip archive" if _is_zip(archive.executorch.regions.buffer()) else None
-    for _, data, _ in find_unclaimed(archive.executorch.regions.content):
+    what = "a zip archive" if _is_zip(view.regions.buffer()) else None
+    for _, data, _ in find_unclaimed(view.regions.content):
         content = bytes(data).lstrip(b"\0")
         if has_zip_end(content):
             what = "a zip archive"
@@ -70,12 +73,12 @@ def _is_zip(buffer: memoryview) -> bool:
         return False
 
 
-def _look_into(archive: Archive, table: RecordTable, found: Collected) -> None:
-    _hidden(archive, found)
-    for name, record in archive.records.items():
+def _look_into(view: ExecutorchView, table: RecordTable, found: Collected) -> None:
+    _hidden(view, found)
+    for name, record in view.regions.records.items():
         found.count(table.role(name).audited, record.size, record.stored_size)
-        _native(name, archive, found)
-    program = archive.executorch.program
+        _native(name, view.regions, found)
+    program = view.program
     if program is None:
         return
     found.entry_points += [EntryPoint(When.CALL, name) for name in program.method_names]
@@ -87,11 +90,11 @@ def _look_into(archive: Archive, table: RecordTable, found: Collected) -> None:
     found.findings.add(_paths(program))
 
 
-def _native(name: str, archive: Archive, found: Collected) -> None:
+def _native(name: str, regions: Regions, found: Collected) -> None:
     """Parts that are programs of a machine, whatever their name says."""
-    kind = native_format("", bytes(archive.executorch.regions.view(name)[:4096]))
+    kind = native_format("", bytes(regions.view(name)[:4096]))
     if kind is not None:
-        size = archive.records[name].size
+        size = regions.records[name].size
         found.payloads.append(Payload(name, kind, size))
         message = f"it is native code or a program ({kind})"
         found.find("record-native", Severity.WARNING, Nature.ABILITY, message, name, _LOOK)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tsarchive.archive import Archive
 from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts
-from tsarchive.describing.tensors import tensor_facts
+from tsarchive.formats.archive import OpenedArchive
+from tsarchive.formats.description import tensor_facts
 from tsarchive.formats.records import RecordTable
 
 from .bundled import BundledProgram
 from .data_file import DataFile
 from .listing import signature
-from .looking import called
+from .looking import ExecutorchView, called
 from .methods import Method
 from .program import Program
 from .values import Tensor
 
 
-def executorch_facts(archive: Archive, file: str, nbytes: int, table: RecordTable) -> Facts:
+def executorch_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
     """Everything about a file of this name and size. Raises ArchiveError where it breaks a rule."""
     return Facts(
         file=file,
@@ -37,8 +37,10 @@ def executorch_facts(archive: Archive, file: str, nbytes: int, table: RecordTabl
     )
 
 
-def _facts(archive: Archive) -> ExecutorchFacts:
-    content, program = archive.executorch.regions.content, archive.executorch.program
+def _facts(archive: OpenedArchive) -> ExecutorchFacts:
+    view = archive.view
+    assert isinstance(view, ExecutorchView)
+    content, program = view.regions.content, view.program
     header = content.header if isinstance(content, DataFile) else program and program.header
     suites = content.test_suites if isinstance(content, BundledProgram) else ()
     entries = content.entries if isinstance(content, DataFile) else ()
@@ -80,7 +82,7 @@ def _external(program: Program | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _groups(archive: Archive, table: RecordTable) -> dict[str, GroupFacts]:
+def _groups(archive: OpenedArchive, table: RecordTable) -> dict[str, GroupFacts]:
     sizes: dict[str, list[int]] = {}
     for name, record in archive.records.items():
         group = table.role(name).described

@@ -12,16 +12,15 @@ from tsarchive.formats.records import RecordTable, Role, Row
 from .header import BPTE, PTD, PTE, TO_LOOK_AT, kind_of, no_zip
 
 if TYPE_CHECKING:
-    from tsarchive.archive import Archive
-    from tsarchive.auditing.collecting import Collected
     from tsarchive.comparing import JitterReport
     from tsarchive.container import Container
     from tsarchive.container.source import Source
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.formats.archive import OpenedArchive
     from tsarchive.formats.options import LoadOptions, SaveOptions
-    from tsarchive.formats.torchscript.inspection import ModuleInfo
+    from tsarchive.formats.verification import Step, VerifyReport
     from tsarchive.formats.view import View
-    from tsarchive.verifying.report import Step, VerifyReport
+    from tsarchive.scanning.collecting import Collected
 
     from .regions import Regions
 
@@ -95,7 +94,7 @@ class _Executorch(FileFormat):
 
         return verify_executorch(source, self.kind, step)
 
-    def audit(self, archive: Archive, found: Collected) -> None:
+    def audit(self, archive: OpenedArchive, found: Collected) -> None:
         from .capabilities import audit_executorch
 
         audit_executorch(archive, _TABLE, found)
@@ -108,12 +107,12 @@ class _Executorch(FileFormat):
         with self.opened(source) as regions:
             return jitter_report(regions)
 
-    def describe(self, archive: Archive, file: str, nbytes: int) -> Facts:
+    def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
         from .described_facts import executorch_facts
 
         return executorch_facts(archive, file, nbytes, _TABLE)
 
-    def signed_tree(self, archive: Archive) -> ModuleInfo:
+    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
         return archive.tree()  # whose methods have their types
 
 

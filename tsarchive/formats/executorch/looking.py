@@ -8,9 +8,9 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from tsarchive.describing.facts import ModuleInfo
+from tsarchive.describing.tensors import StorageInfo, TensorInfo
 from tsarchive.errors import UnsupportedError
-from tsarchive.formats.torchscript.inspection import ModuleInfo
-from tsarchive.formats.torchscript.tensor_infos import StorageInfo, TensorInfo
 from tsarchive.formats.view import View
 
 from .bundled import BundledProgram, BundledTensor, Suite
@@ -34,7 +34,7 @@ OWN_NAMESPACES: Final = frozenset({"dim_order_ops", "executorch_prim"})
 """Namespaces of operators that belong to the runtime itself."""
 
 if TYPE_CHECKING:
-    from tsarchive.formats.torchscript.needs import Needs
+    from tsarchive.describing.facts import Needs
     from tsarchive.frontend import CodeImporter
     from tsarchive.pickler import Object
 
@@ -92,7 +92,7 @@ class ExecutorchView(View):
 
     def needs(self) -> Needs:
         """The operators, by name without overload, that not every runtime has in itself."""
-        from tsarchive.formats.torchscript.needs import Needs
+        from tsarchive.describing.facts import Needs
 
         found: Counter[str] = Counter()
         for name, count in self.operators().items():

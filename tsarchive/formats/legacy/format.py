@@ -9,13 +9,12 @@ from tsarchive.formats.base import Check, Importer, ZipFormat
 from tsarchive.formats.records import Reader, RecordTable, Role, Row
 
 if TYPE_CHECKING:
-    from tsarchive.archive import Archive
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.findings import Findings
+    from tsarchive.formats.archive import OpenedArchive
     from tsarchive.formats.options import LoadOptions, SaveOptions
-    from tsarchive.formats.torchscript.inspection import ModuleInfo
     from tsarchive.formats.view import View
-    from tsarchive.verifying.report import Findings
 
 
 _TABLE: Final = RecordTable(
@@ -83,12 +82,12 @@ class _LegacyTorchScript(ZipFormat):
 
         return RENAMED
 
-    def describe(self, archive: Archive, file: str, nbytes: int) -> Facts:
-        from tsarchive.describing.collecting import torchscript_facts
+    def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
+        from tsarchive.formats.torchscript.description import torchscript_facts
 
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=True)
 
-    def signed_tree(self, archive: Archive) -> ModuleInfo:
+    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
         from tsarchive.describing.signatures import with_signatures
 
         return with_signatures(archive.tree(), archive.classes)

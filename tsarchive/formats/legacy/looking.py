@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.container import Container
+from tsarchive.describing.facts import ModuleInfo
+from tsarchive.describing.tensors import TensorInfo
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.torchscript.code_records import CodeRecords
 from tsarchive.formats.torchscript.debug import DebugRecords
 from tsarchive.formats.torchscript.inspection import (
-    ModuleInfo,
     Root,
     class_finder,
     constants_in,
@@ -19,7 +20,6 @@ from tsarchive.formats.torchscript.inspection import (
     named_tensors,
 )
 from tsarchive.formats.torchscript.pickled import reachable
-from tsarchive.formats.torchscript.tensor_infos import TensorInfo
 from tsarchive.formats.view import View
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
@@ -31,7 +31,7 @@ from .model import MODEL, Model, debug_records, read_model
 from .values import Values
 
 if TYPE_CHECKING:
-    from tsarchive.formats.torchscript.needs import Needs
+    from tsarchive.describing.facts import Needs
 
 
 class LegacyView(View):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.formats.torchscript.storages import STORAGE_TYPES
+from tsarchive.pickler.storage_types import STORAGE_TYPES
 
 from .fields import Fields
 

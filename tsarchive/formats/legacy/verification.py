@@ -7,10 +7,14 @@ from typing import TypeVar
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
+from tsarchive.findings import Findings, fault
 from tsarchive.formats.records import RecordTable
-from tsarchive.frontend import CodeImporter
-from tsarchive.verifying.code import MAX_CODE_BYTES, syntax_findings, too_much_code
-from tsarchive.verifying.pickles import (
+from tsarchive.formats.torchscript.verifying.code import (
+    MAX_CODE_BYTES,
+    syntax_findings,
+    too_much_code,
+)
+from tsarchive.formats.torchscript.verifying.pickles import (
     Pickle,
     debug_findings,
     is_debug,
@@ -18,9 +22,10 @@ from tsarchive.verifying.pickles import (
     read_pickle,
     use_findings,
 )
-from tsarchive.verifying.records import may_be_code, record_findings
-from tsarchive.verifying.report import Findings, Step, fault
-from tsarchive.verifying.tensors import Storages, unreferenced
+from tsarchive.formats.torchscript.verifying.records import may_be_code, record_findings
+from tsarchive.formats.torchscript.verifying.tensors import Storages, unreferenced
+from tsarchive.formats.verification import Step
+from tsarchive.frontend import CodeImporter
 
 from .looking import LegacyView
 from .model import MODEL

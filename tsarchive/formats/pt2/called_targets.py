@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tsarchive.auditing.values import OperatorUse, Place
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.operators.risks import Risk, row_of
+from tsarchive.scanning.report import OperatorUse, Place
 
 # What torch and ExecuTorch put before the name of an operator, "#" for a registered extension,
 # and the form of AOTInductor.

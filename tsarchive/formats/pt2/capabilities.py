@@ -10,16 +10,16 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from tsarchive.auditing.collecting import Collected
-from tsarchive.auditing.json_walk import JsonField, fields_of
-from tsarchive.auditing.operators import SEVERITIES, operator_findings, ordered
-from tsarchive.auditing.values import EntryPoint, Place, When
 from tsarchive.errors import FormatError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.operators.risks import Risk, row_of
+from tsarchive.scanning.collecting import Collected
+from tsarchive.scanning.operators import SEVERITIES, operator_findings, ordered
+from tsarchive.scanning.report import EntryPoint, Place, When
 
 from .called_targets import Calls
+from .json_fields import JsonField, fields_of
 from .records import AOTINDUCTOR, CONSTANTS, FLAT_PROGRAM, MODELS, WEIGHTS
 from .verifying.texts import TextFault, expression_fault, guard_fault
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from tsarchive.describing.facts import Compiled
 from tsarchive.errors import FormatError
 from tsarchive.formats.torchscript.stored_tensors import MAX_BYTES, MAX_RANK
 from tsarchive.strict_json import parse_object
@@ -17,20 +17,6 @@ from .torch_save import Saved
 
 _METADATA = "_metadata.json"
 _WEIGHTS = "weights_config.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A compiled model.
-
-    ``files`` are its files with their bytes; ``metadata`` is their description of the machine and
-    the device, ``weights`` the number of weights stored beside the code.
-    """
-
-    name: str
-    files: Mapping[str, int]
-    metadata: Mapping[str, str]
-    weights: int
 
 
 def compiled(records: Records, model: str) -> Compiled:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsarchive.archive import Archive
 from tsarchive.describing.advice import advice
-from tsarchive.describing.collecting import zip_facts
-from tsarchive.describing.facts import ExportedFacts, Facts, ModelFacts, ObjectFacts
-from tsarchive.describing.tensors import tensor_facts
+from tsarchive.describing.facts import ExportedFacts, Facts, ModelFacts, ModuleInfo, ObjectFacts
+from tsarchive.describing.tensors import TensorInfo
 from tsarchive.errors import PickleError
+from tsarchive.formats.archive import OpenedArchive
+from tsarchive.formats.description import tensor_facts, zip_facts
 from tsarchive.formats.records import RecordTable
-from tsarchive.formats.torchscript.inspection import ModuleInfo
-from tsarchive.formats.torchscript.tensor_infos import TensorInfo
 
 from .compiled import compiled
 from .formatting import expression
@@ -24,7 +22,7 @@ from .records import EXECUTORCH, EXTRA, FLAT_EXTRA
 from .samples import sample_inputs
 
 
-def pt2_facts(archive: Archive, file: str, nbytes: int, table: RecordTable) -> Facts:
+def pt2_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
     """Everything about a PT2 archive. Raises ArchiveError where it breaks a rule."""
     return replace(
         zip_facts(archive, file, nbytes, table),
@@ -33,19 +31,20 @@ def pt2_facts(archive: Archive, file: str, nbytes: int, table: RecordTable) -> F
     )
 
 
-def _exported_facts(archive: Archive) -> ExportedFacts:
-    door = archive.exported
+def _exported_facts(archive: OpenedArchive) -> ExportedFacts:
+    door = archive.view
+    assert isinstance(door, Pt2View)
     records = door.records
     return ExportedFacts(
         layout=records.layout.value,
-        models=tuple(_model(archive.only(name), name) for name in door.models),
+        models=tuple(_model(door.only(name), name) for name in door.models),
         compiled=tuple(compiled(records, name) for name in records.compiled),
         executorch=_files(archive, EXECUTORCH),
         extra={**_files(archive, EXTRA), **_files(archive, FLAT_EXTRA)},
     )
 
 
-def _files(archive: Archive, folder: str) -> dict[str, int]:
+def _files(archive: OpenedArchive, folder: str) -> dict[str, int]:
     return {
         name.removeprefix(folder): record.size
         for name, record in archive.records.items()
@@ -53,11 +52,11 @@ def _files(archive: Archive, folder: str) -> dict[str, int]:
     }
 
 
-def _model(archive: Archive, name: str) -> ModelFacts:
-    """The facts of the one model that the archive shows."""
-    door, needs, tree = archive.exported, archive.needs, archive.tree()
+def _model(door: Pt2View, name: str) -> ModelFacts:
+    """The facts of the one model that is shown."""
+    needs, tree = door.needs(), door.tree()
     program = door.program(name)
-    infos = archive.tensors.values()
+    infos = [info for _, info in door.tensors()]
     version = program.schema_version
     inputs, problem = _inputs(door, name)
     return ModelFacts(

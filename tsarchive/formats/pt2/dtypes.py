@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsarchive.formats.torchscript.storages import STORAGE_TYPES, StorageType
+from tsarchive.pickler.storage_types import STORAGE_TYPES, StorageType
 
 from .schema import ScalarType
 

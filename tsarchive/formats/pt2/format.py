@@ -7,24 +7,21 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Importer, ZipFormat
+from tsarchive.formats.base import Check, Format, Importer, ProgramAudit, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 
 if TYPE_CHECKING:
     import torch
 
-    from tsarchive.archive import Archive
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.findings import Findings
+    from tsarchive.formats.archive import OpenedArchive
     from tsarchive.formats.options import Example, LoadOptions, SaveOptions
-    from tsarchive.formats.torchscript.inspection import ModuleInfo
     from tsarchive.formats.view import View
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
-    from tsarchive.verifying.report import Findings
-
-    from .capabilities import Exported
 
 
 _EXTRA: Final = "extra/"
@@ -125,7 +122,14 @@ class _Pt2(ZipFormat):
             programs, options.files, debug=debug, source_paths=options.source_paths
         )
 
-    def convert(self, module: ArchiveModule, dst: str | os.PathLike[str], example: Example) -> None:
+    def scripted_records(self, module: ArchiveModule) -> list[NewRecord]:
+        from .scripting import scripted_records
+
+        return scripted_records(module)
+
+    def convert(
+        self, module: ArchiveModule, source: Format, dst: str | os.PathLike[str], example: Example
+    ) -> None:
         from tsarchive.formats.options import SaveOptions
 
         from .tracing import traced_program
@@ -164,22 +168,25 @@ class _Pt2(ZipFormat):
 
         return Pt2Check(container, self.table(container), findings, damaged)
 
-    def exported_audit(self, names: Collection[str], read: Callable[[str], bytes]) -> Exported:
+    def exported_audit(self, names: Collection[str], read: Callable[[str], bytes]) -> ProgramAudit:
         from .capabilities import Exported
 
         return Exported(names, read)
 
-    def describe(self, archive: Archive, file: str, nbytes: int) -> Facts:
+    def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
         from .described_facts import pt2_facts
 
         return pt2_facts(archive, file, nbytes, self.table(archive.container))
 
-    def signed_tree(self, archive: Archive) -> ModuleInfo:
-        return archive.exported.signed_tree()
+    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
+        from .looking import Pt2View
+
+        assert isinstance(archive.view, Pt2View)
+        return archive.view.signed_tree()
 
 
 def _loaded_records(module: Any, options: SaveOptions, *, debug: bool) -> list[NewRecord]:
-    from tsarchive.verifying.report import require_whole
+    from tsarchive.findings import require_whole
 
     from .resaving import resaved_records
     from .verifying.checking import pt2_findings

@@ -11,9 +11,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tsarchive.container import Container as ZipContainer
+from tsarchive.describing.facts import ModuleInfo
+from tsarchive.describing.tensors import Role, StorageInfo, TensorInfo
 from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
-from tsarchive.formats.torchscript.inspection import ModuleInfo
-from tsarchive.formats.torchscript.tensor_infos import Role, StorageInfo, TensorInfo
 from tsarchive.formats.view import View
 
 from .compiled import stored_weights
@@ -27,7 +27,7 @@ from .records import EXECUTORCH, MODELS, Records
 from .schema import ExportedProgram, TensorMeta
 
 if TYPE_CHECKING:
-    from tsarchive.formats.torchscript.needs import Needs
+    from tsarchive.describing.facts import Needs
     from tsarchive.frontend import CodeImporter
     from tsarchive.pickler import Object
 
@@ -225,7 +225,7 @@ class Pt2View(View):
 
     def needs(self) -> Needs:
         """Return the operators of libraries and the torchbind classes that the models need."""
-        from tsarchive.formats.torchscript.needs import Needs
+        from tsarchive.describing.facts import Needs
 
         operators = self.operators()
         classes: set[str] = set()

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
+from tsarchive.describing.facts import ModuleInfo
+from tsarchive.describing.tensors import TensorInfo
 from tsarchive.errors import FormatError
-from tsarchive.formats.torchscript.inspection import MAX_NAMES, ModuleInfo
+from tsarchive.formats.torchscript.inspection import MAX_NAMES
 from tsarchive.formats.torchscript.stored_values import MAX_DEPTH
-from tsarchive.formats.torchscript.tensor_infos import TensorInfo
 
 from .metadata import ModulePlace
 

@@ -13,7 +13,7 @@ import torch
 
 from tsarchive.container import Container, NewRecord
 from tsarchive.errors import SaveError
-from tsarchive.formats.torchscript.resaving import as_read
+from tsarchive.formats.base import as_read
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import get_slot
 

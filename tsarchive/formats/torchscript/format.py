@@ -6,24 +6,22 @@ import os
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Importer, ZipFormat
+from tsarchive.formats.base import Check, Format, Importer, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
     import torch
 
-    from tsarchive.archive import Archive
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.findings import Findings
+    from tsarchive.formats.archive import OpenedArchive
     from tsarchive.formats.options import Example, LoadOptions, SaveOptions
     from tsarchive.formats.view import View
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
-    from tsarchive.verifying.report import Findings
-
-    from .inspection import ModuleInfo
 
 
 _TABLE: Final = RecordTable(
@@ -93,12 +91,13 @@ class _TorchScript(ZipFormat):
 
         warn_if_optimized(module, records)
 
-    def convert(self, module: ArchiveModule, dst: str | os.PathLike[str], example: Example) -> None:
+    def convert(
+        self, module: ArchiveModule, source: Format, dst: str | os.PathLike[str], example: Example
+    ) -> None:
         from tsarchive.container import write_container
-        from tsarchive.formats.pt2.scripting import scripted_records
 
         with not_collecting():
-            records = scripted_records(module)
+            records = source.scripted_records(module)
         write_container(dst, records)
 
     def graph_report(
@@ -115,16 +114,16 @@ class _TorchScript(ZipFormat):
         return graph_report(saved, map_location, guard, is_own=is_live or None)
 
     def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:
-        from .verification import TorchScriptCheck
+        from .verifying.checking import TorchScriptCheck
 
         return TorchScriptCheck(container, _TABLE, findings, damaged)
 
-    def describe(self, archive: Archive, file: str, nbytes: int) -> Facts:
-        from tsarchive.describing.collecting import torchscript_facts
+    def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
+        from .description import torchscript_facts
 
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=False)
 
-    def signed_tree(self, archive: Archive) -> ModuleInfo:
+    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
         from tsarchive.describing.signatures import with_signatures
 
         return with_signatures(archive.tree(), archive.classes)

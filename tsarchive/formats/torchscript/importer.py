@@ -38,6 +38,7 @@ from .stored_values import MAX_DEPTH, is_device
 from .tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
+    from tsarchive.formats.base import NamedTypes
     from tsarchive.run.modules import ArchiveModule
 
     from .devices import MovedArchive
@@ -135,12 +136,6 @@ def _supported_version(container: Container) -> int:
             hint="It was written by another torch than this tsarchive knows, or is damaged",
         )
     return version
-
-
-class NamedTypes(Protocol):
-    """Types by their qualified names."""
-
-    def find(self, qualified_name: str) -> Type | None: ...
 
 
 class ClassSource(Protocol):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tsarchive.container import Record
+from tsarchive.describing.facts import ModuleInfo
+from tsarchive.describing.tensors import Role, StorageInfo, TensorInfo
 from tsarchive.errors import FormatError, PickleError
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.pickler import Memoised, Object, Reduce
+from tsarchive.pickler.storage_types import STORAGE_TYPES
 
-from .storages import STORAGE_TYPES, storage_record
 from .stored_tensors import StoredTensors, is_tensor, plain_tensor
 from .stored_values import (
     MAX_DEPTH,
@@ -22,7 +23,6 @@ from .stored_values import (
     View,
     Wrapped,
 )
-from .tensor_infos import Role, StorageInfo, TensorInfo
 
 if TYPE_CHECKING:
     from tsarchive.frontend import CodeImporter
@@ -56,24 +56,17 @@ def class_finder(classes: CodeImporter) -> ClassOf:
     return class_of
 
 
+# Folders of the storages of a pickle, by its name; the first that has the storage counts.
+_FOLDERS = {
+    "data.pkl": ("data/",),
+    "constants.pkl": ("constants/",),
+    "traced_inputs.pkl": ("traced_inputs/",),
+    # Mobile archives share the storages of both pickles.
+    "bytecode.pkl": ("bytecode/", "constants/", ""),
+}
+
 _Named = tuple[str, Any, Role]
 _END: tuple[None, None, Role] = (None, None, "attribute")
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleInfo:
-    """One module of the tree.
-
-    ``parameters`` counts elements, ``nbytes`` the bytes of its own tensors; both exclude
-    submodules.
-    """
-
-    name: str
-    qualified_class: str
-    methods: tuple[str, ...]
-    parameters: int
-    nbytes: int
-    children: tuple[ModuleInfo, ...]
 
 
 class Root(NamedTuple):
@@ -83,6 +76,12 @@ class Root(NamedTuple):
     name: str
     value: Any
     role: Role = "attribute"
+
+
+def storage_record(pickle: str, key: str, records: Container[str]) -> str:
+    """Return the record of the storage that ``pickle`` calls ``key``, even if it does not exist."""
+    names = [f"{folder}{key}" for folder in _FOLDERS.get(pickle, ("",))]
+    return next((name for name in names if name in records), names[0])
 
 
 def constants_in(table: Any, record: str) -> Iterator[Root]:

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.container import Container
+from tsarchive.describing.facts import ModuleInfo
+from tsarchive.describing.tensors import TensorInfo
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.formats.view import View
 from tsarchive.frontend import CodeImporter
@@ -17,11 +19,10 @@ from tsarchive.pickler import Object, Reduce, loads
 from .bytecode import BYTECODE, tables_of
 from .code_records import CodeRecords, format_version
 from .debug import DebugRecords
-from .inspection import ModuleInfo, Root, class_finder, constants_in, module_tree, named_tensors
-from .tensor_infos import TensorInfo
+from .inspection import Root, class_finder, constants_in, module_tree, named_tensors
 
 if TYPE_CHECKING:
-    from .needs import Needs
+    from tsarchive.describing.facts import Needs
 
 _DATA = "data.pkl"
 _CONSTANTS = "constants.pkl"

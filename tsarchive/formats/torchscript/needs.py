@@ -10,9 +10,9 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
 from typing import Any, Final
 
+from tsarchive.describing.facts import Needs
 from tsarchive.errors import SourceError
 from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX
 
@@ -20,39 +20,9 @@ from .code_records import encoded
 from .pickled import names_in
 from .program_text import RecordText, dotted, record_of
 
-# The namespaces of operators and of classes that torch registers when it is imported.
-TORCH_OPERATORS: Final = frozenset(
-    {
-        "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "_native_aot",
-        "_quantized", "_test", "aten", "c10d", "coor", "cuda", "debug_mode_ops", "debugprims",
-        "export", "flex_gemm", "fsdp", "inductor", "inductor_prims", "mkl", "mkldnn",
-        "mkldnn_prepacked", "onednn", "onnx", "prepacked", "prim", "prims", "profiler",
-        "quantization", "quantized", "rngprims", "sparse", "static_runtime", "symm_mem",
-    }
-)  # fmt: skip
-TORCH_CLASSES: Final = frozenset({"c10d", "mkldnn", "quantized", "rnn", "sparse"})
 # Most nodes are of these; a name by itself is that of a local.
 _NAMING_NOTHING: Final = frozenset({ast.Constant, ast.Load, ast.Name, ast.Store})
 _NUMBER: Final = re.compile(rf"(?<={MANGLE_PREFIX})[0-9]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """``operators`` are qualified names without overload (``aten::conv2d``), with the number of
-    places that call each; ``classes`` are torchbind classes (``quantized.Conv2dPackedParamsBase``).
-
-    TorchScript's own functions, such as ``int`` and ``annotate``, are no operators.
-    """
-
-    operators: Mapping[str, int]
-    classes: tuple[str, ...]
-
-    @property
-    def foreign(self) -> tuple[str, ...]:
-        """Operators and classes of namespaces that are not those of torch, by name."""
-        operators = (n for n in self.operators if n.partition("::")[0] not in TORCH_OPERATORS)
-        classes = (n for n in self.classes if n.partition(".")[0] not in TORCH_CLASSES)
-        return (*sorted(operators), *classes)
 
 
 def needs_of(code: Mapping[str, str], data: Iterable[Any]) -> Needs:

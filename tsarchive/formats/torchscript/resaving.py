@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from tsarchive.adopt.getstate import held_parts
-from tsarchive.container import Container, NewRecord, Packed
-from tsarchive.container.layout import STORED
+from tsarchive.container import Container, NewRecord
 from tsarchive.errors import SaveError
+from tsarchive.formats.base import as_read
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.graph import Block
 from tsarchive.ir.types import NONE, EnumType, Type, annotation
@@ -135,24 +135,6 @@ def _constants(container: Container) -> list[str]:
 
 def _names(container: Container, prefix: str) -> list[str]:
     return [name for name in container.records if name.startswith(prefix)]
-
-
-def as_read(container: Container, names: list[str]) -> Iterator[NewRecord]:
-    """Yield records copied without inflating them.
-
-    Stored tensors of the constant table are mapped into memory, where code may have written to
-    them.
-    """
-    for name in names:
-        record = container.records[name]
-        if name.startswith(_CONSTANTS) and record.method == STORED:
-            yield NewRecord(name, container.payload(name))
-            continue
-        if record.crc is None:
-            yield NewRecord(name, container.read(name), deflate=record.method != STORED)
-            continue
-        packed = Packed(record.method, record.crc, record.size, container.payload(name))
-        yield NewRecord(name, b"", packed=packed)
 
 
 class _Objects:

@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.pickler import Global, PersistentId, Reduce, Value
+from tsarchive.pickler.storage_types import STORAGE_TYPES
 
 from .pickled import reachable
-from .storages import STORAGE_TYPES
 from .stored_values import (
     STORAGE_SIZE,
     DenseTensor,

@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeAlias
 from tsarchive.errors import PickleError
 from tsarchive.findings import Nature
 from tsarchive.pickler import Reduce
-
-from .storages import STORAGE_TYPES
+from tsarchive.pickler.storage_types import STORAGE_TYPES
 
 # Deeper than any model; only a file made to exhaust the stack has more.
 MAX_DEPTH = 200

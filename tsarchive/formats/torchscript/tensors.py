@@ -14,10 +14,10 @@ import torch
 
 from tsarchive.errors import ArchiveError, CallError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
+from tsarchive.pickler.storage_types import STORAGE_TYPES
 from tsarchive.run.packed import SUB_BYTE, SubByteRows
 
 from .sparse_indices import PrivateCopies, as_read, remember
-from .storages import STORAGE_TYPES
 from .stored_tensors import StoredTensors, plain_tensor
 from .stored_values import (
     DenseTensor,

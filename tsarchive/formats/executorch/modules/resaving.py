@@ -9,10 +9,10 @@ from typing import Any, BinaryIO
 import torch
 
 from tsarchive.errors import SaveError
+from tsarchive.findings import require_whole
 from tsarchive.formats.executorch.draft import Draft
 from tsarchive.formats.executorch.values import Tensor
 from tsarchive.formats.executorch.verifying.checking import content_findings
-from tsarchive.verifying.report import require_whole
 
 from .calling_convention import MEMORY
 from .importer import PteImporter

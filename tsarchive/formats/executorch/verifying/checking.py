@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tsarchive.container.source import Source
+from tsarchive.describing.tensors import totals_of
 from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.findings import Finding, Findings, Nature, Severity, fault
 from tsarchive.formats.executorch.bundled import BundledProgram, BundledTensor, BundledValue, Suite
 from tsarchive.formats.executorch.data_file import DataFile, Entry
 from tsarchive.formats.executorch.looking import ExecutorchView
@@ -20,8 +21,7 @@ from tsarchive.formats.executorch.regions import Regions, opened_regions
 from tsarchive.formats.executorch.schema import version_problem
 from tsarchive.formats.executorch.unclaimed import find_unclaimed
 from tsarchive.formats.executorch.values import layout_problem
-from tsarchive.formats.torchscript.tensor_infos import totals_of
-from tsarchive.verifying.report import Findings, Step, VerifyReport, fault
+from tsarchive.formats.verification import Step, VerifyReport
 
 from .methods import broken, method_findings
 

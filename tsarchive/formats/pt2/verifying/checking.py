@@ -8,12 +8,12 @@ from typing import Final
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding
+from tsarchive.findings import Finding, Findings
 from tsarchive.formats.pt2.compiled import weight_records
 from tsarchive.formats.pt2.records import AOTINDUCTOR, CONSTANTS, WEIGHTS, Records
 from tsarchive.formats.pt2.schema import ExportedProgram
 from tsarchive.formats.records import RecordTable
-from tsarchive.verifying.report import Findings, Step
+from tsarchive.formats.verification import Step
 
 from .conventions import container_classes, convention_findings, field_findings
 from .graphs import graph_findings

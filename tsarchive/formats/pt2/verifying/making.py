@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.verifying.report import fault
+from tsarchive.findings import Finding, Nature, Severity, fault
 
 
 def broken(rule: str, message: str, record: str, hint: str | None = None) -> Finding:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tsarchive.errors import ArchiveError, MissingRecordError
-from tsarchive.findings import Finding
+from tsarchive.findings import Finding, Findings
 from tsarchive.formats.pt2.dtypes import DTYPES
 from tsarchive.formats.pt2.payloads import Configured, Payload, Storage, StoredView, saved_payload
 from tsarchive.formats.pt2.records import (
@@ -20,7 +20,6 @@ from tsarchive.formats.pt2.records import (
 )
 from tsarchive.formats.pt2.schema import PayloadConfig, PayloadMeta
 from tsarchive.formats.pt2.torch_save import Saved
-from tsarchive.verifying.report import Findings
 
 from .making import broken, hostile, refused, unusual
 from .signatures import Stored

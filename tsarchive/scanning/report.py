@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tsarchive.describing.tensors import TensorTotals
 from tsarchive.findings import Finding, is_fine
-from tsarchive.formats.torchscript.tensor_infos import TensorTotals
 from tsarchive.operators.risks import Risk
 
 

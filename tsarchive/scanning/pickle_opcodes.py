@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, cast
 
-from tsarchive.auditing.pickle_bytes import PickleBytes
+from .pickle_bytes import PickleBytes
 
 # pickletools asks for it when it meets old text; a file must not cause an import.
 codecs.lookup("raw_unicode_escape")

@@ -11,19 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from tsarchive.auditing.budgets import Budget, Budgets
-from tsarchive.auditing.pickle_bytes import PickleBytes
-from tsarchive.auditing.pickle_names import is_importable, is_widespread
-from tsarchive.auditing.pickle_starts import array_starts, likely_starts
-from tsarchive.auditing.pickle_walk import (
-    STEPS_OF_LOST_NAME,
-    Act,
-    Event,
-    Passed,
-    Walk,
-    walk,
-    weight_of_name,
-)
+from .budgets import Budget, Budgets
+from .pickle_bytes import PickleBytes
+from .pickle_names import is_importable, is_widespread
+from .pickle_starts import array_starts, likely_starts
+from .pickle_walk import STEPS_OF_LOST_NAME, Act, Event, Passed, Walk, walk, weight_of_name
 
 _CALLS: Final = frozenset({Act.CALL, Act.MAKE, Act.CALL_COMPUTED, Act.EXTENSION, Act.CHANGE})
 # What only opcodes do that are no letters of ASCII.

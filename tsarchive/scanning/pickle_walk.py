@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from tsarchive.auditing.budgets import Budget
-from tsarchive.auditing.pickle_bytes import LongArgument, PickleBytes
-from tsarchive.auditing.pickle_names import CALLS_ITS_ARGUMENT, is_importable, is_widespread
-from tsarchive.auditing.pickle_opcodes import LONGEST_NAME, Opcode, Plain, read_opcode
+from .budgets import Budget
+from .pickle_bytes import LongArgument, PickleBytes
+from .pickle_names import CALLS_ITS_ARGUMENT, is_importable, is_widespread
+from .pickle_opcodes import LONGEST_NAME, Opcode, Plain, read_opcode
 
 # What else takes as many steps: to begin a walk, and to keep a name, which takes memory too: of
 # names that are not kept after all, so many steps are given back.

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tsarchive.auditing.budgets import Budget
-from tsarchive.auditing.pickle_opcodes import OPCODES
+from .budgets import Budget
+from .pickle_opcodes import OPCODES
 
 _NAME: Final = rb"[A-Za-z_][\w.]*"
 _LONGEST_MODULE: Final = 200

@@ -8,8 +8,8 @@ from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.formats.torchscript.inspection import storage_record
 from tsarchive.formats.torchscript.pickled import reachable
-from tsarchive.formats.torchscript.storages import storage_record
 from tsarchive.formats.torchscript.stored_tensors import tensor_findings
 from tsarchive.pickler import PersistentId
 

@@ -6,21 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tsarchive.auditing.budgets import Budgets
-from tsarchive.auditing.contents import native_format
-from tsarchive.auditing.pickle_streams import begins_pickle, pickles_in
-from tsarchive.auditing.pickles import PickleAudit, Surroundings, audit_pickles
-from tsarchive.auditing.values import (
-    AuditReport,
-    EntryPoint,
-    Group,
-    OperatorUse,
-    Payload,
-    PickledName,
-)
-from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.formats.torchscript.tensor_infos import TensorTotals
-from tsarchive.verifying.report import Findings
+from tsarchive.describing.tensors import TensorTotals
+from tsarchive.findings import Finding, Findings, Nature, Severity
+
+from .budgets import Budgets
+from .contents import native_format
+from .pickle_streams import begins_pickle, pickles_in
+from .pickles import PickleAudit, Surroundings, audit_pickles
+from .report import AuditReport, EntryPoint, Group, OperatorUse, Payload, PickledName
 
 _PICKLE_NAMES: Final = (".pkl", ".pickle", "_pkl", ".p")
 

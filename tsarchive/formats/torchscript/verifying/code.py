@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tsarchive.errors import ArchiveError, MissingRecordError, SourceError, UnknownOperatorError
-from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.findings import Finding, Nature, Severity, fault
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.splitting import check_code, without_old_lines
 from tsarchive.frontend.syntax import parse_statements
@@ -17,7 +17,6 @@ from tsarchive.ir.values import TableConstant
 from tsarchive.pickler import Reduce
 
 from .names import Mention, mentions
-from .report import fault
 
 # Of all code records together: their syntax trees take 250 times as much memory. The largest
 # archives seen have 6 MB.

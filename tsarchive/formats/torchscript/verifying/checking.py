@@ -7,30 +7,22 @@ from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding
+from tsarchive.findings import Finding, Findings, Nature, Severity, fault
 from tsarchive.formats.records import RecordTable
+from tsarchive.formats.torchscript.code_records import (
+    DEBUG_SUFFIX,
+    NEWEST_VERSION,
+    CodeRecords,
+    format_version,
+)
+from tsarchive.formats.verification import Step
 from tsarchive.frontend import CodeImporter
 from tsarchive.pickler import Object
-from tsarchive.verifying.code import (
-    MAX_CODE_BYTES,
-    code_findings,
-    importer,
-    syntax_findings,
-    too_much_code,
-)
-from tsarchive.verifying.pickles import (
-    Pickle,
-    debug_findings,
-    is_debug,
-    is_pickle,
-    read_pickle,
-    use_findings,
-)
-from tsarchive.verifying.records import may_be_code, record_findings
-from tsarchive.verifying.report import Findings, Step, fault, not_a_module
-from tsarchive.verifying.tensors import Storages, unreferenced
 
-from .code_records import DEBUG_SUFFIX, NEWEST_VERSION, CodeRecords, format_version
+from .code import MAX_CODE_BYTES, code_findings, importer, syntax_findings, too_much_code
+from .pickles import Pickle, debug_findings, is_debug, is_pickle, read_pickle, use_findings
+from .records import may_be_code, record_findings
+from .tensors import Storages, unreferenced
 
 
 class TorchScriptCheck:
@@ -132,6 +124,12 @@ class TorchScriptCheck:
             self._findings.add(self._storages.findings(pickle))
         root = self._pickles.get("data.pkl")
         if root is not None and not isinstance(root.value, Object):
-            self._findings.add([not_a_module()])
+            self._findings.add([_not_a_module()])
         if self._is_whole and not self._damaged:
             self._findings.add(unreferenced(self._container, self._storages.referenced))
+
+
+def _not_a_module() -> Finding:
+    """The finding of a data.pkl whose value has no class of the archive."""
+    message = "the root of the archive is not an object"
+    return Finding("pickle-root", Severity.ERROR, Nature.BROKEN, message, "data.pkl")

@@ -9,20 +9,19 @@ from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, PickleError, SourceError, UnknownClassError
-from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.findings import Finding, Nature, Severity, excused, fault
 from tsarchive.formats.torchscript.debug import read_any_debug_record
 from tsarchive.formats.torchscript.pickled import reachable
-from tsarchive.formats.torchscript.storages import STORAGE_TYPES
 from tsarchive.formats.torchscript.stored_values import MAX_DEPTH
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import EnumType
 from tsarchive.pickler import Global, Object, Reduce, loads
+from tsarchive.pickler.storage_types import STORAGE_TYPES
 
 from .nesting import is_deeper_than
 from .pickle_names import PickleNames, names_in_pickle
-from .report import excused, fault
 
 _PICKLES = re.compile(
     r"""(data|constants|traced_inputs|bytecode|mobile_debug_handles|callstack_debug_map)\.pkl

@@ -11,11 +11,12 @@ from tsarchive.container import Container, ContainerSurvey, survey
 from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.findings import Finding, Findings, Nature, Severity
+from tsarchive.formats.archive import known_totals
 from tsarchive.formats.registry import file_format, zip_format
+from tsarchive.formats.verification import Step, Verdict, VerifyReport
 
-from .report import Findings, Step, VerifyReport
-from .totals import known_totals
+__all__ = ["STEPS", "Verdict", "VerifyReport", "verify"]
 
 STEPS = ("container", "records", "pickles", "code", "tensors")
 """What ``step`` of :func:`verify` is called with, not always in this order."""

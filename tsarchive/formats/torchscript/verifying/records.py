@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.findings import Finding, Nature, Severity, fault
 from tsarchive.formats.records import RecordTable, Role
 from tsarchive.formats.torchscript.code_records import (
     DEBUG_SUFFIX,
@@ -15,8 +15,6 @@ from tsarchive.formats.torchscript.code_records import (
     OLDEST_VERSION,
     format_version,
 )
-
-from .report import fault
 
 # What file managers put into the folders that they show.
 _OF_DESKTOPS = re.compile(r"(\A|/)(\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini)\Z")

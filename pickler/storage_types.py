@@ -1,18 +1,8 @@
-"""Types of storages by their names in pickles, and the records of storages."""
+"""Types of storages by their names in pickles of torch."""
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import NamedTuple
-
-# Folders of the storages of a pickle, by its name; the first that has the storage counts.
-_FOLDERS = {
-    "data.pkl": ("data/",),
-    "constants.pkl": ("constants/",),
-    "traced_inputs.pkl": ("traced_inputs/",),
-    # Mobile archives share the storages of both pickles.
-    "bytecode.pkl": ("bytecode/", "constants/", ""),
-}
 
 
 class StorageType(NamedTuple):
@@ -59,9 +49,3 @@ STORAGE_TYPES = {
     **{f"Int{bits}Storage": StorageType(f"int{bits}", 1) for bits in range(1, 8)},
     **{f"UInt{bits}Storage": StorageType(f"uint{bits}", 1) for bits in range(1, 8)},
 }
-
-
-def storage_record(pickle: str, key: str, records: Container[str]) -> str:
-    """Return the record of the storage that ``pickle`` calls ``key``, even if it does not exist."""
-    names = [f"{folder}{key}" for folder in _FOLDERS.get(pickle, ("",))]
-    return next((name for name in names if name in records), names[0])

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Final
 
-from tsarchive.formats.torchscript.storages import STORAGE_TYPES
+from tsarchive.pickler.storage_types import STORAGE_TYPES
 
 
 class Use(Enum):

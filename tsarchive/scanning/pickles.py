@@ -7,11 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from tsarchive.auditing.pickle_names import NameRow, Use, row_of_name
-from tsarchive.auditing.pickle_streams import Streams
-from tsarchive.auditing.pickle_walk import Act, Event, Walk
-from tsarchive.auditing.values import PickledName
 from tsarchive.findings import Finding, Nature, Severity
+
+from .pickle_names import NameRow, Use, row_of_name
+from .pickle_streams import Streams
+from .pickle_walk import Act, Event, Walk
+from .report import PickledName
 
 _RULES: Final = {
     Act.NAME: "pickle-name",

@@ -1,0 +1,75 @@
+"""The facts that archives of all formats have, without torch and without running anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from tsarchive.container import Record
+from tsarchive.describing.facts import Facts, GroupFacts, TensorFacts
+from tsarchive.describing.text import method_name
+from tsarchive.errors import MissingRecordError
+
+from .archive import OpenedArchive
+from .records import GROUPS, RecordTable
+
+
+def zip_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
+    """What there is to say of any zip archive from a file of this name and size."""
+    records = archive.records.values()
+    return Facts(
+        file=file,
+        bytes=nbytes,
+        kind=archive.kind,
+        format_version=_version(archive),
+        root=archive.container.root,
+        byte_order=_text(archive, "byteorder"),
+        serialization_id=_text(archive, ".data/serialization_id"),
+        compression=dict(Counter(method_name(record.method) for record in records)),
+        groups=_groups(records, table),
+        program=None,
+        exported=None,
+        tensors=None,
+    )
+
+
+def _version(archive: OpenedArchive) -> int | None:
+    try:
+        return archive.format_version
+    except MissingRecordError:
+        return None
+
+
+def _text(archive: OpenedArchive, name: str) -> str | None:
+    if name not in archive.records:
+        return None
+    return archive.read(name).decode("ascii", "backslashreplace").strip()
+
+
+def _groups(records: Iterable[Record], table: RecordTable) -> dict[str, GroupFacts]:
+    members: dict[str, list[Record]] = {name: [] for name in GROUPS}
+    for record in records:
+        members[table.role(record.name).described].append(record)
+    return {
+        name: GroupFacts(
+            len(found),
+            sum(record.size for record in found),
+            sum(record.stored_size for record in found),
+        )
+        for name, found in members.items()
+        if found
+    }
+
+
+def tensor_facts(archive: OpenedArchive) -> TensorFacts:
+    """Count the tensors of an archive. Raises ArchiveError where it breaks a rule."""
+    infos = archive.tensors.values()
+    parameters = [info for info in infos if info.is_parameter]
+    return TensorFacts(
+        **asdict(archive.totals),
+        parameters=len(parameters),
+        parameter_elements=sum(info.elements for info in parameters),
+        dtypes=dict(Counter(info.dtype for info in infos)),
+        devices=dict(Counter(info.device for info in infos if info.device is not None)),
+    )

@@ -1,0 +1,1 @@
+"""Verification of files of ExecuTorch: tables, methods and segments."""

@@ -1,0 +1,1 @@
+"""Verification of TorchScript archives: records, pickles with their tensors, and code."""
