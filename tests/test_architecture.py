@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "tsarchive.operators": {"tsarchive.ir"},
     "tsarchive.printer": {"tsarchive.ir"},
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators"},
+    "tsarchive.analyses": {"tsarchive.frontend", "tsarchive.ir", "tsarchive.operators"},
     "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.describing": {"tsarchive.frontend", "tsarchive.ir"},
     "tsarchive.fresh_processes": {"tsarchive.policy"},
@@ -113,7 +114,7 @@ MAY_IMPORT = {
         "tsarchive.formats.registry",
     },
     "tsarchive.auditing": {
-        "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
+        "tsarchive.analyses", "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
         "tsarchive.formats.foreign", "tsarchive.formats.registry",
         "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir",
         "tsarchive.opening", "tsarchive.operators", "tsarchive.pickler", "tsarchive.scanning",

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive
-from tsarchive.auditing.program import Program
-from tsarchive.auditing.programs import audit_program
+from tsarchive.auditing.programs import audit_program, program_of
 from tsarchive.auditing.salvage import DEFLATED, LOCAL_HEADER, inflated, salvage
 from tsarchive.auditing.soundness import add_soundness, from_start
 from tsarchive.container import Container, Record
@@ -70,8 +69,8 @@ class _Archive:
 
     def audit(self) -> None:
         code = dict(self._code())
-        program = Program(code)
-        around = Surroundings(program.classes, self.format.python_modules(self.roles))
+        program = program_of(code, self.container)
+        around = Surroundings(program.record_of, self.format.python_modules(self.roles))
         exported = self.format.exported_audit(self.roles, self._content)
         self.unpickled = exported.unpickled if exported is not None else self.unpickled
         kept = {}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from typing import Final
 
-from tsarchive.auditing.file_names import FileNames, PickledText
+from tsarchive.analyses.texts import PickledText, Texts
 from tsarchive.auditing.reaching import Reach
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.scanning.operators import ordered, use_of
@@ -21,19 +20,19 @@ def operators_of(
     reach: Reach, renamed: Mapping[str, str], pickled: PickledText
 ) -> tuple[OperatorUse, ...]:
     """Every operator that functions of the archive name, the most dangerous first."""
-    files = FileNames(reach.program, reach.walked, pickled)
+    program = reach.program
+    texts = Texts(program, pickled)
     places: dict[tuple[str, bool], list[Place]] = {}
     moments: set[tuple[str, bool, tuple[When, ...]]] = set()
-    for name, walked in reach.walked.items():
-        function = reach.program.functions[name]
-        record = reach.program.record_of(function)
-        for named in walked.operators:
+    for name in program.functions:
+        record = program.place_of(name)
+        for named in program.facts(name).operators:
             operator = renamed.get(named.operator, named.operator)
             risk = row_of(operator).risk
-            if risk is Risk.UNKNOWN and not isinstance(named.node, ast.Call):
+            if risk is Risk.UNKNOWN and not named.is_called:
                 continue  # a constant, such as a dtype
-            texts = files.given_to(function, named.node) if risk is Risk.FILES else ()
-            place = Place(record, named.line, name, reach.when[name], texts)
+            files = texts.given_to(name, named.node) if risk is Risk.FILES else ()
+            place = Place(record, named.line, name, reach.when[name], files)
             found = places.setdefault((operator, named.is_certain), [])
             moment = operator, named.is_certain, place.when
             if len(found) < _MOST_PLACES or moment not in moments:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
 
+from tsarchive.analyses.program import Program
 from tsarchive.auditing.bytecode import operators_in_bytecode
 from tsarchive.auditing.operators import operators_of
-from tsarchive.auditing.program import Program
 from tsarchive.auditing.reaching import Reach
-from tsarchive.errors import ArchiveError
+from tsarchive.container import Container
+from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.formats.torchscript.bytecode import BYTECODE
+from tsarchive.formats.torchscript.code_records import ENCODING, NEWEST_VERSION, format_version
 from tsarchive.formats.torchscript.pickled import objects_of
 from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.types import TENSOR, UNKNOWN, Type
+from tsarchive.ir.values import TableConstant
 from tsarchive.operators.risks import Risk, row_of
-from tsarchive.pickler import Object, loads
+from tsarchive.pickler import Object, Reduce, loads
 from tsarchive.scanning.collecting import Collected
 from tsarchive.scanning.operators import SEVERITIES, operator_findings, ordered
 
@@ -25,9 +30,53 @@ _NATIVE_CLASS = re.compile(re.escape(NATIVE_PREFIX.encode()) + rb"(\w+\.\w+)")
 _LOADED: Final = ("data.pkl", "constants.pkl", "attributes.pkl")
 # A class is there only where its library is loaded, and that runs what the archive brings it.
 _OF_CLASSES: Final = {Risk.NATIVE_CODE: Severity.INFO}
+_CONSTANTS: Final = "constants.pkl"
+# Where code is besides ``code/``: before torch 1.3, and in a torch.package.
+_OTHER_FOLDERS: Final = ("libs/", ".data/ts_code/code/")
 _SHOWN: Final = 200
 _TOO_DEEP: Final = "the code is nested too deeply to be looked into"
 _UNKNOWN: Final = "What it does is unknown: do not load the file"
+
+
+def program_of(code: Mapping[str, bytes], container: Container) -> Program:
+    """Return the code of an archive; what only its constants tell is not known without them."""
+    stored_as = {_as_code(name): name for name in code}
+    texts = {known: code[name].decode(*ENCODING) for known, name in stored_as.items()}
+    return Program(texts, _Constants(container).constant, _version(container), stored_as)
+
+
+def _as_code(name: str) -> str:
+    for folder in _OTHER_FOLDERS:
+        if name.startswith(folder):
+            return f"code/{name.removeprefix(folder)}"
+    return name
+
+
+def _version(container: Container) -> int:
+    try:
+        return format_version(container)
+    except ArchiveError:
+        return NEWEST_VERSION
+
+
+class _Constants:
+    """The table of constants as the pickle describes it."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    def constant(self, index: int) -> tuple[Any, Type]:
+        table = self._table
+        found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
+        is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
+        return TableConstant(found), TENSOR if is_tensor else UNKNOWN
+
+    @cached_property
+    def _table(self) -> Any:
+        try:
+            return loads(self._container.read(_CONSTANTS), record=_CONSTANTS)
+        except ArchiveError:
+            return None  # the walk over the pickle has told of it
 
 
 def audit_program(
@@ -46,12 +95,12 @@ def audit_program(
     made = {name.name for name in found.pickled_names if name.record in _LOADED}
     is_known = renamed is None and made & set(program.classes)
     reach = Reach(program, made if is_known else None)
-    found.findings.add(program.faults)
     uses = operators_in_bytecode(pickles.get(BYTECODE, b""))
     try:
         uses += operators_of(reach, renamed or {}, _pickled_text(pickles))
         found.entry_points += reach.entry_points
         found.findings.add(_unknown_names(reach))
+        found.findings.add(_unreadable(program))
     except RecursionError:
         found.find("code-unreadable", Severity.ERROR, Nature.HOSTILE, _TOO_DEEP, hint=_UNKNOWN)
     found.operators += ordered(uses)
@@ -60,15 +109,26 @@ def audit_program(
 
 
 def _unknown_names(reach: Reach) -> Iterator[Finding]:
-    for function, walked in reach.walked.items():
-        record = reach.program.record_of(reach.program.functions[function])
-        for name, line in walked.unknown:
+    for function in reach.program.functions:
+        record = reach.program.place_of(function)
+        for name, line in reach.program.facts(function).unknown:
             message = (
                 f"{function[:_SHOWN]} uses {name[:_SHOWN]}, which is nothing that TorchScript knows"
             )
             yield Finding(
                 "code-unknown-name", Severity.WARNING, Nature.HOSTILE, message, record, line=line
             )
+
+
+def _unreadable(program: Program) -> Iterator[Finding]:
+    for error in program.faults:
+        nature = Nature.BROKEN if error.limit is None else Nature.HOSTILE
+        record = program.stored_as.get(error.record or "", error.record)
+        message = f"the code cannot be looked into: {error.message}"
+        line = error.line if isinstance(error, SourceError) else None
+        yield Finding(
+            "code-unreadable", Severity.ERROR, nature, message, record, line=line, hint=_UNKNOWN
+        )
 
 
 def _pickled_text(pickles: Mapping[str, bytes]) -> dict[tuple[str, str], list[str]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from tsarchive.auditing.program import Program
-from tsarchive.auditing.walking import Walked, walk_function
-from tsarchive.formats.torchscript.program_text import FunctionText
+from tsarchive.analyses.program import Program
+from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import closure
 from tsarchive.scanning.report import EntryPoint, When
 
@@ -25,27 +24,19 @@ class Reach:
     made: Collection[str] | None
 
     @cached_property
-    def walked(self) -> Mapping[str, Walked]:
-        """What each function names, by its qualified name."""
-        return {name: walk_function(self.program, f) for name, f in self.program.functions.items()}
-
-    @cached_property
     def entry_points(self) -> tuple[EntryPoint, ...]:
         """The functions that run without being called by other code of the archive."""
-        entries = [EntryPoint(When.CALL, name) for name, f in self._free_entries()]
-        for name, class_ in self.program.classes.items():
-            if class_.is_interface or (self.made is not None and name not in self.made):
-                continue
-            for method, function in class_.methods.items():
-                entries.append(EntryPoint(_when(method, class_.hooks), function.qualified_name))
         order = list(When)
-        return tuple(sorted(entries, key=lambda entry: order.index(entry.when)))
+        return tuple(sorted(self._entries(), key=lambda entry: order.index(entry.when)))
 
-    def _free_entries(self) -> Iterable[tuple[str, FunctionText]]:
-        """Methods of modules whose classes no record writes down."""
-        for name, function in self.program.functions.items():
-            if self.made is None and not function.owner:
-                yield name, function
+    def _entries(self) -> Iterator[EntryPoint]:
+        if self.made is None:
+            # Methods of modules whose classes no record writes down.
+            free = (name for name in self.program.functions if name in self.program.record_of)
+            yield from (EntryPoint(When.CALL, name) for name in free)
+        for name, class_ in self.program.classes.items():
+            if self.made is None or name in self.made:
+                yield from _of_class(class_)
 
     @cached_property
     def when(self) -> Mapping[str, tuple[When, ...]]:
@@ -53,12 +44,14 @@ class Reach:
         found: dict[str, list[When]] = {name: [] for name in self.program.functions}
         for when in When:
             beginnings = [e.function for e in self.entry_points if e.when is when]
-            for name in closure(beginnings, lambda name: self.walked[name].leads_to):
+            for name in closure(beginnings, lambda name: self.program.facts(name).leads_to):
                 found[name].append(when)
         return {name: tuple(phases) or (When.NEVER,) for name, phases in found.items()}
 
 
-def _when(method: str, hooks: Collection[str]) -> When:
-    if method == _AT_LOAD:
-        return When.LOAD
-    return When.HOOK if method in hooks else When.CALL
+def _of_class(class_: ClassType) -> Iterator[EntryPoint]:
+    for method in class_.methods.values():
+        when = When.LOAD if method.name == _AT_LOAD else When.CALL
+        yield EntryPoint(when, method.qualified_name)
+    for hook in class_.hooks():
+        yield EntryPoint(When.HOOK, hook.qualified_name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from typing import NamedTuple
 
 from tsarchive.ir.subtyping import flat_members, is_subtype, union_of
-from tsarchive.ir.types import ANY, NONE, OptionalType, Type, UnionType
+from tsarchive.ir.types import ANY, NONE, UNKNOWN, OptionalType, Type, UnionType
 
 from .references import Typed
 
@@ -25,8 +26,21 @@ class Condition(NamedTuple):
         return Condition(value, known, self.name, self.when_false, self.when_true)
 
 
+def decided_by_literal(test: ast.expr) -> bool | None:
+    """Return what a literal, or ``not`` before one, decides."""
+    negations = 0
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, negations = test.operand, negations + 1
+    match test:
+        case ast.Constant(bool() as value):
+            return value != bool(negations % 2)
+    return None
+
+
 def decide_isinstance(actual: Type, types: tuple[Type, ...]) -> bool | None:
     """Return the answer to an isinstance check where the static type gives one."""
+    if actual is UNKNOWN or UNKNOWN in types:
+        return None
     if actual == ANY:
         return True if types == (ANY,) else None
     wanted = tuple(member for type_ in types for member in flat_members(type_))
@@ -46,12 +60,14 @@ def none_status(given: Typed) -> bool | None:
     ):
         return True
     is_open = isinstance(given.type, OptionalType | UnionType) or given.type == ANY
+    if given.type is UNKNOWN:
+        return None
     return None if is_open and is_subtype(NONE, given.type) else False
 
 
 def narrowed(actual: Type, types: tuple[Type, ...]) -> tuple[Type | None, Type | None]:
     """Return the type of a value after an isinstance check that holds, and after one that fails."""
-    if actual == ANY:
+    if actual == ANY or actual is UNKNOWN:
         return union_of(types), None
     true: list[Type] = []
     false: list[Type] = []

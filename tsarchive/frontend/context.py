@@ -21,6 +21,7 @@ from .structural_sharing import StructuralSharing
 
 if TYPE_CHECKING:
     from .matching import Overloads
+    from .open_world import OpenWorld
 
 MAX_TYPE_SIZE: Final = 10_000
 
@@ -63,6 +64,12 @@ class Dialect:
 CURRENT: Final = Dialect()
 
 
+def _open_world() -> OpenWorld:
+    from .open_world import OpenWorld  # opening an archive takes no operators
+
+    return OpenWorld()
+
+
 class TypeSizes:
     """A bound on the size of types; a part that is met again is not walked again.
 
@@ -96,7 +103,8 @@ class TypeSizes:
 class Context:
     """The settings of :class:`CodeImporter`, by the same names, and what readers share.
 
-    ``find`` gives the type or function of a qualified name, None where there is none.
+    ``find`` gives the type or function of a qualified name, None where there is none; ``open`` is
+    None where all that code names has to be known.
     """
 
     def __init__(
@@ -110,6 +118,7 @@ class Context:
         evaluate: Evaluate,
         dialect: Dialect,
         reads_bodies: bool,
+        open_world: bool,
     ) -> None:
         self.sources = sources
         self.find = find
@@ -119,6 +128,7 @@ class Context:
         self.evaluate = evaluate
         self.dialect = dialect
         self.reads_bodies = reads_bodies
+        self.open = _open_world() if open_world else None
         self.sizes = TypeSizes()
         self.sharing = StructuralSharing(sources)
         # Types whose parts are being read, so that these may refer to them.
@@ -137,6 +147,8 @@ class Context:
         """Like :meth:`find`, for a type that must exist. Raises UnknownClassError."""
         found = self.find(qualified_name)
         if found is None or isinstance(found, FunctionType):
+            if self.open is not None:
+                return self.open.class_of(qualified_name)
             raise self._unknown_class(qualified_name)
         return found
 

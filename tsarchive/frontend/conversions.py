@@ -8,8 +8,8 @@ from typing import Any, Final
 from tsarchive.ir.builder import Builder
 from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.subtyping import is_subtype
-from tsarchive.ir.types import DEVICE, STRING, ListType, TupleType, Type
+from tsarchive.ir.subtyping import has_unknown, is_subtype
+from tsarchive.ir.types import DEVICE, STRING, UNKNOWN, ListType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, is_device
 
 from .matching import Default, Input, Step, conversions
@@ -49,7 +49,9 @@ class Conversions:
     def convert(self, given: Typed, wanted: Type) -> Typed | None:
         """Convert a value as on assignment and return; None where that is impossible."""
         steps, reached = conversions(given.type, wanted, given.is_empty_list, convert=True)
-        return self.apply(given, steps) if is_subtype(reached, wanted) else None
+        if is_subtype(reached, wanted) and given.type is not UNKNOWN:
+            return self.apply(given, steps)
+        return Typed(given.value, wanted) if has_unknown(given.type) else None
 
     def apply(self, given: Typed, steps: Sequence[Step]) -> Typed:
         for step in steps:
@@ -102,14 +104,16 @@ class Conversions:
             type_ = TupleType(tuple([value.type for value in values]))
             self.builder.checked(type_)
         nodes = [value.node for value in values]
-        if all(node.is_constant and _is_plain(node.attributes["value"]) for node in nodes):
+        is_plain = all(node.is_constant and _is_plain(node.attributes["value"]) for node in nodes)
+        if is_plain and self.builder.shares_constants:
             content = tuple(node.attributes["value"] for node in nodes)
             return typed(self.builder.constant(content, type_))
         return typed(self.builder.append("prim::TupleConstruct", values, type_).output)
 
     def _convert(self, given: Typed, step: Step) -> Typed:
         node = given.value.node
-        value = node.attributes["value"] if node.is_constant else None
+        is_folded = node.is_constant and self.builder.shares_constants
+        value = node.attributes["value"] if is_folded else None
         if step.kind == "aten::device" and isinstance(value, str) and is_device(value):
             return typed(self.builder.constant(Device(value), DEVICE))
         if step.kind in _FOLDED and isinstance(value, bool | int | float):

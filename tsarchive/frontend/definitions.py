@@ -10,7 +10,7 @@ from tsarchive.errors import SourceError
 from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
 from tsarchive.ir.graph import Block
 from tsarchive.ir.names import unmangled
-from tsarchive.ir.types import FLOAT, INT, STRING, EnumType, NamedType, TupleType, Type
+from tsarchive.ir.types import FLOAT, INT, STRING, UNKNOWN, EnumType, NamedType, TupleType, Type
 
 from .arithmetic import number
 from .context import Context
@@ -23,6 +23,9 @@ _NAME_LISTS = ("__parameters__", "__buffers__", "__forward_pre_hooks__", "__forw
 # An attribute where it is assigned, and, harmlessly, in front of other arguments.
 _ASSIGNED = re.compile(r"\.(\w+) *(?:=(?!=)|[,:])")
 _NAME_LIST = re.compile(r'\[(?:"(?:[^"\\\n]|\\.)*" *(?:, *)?)*\]')
+# As torch 1.1 wrote them.
+_UNQUOTED_LIST = re.compile(r"\[(?:\w+, *)*\]")
+_WORD = re.compile(r"\w+")
 _QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(.)")
 _FINAL = re.compile(r"Final\[(.*)\]")
@@ -80,7 +83,7 @@ class _ClassReader:
         lists, members = self._sorted_lines()
         for line in members:
             if line.name in class_.attributes or line.name in class_.constants:
-                raise self.piece.fail(f"{line.name!r} is declared twice", line.number)
+                self._fault(self.piece.fail(f"{line.name!r} is declared twice", line.number))
             if line.annotation is not None and line.value is not None:
                 class_.constants[line.name] = self._constant(line)
             else:
@@ -92,6 +95,12 @@ class _ClassReader:
         if class_.is_module:
             self.context.sharing.add(class_, self.parts)
         return class_
+
+    def _fault(self, error: SourceError) -> None:
+        """Raise an error about a part of the class or, in an open world, go on without it."""
+        if self.context.open is None:
+            raise error
+        self.context.open.refuse(error)
 
     def _init_assigns_more(self, class_: ClassType) -> bool:
         """Return whether ``__init__`` assigns what is not declared; torch 1.4 declared nothing."""
@@ -115,10 +124,19 @@ class _ClassReader:
             if line.annotation is not None or line.quoted:
                 members.append(line)
             elif line.name in lists:
-                lists[line.name] = _names(line, self.piece)
+                lists[line.name] = self._name_list(line)
             elif line.name != "__annotations__":
-                raise self.piece.fail(f"{line.name!r} is assigned without a type", line.number)
+                message = f"{line.name!r} is assigned without a type"
+                self._fault(self.piece.fail(message, line.number))
         return lists, members
+
+    def _name_list(self, line: Line) -> list[str]:
+        try:
+            return _names(line, self.piece)
+        except SourceError as error:
+            if self.context.open is None or not _UNQUOTED_LIST.fullmatch(line.value or ""):
+                self._fault(error)
+            return _WORD.findall(line.value or "")
 
     def _attribute(self, line: Line, lists: dict[str, list[str]]) -> Attribute:
         text = (line.value if line.quoted else line.annotation) or ""
@@ -135,9 +153,17 @@ class _ClassReader:
         except SourceError as error:
             if error.line is None:
                 error.record, error.line = self.piece.record, line.number
-            raise
+            self._fault(error)
+            return UNKNOWN
 
     def _constant(self, line: Line) -> ClassConstant:
+        try:
+            return self._read_constant(line)
+        except SourceError as error:
+            self._fault(error)
+            return ClassConstant(line.name, UNKNOWN, None)
+
+    def _read_constant(self, line: Line) -> ClassConstant:
         annotation, text = line.annotation or "", line.value or ""
         final = _FINAL.fullmatch(annotation)
         type_ = self._type(final[1] if final else annotation, line)
@@ -156,13 +182,17 @@ class _ClassReader:
             version = None if method.name in hooks else self.context.version
             functions[method.name] = self._method(method, class_, version).function
         if hooks and not class_.is_module:
-            raise self.piece.fail(f"class {self.piece.name} has hooks, but is no module")
+            self._fault(self.piece.fail(f"class {self.piece.name} has hooks, but is no module"))
         missing = hooks - set(functions)
         if missing:
-            raise self.piece.fail(f"class {self.piece.name} has no function for {min(missing)!r}")
+            message = f"class {self.piece.name} has no function for {min(missing)!r}"
+            self._fault(self.piece.fail(message))
         class_.methods = {name: f for name, f in functions.items() if name not in hooks}
-        class_.forward_pre_hooks = [functions[name] for name in lists["__forward_pre_hooks__"]]
-        class_.forward_hooks = [functions[name] for name in lists["__forward_hooks__"]]
+        before, after = (
+            [functions[name] for name in lists[title] if name in functions]
+            for title in ("__forward_pre_hooks__", "__forward_hooks__")
+        )
+        class_.forward_pre_hooks, class_.forward_hooks = before, after
 
     def _method(
         self, method: Piece, owner: ClassType | InterfaceType, version: int | None = None

@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tsarchive.errors import UnknownOperatorError
+from tsarchive.errors import ArchiveError, SourceError, UnknownOperatorError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.graph import Node, Value
 from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.subtyping import flat_members, is_subtype, unify_all
+from tsarchive.ir.subtyping import fits, flat_members, is_subtype, unify_all
 from tsarchive.ir.type_parser import DICT_KEYS
 from tsarchive.ir.types import (
     BOOL,
@@ -25,6 +25,7 @@ from tsarchive.ir.types import (
     NONE,
     STRING,
     TENSOR,
+    UNKNOWN,
     DictType,
     EnumType,
     ListType,
@@ -41,6 +42,7 @@ from .context import CURRENT, Context, Dialect
 from .conversions import Conversions
 from .environment import Frame
 from .matching import Call, Default, Match, Mismatch, schema_text
+from .open_world import UNKNOWN_NAME
 from .places import Cursor, Located, shorten
 from .references import (
     CASTS,
@@ -118,7 +120,38 @@ class Emitter:
                 return typed(self.function_value(function))
             case Results(values, names):
                 return self._packed(values, names)
-        raise self.cursor.error(node, f"{shorten(ast.unparse(node))!r} is not a value")
+        error = self.cursor.error(node, f"{shorten(ast.unparse(node))!r} is not a value")
+        if self.context.open is not None:
+            match reference:
+                case MethodReference(target, name):
+                    return self._read_unknown(target, name, error)
+                case OperatorReference(kind, target):
+                    self.context.open.refuse(error)
+                    return self.unresolved(kind, positional(*filter(None, [target])), error)
+        raise error
+
+    def _read_unknown(self, target: Typed, name: str, error: SourceError) -> Typed:
+        """Read an attribute of a value of which nothing is known."""
+        assert self.context.open is not None
+        if not self.context.open.is_open(target.type):
+            self.context.open.refuse(error)
+        return self.unresolved("prim::GetAttr", positional(target), error, name=name)
+
+    def unknown_name(self, name: str, error: ArchiveError) -> Typed:
+        """Return what a name that means nothing stands for, in an open world."""
+        return self.unresolved(UNKNOWN_NAME, positional(), error, name=name)
+
+    def unresolved(
+        self, kind: str, arguments: Arguments, error: ArchiveError, **attributes: Any
+    ) -> Typed:
+        """Append a node of which the meaning is not known, in an open world."""
+        given = (*arguments.positional, *arguments.keywords.values())
+        if arguments.keywords:
+            attributes["keywords"] = tuple(arguments.keywords)
+        values = [value.value for value in given]
+        made = self.builder.append(kind, values, UNKNOWN, **attributes)
+        made.refusal = error
+        return typed(made.output)
 
     def _packed(self, values: Sequence[Value], names: tuple[str, ...]) -> Typed:
         if not values:
@@ -133,22 +166,37 @@ class Emitter:
         return typed(self.builder.list_of(element, values))
 
     def call_operator(
-        self, kind: str, arguments: Arguments, node: Located, target: Typed | None = None
+        self,
+        kind: str,
+        arguments: Arguments,
+        node: Located,
+        target: Typed | None = None,
+        *,
+        is_written: bool = False,
     ) -> Reference:
         """Append a call of the overload of ``kind`` that accepts the arguments."""
         if self.context.dialect is not CURRENT:
             kind, arguments = self._of_dialect(self.context.dialect, kind, arguments, node)
         call = Call(arguments.positional, arguments.keywords, target)
         try:
+            if self.context.open is not None and any(v.type is UNKNOWN for v in call.values):
+                raise UnknownOperatorError(f"the arguments of {kind} are not known")
             candidate, match = self.context.overloads.choose(kind, self.frame.version, call)
         except UnknownOperatorError as error:
-            raise self.cursor.locate(error, node) from None
+            self.cursor.locate(error, node)
+            if self.context.open is None:
+                raise error from None
+            given = [*filter(None, [target]), *arguments.positional]
+            found = self.unresolved(kind, Arguments(given, arguments.keywords), error)
+            found.value.node.is_written = is_written
+            return found
         inputs = self.conversions.inputs(match.inputs, call.values)
         function = self._function_for(candidate)
         if function is not None:
             return self.call_function(function, positional(*map(typed, inputs)), node)
         made = self.builder.append(kind, inputs, *match.returns, schema=candidate.schema)
         made.upgrader = candidate.upgrader
+        made.is_written = is_written
         _note_defaults(made, candidate.schema, match)
         if len(made.outputs) == 1:
             return typed(made.output)
@@ -200,17 +248,39 @@ class Emitter:
         return self.conversions.inputs(found.inputs, call.values)
 
     def call_function(self, function: Function, arguments: Arguments, node: Located) -> Typed:
-        given = self._arguments(function.schema, arguments, node)
-        inputs = [self.function_value(function), *given]
+        value = self.function_value(function)
+        try:
+            given = self._arguments(function.schema, arguments, node)
+        except SourceError as error:
+            if self.context.open is None:
+                raise
+            full = Arguments([typed(value), *arguments.positional], arguments.keywords)
+            return self._refused_call("prim::CallFunction", full, error)
+        inputs = [value, *given]
         return self.append("prim::CallFunction", inputs, function.schema.return_type)
 
     def call_method(self, target: Typed, name: str, arguments: Arguments, node: Located) -> Typed:
         schema = method_schema(target.type, name)
-        if schema is None:
-            raise self.cursor.error(node, f"{annotation(target.type)} has no method {name!r}")
         full = Arguments([target, *arguments.positional], arguments.keywords)
-        inputs = self._arguments(schema, full, node)
+        try:
+            if schema is None:
+                raise self.cursor.error(node, f"{annotation(target.type)} has no method {name!r}")
+            inputs = self._arguments(schema, full, node)
+        except SourceError as error:
+            if self.context.open is None:
+                raise
+            return self._refused_call("prim::CallMethod", full, error, name=name)
         return self.append("prim::CallMethod", inputs, schema.return_type, name=name)
+
+    def _refused_call(
+        self, kind: str, arguments: Arguments, error: SourceError, **attributes: Any
+    ) -> Typed:
+        """Append a call that does not fit; that is no fault where an argument is not known."""
+        world = self.context.open
+        given = (*arguments.positional, *arguments.keywords.values())
+        if world is not None and not any(map(world.is_open, (value.type for value in given))):
+            world.refuse(error)
+        return self.unresolved(kind, arguments, error, **attributes)
 
     def construct(self, type_: Type, arguments: Arguments, node: Located) -> Typed:
         """``N(a, b)`` of a named tuple, or ``C(a)`` of a class with ``__init__``."""
@@ -219,7 +289,8 @@ class Emitter:
         if not isinstance(type_, ClassType) or type_.is_module:
             raise self.cursor.error(node, f"{annotation(type_)} cannot be created by a call")
         made = self.append("prim::CreateObject", (), type_)
-        if "__init__" in type_.methods:
+        is_open = self.context.open is not None and self.context.open.is_open(type_)
+        if "__init__" in type_.methods or is_open:
             self.call_method(made, "__init__", arguments, node)
         return made
 
@@ -235,6 +306,8 @@ class Emitter:
         self, kind: str, target: Typed | None, arguments: Arguments, node: Located
     ) -> Reference:
         """Call an operator by its name; devices and generators may be constants."""
+        if self.context.open is not None:
+            return self.call_operator(kind, arguments, node, target, is_written=True)
         if kind == "aten::device" and len(arguments.positional) == 1:
             constant = arguments.positional[0].value.node.attributes.get("value")
             if isinstance(constant, str) and is_device(constant):
@@ -295,6 +368,8 @@ class Emitter:
         if type(base) is OperatorNamespace:
             if base.name == "aten" and name == "autograd":
                 return base
+            if base.name == "aten" and name == "ops" and self.context.open is not None:
+                return Special.OPS
             return OperatorReference(f"{base.name}::{name}")
         match base:
             case Namespace(prefix):
@@ -307,10 +382,18 @@ class Emitter:
                 return self._of_type(base, name, node)
             case Results():
                 return self._of_value(self.as_value(base, node), name, node)
-        raise self.cursor.error(node, f"there is nothing called {name!r} in this expression")
+        error = self.cursor.error(node, f"there is nothing called {name!r} in this expression")
+        if self.context.open is None:
+            raise error
+        match base:
+            case MethodReference() | OperatorReference(_, Typed()):
+                return self._of_value(self.as_value(base, node), name, node)
+        return self.unknown_name(shorten(ast.unparse(node)), error)
 
     def _in_namespace(self, qualified_name: str) -> Reference:
         found = self.context.find(qualified_name)
+        if found is None and self.context.open is not None:
+            found = self.context.open.bound_class(qualified_name)
         if found is None:
             return Namespace(qualified_name)
         if isinstance(found, FunctionType):
@@ -348,6 +431,8 @@ class Emitter:
     def _of_value(self, base: Typed, name: str, node: Located) -> Reference:
         if name in _PRIM_PROPERTIES and base.type == TENSOR:
             return self.operator_value(f"prim::{name}", positional(base), node)
+        if base.type is UNKNOWN:
+            return MethodReference(base, name)
         match base.type:
             case ClassType():
                 return self._of_object(base, base.type, name, node)
@@ -374,9 +459,12 @@ class Emitter:
         if name in class_.constants:
             constant = class_.constants[name]
             return self.constant(constant.value, constant.type)
-        raise self.cursor.error(
+        error = self.cursor.error(
             node, f"{class_.qualified_name} has no attribute or method {name!r}"
         )
+        if self.context.open is None:
+            raise error
+        return MethodReference(base, name)
 
     def element(self, base: Typed, index: Typed, node: ast.Subscript, hint: Type | None) -> Typed:
         """``base[index]`` for everything but tensors."""
@@ -393,19 +481,21 @@ class Emitter:
                 return self.call_method(base, "__getitem__", positional(index), node)
             case ListType() | DictType():
                 return self.operator_value("aten::__getitem__", positional(base, index), node)
-        if base.type == STRING:
+        if base.type == STRING or base.type is UNKNOWN:
             return self.operator_value("aten::__getitem__", positional(base, index), node)
         raise self.cursor.error(node, f"a value of type {annotation(base.type)} has no elements")
 
     def _tuple_element(self, base: Typed, index: Typed, node: Located) -> Typed:
         assert isinstance(base.type, TupleType)
         elements = base.type.elements
-        if index.type != INT or not elements:
+        if not fits(index.type, INT) or not elements:
             raise self.cursor.error(
                 node, f"{annotation(base.type)} has no element {annotation(index.type)}"
             )
         type_ = elements[0]
-        if index.value.node.is_constant:
+        if index.type is UNKNOWN:
+            type_ = UNKNOWN
+        elif index.value.node.is_constant:
             type_ = self._element_type(elements, index.value.node.attributes["value"], node)
         elif not all(is_subtype(element, type_) for element in elements):
             raise self.cursor.error(
@@ -473,7 +563,7 @@ class Emitter:
     def _index_tensor(self, index: Typed, node: Located) -> Typed:
         if isinstance(index.type, ListType):
             return self.operator_value("aten::tensor", positional(index), node)
-        if not is_subtype(index.type, OptionalType(TENSOR)):
+        if not fits(index.type, OptionalType(TENSOR)):
             raise self.cursor.error(
                 node, f"a tensor cannot be indexed with {annotation(index.type)}"
             )
@@ -499,7 +589,7 @@ class Emitter:
     def dict_literal(
         self, node: ast.Dict, keys: Sequence[Typed], values: Sequence[Typed], hint: Type | None
     ) -> Typed:
-        if keys and keys[0].type not in DICT_KEYS:
+        if keys and keys[0].type not in DICT_KEYS and keys[0].type is not UNKNOWN:
             raise self.cursor.error(
                 node, f"a dict cannot have keys of type {annotation(keys[0].type)}"
             )
@@ -519,7 +609,7 @@ class Emitter:
         return DictType(keys[0].type, value)
 
     def _check(self, node: Located, actual: Type, wanted: Type, what: str) -> None:
-        if not is_subtype(actual, wanted):
+        if not fits(actual, wanted):
             message = (
                 f"{what} of type {annotation(actual)} stands where {annotation(wanted)} is expected"
             )

@@ -15,7 +15,8 @@ class Frame:
     """The body of a function, or of a closure inside one.
 
     ``version`` is None where code is lowered at the current operator version: everywhere but in
-    methods of classes.
+    methods of classes. ``keeps_constants`` is for an open world, where it matters where they are
+    written.
     """
 
     def __init__(
@@ -23,10 +24,18 @@ class Frame:
         version: int | None,
         place: Callable[[], Placed],
         checked: Callable[[Type], Type],
+        *,
+        keeps_constants: bool,
     ) -> None:
         self.version = version
         self.body = Block()
-        self.builder = Builder(self.body, place, checked, hoists_constants=True)
+        self.builder = Builder(
+            self.body,
+            place,
+            checked,
+            hoists_constants=not keeps_constants,
+            shares_constants=not keeps_constants,
+        )
         self.captured: dict[Value, Value] = {}
         self.reads: dict[Value, str | None] = {}
         self.conditions: list[tuple[Node, Value]] = []

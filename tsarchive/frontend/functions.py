@@ -10,9 +10,10 @@ from tsarchive.ir.classes import ClassType, Function, InterfaceType
 from tsarchive.ir.graph import Block
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.type_parser import parameter_type, type_of_expression
-from tsarchive.ir.types import TENSOR, Type
+from tsarchive.ir.types import TENSOR, UNKNOWN, Type
 
 from .context import Context
+from .open_world import UNLOWERED
 from .places import Cursor
 from .plain import Parameter, read_literal, read_signature
 from .splitting import Piece
@@ -48,9 +49,17 @@ class FunctionReader:
         return self.context.sharing.schema(self.function, self._read_schema)
 
     def _read_schema(self) -> FunctionSchema:
-        with bounded(self.piece.record):
-            arguments, result = self._plain_schema() or self._parsed_schema()
-        return FunctionSchema(self.name.rpartition(".")[2], "", arguments, (Argument("", result),))
+        name = self.name.rpartition(".")[2]
+        try:
+            with bounded(self.piece.record):
+                arguments, result = self._plain_schema() or self._parsed_schema()
+        except ArchiveError as error:
+            if self.context.open is None:
+                raise
+            self.context.open.refuse(error)
+            leading = () if self.owner is None else (Argument("self", self.owner),)
+            return FunctionSchema(name, "", leading, (Argument("", UNKNOWN),), is_vararg=True)
+        return FunctionSchema(name, "", arguments, (Argument("", result),))
 
     def _plain_schema(self) -> tuple[tuple[Argument, ...], Type] | None:
         """Return the arguments and result of a signature that needs no parser, else None."""
@@ -73,7 +82,7 @@ class FunctionReader:
         if is_first and self.owner is not None:
             # The type of self is known: what is written there does not count.
             return Argument(name, self.owner) if default is None else None
-        type_ = TENSOR if text is None else self.context.parse_type(text)
+        type_ = self._untyped(name) if text is None else self.context.parse_type(text)
         if default is None:
             return Argument(name, type_)
         literal = None if text is None else read_literal(default, type_)
@@ -100,11 +109,24 @@ class FunctionReader:
             self._is_read = False
 
     def graph(self) -> Block:
-        with bounded(self.piece.record):
-            schema = self.function.schema
-            node = self.piece.parse_function()
-            declared = None if node.returns is None else schema.return_type
-            return self._lower(schema.arguments, node, declared)
+        try:
+            with bounded(self.piece.record):
+                return self._read_graph()
+        except ArchiveError as error:
+            if self.context.open is None:
+                raise
+            self.context.open.refuse(error)
+            return _unlowered(error)
+
+    def _read_graph(self) -> Block:
+        schema = self.function.schema
+        node = self.piece.parse_function()
+        declared = None if node.returns is None else schema.return_type
+        arguments = schema.arguments
+        if schema.is_vararg:  # the signature is refused: what parameters hold is not known
+            names = [parameter.arg for parameter in node.args.args[len(arguments) :]]
+            arguments = (*arguments, *(Argument(name, UNKNOWN) for name in names))
+        return self._lower(arguments, node, declared)
 
     def _lower(
         self, arguments: tuple[Argument, ...], node: ast.FunctionDef, declared: Type | None
@@ -158,11 +180,16 @@ class FunctionReader:
         rest = [self._argument(parameter, default) for parameter, default in pairs]
         return (*leading, *rest)
 
+    def _untyped(self, name: str) -> Type:
+        """Return the type of a parameter without one; old records hold methods without classes."""
+        is_method = name == "self" and self.context.open is not None
+        return UNKNOWN if is_method else TENSOR
+
     def _argument(self, parameter: ast.arg, default: ast.expr | None) -> Argument:
         if parameter.annotation is None:
             if default is not None:
                 raise self.piece.fail(f"the parameter {parameter.arg!r} has a default but no type")
-            return Argument(parameter.arg, TENSOR)
+            return Argument(parameter.arg, self._untyped(parameter.arg))
         try:
             type_, repeat = parameter_type(parameter.annotation, self.context.resolve_type)
             self.context.sizes.checked(type_)
@@ -172,6 +199,15 @@ class FunctionReader:
         if default is not None:
             value = self._lowering(None).constant_of(default, type_)
         return Argument(parameter.arg, type_, value, repeat=repeat)
+
+
+def _unlowered(error: ArchiveError) -> Block:
+    """Return the graph of a function of which nothing is known but that it is refused."""
+    block = Block()
+    made = block.append(UNLOWERED)
+    made.refusal = error
+    block.add_return(made.add_output(UNKNOWN))
+    return block
 
 
 def lowering_of(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from tsarchive.errors import SourceError
+from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
@@ -32,7 +33,8 @@ class CodeImporter:
     evaluate: the function that runs an operator on Python values, None where there is none;
     debug: the ranges of user source that text of a code record stands for, by record;
     dialect: how the text differs from text of today;
-    reads_bodies: whether the graphs of functions can be made, which takes operators.
+    reads_bodies: whether the graphs of functions can be made, which takes operators;
+    open_world: whether code is lowered whatever it names, as :mod:`.open_world` tells.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class CodeImporter:
         debug: Mapping[str, Sequence[TaggedRange]] = MappingProxyType({}),
         dialect: Dialect = CURRENT,
         reads_bodies: bool = True,
+        open_world: bool = False,
     ) -> None:
         self.context = Context(
             Sources(files, debug, dialect.folder),
@@ -57,6 +60,7 @@ class CodeImporter:
             evaluate=evaluate,
             dialect=dialect,
             reads_bodies=reads_bodies,
+            open_world=open_world,
         )
         self._native_class = native_class
         self._found: dict[str, NamedType | None] = {}
@@ -76,15 +80,33 @@ class CodeImporter:
             return early
         record = self.context.sources.record_of(qualified_name)
         if qualified_name in self._importing:
-            raise SourceError(f"the definition of {qualified_name} contains itself", record=record)
+            message = f"the definition of {qualified_name} contains itself"
+            error = SourceError(message, record=record)
+            if self.context.open is None:
+                raise error
+            self.context.open.refuse(error)
+            return self.context.open.class_of(qualified_name)
         self._importing.add(qualified_name)
         try:
-            with bounded(record):
-                found = self._import(qualified_name)
+            found = self._defined(qualified_name, record, partial(self._import, qualified_name))
             return self._found.setdefault(qualified_name, found)
         finally:
             self._importing.remove(qualified_name)
             self.context.early.pop(qualified_name, None)
+
+    def _defined(
+        self, name: str, record: str, read: Callable[[], NamedType | None]
+    ) -> NamedType | None:
+        """Read a definition; in an open world one that is refused is of an unknown class."""
+        try:
+            with bounded(record):
+                return read()
+        except ArchiveError as error:
+            world = self.context.open
+            if world is None:
+                raise
+            world.refuse(error)
+            return world.class_of(name)
 
     def _import(self, qualified_name: str) -> NamedType | None:
         if qualified_name.startswith(NATIVE_PREFIX):
@@ -103,6 +125,19 @@ class CodeImporter:
     def definitions(self, record: str) -> list[str]:
         """Return the qualified names that a code record defines, in file order."""
         return self.context.sources.definitions(record)
+
+    def define_all(self, record: str) -> dict[str, NamedType]:
+        """Return what a code record defines by its name, even where no name leads to the record."""
+        sources = self.context.sources
+        found: dict[str, NamedType | None] = {}
+        for name, piece in zip(self.definitions(record), sources.pieces(record), strict=True):
+            if sources.record_of(name) == record:
+                found[name] = self.find(name)
+            else:
+                found[name] = self._defined(
+                    name, record, partial(define, self.context, name, piece)
+                )
+        return {name: type_ for name, type_ in found.items() if type_ is not None}
 
     def add(self, named: ClassType) -> None:
         """Make a class known that no code record defines."""

@@ -14,8 +14,8 @@ from tsarchive.errors import SourceError
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Node, Value
 from tsarchive.ir.names import to_identifier
-from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.subtyping import flat_members, is_subtype, unify, union_of
+from tsarchive.ir.schema import Argument
+from tsarchive.ir.subtyping import fits, flat_members, unify, union_of
 from tsarchive.ir.type_parser import type_of_expression
 from tsarchive.ir.types import (
     BOOL,
@@ -26,6 +26,7 @@ from tsarchive.ir.types import (
     NUMBER,
     STRING,
     TENSOR,
+    UNKNOWN,
     HandleType,
     ListType,
     OptionalType,
@@ -36,12 +37,13 @@ from tsarchive.ir.types import (
 )
 
 from .arithmetic import AUGMENTED, BINARY, COMPARISONS, UNARY, number
-from .conditions import Condition, decide_isinstance, narrowed, none_status
+from .conditions import Condition, decide_isinstance, decided_by_literal, narrowed, none_status
 from .context import Context
 from .emitter import Arguments, Emitter, method_schema, positional
 from .environment import Frame, Scope
 from .folding import fold
 from .grammar import OF_PYTHON
+from .open_world import UNLOWERED, UNREACHABLE
 from .places import Cursor, Located, shorten
 from .references import (
     BUILTINS,
@@ -71,6 +73,7 @@ _ROOTS: dict[str, Reference] = {
     "__torch__": Namespace("__torch__"),
 }
 _NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
+_LOAD = ast.Load()
 # A function and its arguments.
 _MOST_FORKED = 256
 _CLOSURE_TYPES = {Special.FORK: "Future", Special.AWAITABLE: "Await"}
@@ -86,11 +89,20 @@ class FunctionLowering:
     def __init__(self, context: Context, cursor: Cursor, version: int | None) -> None:
         self.context = context
         self.cursor = cursor
+        # Nodes of the tree that have been lowered, and how many branches that are never taken
+        # stand around: for an open world.
+        self._seen: set[int] = set()
+        self._unreachable = 0
         self._enter(version, None)
 
     def _enter(self, version: int | None, outer: Scope | None) -> None:
         """Begin a body; ``outer`` has the names around it."""
-        frame = Frame(version, self.cursor.here, self._checked)
+        frame = Frame(
+            version,
+            self.cursor.here,
+            self._checked,
+            keeps_constants=self.context.open is not None,
+        )
         self._return_to(Emitter(self.context, self.cursor, frame), Scope(frame, outer))
 
     def _return_to(self, emit: Emitter, scope: Scope) -> None:
@@ -116,6 +128,8 @@ class FunctionLowering:
 
     def _finished(self) -> Block:
         self.frame.tidy()
+        if self.context.open is not None:
+            return self.frame.finish()
         fold(self.builder, self.context.evaluate)
         return self.frame.finish()
 
@@ -141,6 +155,8 @@ class FunctionLowering:
                 return tuple(parts)
             case "prim::DictConstruct":
                 return dict(zip(parts[::2], parts[1::2], strict=True))
+            case "aten::device" if self.context.open is not None:
+                return parts  # where it is known what there is, this is a constant
         raise self.cursor.error(node, "this is not a constant")
 
     def _function_body(self, body: Sequence[ast.stmt], declared: Type | None) -> None:
@@ -148,11 +164,15 @@ class FunctionLowering:
         is_return = isinstance(last, ast.Return)
         self.block(body[:-1] if is_return else body)
         self.cursor.statement = self.cursor.position = last
-        if isinstance(last, ast.Return) and last.value is not None:
-            given = self.value(last.value, declared)
-        else:
-            given = self.emit.none()
-        self.frame.body.add_return(self._returned(given, declared, last).value)
+        try:
+            if isinstance(last, ast.Return) and last.value is not None:
+                given = self.value(last.value, declared)
+            else:
+                given = self.emit.none()
+            given = self._returned(given, declared, last)
+        except SourceError as error:
+            given = self._refused(error, last)
+        self.frame.body.add_return(given.value)
 
     def _returned(self, given: Typed, declared: Type | None, node: Located) -> Typed:
         if declared is None:
@@ -179,6 +199,8 @@ class FunctionLowering:
     def _if(self, node: ast.If) -> None:
         condition = self.condition(node.test)
         if condition.known is not None:
+            other = node.orelse if condition.known else node.body
+            self._ruled_out(node, lambda: self.block(other))
             self._narrow(condition, condition.known, self.scope)
             self.block(node.body if condition.known else node.orelse)
             return
@@ -189,6 +211,52 @@ class FunctionLowering:
         ]
         for name in dict.fromkeys([*scopes[0].names, *scopes[1].names]):
             self._join(made, scopes, name, node)
+
+    def _ruled_out(self, node: ast.If | ast.IfExp, branch: Callable[[], object]) -> None:
+        """Lower a branch that is never taken, in an open world."""
+        if self.context.open is None:
+            return
+        is_literal = decided_by_literal(node.test) is not None
+        made = self.builder.append(UNREACHABLE, is_literal=is_literal)
+
+        def run() -> None:
+            branch()
+
+        self._unreachable += 1
+        self.inside(made.add_block(), run, self.scope)
+        self._unreachable -= 1
+
+    def _refused(self, error: SourceError, node: Located) -> Typed:
+        """Put an unknown value in the place of what is refused, in an open world; else raise."""
+        world = self.context.open
+        if world is None:
+            raise error
+        self._lower_rest(node)
+        self.cursor.locate(error, node)
+        if not self._unreachable:
+            world.refuse(error)
+        return self.emit.unresolved(UNLOWERED, positional(), error)
+
+    def _lower_rest(self, node: ast.AST) -> None:
+        """Lower what stands in a node that was refused before all of it was lowered."""
+        for child in ast.iter_child_nodes(node):
+            if id(child) in self._seen or isinstance(child, ast.Name):
+                continue
+            if isinstance(child, ast.stmt):
+                self.block([child])
+            elif isinstance(child, ast.expr) and isinstance(getattr(child, "ctx", _LOAD), ast.Load):
+                self.expression(child)
+            else:
+                self._lower_rest(child)
+
+    def _give_up(self, error: SourceError, statement: ast.stmt) -> None:
+        """Go on behind a statement that is refused: the names that it assigns hold anything."""
+        given = self._refused(error, statement)
+        names = _assigned_names([statement])
+        if isinstance(statement, ast.FunctionDef):
+            names.add(statement.name)
+        for name in names:
+            self.scope.bind(name, given)
 
     def _branch(
         self, made: Node, condition: Condition, taken: bool, body: Sequence[ast.stmt]
@@ -251,7 +319,7 @@ class FunctionLowering:
         if node.orelse:
             self.cursor.refuse(node, "a loop with else")
         bound = self.value(count)
-        if bound.type != INT:
+        if not fits(bound.type, INT):
             raise self.cursor.error(
                 node, f"the bound of range() must be an int, not {annotation(bound.type)}"
             )
@@ -275,8 +343,7 @@ class FunctionLowering:
         entered = []
         for item in node.items:
             given = self.value(item.context_expr)
-            schema = self._enter_schema(given, node)
-            made = self.builder.append("prim::Enter", [given.value], schema.return_type)
+            made = self.builder.append("prim::Enter", [given.value], self._entered(given, node))
             entered.append(given.value)
             if item.optional_vars is not None:
                 since = len(self.builder.block.nodes) - 1
@@ -285,7 +352,9 @@ class FunctionLowering:
         for value in reversed(entered):
             self.builder.append("prim::Exit", [value])
 
-    def _enter_schema(self, given: Typed, node: Located) -> FunctionSchema:
+    def _entered(self, given: Typed, node: Located) -> Type:
+        if self.context.open is not None and self.context.open.is_open(given.type):
+            return UNKNOWN
         enter, leave = (
             method_schema(given.type, name) if isinstance(given.type, ClassType) else None
             for name in ("__enter__", "__exit__")
@@ -294,7 +363,7 @@ class FunctionLowering:
             raise self.cursor.error(
                 node, f"{annotation(given.type)} has no __enter__ and __exit__ methods"
             )
-        return enter
+        return enter.return_type
 
     def _closure(self, node: ast.FunctionDef) -> None:
         """``def __forked_function():`` — the body of a fork or awaitable."""
@@ -302,7 +371,10 @@ class FunctionLowering:
         if node.decorator_list or ast.unparse(arguments):
             self.cursor.refuse(node, "a nested function with decorators or parameters")
         declared = None if node.returns is None else self.type_of(node.returns)
-        self.bind(node.name, self.closure(node.body, declared), node)
+        closure = self.closure(node.body, declared)
+        if self.context.open is not None:  # it may be that nothing forks it
+            self.builder.append("prim::Closure", closure.captured, subgraph=closure.body)
+        self.bind(node.name, closure, node)
 
     def closure(self, body: Sequence[ast.stmt], declared: Type | None) -> Closure:
         """Lower a closure, in which operators have the version of functions, not of methods."""
@@ -326,7 +398,10 @@ class FunctionLowering:
             self.scope.bind(name, self.value(argument))
             given.append(ast.copy_location(ast.Name(name, ast.Load()), argument))
         call = ast.copy_location(ast.Call(node.args[0], given, []), node)
-        return self.closure([ast.copy_location(ast.Return(call), node)], None)
+        closure = self.closure([ast.copy_location(ast.Return(call), node)], None)
+        if self.context.open is not None:  # only what is defined in code is forked
+            closure.body.returns[0].node.attributes["is_forked"] = True
+        return closure
 
     def _forked_closure(self, started: Reference, node: ast.Call, form: Special) -> Closure:
         if len(node.args) > 1:
@@ -341,6 +416,8 @@ class FunctionLowering:
         """``a if c else b``."""
         condition = self.condition(node.test)
         if condition.known is not None:
+            other = node.orelse if condition.known else node.body
+            self._ruled_out(node, lambda: self.expression(other, hint))
             return self.expression(node.body if condition.known else node.orelse, hint)
         branches = [lambda: self.value(node.body, hint), lambda: self.value(node.orelse, hint)]
         return self._either(condition, branches, node)
@@ -383,10 +460,14 @@ class FunctionLowering:
         cursor = self.cursor
         for statement in body:
             cursor.statement = cursor.position = statement
-            handler = STATEMENTS.get(type(statement))
-            if handler is None:
-                cursor.refuse(statement, f"a statement {type(statement).__name__}")
-            handler(self, statement)
+            self._seen.add(id(statement))
+            try:
+                handler = STATEMENTS.get(type(statement))
+                if handler is None:
+                    cursor.refuse(statement, f"a statement {type(statement).__name__}")
+                handler(self, statement)
+            except SourceError as error:
+                self._give_up(error, statement)
 
     def bind(self, name: str, reference: Reference, node: Located) -> None:
         """Assign without annotation."""
@@ -420,7 +501,7 @@ class FunctionLowering:
             raise self.cursor.error(
                 node, f"{name!r} is defined in an outer block: it has a type already"
             )
-        if not is_subtype(given.type, type_):
+        if not fits(given.type, type_):
             raise self.cursor.error(
                 node,
                 f"{name!r} is annotated with {annotation(type_)}, "
@@ -524,6 +605,9 @@ class FunctionLowering:
             types = [given.type.element] * count
             made = self.builder.append("prim::ListUnpack", [given.value], *types)
             return [typed(value) for value in made.outputs]
+        if given.type is UNKNOWN:
+            made = self.builder.append("prim::ListUnpack", [given.value], *[UNKNOWN] * count)
+            return [typed(value) for value in made.outputs]
         raise self.cursor.error(
             node, f"a value of type {annotation(given.type)} cannot be unpacked"
         )
@@ -531,11 +615,13 @@ class FunctionLowering:
     def _set_attribute(self, target: ast.Attribute, base: Typed, given: Typed) -> None:
         slots = base.type.attributes if isinstance(base.type, ClassType) else {}
         slot = slots.get(target.attr) or self._declared_by_init(target, base, given)
+        if slot is None and self.context.open is not None and self.context.open.is_open(base.type):
+            slot = Attribute(target.attr, UNKNOWN)
         if slot is None:
             raise self.cursor.error(
                 target, f"{annotation(base.type)} has no attribute {target.attr!r}"
             )
-        if not is_subtype(given.type, slot.type) and not _is_packed(given.type, slot.type):
+        if not fits(given.type, slot.type) and not _is_packed(given.type, slot.type):
             raise self.cursor.error(
                 target,
                 f"attribute {target.attr!r} is of type {annotation(slot.type)}, "
@@ -604,12 +690,17 @@ class FunctionLowering:
 
     def expression(self, node: ast.expr, hint: Type | None = None) -> Reference:
         """Return what an expression denotes; ``hint`` is the type that literals should take."""
-        handler = EXPRESSIONS.get(type(node))
         cursor = self.cursor
-        if handler is None:
-            cursor.refuse(node, f"a {type(node).__name__}")
         around, cursor.position = cursor.position, node
-        found = handler(self, node, hint)
+        try:
+            handler = EXPRESSIONS.get(type(node))
+            if handler is None:
+                cursor.refuse(node, f"a {type(node).__name__}")
+            found = handler(self, node, hint)
+        except SourceError as error:
+            found = self._refused(error, node)
+        if self.context.open is not None:
+            self._seen.add(id(node))
         cursor.position = around
         return found
 
@@ -619,14 +710,23 @@ class FunctionLowering:
             if type(known) is Typed:
                 return known
         found = self.expression(node, hint)
-        return found if type(found) is Typed else self.emit.as_value(found, node)
+        if type(found) is Typed:
+            return found
+        try:
+            return self.emit.as_value(found, node)
+        except SourceError as error:
+            return self._refused(error, node)
 
     def type_of(self, node: ast.expr) -> Type:
         """Return the type that an annotation writes."""
         try:
             return self.context.sizes.checked(type_of_expression(node, self.context.resolve_type))
         except SourceError as error:
-            raise self.cursor.locate(error, node) from error.__cause__
+            self.cursor.locate(error, node)
+            if self.context.open is None:
+                raise error from error.__cause__
+            self.context.open.refuse(error)
+            return UNKNOWN
 
     def _name(self, node: ast.Name, hint: Type | None) -> Reference:
         name = node.id
@@ -637,7 +737,10 @@ class FunctionLowering:
         if literal is not None:
             return literal
         reason = self.scope.why_unusable(node.id)
-        raise self.cursor.error(node, reason or f"{node.id!r} is not defined here")
+        error = self.cursor.error(node, reason or f"{node.id!r} is not defined here")
+        if self.context.open is None or reason:
+            raise error
+        return self.emit.unknown_name(node.id, error)
 
     def _attribute(self, node: ast.Attribute, hint: Type | None) -> Reference:
         return self.emit.attribute(self.expression(node.value), node.attr, node)
@@ -772,7 +875,13 @@ class FunctionLowering:
             case Typed(_, ClassType(is_module=is_module)):
                 name = "forward" if is_module else "__call__"
                 return self.emit.call_method(callee, name, arguments, node)
-        raise self.cursor.error(node, f"{shorten(ast.unparse(node.func))!r} cannot be called")
+            case Typed(_, type_) if type_ is UNKNOWN:
+                return self.emit.call_method(callee, "__call__", arguments, node)
+        name = shorten(ast.unparse(node.func))
+        error = self.cursor.error(node, f"{name!r} cannot be called")
+        if self.context.open is None:
+            raise error
+        return self.emit.unknown_name(name, error)
 
     def _new_object(self, callee: Constructor, node: ast.Call) -> Typed:
         same = len(node.args) == 1 and self.expression(node.args[0]) == TypeReference(callee.type)
@@ -819,9 +928,15 @@ class FunctionLowering:
         match node.args[1]:
             case ast.Constant(str(text)) as name:
                 if text in OF_PYTHON:
-                    self.cursor.refuse(node, f"the attribute {text}")
+                    what = f"the attribute {text}"
+                    if self.context.open is not None:
+                        self.emit.unknown_name(what, self.cursor.error(node, what))
+                    self.cursor.refuse(node, what)
                 return self.emit.attribute(base, string_value(name, self.cursor.text), node)
-        raise self.cursor.error(node, "the name given to getattr must be a string literal")
+        error = self.cursor.error(node, "the name given to getattr must be a string literal")
+        if self.context.open is not None:
+            self.emit.unknown_name("getattr with a computed name", error)
+        raise error
 
     def _isinstance(self, node: ast.Call, form: Special) -> Typed:
         return self.emit.check_instance(self.value(node.args[0]), self.instance_types(node.args[1]))

@@ -24,6 +24,7 @@ from tsarchive.ir.types import (
     NUMBER,
     STRING,
     TENSOR,
+    UNKNOWN,
     ListType,
     OptionalType,
     SimpleType,
@@ -370,6 +371,8 @@ def conversions(
     between tensors, numbers, bools, strings and devices, too.
     """
     steps: list[Step] = []
+    if actual is UNKNOWN or wanted is UNKNOWN:
+        return (), wanted
     if isinstance(wanted, OptionalType) and not isinstance(actual, OptionalType):
         if actual == NONE:
             return (), actual

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tsarchive.ir.source_ranges import TaggedRange
 
@@ -45,6 +45,10 @@ class Sources:
         """Return the definition of a qualified name; None where no record has one."""
         name = qualified_name.rpartition(".")[2]
         return self._read(self.record_of(qualified_name)).get(name)
+
+    def pieces(self, record: str) -> Iterable[Piece]:
+        """Return the definitions of a code record, in file order."""
+        return self._read(record).values()
 
     def text_of(self, qualified_name: str) -> str | None:
         """Return the text that defines a qualified name; None where no record has one."""

@@ -17,7 +17,8 @@ class Builder:
 
     ``place`` gives the place of a node that is appended now; ``checked`` raises for types that
     are too large. Equal constants are one value. Their nodes stand where they are first used or,
-    with ``hoists_constants``, at the start of the finished body.
+    with ``hoists_constants``, at the start of the finished body. Without ``shares_constants`` each
+    stands where it is written, with its place.
     """
 
     def __init__(
@@ -27,11 +28,13 @@ class Builder:
         checked: Callable[[Type], Type] = lambda type_: type_,
         *,
         hoists_constants: bool = False,
+        shares_constants: bool = True,
     ) -> None:
         self.body = self.block = body
         self.constants: dict[Hashable, Value] = {}
         self.checked = checked
         self._place = place
+        self.shares_constants = shares_constants
         self._hoists_constants = hoists_constants
         self._temporary: list[tuple[Block, Node]] = []
 
@@ -53,6 +56,8 @@ class Builder:
 
     def constant(self, value: Any, type_: Type) -> Value:
         """Return a constant; constants that cannot be told apart are one value."""
+        if not self.shares_constants:
+            return self.append(CONSTANT, (), type_, value=value).output
         key = (_constant_key(value), type_)
         found = self.constants.get(key)
         if found is None:
@@ -71,7 +76,10 @@ class Builder:
             type_ = type_.element
         if not isinstance(argument.default, list):
             type_ = type_of_constant(argument.default)
-        return self.constant(argument.default, type_)
+        value = self.constant(argument.default, type_)
+        if not self.shares_constants:
+            value.node.place = None  # it is not written
+        return value
 
     def list_of(self, element: Type, values: Sequence[Value]) -> Value:
         """Return a list of values of the type ``element``."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from tsarchive.errors import UnsupportedError
+from tsarchive.errors import ArchiveError, UnsupportedError
 
 from .schema import FunctionSchema
 from .source_ranges import Range
@@ -65,6 +65,10 @@ class Node:
     operator that source code cannot express. ``written_arguments`` is the number of arguments in
     the source text of an operator, if more than needed: torch writes a default of the overload that
     it had, and may read back another overload.
+
+    Open-world lowering sets two more. ``is_written`` tells that the source text calls the operator
+    by its name, or as a method. ``refusal`` is why the meaning of the node is not known: what it
+    calls may be anything of its name.
     """
 
     kind: str
@@ -78,6 +82,8 @@ class Node:
     has_effects: bool = False
     lost: Sequence[str] = ()
     written_arguments: int = 0
+    is_written: bool = False
+    refusal: ArchiveError | None = None
 
     def add_input(self, value: Value) -> None:
         value.uses.append(Use(self, len(self.inputs)))

@@ -28,6 +28,7 @@ from .types import (
     STREAM,
     STRING,
     TENSOR,
+    UNKNOWN,
     DictType,
     EnumType,
     HandleType,
@@ -71,6 +72,18 @@ def is_subtype(narrow: Type, wide: Type) -> bool:
         case InterfaceType():
             return implements(narrow, wide)
     return False
+
+
+def fits(narrow: Type, wide: Type) -> bool:
+    """Return the same, or True where one of them is not wholly known."""
+    return is_subtype(narrow, wide) or has_unknown(narrow) or has_unknown(wide)
+
+
+def has_unknown(type_: Type) -> bool:
+    """Return whether part of a type is not known. Classes are not looked into."""
+    return type_ is UNKNOWN or (
+        isinstance(type_, COMPOSITE) and any(map(has_unknown, type_.parts()))
+    )
 
 
 def _is_kind(narrow: Type, wide: SimpleType) -> bool:
@@ -121,6 +134,8 @@ def _overrides(actual: FunctionSchema, wanted: FunctionSchema) -> bool:
 
 def unify(first: Type, second: Type, *, or_union: bool = False) -> Type | None:
     """Return the common type of two values; without one, None, or their Union if ``or_union``."""
+    if first is UNKNOWN or second is UNKNOWN:
+        return UNKNOWN
     if is_subtype(first, second):
         return second
     if is_subtype(second, first):
@@ -206,7 +221,7 @@ _KIND_ORDER = (
     ANY, EnumType, ANY_ENUM, TENSOR, STORAGE, TupleType, ListType, DictType, NUMBER, FLOAT,
     COMPLEX, "Future", "Await", "RRef", INT, NONE, STRING, GENERATOR, QUANTIZER, BOOL,
     OptionalType, VarType, DEVICE, STREAM, FunctionType, ClassType, PYOBJECT, CAPSULE,
-    InterfaceType, ANY_LIST, ANY_TUPLE, ANY_CLASS,
+    InterfaceType, ANY_LIST, ANY_TUPLE, ANY_CLASS, UNKNOWN,
 )  # fmt: skip
 _RANKS: dict[object, int] = {kind: rank for rank, kind in enumerate(_KIND_ORDER)}
 

@@ -157,6 +157,8 @@ STORAGE = simple_type("Storage")
 STREAM = simple_type("Stream")
 STRING = simple_type("str")
 TENSOR = simple_type("Tensor")
+# Of values about which open-world lowering knows nothing. No annotation writes it.
+UNKNOWN = simple_type("<unknown>")
 
 SIMPLE_TYPES = {
     simple.name: simple

@@ -44,7 +44,7 @@ def class_of(name: str) -> ClassType | None:
     """
     if name not in class_names():
         return None
-    found = _class(name)
+    found = native_class(name)
     for method, schema in methods_of(name).items():
         found.methods[method] = Function(f"{name}.{method}", schema, no_graph)
     if not found.methods:
@@ -101,7 +101,7 @@ def _parsed(text: str) -> FunctionSchema:
 
 
 @cache
-def _class(name: str) -> ClassType:
+def native_class(name: str) -> ClassType:
     """Return the one class of a name: classes compare by identity."""
     return ClassType(name, is_native=True)
 
@@ -109,7 +109,7 @@ def _class(name: str) -> ClassType:
 def _named_type(name: str) -> Type:
     """Return a class that a library binds, or a type variable, which starts in lower case."""
     if name.startswith(_CLASS):
-        return _class(name)
+        return native_class(name)
     if name[0].islower():
         return VarType(name)
     raise FormatError(f"schema names the unknown type {name!r}")

@@ -15,12 +15,12 @@ OLDEST_VERSION, NEWEST_VERSION = 1, 10
 _VERSION_RECORDS = (".data/version", "version")
 
 # Strings may hold bytes that are not UTF-8.
-_ENCODING = ("utf-8", "surrogateescape")
+ENCODING = ("utf-8", "surrogateescape")
 
 
 def encoded(text: str) -> bytes:
     """Return the text of a code record as it is stored."""
-    return text.encode(*_ENCODING)
+    return text.encode(*ENCODING)
 
 
 def format_version(container: Container) -> int:
@@ -52,7 +52,7 @@ class CodeRecords(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         if name not in self._known:
             raise KeyError(name)
-        return self._container.read(name).decode(*_ENCODING)
+        return self._container.read(name).decode(*ENCODING)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
