@@ -15,7 +15,7 @@ from typing import Final
 from tsarchive.auditing.program import Program
 from tsarchive.auditing.walking import Walked
 from tsarchive.formats.torchscript.program_text import FunctionText
-from tsarchive.scanning.operators import COMPUTED
+from tsarchive.scanning.report import COMPUTED
 
 # Text of attributes by class and attribute, as the pickles hold it.
 PickledText = Mapping[tuple[str, str], Iterable[str]]

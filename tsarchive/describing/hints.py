@@ -6,6 +6,9 @@ import re
 from shlex import quote
 from typing import Final
 
+from tsarchive.frontend.libraries import what_registers
+from tsarchive.ir.names import NATIVE_PREFIX
+
 _NAME = r"'[^']*'|\"[^\"]*\""
 # What the library says, and what stands for it; "\1" is the name or number in it.
 _WORDS: Final = tuple(
@@ -43,3 +46,9 @@ def in_commands(hint: str) -> str:
 
 def _options(allowing: re.Match[str]) -> str:
     return " ".join(f"--allow {quote(name)}" for name in _ALLOWED.findall(allowing[1]))
+
+
+def advice(name: str) -> str:
+    """What to do about an operator or torchbind class that does not come with torch."""
+    hint = what_registers(name if "::" in name else f"{NATIVE_PREFIX}{name}")
+    return in_commands(hint)

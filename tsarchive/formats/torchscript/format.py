@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts, ModuleInfo
     from tsarchive.findings import Findings
-    from tsarchive.formats.archive import OpenedArchive
-    from tsarchive.formats.options import Example, LoadOptions, SaveOptions
-    from tsarchive.formats.view import View
+    from tsarchive.formats.archive import OpenedArchive, View
+    from tsarchive.formats.base import Example, LoadOptions, SaveOptions
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
 
@@ -56,7 +55,7 @@ class _TorchScript(ZipFormat):
         return _TABLE
 
     def view(self, opened: Container) -> View:
-        from .looking import TorchScriptView
+        from .inspection import TorchScriptView
 
         return TorchScriptView(opened)
 
@@ -124,7 +123,7 @@ class _TorchScript(ZipFormat):
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=False)
 
     def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
-        from tsarchive.describing.signatures import with_signatures
+        from .description import with_signatures
 
         return with_signatures(archive.tree(), archive.classes)
 
