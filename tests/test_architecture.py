@@ -125,6 +125,7 @@ MAY_IMPORT = {
         "tsarchive.formats.pt2", "tsarchive.formats.registry", "tsarchive.loading",
         "tsarchive.policy",
     },
+    "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
     "tsarchive.verifying": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
         "tsarchive.formats.registry",

@@ -77,7 +77,10 @@ def saved_records(module: Any) -> list[NewRecord]:
     """
     found = format_of_module(module)
     if not isinstance(found, ZipFormat):
-        raise SaveError(f"a {found.kind} file has no records that are written one by one")
+        raise SaveError(
+            f"a {found.kind} file has no records that are written one by one",
+            hint="Save it to a file, and look at that",
+        )
     return found.saved_records(module, SaveOptions({}))
 
 

@@ -281,6 +281,14 @@ def test_a_package_may_run_its_own_code_and_nothing_else():
     assert "pickle-call" in errors_of(package(called))
 
 
+@pytest.mark.parametrize(("name", "is_known"), [("a.cpp", True), ("a.so", True), ("a.bin", False)])
+def test_files_of_other_types_beside_machine_code_are_told(name, is_known):
+    record = f"data/aotinductor/model/{name}"
+    report = audited(zip_of({"archive_format": b"pt2", record: b"content"}))
+    unknown = {f.record for f in report.findings if f.rule == "record-unknown"}
+    assert unknown == (set() if is_known else {record})
+
+
 def test_pt2_archives_tell_what_they_unpickle_and_load():
     report = audited(
         zip_of(

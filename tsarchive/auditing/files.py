@@ -238,7 +238,7 @@ class _Archive:
             self._uses_pickle(name)
         if self.roles[name] is Role.EXECUTORCH:
             self.found.payloads.append(Payload(name, _OF_EXECUTORCH, len(data)))
-        if not self.table.has(name):
+        if not self.table.has(name) or self.roles[name] is Role.UNKNOWN_BESIDE_NATIVE:
             message = f"an archive of kind {self.format.kind} has no such record"
             self.found.find("record-unknown", Severity.INFO, Nature.UNUSUAL, message, name)
 

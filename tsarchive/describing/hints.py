@@ -6,9 +6,6 @@ import re
 from shlex import quote
 from typing import Final
 
-from tsarchive.frontend.libraries import what_registers
-from tsarchive.ir.names import NATIVE_PREFIX
-
 _NAME = r"'[^']*'|\"[^\"]*\""
 # What the library says, and what stands for it; "\1" is the name or number in it.
 _WORDS: Final = tuple(
@@ -50,5 +47,8 @@ def _options(allowing: re.Match[str]) -> str:
 
 def advice(name: str) -> str:
     """What to do about an operator or torchbind class that does not come with torch."""
+    from tsarchive.frontend.libraries import what_registers
+    from tsarchive.ir.names import NATIVE_PREFIX
+
     hint = what_registers(name if "::" in name else f"{NATIVE_PREFIX}{name}")
     return in_commands(hint)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.errors import ArchiveError
 from tsarchive.pickler import loads
-from tsarchive.scanning.report import OperatorUse, Place, When, ordered, use_of
+
+if TYPE_CHECKING:
+    from tsarchive.scanning.report import OperatorUse
 
 BYTECODE: Final = "bytecode.pkl"
 
@@ -28,6 +30,8 @@ def tables_of(functions: Any) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
 
 def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:
     """The operators that each function of the record lists; none when it cannot be read."""
+    from tsarchive.scanning.report import Place, When, ordered, use_of
+
     try:
         functions = loads(data, record=BYTECODE)
     except ArchiveError:

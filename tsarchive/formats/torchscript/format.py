@@ -32,7 +32,7 @@ _TABLE: Final = RecordTable(
     Row(r"bytecode\.pkl", Role.BYTECODE),
     Row(r"(mobile_debug_handles|callstack_debug_map)\.pkl", Role.DEBUG),
     Row(r"traced_inputs\.pkl", Role.INPUT_PICKLE),
-    Row(r"traced_inputs/[0-9]+(\.storage)?", Role.INPUTS),
+    Row(r"traced_inputs/[0-9]+", Role.INPUTS),
     ZIP_NOTES,
     Row(r"extra/.+", Role.EXTRA, Reader.USER),
 )
