@@ -7,14 +7,13 @@ from collections.abc import Callable
 from functools import cache
 
 import tsarchive
-from tsarchive.archive import Archive
+from tsarchive.archive import Archive, archive_of
 from tsarchive.container import ChangedContainer, Container
 from tsarchive.formats.pt2.compiled import compiled
 from tsarchive.formats.pt2.samples import sample_inputs
 from tsarchive.formats.torchscript.debug import read_any_debug_record
 from tsarchive.formats.torchscript.inspection import Root, module_tree, named_tensors
 from tsarchive.ir.classes import ClassType
-from tsarchive.opening import archive_of
 from tsarchive.pickler import Object, loads
 
 

@@ -53,11 +53,12 @@ if TYPE_CHECKING:
     from tsarchive.jitter import check_jitter
     from tsarchive.lacking import Missing, missing
     from tsarchive.loading import load
-    from tsarchive.opening import open
     from tsarchive.policy import Limits, Policy
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.saving import save
     from tsarchive.verifying import VerifyReport, verify
+
+    from .archive import open
 
 __version__ = "0.1.0"
 
@@ -115,7 +116,7 @@ __all__ = [
 
 _HOMES = {
     "Archive": "tsarchive.archive",
-    "open": "tsarchive.opening",
+    "open": "tsarchive.archive",
     "AuditReport": "tsarchive.auditing",
     "audit": "tsarchive.auditing",
     "Conversion": "tsarchive.converting",

@@ -1,11 +1,13 @@
-"""An opened archive: its records, code, tensors and module tree, without torch."""
+"""Opening of files, and opened archives: records, code, tensors, modules; without torch."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, BinaryIO
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.formats.archive import OpenedArchive
+from tsarchive.formats.archive import Opened, OpenedArchive
+from tsarchive.formats.registry import format_of, opened_file
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.looking import ExecutorchView
@@ -73,3 +75,17 @@ class Archive(OpenedArchive):
         from tsarchive.formats.torchscript.inspection import class_finder
 
         return class_finder(self.classes)(value)
+
+
+def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the public interface
+    """Open an archive (a path or a binary file object) for looking at; torch is not imported.
+
+    Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
+    OSError when it cannot be read.
+    """
+    return archive_of(opened_file(source))
+
+
+def archive_of(opened: Opened) -> Archive:
+    """A file that was opened as an archive to look at."""
+    return Archive(opened, format_of(opened))

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tsarchive.errors import CallError
-from tsarchive.formats.base import Format
-from tsarchive.formats.options import Example, LoadOptions
+from tsarchive.formats.base import Example, Format, LoadOptions
 from tsarchive.formats.registry import FORMATS
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened

@@ -9,8 +9,9 @@ from typing import BinaryIO
 from tsarchive.archive import Archive
 from tsarchive.frontend.libraries import what_registers
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.opening import open as open_archive
 from tsarchive.run.operators import native_class, operator_schemas
+
+from .archive import open as open_archive
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ import torch
 
 from tsarchive.errors import CallError
 from tsarchive.formats.archive import Opened
-from tsarchive.formats.base import Format, Importer
-from tsarchive.formats.options import LoadOptions
+from tsarchive.formats.base import Format, Importer, LoadOptions
 from tsarchive.formats.registry import format_of, opened_file
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.garbage import not_collecting
@@ -145,12 +144,13 @@ class _Origin:
             device = None
         archive = self._format.without_tensors(self._importer.container)
         guard = self._importer.classes.enforcement.guard
-        return _revived, (self._key, device, guard, archive, self._model)
+        return classes_of_pickle, (self._key, device, guard, archive, self._model)
 
 
-def _revived(
+def classes_of_pickle(
     key: str, device: str | None, guard: Guard, archive: bytes, model: str | None = None
 ) -> Classes:
+    """Return the classes of a pickled module; pickles name this function."""
     with _lock:
         found = _living.get(key)
         if found is not None:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.errors import SaveError
-from tsarchive.formats.base import Format, ZipFormat
-from tsarchive.formats.options import SaveOptions
+from tsarchive.formats.base import Format, SaveOptions, ZipFormat
 from tsarchive.formats.registry import FORMATS, format_of
 from tsarchive.formats.torchscript.format import TORCHSCRIPT
 from tsarchive.run.modules import ArchiveModule
@@ -78,7 +77,10 @@ def saved_records(module: Any) -> list[NewRecord]:
     """
     found = format_of_module(module)
     if not isinstance(found, ZipFormat):
-        raise SaveError(f"a {found.kind} file has no records that are written one by one")
+        raise SaveError(
+            f"a {found.kind} file has no records that are written one by one",
+            hint="Save it to a file, and look at that",
+        )
     return found.saved_records(module, SaveOptions({}))
 
 

@@ -16,8 +16,8 @@ import torch
 
 from tests.support.auditing import CALL, archive_with, audited, rules_of, zip_of
 from tsarchive import Nature, Severity
-from tsarchive.auditing import salvage
-from tsarchive.scanning import budgets
+from tsarchive.auditing import files
+from tsarchive.scanning import pickle_names
 from tsarchive.scanning.pickle_names import CALLS_ITS_ARGUMENT, Use, row_of_name
 from tsarchive.scanning.pickle_walk import _SPECIAL
 
@@ -142,21 +142,21 @@ def test_a_refused_container_is_inflated_up_to_a_limit_that_is_told(monkeypatch)
     data = bytearray(zip_of({"a": bytes(100), "b": bytes(100)}, method=zipfile.ZIP_DEFLATED))
     data[data.index(b"PK\x01\x02") + 46] ^= 1
     assert "record-unread" not in rules_of(audited(bytes(data)))
-    monkeypatch.setattr(salvage, "_LONGEST_TOTAL", 50)
+    monkeypatch.setattr(files, "_MOST_INFLATED", 50)
     assert "record-unread" in rules_of(audited(bytes(data)))
 
 
 @pytest.mark.parametrize("opcodes", [20, 21])
 def test_a_pickle_that_is_too_long_is_a_finding(monkeypatch, opcodes):
-    monkeypatch.setattr(budgets, "_FREE", 20)
-    monkeypatch.setattr(budgets, "_MOST_READING", 20)
+    monkeypatch.setattr(pickle_names, "_FREE", 20)
+    monkeypatch.setattr(pickle_names, "_MOST_READING", 20)
     report = audited(b"\x80\x02" + b"N" * (opcodes - 2) + b".")
     assert ("pickle-unfinished" in rules_of(report)) == (opcodes > 20)
 
 
 def test_pickles_and_records_have_one_budget(monkeypatch):
-    monkeypatch.setattr(budgets, "_FREE", 100)
-    monkeypatch.setattr(budgets, "_MOST_READING", 100)
+    monkeypatch.setattr(pickle_names, "_FREE", 100)
+    monkeypatch.setattr(pickle_names, "_MOST_READING", 100)
     one = b"\x80\x02" + b"N" * 30 + b"0" * 29 + b"."
     assert "pickle-unfinished" not in rules_of(audited(one))
     assert "pickle-unfinished" in rules_of(audited(one * 3))
@@ -279,6 +279,14 @@ def test_a_package_may_run_its_own_code_and_nothing_else():
     assert {"record-python", "pickle-make"} == rules_of(own)
     called = b"\x80\x02(X\x0e\0\0\0reduce_packageK\0cos\nsystem\n)tQ."
     assert "pickle-call" in errors_of(package(called))
+
+
+@pytest.mark.parametrize(("name", "is_known"), [("a.cpp", True), ("a.so", True), ("a.bin", False)])
+def test_files_of_other_types_beside_machine_code_are_told(name, is_known):
+    record = f"data/aotinductor/model/{name}"
+    report = audited(zip_of({"archive_format": b"pt2", record: b"content"}))
+    unknown = {f.record for f in report.findings if f.rule == "record-unknown"}
+    assert unknown == (set() if is_known else {record})
 
 
 def test_pt2_archives_tell_what_they_unpickle_and_load():

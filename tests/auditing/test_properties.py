@@ -16,7 +16,7 @@ from tests.support.archives import ARCHIVES
 from tests.support.auditing import archive_with, audited, zip_of
 from tsarchive import ArchiveError
 from tsarchive.auditing import AuditReport
-from tsarchive.auditing.rules import RULES
+from tsarchive.auditing.sarif import RULES
 
 SEEDS = {
     "archive": archive_with(

@@ -18,11 +18,9 @@ from tests.support.archives import ROOT
 from tests.support.auditing import audited, rules_of, zip_of
 from tests.support.suite import examples
 from tsarchive import Nature
-from tsarchive.scanning.budgets import Budget, Budgets
-from tsarchive.scanning.pickle_bytes import PickleBytes
-from tsarchive.scanning.pickle_names import is_importable, is_widespread
+from tsarchive.scanning.pickle_names import Budget, Budgets, is_importable, is_widespread
 from tsarchive.scanning.pickle_streams import pickles_in
-from tsarchive.scanning.pickle_walk import walk
+from tsarchive.scanning.pickle_walk import PickleBytes, walk
 
 sys.path.insert(0, str(ROOT / "fuzz"))
 try:

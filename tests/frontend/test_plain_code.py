@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tsarchive
-import tsarchive.formats.torchscript.runnable
+import tsarchive.formats.torchscript.importer
 from tests.support.archives import ARCHIVES
 from tsarchive.errors import SourceError
 from tsarchive.frontend import grammar, plain

@@ -233,6 +233,18 @@ def test_a_lambda_as_a_hook_cannot_be_pickled(module):
     copy.deepcopy(module)
 
 
+def test_pickles_with_earlier_names_of_modules_are_read(module):
+    text = pickle.dumps(module, protocol=2)
+    for now, before in (
+        (b"ctsarchive.loading\nclasses_of_pickle\n", b"ctsarchive.reviving\n_revived\n"),
+        (b"ctsarchive.policy.policy\nGuard\n", b"ctsarchive.policy.guard\nGuard\n"),
+        (b"ctsarchive.policy.policy\nLimits\n", b"ctsarchive.policy.limits\nLimits\n"),
+    ):
+        assert now in text
+        text = text.replace(now, before)
+    assert type(pickle.loads(text)) is type(module)
+
+
 def test_a_module_that_was_not_loaded_cannot_be_pickled():
     from tests.support.running import our_module
 

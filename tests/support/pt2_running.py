@@ -17,7 +17,7 @@ from tsarchive.formats.pt2.arguments import define, type_of_argument
 from tsarchive.formats.pt2.decoding import decoded
 from tsarchive.formats.pt2.program import Translation, input_name
 from tsarchive.formats.pt2.records import USUAL_NAME, Records
-from tsarchive.formats.torchscript.resaving import canonical_loaded_records
+from tsarchive.formats.torchscript.saving import canonical_loaded_records
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block, nested_blocks
 from tsarchive.ir.schema import Argument, FunctionSchema

@@ -18,9 +18,10 @@ from tsarchive.formats.torchscript.stored_tensors import (
     MAX_BYTES,
     MAX_RANK,
     StoredTensors,
+    StridedView,
+    TensorError,
     tensor_findings,
 )
-from tsarchive.formats.torchscript.stored_values import TensorError, View
 from tsarchive.formats.torchscript.tensors import DTYPES, TensorReader
 from tsarchive.pickler import Global, PersistentId, Reduce, loads
 from tsarchive.pickler.storage_types import STORAGE_TYPES
@@ -431,7 +432,7 @@ def test_torch_takes_every_view_that_is_taken_here(dimensions, offset, count):
     held = torch.UntypedStorage(count * 4)
     assert (
         torch.empty(0).set_(held, offset, size, stride).numel()
-        == View(None, offset, size, stride).elements
+        == StridedView(None, offset, size, stride).elements
     )
 
 
@@ -443,7 +444,7 @@ def test_overlap_is_never_missed(dimensions):
     for length, step in dimensions:
         places = [place + index * step for place in places for index in range(length)]
     if len(set(places)) < len(places):
-        assert View(None, 0, size, stride).may_overlap
+        assert StridedView(None, 0, size, stride).may_overlap
 
 
 def test_limits_are_those_of_64_bits():

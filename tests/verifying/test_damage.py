@@ -15,7 +15,7 @@ from tests.support.verifying import SEQUENTIAL, changed, records, verified, zipp
 from tsarchive.container import Container
 from tsarchive.errors import PickleError
 from tsarchive.findings import Nature
-from tsarchive.formats.legacy import verification as legacy
+from tsarchive.formats.legacy import verifying as legacy
 from tsarchive.formats.torchscript.importer import Importer
 from tsarchive.formats.torchscript.verifying import checking as torchscript
 from tsarchive.formats.torchscript.verifying import code

@@ -15,7 +15,7 @@ from tests.support.legacy_archives import FIXTURES as LEGACY
 from tests.support.suite import examples
 from tests.support.verifying import SEQUENTIAL, packed, records, verified, zipped
 from tsarchive.findings import Finding, Nature
-from tsarchive.formats.torchscript.verifying.pickle_names import names_in_pickle
+from tsarchive.formats.torchscript.verifying.pickles import names_in_pickle
 
 _RECORDS = records()
 _LEGACY = records(next(path for path in LEGACY if path.name.startswith("attributes-")))

@@ -1,30 +1,41 @@
-"""The verb: audit a file of any kind."""
+"""Auditing files of any kind: the verb, the records of zip archives, and what is damaged."""
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import stat
-from dataclasses import replace
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
-from tsarchive.auditing.archives import audit_zip
-from tsarchive.auditing.soundness import add_soundness
-from tsarchive.auditing.tars import members_of
+from tsarchive.archive import Archive, archive_of
+from tsarchive.container import Container, Record
 from tsarchive.container.recognise import HEAD_BYTES, recognise
 from tsarchive.container.source import open_source, read_all
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import Nature, Severity
+from tsarchive.formats.archive import known_totals
 from tsarchive.formats.base import FileFormat
-from tsarchive.formats.registry import file_format
-from tsarchive.opening import archive_of
-from tsarchive.scanning.budgets import Budgets
+from tsarchive.formats.foreign import UNKNOWN as UNKNOWN_FORMAT
+from tsarchive.formats.records import Role
+from tsarchive.formats.registry import file_format, zip_format
+from tsarchive.formats.torchscript.bytecode import BYTECODE
+from tsarchive.formats.torchscript.verifying.code import MAX_CODE_BYTES, too_much_code
+from tsarchive.formats.verification import OTHER_KIND
 from tsarchive.scanning.collecting import Collected
 from tsarchive.scanning.contents import TAR, UNKNOWN, ZIP, Form, form_of, has_zip_end
+from tsarchive.scanning.pickle_names import Budgets
 from tsarchive.scanning.pickles import Surroundings
-from tsarchive.scanning.report import AuditReport
+from tsarchive.scanning.report import AuditReport, Payload
+from tsarchive.verifying import verify
 
-_LONGEST: Final = 1 << 31
+from .program import Program
+from .programs import audit_program
+
+_LONGEST_FILE: Final = 1 << 31
 # Archives in archives are looked into, and no further.
 _DEPTH: Final = 1
 
@@ -70,9 +81,9 @@ def _audit(file: BinaryIO, path: str | None) -> AuditReport:
         kind = own.kind if is_looked_into else kind
         form = replace(form, is_inert=is_looked_into)
     if form is not ZIP:
-        _audit_bytes(_read(file, 0, _LONGEST), form, found)
-    if size > _LONGEST and form is not ZIP:
-        message = f"only its first {_LONGEST >> 30} GiB are looked into"
+        _audit_bytes(_read(file, 0, _LONGEST_FILE), form, found)
+    if size > _LONGEST_FILE and form is not ZIP:
+        message = f"only its first {_LONGEST_FILE >> 30} GiB are looked into"
         found.find("record-unread", Severity.WARNING, Nature.UNUSUAL, message)
     return found.report(kind, size)
 
@@ -118,3 +129,284 @@ def _looks(data: bytes) -> str:
 
 def _described(form: Form) -> str:
     return "of no kind that is known here" if form is UNKNOWN else f"of the kind {form.kind}"
+
+
+# Longer records are looked into up to here.
+_LONGEST_RECORD: Final = 1 << 28
+_OF_EXECUTORCH: Final = "ExecuTorch"
+_USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
+
+
+def audit_zip(source: str | BinaryIO, data: bytes | None, found: Collected, depth: int) -> str:
+    """Add what a zip archive holds, and give its kind. ``data`` are the bytes where they have
+    been read; ``depth`` is how far archives inside are looked into."""
+    add_soundness(source, found)
+    try:
+        container = Container.open(from_start(source))
+    except ArchiveError:
+        salvage(_all_bytes(source) if data is None else data, found)
+        return UNKNOWN_FORMAT.kind
+    with container:
+        archive = _Archive(container, found, depth)
+        archive.audit()
+        found.tensors = known_totals(Archive(container, archive.format))
+    if archive.has_refused:
+        salvage(_all_bytes(source) if data is None else data, found)
+    return archive.format.kind
+
+
+def _all_bytes(source: str | BinaryIO) -> bytes:
+    if isinstance(source, str):
+        with open(source, "rb") as file:
+            return file.read(_LONGEST_RECORD)
+    source.seek(0)
+    return source.read(_LONGEST_RECORD)
+
+
+class _Archive:
+    def __init__(self, container: Container, found: Collected, depth: int) -> None:
+        self.container = container
+        self.found = found
+        self.depth = depth
+        self.format = zip_format(container.records)
+        self.table = self.format.table(container)
+        self.roles = {name: self.table.role(name) for name in container.records}
+        self.unpickled: set[str] = set()
+        self.has_refused = False
+
+    def audit(self) -> None:
+        code = dict(self._code())
+        program = Program(code)
+        around = Surroundings(program.classes, self.format.python_modules(self.roles))
+        exported = self.format.exported_audit(self.roles, self._content)
+        self.unpickled = exported.unpickled if exported is not None else self.unpickled
+        kept = {}
+        for name, record in self.container.records.items():
+            self.found.count(self.roles[name].audited, record.size, record.stored_size)
+            data = code.get(name) or self._read(record)
+            if name not in code:
+                self._record(name, data, around)
+            if name in ("data.pkl", "constants.pkl", "attributes.pkl", BYTECODE):
+                kept[name] = data
+        if code:
+            audit_program(self.format.old_operators(), program, code, kept, self.found)
+        if exported is not None:
+            exported.add_to(self.found)
+        self._as_a_whole()
+
+    def _code(self) -> Iterator[tuple[str, bytes]]:
+        records = [r for r in self.container.records.values() if self.roles[r.name] is Role.CODE]
+        if sum(record.size for record in records) > MAX_CODE_BYTES:
+            self.found.findings.add([too_much_code()])
+            return
+        for record in records:
+            yield record.name, self._read(record)
+
+    def _read(self, record: Record) -> bytes:
+        """The data of a record, or what can be had of it."""
+        try:
+            if record.size <= _LONGEST_RECORD:
+                return self.container.read(record.name)
+            self._unread(record, f"only its first {_LONGEST_RECORD >> 20} MiB are looked into")
+        except ArchiveError as error:
+            self._unread(record, f"it cannot be read: {error.message}")
+        return self._as_stored(record)
+
+    def _content(self, name: str) -> bytes:
+        return self._read(self.container.records[name])
+
+    def _as_stored(self, record: Record) -> bytes:
+        """The first bytes of a record that is too long or damaged; none where it is refused."""
+        try:
+            stored = bytes(self.container.payload(record.name)[:_LONGEST_RECORD])
+        except ArchiveError:
+            self.has_refused = True
+            return b""
+        return inflated(stored) if record.method == DEFLATED else stored
+
+    def _unread(self, record: Record, why: str) -> None:
+        is_tensor = self.roles[record.name] is Role.TENSORS
+        severity = Severity.INFO if is_tensor else Severity.WARNING
+        self.found.find("record-unread", severity, Nature.BROKEN, why, record.name)
+
+    def _record(self, name: str, data: bytes, around: Surroundings) -> None:
+        if data.startswith(LOCAL_HEADER) and self.depth > 0:
+            self._inner(name, data)
+        else:
+            self._single(name, data, around)
+        if not self.format.has_models and name.endswith(".json") and _USES_PICKLE.search(data):
+            self._uses_pickle(name)
+        if self.roles[name] is Role.EXECUTORCH:
+            self.found.payloads.append(Payload(name, _OF_EXECUTORCH, len(data)))
+        if not self.table.has(name) or self.roles[name] is Role.UNKNOWN_BESIDE_NATIVE:
+            message = f"an archive of kind {self.format.kind} has no such record"
+            self.found.find("record-unknown", Severity.INFO, Nature.UNUSUAL, message, name)
+
+    def _single(self, name: str, data: bytes, around: Surroundings) -> None:
+        self.found.look_at(data, name, around, is_unpickled=name in self.unpickled)
+        if data.startswith(LOCAL_HEADER):
+            message = "an archive in an archive in an archive is not opened"
+            self.found.find("record-nested", Severity.WARNING, Nature.UNUSUAL, message, name)
+
+    def _inner(self, name: str, data: bytes) -> None:
+        inner = Collected(self.found.budgets, prefix=f"{name}/")
+        audit_zip(io.BytesIO(data), data, inner, self.depth - 1)
+        self.found.take(inner)
+
+    def _uses_pickle(self, name: str) -> None:
+        message = "it tells the reader to unpickle a record, whatever that may call"
+        hint = "torch.export.load has no way to refuse: see what the pickles name"
+        self.found.find("record-use-pickle", Severity.WARNING, Nature.ABILITY, message, name, hint)
+
+    def _as_a_whole(self) -> None:
+        holds_arrays_alone = all(name.endswith(".npy") for name in self.roles)
+        if not self.format.is_known and not (self.found.prefix or holds_arrays_alone):
+            self.found.find(
+                "file-kind", Severity.WARNING, Nature.OTHER_KIND,
+                "it is a zip archive of no kind that is known here: only pickles and programs are "
+                "looked for in it",
+                hint=self.format.what_to_do,
+            )  # fmt: skip
+        for payload in self.found.payloads:
+            if payload.record in self.roles:
+                self._native(payload.record, payload.format)
+        sources = [name for name, role in self.roles.items() if role is Role.PYTHON]
+        if sources:
+            message = f"{len(sources)} records are Python source, which runs when it is opened"
+            self.found.find(
+                "record-python", Severity.WARNING, Nature.ABILITY, message, sources[0],
+                "Treat it as a program: a torch.package is one",
+            )  # fmt: skip
+
+    def _native(self, name: str | None, kind: str) -> None:
+        role = None if name is None else self.roles[name]
+        is_expected = role in (Role.NATIVE, Role.EXECUTORCH)
+        is_unknown = not self.format.is_known
+        severity = Severity.WARNING if is_expected or is_unknown else Severity.ERROR
+        nature = Nature.ABILITY if is_expected else Nature.HOSTILE
+        message = f"it is native code or a program ({kind})"
+        hint = "Code that is loaded from it is bound by nothing"
+        if role is Role.NATIVE:
+            hint = f"load_pt2 and aoti_load_package of torch load it as they open the file. {hint}"
+        self.found.find("record-native", severity, nature, message, name, hint)
+
+
+LOCAL_HEADER: Final = b"PK\x03\x04"
+DEFLATED: Final = 8
+_HEADER_BYTES: Final = 30
+_PIECE: Final = 1 << 16
+# Of one record, and of all of them: a bomb is not inflated to its end.
+_LONGEST_INFLATED: Final = 1 << 25
+_MOST_INFLATED: Final = 1 << 27
+_MOST_HEADERS: Final = 65_536
+
+
+def salvage(data: bytes, found: Collected) -> None:
+    """Look at the file as it is, where records in it begin, and at what it holds deflated."""
+    headers = [_Header.at(data, offset) for offset in _offsets(data)]
+    starts = [header.data for header in headers if header.method != DEFLATED]
+    found.look_at(data, None, Surroundings(), starts=starts)
+    room = _MOST_INFLATED
+    for header in headers:
+        content = inflated(memoryview(data)[header.data :]) if header.method == DEFLATED else b""
+        if content:
+            found.look_at(content, None, Surroundings())
+        room -= len(content)
+        if room <= 0:
+            break
+    if room <= 0 or len(headers) == _MOST_HEADERS:
+        message = "there is too much in the container to look at all of it"
+        found.find("record-unread", Severity.WARNING, Nature.HOSTILE, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What a local header says of how its record is stored, and where its data begin."""
+
+    method: int
+    data: int
+
+    @classmethod
+    def at(cls, data: bytes, offset: int) -> _Header:
+        method, name, extra = (
+            int.from_bytes(data[offset + at : offset + at + 2], "little") for at in (8, 26, 28)
+        )
+        return cls(method, offset + _HEADER_BYTES + name + extra)
+
+
+def _offsets(data: bytes) -> Iterator[int]:
+    """Where local headers stand, up to a number of them."""
+    position = data.find(LOCAL_HEADER)
+    for _ in range(_MOST_HEADERS):
+        if position < 0:
+            return
+        yield position
+        position = data.find(LOCAL_HEADER, position + 1)
+
+
+def inflated(stored: memoryview | bytes) -> bytes:
+    """What deflated data holds, up to a limit and as far as it is sound."""
+    content, inflater = bytearray(), zlib.decompressobj(-zlib.MAX_WBITS)
+    for start in range(0, len(stored), _PIECE):
+        try:
+            content += inflater.decompress(stored[start : start + _PIECE], _LONGEST_INFLATED)
+        except zlib.error:
+            break
+        if inflater.eof or len(content) >= _LONGEST_INFLATED:
+            break
+    return bytes(content)
+
+
+_BLOCK: Final = 512
+_NAME: Final = slice(0, 100)
+_SIZE: Final = slice(124, 136)
+_MAGIC: Final = slice(257, 262)
+_MOST_MEMBERS: Final = 100_000
+
+
+def members_of(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Names and contents, up to the first header that is none."""
+    position = 0
+    for _ in range(_MOST_MEMBERS):
+        header = data[position : position + _BLOCK]
+        size = _number(header[_SIZE])
+        if header[_MAGIC] != b"ustar" or size is None:
+            return
+        name = header[_NAME].partition(b"\0")[0].decode("utf-8", "replace")
+        position += _BLOCK
+        yield name, data[position : position + size]
+        position += -(-size // _BLOCK) * _BLOCK
+
+
+def _number(field: bytes) -> int | None:
+    """A size: octal digits or, for large ones, binary behind a bit that says so."""
+    if field[:1] == b"\x80":
+        return int.from_bytes(field[1:], "big")
+    digits = field.strip(b" \0")
+    return int(digits, 8) if digits and set(digits) <= set(b"01234567") else None
+
+
+_UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
+_VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
+
+
+def add_soundness(source: str | BinaryIO, found: Collected) -> None:
+    """The worst of what verifying finds: a file that is no sound archive is not known to be
+    harmless, whatever its code can do."""
+    findings = [f for f in verify(from_start(source)).findings if f.rule != OTHER_KIND]
+    grave = [finding for finding in findings if finding.severity > Severity.INFO]
+    if not grave:
+        return
+    # What is unusual keeps the file from being loaded, and harms nobody.
+    severities = {f: min(f.severity, _UNUSUAL.get(f.nature, Severity.ERROR)) for f in grave}
+    worst = max(grave, key=lambda f: (severities[f], f.nature.rank))
+    others = f" ({len(grave) - 1} more)" if len(grave) > 1 else ""
+    message, severity = worst.message + others, severities[worst]
+    found.findings.add([replace(worst, message=message, severity=severity, hint=_VERIFY)])
+
+
+def from_start(source: str | BinaryIO) -> str | BinaryIO:
+    """The source; the container in a file object is what follows its position."""
+    if not isinstance(source, str):
+        source.seek(0)
+    return source

@@ -8,8 +8,7 @@ from typing import Final
 from tsarchive.analyses.texts import PickledText, Texts
 from tsarchive.auditing.reaching import Reach
 from tsarchive.operators.risks import Risk, row_of
-from tsarchive.scanning.operators import ordered, use_of
-from tsarchive.scanning.report import OperatorUse, Place, When
+from tsarchive.scanning.report import OperatorUse, Place, When, ordered, use_of
 
 # Code can name an operator in each of a million lines, and nobody reads that many: beyond these,
 # places are kept that run at another moment.

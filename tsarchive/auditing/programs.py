@@ -8,13 +8,12 @@ from functools import cached_property
 from typing import Any, Final
 
 from tsarchive.analyses.program import Program
-from tsarchive.auditing.bytecode import operators_in_bytecode
 from tsarchive.auditing.operators import operators_of
 from tsarchive.auditing.reaching import Reach
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.formats.torchscript.bytecode import BYTECODE
+from tsarchive.formats.torchscript.bytecode import BYTECODE, operators_in_bytecode
 from tsarchive.formats.torchscript.code_records import ENCODING, NEWEST_VERSION, format_version
 from tsarchive.formats.torchscript.pickled import objects_of
 from tsarchive.ir.names import NATIVE_PREFIX
@@ -23,7 +22,7 @@ from tsarchive.ir.values import TableConstant
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.pickler import Object, Reduce, loads
 from tsarchive.scanning.collecting import Collected
-from tsarchive.scanning.operators import SEVERITIES, operator_findings, ordered
+from tsarchive.scanning.report import SEVERITIES, operator_findings, ordered
 
 _NATIVE_CLASS = re.compile(re.escape(NATIVE_PREFIX.encode()) + rb"(\w+\.\w+)")
 # The pickles whose objects exist once the file is loaded.

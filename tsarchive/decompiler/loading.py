@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import torch
 
 from tsarchive.container import Container
-from tsarchive.formats.options import LoadOptions
+from tsarchive.formats.base import LoadOptions
 from tsarchive.formats.registry import zip_format
 from tsarchive.policy import Guard
 

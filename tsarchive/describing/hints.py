@@ -43,3 +43,12 @@ def in_commands(hint: str) -> str:
 
 def _options(allowing: re.Match[str]) -> str:
     return " ".join(f"--allow {quote(name)}" for name in _ALLOWED.findall(allowing[1]))
+
+
+def advice(name: str) -> str:
+    """What to do about an operator or torchbind class that does not come with torch."""
+    from tsarchive.frontend.libraries import what_registers
+    from tsarchive.ir.names import NATIVE_PREFIX
+
+    hint = what_registers(name if "::" in name else f"{NATIVE_PREFIX}{name}")
+    return in_commands(hint)

@@ -1,4 +1,4 @@
-"""What every format answers; ``registry`` has them all."""
+"""The interface of formats; ``registry`` has all of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Protocol
 
 from tsarchive.container import Container
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from tsarchive.describing.facts import Facts, ModuleInfo
     from tsarchive.findings import Findings
     from tsarchive.formats.archive import OpenedArchive, OtherContainer
-    from tsarchive.formats.options import Example, LoadOptions, SaveOptions
     from tsarchive.formats.verification import Step, VerifyReport
-    from tsarchive.formats.view import View
     from tsarchive.ir.types import Type
     from tsarchive.policy import Guard
     from tsarchive.run.classes import Classes
     from tsarchive.run.modules import ArchiveModule
     from tsarchive.scanning.collecting import Collected
+
+    from .archive import View
 
 
 _CONSTANTS: Final = "constants/"
@@ -334,3 +335,41 @@ class FileFormat(Format):
     @abstractmethod
     def check_jitter(self, source: Source, *, canonical: bool) -> JitterReport:
         """Write a file as it is, and once more with its tables encoded anew; let go of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What ``load`` was asked for.
+
+    ``model`` is one of several in an archive; ``data`` is what a program reads from files beside
+    it; ``tensors_on`` is where tensors of TorchScript go if not to the ``device`` of its code.
+    """
+
+    device: torch.device | None
+    guard: Guard
+    model: str | None = None
+    data: Any = None
+    tensors_on: torch.device | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOptions:
+    """What ``save`` was asked for. ``files`` are extra files by name."""
+
+    files: Mapping[str, bytes]
+    debug: bool = True
+    canonical: bool = False
+    source_paths: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The arguments of one call, and which sizes stay open where it is traced."""
+
+    args: Sequence[Any] | None = None
+    kwargs: Mapping[str, Any] | None = None
+    dynamic_shapes: Any = None
+
+    @property
+    def is_given(self) -> bool:
+        return self.args is not None or self.kwargs is not None

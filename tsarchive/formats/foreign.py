@@ -13,17 +13,18 @@ from tsarchive.findings import Finding, Findings, Nature, Severity
 from tsarchive.formats.base import Check, Importer, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.formats.verification import OTHER_KIND, Step
-from tsarchive.formats.view import View
+
+from .archive import View
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts, ModuleInfo, Needs
     from tsarchive.describing.tensors import TensorInfo
-    from tsarchive.formats.options import LoadOptions, SaveOptions
     from tsarchive.frontend import CodeImporter
     from tsarchive.pickler import Object
 
     from .archive import OpenedArchive
+    from .base import LoadOptions, SaveOptions
     from .torchscript.code_records import CodeRecords
     from .torchscript.debug import DebugRecords
 

@@ -24,6 +24,7 @@ class Role(Enum):
     INPUT_PICKLE = "pickles", "inputs"
     NATIVE = "native code", "machine code"
     BESIDE_NATIVE = "notes", "machine code"
+    UNKNOWN_BESIDE_NATIVE = "other", "machine code"
     EXECUTORCH = "programs of ExecuTorch", "machine code"
     EXTRA = "extra files", "extra"
     NOTES = "notes", "other"

@@ -10,13 +10,13 @@ torch stand the methods of classes that it binds, by the qualified name of the c
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import TorchVersionError
@@ -103,7 +103,7 @@ def _entries(beginning: str, ends: str) -> Iterator[Entry]:
 def _lines() -> list[str]:
     # importlib.resources does the same, and imports seventy modules.
     loader: Any = sys.modules[__name__].__loader__
-    data: bytes = loader.get_data(str(Path(__file__).with_name("schemas.txt")))
+    data: bytes = loader.get_data(f"{os.path.dirname(__file__)}/schemas.txt")
     return data.decode("ascii").splitlines()
 
 

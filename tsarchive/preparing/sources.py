@@ -12,8 +12,7 @@ import torch
 from tsarchive.container import Container
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.base import ZipFormat
-from tsarchive.formats.options import Example, LoadOptions
+from tsarchive.formats.base import Example, LoadOptions, ZipFormat
 from tsarchive.formats.pt2.tracing import traced_program
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.loading import load_opened

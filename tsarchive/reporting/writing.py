@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive
+from tsarchive.archive import open as opened
 from tsarchive.auditing import audit
 from tsarchive.container.atomic import replacing
 from tsarchive.container.source import read_all
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import is_fine
-from tsarchive.opening import open as opened
 from tsarchive.verifying import verify
 
 from .caps import ROWS

@@ -9,8 +9,8 @@ from typing import Final
 from tsarchive.describing.tensors import TensorTotals
 from tsarchive.findings import Finding, Findings, Nature, Severity
 
-from .budgets import Budgets
 from .contents import native_format
+from .pickle_names import Budgets
 from .pickle_streams import begins_pickle, pickles_in
 from .pickles import PickleAudit, Surroundings, audit_pickles
 from .report import AuditReport, EntryPoint, Group, OperatorUse, Payload, PickledName

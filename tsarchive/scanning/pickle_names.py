@@ -1,7 +1,6 @@
 """The globals that pickles of models may name and call, each with the reason why it is harmless.
 
-What is not in the table is not known to be harmless. There is no list of what is harmful: such
-lists are never complete.
+What is not in the table is not known to be harmless. Budgets bound the work on a file's pickles.
 """
 
 from __future__ import annotations
@@ -166,3 +165,47 @@ def _widespread_modules() -> frozenset[str]:
 @cache
 def _rows() -> dict[str, NameRow]:
     return {name: NameRow(use, reason) for use, reason, names in _TABLE for name in names}
+
+
+# A step is the time of one opcode, half a microsecond. Small files may take so many in any case:
+# lists of words have many beginnings.
+_FREE: Final = 1 << 22
+_FREE_SEARCH: Final = 1 << 23
+# A file has at least a byte for each opcode, so that what is stored plainly is read to its end.
+_MOST_READING: Final = 1 << 26
+# Pickles may begin anywhere. In random bytes, a search takes a step for some 600 of them, in lists
+# of words for some 7.
+_BYTES_OF_SEARCH: Final = 1 << 6
+_BYTES_OF_SEARCH_IN_WORDS: Final = 1 << 2
+_MOST_SEARCH_IN_WORDS: Final = 1 << 25
+
+
+@dataclass(slots=True)
+class Budget:
+    """Steps that are left."""
+
+    left: int
+
+    def spend(self, steps: int) -> None:
+        """Take steps away, be they there or not."""
+        self.left -= steps
+
+    @property
+    def is_spent(self) -> bool:
+        return self.left <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """``reading`` is for pickles where pickles stand, ``searching`` for those that hide."""
+
+    reading: Budget
+    searching: Budget
+
+    @classmethod
+    def of_file(cls, size: int) -> Budgets:
+        """The budgets for a file of so many bytes."""
+        reading = max(_FREE, min(size, _MOST_READING))
+        in_words = min(size // _BYTES_OF_SEARCH_IN_WORDS, _MOST_SEARCH_IN_WORDS)
+        searching = max(_FREE_SEARCH, in_words, size // _BYTES_OF_SEARCH)
+        return cls(Budget(reading), Budget(searching))

@@ -20,8 +20,15 @@ from tsarchive.formats.records import RecordTable
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.scanning.collecting import Collected
 from tsarchive.scanning.contents import has_zip_end, native_format
-from tsarchive.scanning.operators import operator_findings, ordered
-from tsarchive.scanning.report import EntryPoint, OperatorUse, Payload, Place, When
+from tsarchive.scanning.report import (
+    EntryPoint,
+    OperatorUse,
+    Payload,
+    Place,
+    When,
+    operator_findings,
+    ordered,
+)
 
 from .looking import OWN_NAMESPACES, ExecutorchView, called
 from .program import RECORD, Program

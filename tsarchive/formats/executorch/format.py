@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from tsarchive.container import Container
     from tsarchive.container.source import Source
     from tsarchive.describing.facts import Facts, ModuleInfo
-    from tsarchive.formats.archive import OpenedArchive
-    from tsarchive.formats.options import LoadOptions, SaveOptions
+    from tsarchive.formats.archive import OpenedArchive, View
+    from tsarchive.formats.base import LoadOptions, SaveOptions
     from tsarchive.formats.verification import Step, VerifyReport
-    from tsarchive.formats.view import View
     from tsarchive.scanning.collecting import Collected
 
     from .regions import Regions

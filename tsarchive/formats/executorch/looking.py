@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tsarchive.describing.facts import ModuleInfo
 from tsarchive.describing.tensors import StorageInfo, TensorInfo
 from tsarchive.errors import UnsupportedError
-from tsarchive.formats.view import View
+from tsarchive.formats.archive import View
 
 from .bundled import BundledProgram, BundledTensor, Suite
 from .data_file import DataFile, Entry

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts, ModuleInfo
     from tsarchive.findings import Findings
-    from tsarchive.formats.archive import OpenedArchive
-    from tsarchive.formats.options import LoadOptions, SaveOptions
-    from tsarchive.formats.view import View
+    from tsarchive.formats.archive import OpenedArchive, View
+    from tsarchive.formats.base import LoadOptions, SaveOptions
 
 
 _TABLE: Final = RecordTable(
@@ -44,14 +43,14 @@ class _LegacyTorchScript(ZipFormat):
         return _TABLE
 
     def view(self, opened: Container) -> View:
-        from .looking import LegacyView
+        from .inspection import LegacyView
 
         return LegacyView(opened)
 
     def moved(self, opened: Container, map_location: str) -> Container:
         from tsarchive.formats.torchscript.devices import moved_archive
 
-        from .looking import LegacyView
+        from .inspection import LegacyView
 
         tensors_on = {tensor.device for tensor in LegacyView(opened).model.tensors}
         return moved_archive(opened, map_location, tensors_on).container
@@ -65,15 +64,14 @@ class _LegacyTorchScript(ZipFormat):
         return True
 
     def records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
-        from tsarchive.formats.torchscript.resaving import legacy_records
-        from tsarchive.formats.torchscript.saving import canonical_module_records
+        from tsarchive.formats.torchscript.saving import canonical_module_records, legacy_records
 
         if options.canonical:
             return canonical_module_records(module, options.files)
         return legacy_records(module, options.files)
 
     def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:
-        from .verification import LegacyCheck
+        from .verifying import LegacyCheck
 
         return LegacyCheck(container, _TABLE, findings, damaged)
 
@@ -88,7 +86,7 @@ class _LegacyTorchScript(ZipFormat):
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=True)
 
     def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
-        from tsarchive.describing.signatures import with_signatures
+        from tsarchive.formats.torchscript.description import with_signatures
 
         return with_signatures(archive.tree(), archive.classes)
 

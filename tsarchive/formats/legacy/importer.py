@@ -11,8 +11,13 @@ from tsarchive.errors import FormatError
 from tsarchive.formats.torchscript.code_records import CodeRecords
 from tsarchive.formats.torchscript.debug import DebugRecords
 from tsarchive.formats.torchscript.devices import MovedArchive, moved_archive
-from tsarchive.formats.torchscript.importer import Unpickling, check_set, check_slot, set_state
-from tsarchive.formats.torchscript.runnable import runnable_code
+from tsarchive.formats.torchscript.importer import (
+    Unpickling,
+    check_set,
+    check_slot,
+    runnable_code,
+    set_state,
+)
 from tsarchive.formats.torchscript.tensors import TensorReader
 from tsarchive.ir.types import TENSOR, Type
 from tsarchive.ir.values import TableConstant
@@ -23,8 +28,8 @@ from tsarchive.run.objects import new_object
 from tsarchive.run.slots import link_lists, set_slot
 
 from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
+from .inspection import ATTRIBUTES, Values
 from .model import MODEL, debug_records, read_model
-from .values import ATTRIBUTES, Values
 
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule

@@ -15,8 +15,14 @@ from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.scanning.collecting import Collected
-from tsarchive.scanning.operators import SEVERITIES, operator_findings, ordered
-from tsarchive.scanning.report import EntryPoint, Place, When
+from tsarchive.scanning.report import (
+    SEVERITIES,
+    EntryPoint,
+    Place,
+    When,
+    operator_findings,
+    ordered,
+)
 
 from .called_targets import Calls
 from .json_fields import JsonField, fields_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsarchive.describing.advice import advice
 from tsarchive.describing.facts import ExportedFacts, Facts, ModelFacts, ModuleInfo, ObjectFacts
+from tsarchive.describing.hints import advice
 from tsarchive.describing.tensors import TensorInfo
 from tsarchive.errors import PickleError
 from tsarchive.formats.archive import OpenedArchive

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tsarchive.formats.torchscript.devices import DeviceMap
-from tsarchive.formats.torchscript.stored_values import is_device
+from tsarchive.formats.torchscript.stored_tensors import is_device
 
 from .payloads import device_name
 from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, Node

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts, ModuleInfo
     from tsarchive.findings import Findings
-    from tsarchive.formats.archive import OpenedArchive
-    from tsarchive.formats.options import Example, LoadOptions, SaveOptions
-    from tsarchive.formats.view import View
+    from tsarchive.formats.archive import OpenedArchive, View
+    from tsarchive.formats.base import Example, LoadOptions, SaveOptions
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
 
@@ -43,7 +42,8 @@ _OF_MODELS: Final = (
         r"data/aotinductor/.+\.(so|dll|pyd|dylib|o|a|cubin|fatbin|ptx|hsaco|spv|metallib)",
         Role.NATIVE,
     ),
-    Row(r"data/aotinductor/.+", Role.BESIDE_NATIVE),
+    Row(r"data/aotinductor/.*\.(cpp|json|h|txt)", Role.BESIDE_NATIVE),
+    Row(r"data/aotinductor/.+", Role.UNKNOWN_BESIDE_NATIVE),
     Row(r"data/executorch/.+", Role.EXECUTORCH),
     Row(r"archive_format|archive_version", Role.NOTES),
     ZIP_NOTES,
@@ -130,7 +130,7 @@ class _Pt2(ZipFormat):
     def convert(
         self, module: ArchiveModule, source: Format, dst: str | os.PathLike[str], example: Example
     ) -> None:
-        from tsarchive.formats.options import SaveOptions
+        from tsarchive.formats.base import SaveOptions
 
         from .tracing import traced_program
 

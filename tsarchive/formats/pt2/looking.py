@@ -14,7 +14,7 @@ from tsarchive.container import Container as ZipContainer
 from tsarchive.describing.facts import ModuleInfo
 from tsarchive.describing.tensors import Role, StorageInfo, TensorInfo
 from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
-from tsarchive.formats.view import View
+from tsarchive.formats.archive import View
 
 from .compiled import stored_weights
 from .dtypes import DTYPES

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tsarchive.errors import FormatError
-from tsarchive.formats.torchscript.stored_values import MAX_DEPTH
+from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import to_identifier, to_type_name, unmangled, untaken_name
 from tsarchive.ir.types import BOOL, TENSOR, Type

@@ -10,7 +10,7 @@ from tsarchive.describing.facts import ModuleInfo
 from tsarchive.describing.tensors import TensorInfo
 from tsarchive.errors import FormatError
 from tsarchive.formats.torchscript.inspection import MAX_NAMES
-from tsarchive.formats.torchscript.stored_values import MAX_DEPTH
+from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH
 
 from .metadata import ModulePlace
 

@@ -13,8 +13,10 @@ from typing import TypeAlias, TypeGuard
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, FormatError, MissingRecordError, PickleError
-from tsarchive.formats.torchscript.stored_tensors import MAX_BYTES, MAX_RANK, TENSOR_MODULE
-from tsarchive.formats.torchscript.stored_values import (
+from tsarchive.formats.torchscript.stored_tensors import (
+    MAX_BYTES,
+    MAX_RANK,
+    TENSOR_MODULE,
     DenseTensor,
     StoredTensor,
     Wrapped,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tsarchive.errors import PickleError
-from tsarchive.formats.torchscript.stored_values import MAX_DEPTH
+from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH
 from tsarchive.pickler import Reduce, Value
 
 from .payloads import StoredView, saved_payload

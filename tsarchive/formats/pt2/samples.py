@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tsarchive.errors import PickleError
-from tsarchive.formats.torchscript.stored_values import MAX_DEPTH, DenseTensor
+from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH, DenseTensor
 from tsarchive.pickler import Object, Reduce, Value
 
 from .records import Records

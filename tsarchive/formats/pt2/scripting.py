@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 from tsarchive.container import NewRecord
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.torchscript.exporter import extra_files
-from tsarchive.formats.torchscript.resaving import canonical_loaded_records
+from tsarchive.formats.torchscript.saving import canonical_loaded_records
 from tsarchive.ir.graph import Block, nested_blocks
 from tsarchive.ir.types import ANY, COMPOSITE, DictType, ListType, TupleType, Type
 from tsarchive.run.modules import ArchiveModule

@@ -6,10 +6,10 @@ from functools import cached_property
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, MissingRecordError, PickleError
-from tsarchive.formats.torchscript.stored_tensors import StoredTensors
-from tsarchive.formats.torchscript.stored_values import (
+from tsarchive.formats.torchscript.stored_tensors import (
     StoredStorage,
     StoredTensor,
+    StoredTensors,
     check_record_size,
 )
 from tsarchive.pickler import Reduce, Value, loads

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts, ModuleInfo
     from tsarchive.findings import Findings
-    from tsarchive.formats.archive import OpenedArchive
-    from tsarchive.formats.options import Example, LoadOptions, SaveOptions
-    from tsarchive.formats.view import View
+    from tsarchive.formats.archive import OpenedArchive, View
+    from tsarchive.formats.base import Example, LoadOptions, SaveOptions
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
 
@@ -33,7 +32,7 @@ _TABLE: Final = RecordTable(
     Row(r"bytecode\.pkl", Role.BYTECODE),
     Row(r"(mobile_debug_handles|callstack_debug_map)\.pkl", Role.DEBUG),
     Row(r"traced_inputs\.pkl", Role.INPUT_PICKLE),
-    Row(r"traced_inputs/[0-9]+(\.storage)?", Role.INPUTS),
+    Row(r"traced_inputs/[0-9]+", Role.INPUTS),
     ZIP_NOTES,
     Row(r"extra/.+", Role.EXTRA, Reader.USER),
 )
@@ -56,7 +55,7 @@ class _TorchScript(ZipFormat):
         return _TABLE
 
     def view(self, opened: Container) -> View:
-        from .looking import TorchScriptView
+        from .inspection import TorchScriptView
 
         return TorchScriptView(opened)
 
@@ -124,7 +123,7 @@ class _TorchScript(ZipFormat):
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=False)
 
     def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
-        from tsarchive.describing.signatures import with_signatures
+        from .description import with_signatures
 
         return with_signatures(archive.tree(), archive.classes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,24 +17,38 @@ from tsarchive.errors import (
     UnknownClassError,
     UnsupportedError,
 )
+from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.libraries import what_registers
 from tsarchive.garbage import collecting
-from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.ir.types import TENSOR, EnumType, Type, annotation
-from tsarchive.ir.values import TableConstant
+from tsarchive.ir.types import (
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    EnumType,
+    SimpleType,
+    Type,
+    annotation,
+)
+from tsarchive.ir.values import TableConstant, conforms
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.classes import Classes
+from tsarchive.run.modules import ArchiveModule, ArchiveObject
 from tsarchive.run.objects import new_object, unset_object
+from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.run.slots import get_slot, link_lists, set_slot
 
 from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
 from .debug import DebugRecords
-from .runnable import runnable_code
-from .slot_types import may_hold
-from .stored_tensors import is_tensor
-from .stored_values import MAX_DEPTH, is_device
+from .stored_tensors import MAX_DEPTH, is_device, is_tensor
 from .tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
@@ -391,3 +405,63 @@ _CALLS: dict[str, tuple[Callable[[Unpickling, Reduce], Any], int]] = {
     "torch.device": (Unpickling._device, 1),
     "collections.OrderedDict": (Unpickling._no_hooks, 0),
 }
+
+
+def runnable_code(
+    files: Mapping[str, Callable[[], str] | str],
+    constant: Callable[[int], tuple[Any, Type]],
+    version: int,
+    **options: Any,
+) -> CodeImporter:
+    """Make a CodeImporter with what this process has registered; ``options`` are passed on."""
+    return CodeImporter(
+        files,
+        operators=operator_schemas,
+        constant=constant,
+        version=version,
+        native_class=native_class,
+        evaluate=find_native,
+        **options,
+    )
+
+
+_EXACT: dict[Type, tuple[type, ...]] = {
+    BOOL: (bool,),
+    INT: (int,),
+    FLOAT: (float,),
+    COMPLEX: (complex,),
+    NUMBER: (int, float, complex),
+    STRING: (str,),
+    NONE: (type(None),),
+    DEVICE: (torch.device,),
+}
+
+
+def may_hold(type_: Type, value: Any) -> bool:
+    """Return whether ``value`` is of ``type_``.
+
+    Types that pickles cannot express accept anything.
+    """
+    # Most slots hold tensors and modules.
+    is_leaf = isinstance(type_, SimpleType | ClassType)
+    return _is_of(value, type_) if is_leaf else conforms(value, type_, _is_of)
+
+
+def _is_of(value: Any, type_: Type) -> bool:
+    if isinstance(type_, ClassType | InterfaceType | EnumType):
+        return _may_be_of(type_, value)
+    if type_ == TENSOR:
+        return isinstance(value, torch.Tensor)
+    exact = _EXACT.get(type_)
+    return exact is None or type(value) in exact
+
+
+def _may_be_of(type_: ClassType | InterfaceType | EnumType, value: Any) -> bool:
+    if isinstance(type_, ClassType):
+        if type_.is_native:
+            return isinstance(value, torch.ScriptObject)
+        class_ = getattr(type(value), "tsarchive_class", None)
+        return isinstance(class_, ClassType) and class_.qualified_name == type_.qualified_name
+    if isinstance(type_, EnumType):
+        return isinstance(value, Enum)
+    return isinstance(value, ArchiveModule | ArchiveObject)

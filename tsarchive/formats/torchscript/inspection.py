@@ -1,30 +1,40 @@
-"""The tensors and the module tree of an archive, as its pickles describe them."""
+"""Inspection of an archive with a data.pkl: its tensors, its modules, its code; without torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tsarchive.container import Record
+from tsarchive.container import Container, Record
 from tsarchive.describing.facts import ModuleInfo
 from tsarchive.describing.tensors import Role, StorageInfo, TensorInfo
-from tsarchive.errors import FormatError, PickleError
+from tsarchive.errors import FormatError, PickleError, UnsupportedError
+from tsarchive.formats.archive import View
+from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import Attribute, ClassType
-from tsarchive.pickler import Memoised, Object, Reduce
+from tsarchive.ir.types import TENSOR, Type
+from tsarchive.pickler import Memoised, Object, Reduce, loads
 from tsarchive.pickler.storage_types import STORAGE_TYPES
 
-from .stored_tensors import StoredTensors, is_tensor, plain_tensor
-from .stored_values import (
+from .bytecode import BYTECODE, tables_of
+from .code_records import CodeRecords, format_version
+from .debug import DebugRecords
+from .stored_tensors import (
     MAX_DEPTH,
     DenseTensor,
     PerChannel,
     QuantizedTensor,
     SparseTensor,
-    View,
+    StoredTensors,
+    StridedView,
     Wrapped,
+    is_tensor,
+    plain_tensor,
 )
 
 if TYPE_CHECKING:
+    from tsarchive.describing.facts import Needs
     from tsarchive.frontend import CodeImporter
 
 # Modules and containers may be shared, so names can grow exponentially in malicious files.
@@ -35,7 +45,7 @@ MAX_LETTERS = 1 << 27
 # Types that may contain tensors; other values need no names.
 _HOLDING = (Object, Reduce, Memoised, dict, list, tuple)
 # The spelling of code.
-_CONSTANTS = "CONSTANTS.c"
+_CONSTANT = "CONSTANTS.c"
 
 ClassOf = Callable[[Object], ClassType]
 
@@ -78,7 +88,7 @@ class Root(NamedTuple):
     role: Role = "attribute"
 
 
-def storage_record(pickle: str, key: str, records: Container[str]) -> str:
+def storage_record(pickle: str, key: str, records: Collection[str]) -> str:
     """Return the record of the storage that ``pickle`` calls ``key``, even if it does not exist."""
     names = [f"{folder}{key}" for folder in _FOLDERS.get(pickle, ("",))]
     return next((name for name in names if name in records), names[0])
@@ -88,7 +98,7 @@ def constants_in(table: Any, record: str) -> Iterator[Root]:
     """Yield the constants of a table under their names in code."""
     if isinstance(table, tuple):
         for index, value in enumerate(table):
-            yield Root(record, f"{_CONSTANTS}{index}", value, "constant")
+            yield Root(record, f"{_CONSTANT}{index}", value, "constant")
 
 
 def named_tensors(
@@ -222,7 +232,9 @@ class _Described:
         """Describe the parts of a tensor."""
         return [info for value in values if (info := self.info(value, "attribute"))]
 
-    def _of_view(self, view: View, role: Role, parts: Iterable[TensorInfo] = ()) -> TensorInfo:
+    def _of_view(
+        self, view: StridedView, role: Role, parts: Iterable[TensorInfo] = ()
+    ) -> TensorInfo:
         storage = view.storage
         record = storage_record(self._record, storage.key, self._records)
         found = self._records.get(record)
@@ -296,3 +308,104 @@ class _Tree:
     def _held(self, name: str, value: Any, role: Role) -> Iterator[TensorInfo]:
         root = Root(self._record, name, value, role)
         return (info for _, info in self._walk.tensors(root, self._described))
+
+
+_DATA = "data.pkl"
+_CONSTANTS = "constants.pkl"
+
+
+class TorchScriptView(View):
+    """The parts of an open archive, each read on demand."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    @property
+    def format_version(self) -> int:
+        """The number in the version record."""
+        return format_version(self._container)
+
+    @cached_property
+    def code(self) -> CodeRecords:
+        return CodeRecords(self._container)
+
+    @cached_property
+    def debug(self) -> DebugRecords:
+        return DebugRecords(self._container)
+
+    @cached_property
+    def classes(self) -> CodeImporter:
+        return CodeImporter(
+            self.code,
+            operators=lambda name: (),
+            constant=self._constant,
+            version=self.format_version,
+            native_class=lambda name: ClassType(name, is_native=True),
+            evaluate=lambda schema: None,
+            reads_bodies=False,
+        )
+
+    @cached_property
+    def root(self) -> Object:
+        """The root object as data.pkl describes it."""
+        found = loads(self._container.read(_DATA), record=_DATA)
+        if not isinstance(found, Object):
+            raise FormatError("the root of the archive is not an object", record=_DATA)
+        return found
+
+    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
+        """Yield every tensor by its dotted name: those of the root, and those that code names."""
+        class_of = class_finder(self.classes)
+        return named_tensors(self._roots(), class_of, self._container.records)
+
+    def tree(self) -> ModuleInfo:
+        """Return the modules below the root."""
+        class_of = class_finder(self.classes)
+        return module_tree(Root(_DATA, "", self.root), class_of, self._container.records)
+
+    def needs(self) -> Needs:
+        """What the code needs that is reached from the root and the constants."""
+        from .needs import needs_of
+
+        return needs_of(self.code, (self.root, self._constants))
+
+    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
+        assert info.storage is not None
+        return self._container.view(info.storage)[info.offset :]
+
+    def _roots(self) -> Iterator[Root]:
+        """Yield the roots of tensors.
+
+        Example inputs of a trace are stored without their elements.
+        """
+        yield Root(_DATA, "", self.root)
+        yield from constants_in(self._constants, _CONSTANTS)
+        if BYTECODE in self._container.records:
+            yield from _bytecode_constants(loads(self._container.read(BYTECODE), record=BYTECODE))
+
+    @cached_property
+    def _constants(self) -> Any:
+        return loads(self._container.read(_CONSTANTS), record=_CONSTANTS)
+
+    def _constant(self, index: int) -> tuple[Any, Type]:
+        """Return a constant tensor as the pickle describes it, for defaults of parameters."""
+        table = self._constants
+        found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
+        if isinstance(found, Reduce) and found.function.module == "torch._utils":
+            from tsarchive.ir.values import TableConstant
+
+            return TableConstant(found), TENSOR
+        raise UnsupportedError(
+            f"constant {index} is no tensor: others are not read while looking",
+            record=_CONSTANTS,
+            hint="Load the archive to see it",
+        )
+
+
+def _bytecode_constants(functions: Any) -> Iterator[Root]:
+    """Yield the constants of each function of ``bytecode.pkl``."""
+    for function, table, rows in tables_of(functions):
+        if table == "constants":
+            for index, value in enumerate(rows):
+                name = f"bytecode.{function}.constants.{index}"
+                yield Root(BYTECODE, name, value, "constant")

@@ -27,10 +27,8 @@ from tsarchive.printer.literals import Literals
 from tsarchive.printer.range_fixpoint import ranges_after_reading
 
 from .code_records import DEBUG_SUFFIX, CodeRecords, encoded, format_version
-from .debug import read_debug_record
-from .debug_writing import DebugWriter
-from .importer import Importer
-from .runnable import runnable_code
+from .debug import DebugWriter, read_debug_record
+from .importer import Importer, runnable_code
 from .tensors import given_device
 
 

@@ -1,11 +1,16 @@
-"""Which records a module is saved as, scripted, traced or loaded."""
+"""The records that a module is saved as: scripted, traced, or loaded with its code as read."""
 
 from __future__ import annotations
 
+import enum
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
+import torch
+
+from tsarchive.adopt.getstate import held_parts
 from tsarchive.adopt.torch_jit import (
     adopt_module,
     adopt_placeholder,
@@ -13,15 +18,248 @@ from tsarchive.adopt.torch_jit import (
     is_script_function,
     is_script_module,
 )
-from tsarchive.container import NewRecord
+from tsarchive.container import Container, NewRecord
 from tsarchive.errors import SaveError, SourceError
-from tsarchive.ir.values import ObjectValue
+from tsarchive.formats.base import as_read
+from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.graph import Block
+from tsarchive.ir.types import NONE, EnumType, Type, annotation
+from tsarchive.ir.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
+from tsarchive.pickler import loads
 from tsarchive.run.modules import ArchiveModule
+from tsarchive.run.operators import native_class
+from tsarchive.run.slots import get_slot
 
-from .constants import Constants
-from .exporter import Extras, archive_records, canonical_records, extra_files, traced_input_records
-from .rereading import settled_text
-from .resaving import canonical_loaded_records, loaded_records
+from .code_records import DEBUG_SUFFIX, format_version
+from .exporter import (
+    Code,
+    Extras,
+    archive_records,
+    canonical_records,
+    extra_files,
+    settled_text,
+    traced_input_records,
+)
+from .pickled import storages_of
+from .pickling import Constants, fits
+
+_EXTRA = "extra/"
+_CONSTANTS = "constants/"
+_TABLE = "constants.pkl"
+
+
+def loaded_records(
+    module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool
+) -> list[NewRecord]:
+    """Return the records of a loaded module. Extra files are kept unless replaced."""
+    container = module.tsarchive_classes.container
+    extras = _kept_extras(container, files)
+    traced = tuple(as_read(container, _names(container, "traced_inputs")))
+    return archive_records(
+        _Objects(container).object(module),
+        code=_code(container, debug=debug),
+        extras=Extras(extras, traced),
+        debug=debug,
+    )
+
+
+def legacy_records(module: ArchiveModule, files: Mapping[str, bytes]) -> list[NewRecord]:
+    """The same of an archive of before torch 1.3, whose code is printed anew: none could be copied.
+
+    Raises SaveError for a module whose methods do not give all of its state.
+    """
+    _refuse_partial_states(module)
+    extras = _kept_extras(module.tsarchive_classes.container, files)
+    return canonical_loaded_records(module, extras)
+
+
+def _kept_extras(container: Container, files: Mapping[str, bytes]) -> tuple[NewRecord, ...]:
+    kept = [n for n in _names(container, _EXTRA) if n.removeprefix(_EXTRA) not in files]
+    return (*extra_files(files), *as_read(container, kept))
+
+
+def canonical_loaded_records(
+    module: ArchiveModule, files: tuple[NewRecord, ...], *, debug: bool = False
+) -> list[NewRecord]:
+    """Return the canonical form of a loaded module, with code printed from its graphs.
+
+    With ``debug`` it includes debug records, from the locations of the graphs' nodes.
+    """
+    objects = _Objects(module.tsarchive_classes.container)
+    root, constants = objects.object(module), _LoadedConstants(objects)
+    return canonical_records(settled_text(root, constants, keeps_places=debug), files, debug=debug)
+
+
+def _refuse_partial_states(module: ArchiveModule) -> None:
+    """Refuse modules from before torch 1.3 with a partial ``__getstate__``.
+
+    Their parameters and submodules were saved beside its result.
+    """
+    for part in module.modules():
+        class_: ClassType | None = getattr(part, "tsarchive_class", None)
+        if class_ is None or not class_.has_state_methods:
+            continue
+        given = set(_assigned(class_.methods["__setstate__"].graph))
+        for attribute in class_.attributes.values():
+            if attribute.name not in given and not fits(None, attribute.type):
+                raise SaveError(
+                    f"__setstate__ of {class_.qualified_name} does not set {attribute.name!r}, "
+                    "so it has no place in an archive of today"
+                )
+
+
+def _assigned(block: Block) -> Iterator[str]:
+    """Yield the attributes that a graph assigns."""
+    for node in block.nodes:
+        if node.kind == "prim::SetAttr":
+            yield node.attributes["name"]
+        for inner in node.blocks:
+            yield from _assigned(inner)
+
+
+class _LoadedConstants(Constants):
+    """The constant table of code whose graphs hold run-time forms of constants."""
+
+    def __init__(self, objects: _Objects) -> None:
+        super().__init__()
+        self._objects = objects
+
+    def index(self, value: Any, type_: Type) -> int:
+        if isinstance(value, TableConstant):
+            value = value.value
+        return super().index(self._objects.value(value), type_)
+
+
+def _code(container: Container, *, debug: bool) -> Code:
+    names = [
+        name for name in _names(container, "code/") if debug or not name.endswith(DEBUG_SUFFIX)
+    ]
+    names += _constants(container)
+    return Code(tuple(as_read(container, names)), format_version(container))
+
+
+def _constants(container: Container) -> list[str]:
+    """Return the constant table and its storages, without those of ``bytecode.pkl``."""
+    if _TABLE not in container.records:
+        return []
+    table = loads(container.read(_TABLE), record=_TABLE)
+    used = {f"{_CONSTANTS}{key}" for key in storages_of(table)}
+    return [name for name in container.records if name == _TABLE or name in used]
+
+
+def _names(container: Container, prefix: str) -> list[str]:
+    return [name for name in container.records if name.startswith(prefix)]
+
+
+class _Objects:
+    """Describes the objects of a loaded module for writing, preserving identity."""
+
+    def __init__(self, container: Container) -> None:
+        self.container = container
+        self._known: dict[int, tuple[Any, Any]] = {}
+
+    def object(self, value: Any) -> ObjectValue:
+        classes = value.tsarchive_classes
+        if classes.container is not self.container:
+            raise SaveError(
+                f"{type(value).__name__} was loaded from another archive than the root module",
+                hint="Save the modules one by one",
+            )
+        class_ = value.tsarchive_class
+        found = ObjectValue(class_)
+        self._known[id(value)] = (value, found)
+        if class_.has_state_methods:
+            getstate = partial(classes.call, class_.methods["__getstate__"], value)
+            found.state = self._state(class_, getstate)
+        else:
+            self._refuse_additions(value, class_)
+            for attribute in class_.attributes.values():
+                found.slots[attribute.name] = self._slot(value, attribute)
+        return found
+
+    def _refuse_additions(self, owner: Any, class_: ClassType) -> None:
+        """Refuse state added to a module after loading: without a slot it would be lost."""
+        if not class_.is_module:
+            return
+        for table in (owner._parameters, owner._buffers, owner._modules):
+            added = [name for name in table if name not in class_.attributes]
+            if added:
+                raise SaveError(
+                    f"{class_.qualified_name} has no attribute {added[0]!r} in the archive",
+                    hint="Remove what was added to the module after loading",
+                )
+
+    def _slot(self, owner: Any, attribute: Attribute) -> Any:
+        name = attribute.name
+        try:
+            value = get_slot(owner, attribute)
+        except (KeyError, AssertionError):
+            raise SaveError(
+                f"the attribute {name!r} of {type(owner).__name__} is gone",
+                hint="A loaded module is saved with all attributes that it was loaded with",
+            ) from None
+        if name == "_is_full_backward_hook" and attribute.type == NONE:
+            value = None  # set by torch.nn.Module where Python code registered a hook
+        found = self.value(value)
+        if not fits(found, attribute.type):
+            raise SaveError(
+                f"the attribute {name!r} of {type(owner).__name__} holds a "
+                f"{type(value).__name__}, not a value of type {annotation(attribute.type)}",
+                hint="Set attributes of a loaded module to values of their declared types",
+            )
+        return found
+
+    def value(self, value: Any) -> Any:
+        if value is None or type(value) in (bool, int, float, complex, str):
+            return value
+        known = self._known.get(id(value))
+        if known is None:
+            known = (value, self._described(value))
+            self._known[id(value)] = known
+        return known[1]
+
+    def _described(self, value: Any) -> Any:
+        match value:
+            case torch.Tensor():
+                return TableConstant(value)
+            case torch.device():
+                return Device(str(value))
+            case enum.Enum():
+                return EnumMember(_enum_type(value), value.name, value.value)
+            case list():
+                return [self.value(item) for item in value]
+            case tuple():
+                return tuple([self.value(item) for item in value])
+            case dict():
+                return {self.value(key): self.value(item) for key, item in value.items()}
+            case torch.ScriptObject():
+                return self._native(value)
+        if hasattr(value, "tsarchive_class"):
+            return self.object(value)
+        raise SaveError(
+            f"a value of type {type(value).__name__} has no place in an archive",
+            hint="Set attributes of a loaded module to values of their declared types",
+        )
+
+    def _native(self, value: torch.ScriptObject) -> ObjectValue:
+        class_ = native_class(value._type().qualified_name())
+        if class_ is None or "__getstate__" not in class_.methods:
+            raise SaveError("a torchbind object without __getstate__ cannot be saved")
+        return ObjectValue(class_, state=self._state(class_, value._get_method("__getstate__")))
+
+    def _state(self, class_: ClassType, getstate: Callable[[], Any]) -> TypedValue:
+        state = getstate()
+        state_type = class_.methods["__getstate__"].schema.return_type
+        return TypedValue(self.value(state), state_type, held_parts(class_, state, getstate))
+
+
+def _enum_type(member: enum.Enum) -> EnumType:
+    """Return the archive's type of an enum member that loading created."""
+    found = getattr(type(member), "tsarchive_enum", None)
+    if not isinstance(found, EnumType):
+        raise SaveError(f"{member!r} is of an enum that is not in the archive")
+    return found
+
 
 _OPTIMIZED: Final = (
     "the module comes from torch.jit.optimize_for_inference: its code names operators of oneDNN, "

@@ -6,31 +6,19 @@ checked as unbounded integers, before torch sees any of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
+from tsarchive.errors import PickleError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.pickler import Global, PersistentId, Reduce, Value
 from tsarchive.pickler.storage_types import STORAGE_TYPES
 
 from .pickled import reachable
-from .stored_values import (
-    STORAGE_SIZE,
-    DenseTensor,
-    PerChannel,
-    PerTensor,
-    QuantizedTensor,
-    SparseTensor,
-    StoredStorage,
-    StoredTensor,
-    TensorError,
-    View,
-    Wrapped,
-    check_record_size,
-    is_device,
-)
 
 TENSOR_MODULE = "torch._utils"
 # torch's kernels support at most 64 dimensions.
@@ -158,7 +146,7 @@ class StoredTensors:
 
     # Arguments of tensor functions
 
-    def _view(self, storage: PersistentId, offset: Any, size: Any, stride: Any) -> View:
+    def _view(self, storage: PersistentId, offset: Any, size: Any, stride: Any) -> StridedView:
         found = self.storage(storage)
         if not (isinstance(size, tuple) and isinstance(stride, tuple)):
             self._malformed("the size or stride of a tensor is not a tuple")
@@ -167,7 +155,7 @@ class StoredTensors:
         self._check_numbers("size", size)
         self._check_numbers("stride", stride)
         self._check_numbers("offset", (offset,))
-        view = View(found, offset, size, stride)
+        view = StridedView(found, offset, size, stride)
         elements = view.elements
         if elements and view.last >= found.elements:
             message = (
@@ -196,7 +184,7 @@ class StoredTensors:
         if requires_grad and not dtype.startswith(("float", "bfloat", "complex")):
             self._malformed(f"a tensor of {dtype} requires a gradient")
 
-    def _flags(self, value: Value, view: View) -> dict[str, bool]:
+    def _flags(self, value: Value, view: StridedView) -> dict[str, bool]:
         match value:
             case Reduce(function=function, argument=(dict(flags), "Dict[str, bool]")) if (
                 function == _TAG
@@ -213,7 +201,7 @@ class StoredTensors:
             self._malformed(f"a tensor of {view.storage.dtype} is conjugated")
         return {str(name): True for name, flag in flags.items() if flag}
 
-    def _quantizer(self, quantizer: tuple[Value, ...], view: View) -> PerTensor | PerChannel:
+    def _quantizer(self, quantizer: tuple[Value, ...], view: StridedView) -> PerTensor | PerChannel:
         match quantizer:
             case (Global("torch", "per_tensor_affine"), float(scale), int(zero_point)) if (
                 type(zero_point) is int
@@ -233,7 +221,7 @@ class StoredTensors:
                 )
         self._fail("tensor-quantizer", "a quantizer is malformed")
 
-    def _by_channel(self, numbers: Value, channels: int, view: View) -> Any:
+    def _by_channel(self, numbers: Value, channels: int, view: StridedView) -> Any:
         """Check per-channel scales or zero points: torch does not check their number."""
         items = _list_of_numbers(numbers)
         held = None if items is None else (len(items),)
@@ -250,7 +238,7 @@ class StoredTensors:
             device = view.storage.device
         self._check_grad(tensor.requires_grad, view.storage.dtype)
 
-    def _part(self, value: Value, device: str | None) -> View:
+    def _part(self, value: Value, device: str | None) -> StridedView:
         """Parse a dense tensor inside another: torch reads all of it, so it must be complete."""
         if not isinstance(value, Reduce) or value.function != _DENSE:
             self._malformed("a part of a tensor is not a dense tensor")
@@ -405,3 +393,155 @@ def _list_of_numbers(value: Value) -> list[Any] | None:
         case _:
             return None
     return items if all(type(item) in (int, float) for item in items) else None
+
+
+# Deeper than any model; only a file made to exhaust the stack has more.
+MAX_DEPTH = 200
+# The rule for a storage whose record has another size.
+STORAGE_SIZE = "tensor-storage-size"
+# Device indices are signed bytes in torch: 256 would be read as 0.
+MAX_DEVICE_INDEX = 127
+
+_LONGEST_DEVICE = 36
+_DEVICE = re.compile(r"([a-z][a-z0-9_]{0,31})(?::(0|[1-9][0-9]{0,2}))?")
+
+
+class TensorError(PickleError):
+    """A PickleError with the rule that was broken, and what the breach says of the file."""
+
+    def __init__(self, rule: str, nature: Nature, message: str, record: str) -> None:
+        super().__init__(message, record=record)
+        self.rule = rule
+        self.nature = nature
+
+
+class StoredStorage(NamedTuple):
+    """A storage that a pickle refers to: ``elements`` of type ``kind`` in record ``key``."""
+
+    key: str
+    kind: str
+    device: str
+    elements: int
+
+    @property
+    def dtype(self) -> str:
+        return STORAGE_TYPES[self.kind].dtype
+
+    @property
+    def nbytes(self) -> int:
+        return self.elements * STORAGE_TYPES[self.kind].itemsize
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether it has a size but no data."""
+        return self.device.startswith("meta") and self.device[4:5] in ("", ":")
+
+
+class StridedView(NamedTuple):
+    """The elements of a storage that a tensor shows; ``offset`` and ``stride`` count elements."""
+
+    storage: StoredStorage
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of the tensor."""
+        return prod(self.size)
+
+    @property
+    def last(self) -> int:
+        """The index of the last element in the storage, for nonempty views."""
+        last = self.offset
+        for length, step in zip(self.size, self.stride, strict=True):
+            last += (length - 1) * step
+        return last
+
+    @property
+    def may_overlap(self) -> bool:
+        """Whether two elements may share a place of the storage, as in an expanded tensor."""
+        reach = 0
+        for step, length in sorted(zip(self.stride, self.size, strict=True)):
+            if length > 1:
+                if step <= reach:
+                    return True
+                reach += (length - 1) * step
+        return False
+
+
+class PerTensor(NamedTuple):
+    """One scale and zero point for all elements."""
+
+    scale: float
+    zero_point: int
+
+
+class PerChannel(NamedTuple):
+    """A scale and zero point for each index of ``axis``: tensors, or lists in version 1."""
+
+    scales: Reduce | list[float]
+    zero_points: Reduce | list[int]
+    axis: int
+
+
+class DenseTensor(NamedTuple):
+    """A dense tensor. ``flags`` holds ``conj`` and ``neg`` where they are set."""
+
+    view: StridedView
+    requires_grad: bool
+    flags: dict[str, bool]
+
+
+class QuantizedTensor(NamedTuple):
+    view: StridedView
+    quantizer: PerTensor | PerChannel
+
+
+class SparseTensor(NamedTuple):
+    """A sparse tensor.
+
+    ``parts`` are dense: indices and values of COO; rows, columns and values of CSR.
+    """
+
+    layout: str
+    size: tuple[int, ...]
+    parts: tuple[Reduce, ...]
+    requires_grad: bool
+
+
+class Wrapped(NamedTuple):
+    """A tensor wrapped in another, such as a parameter. ``requires_grad`` replaces its own."""
+
+    tensor: Reduce
+    requires_grad: bool
+
+
+StoredTensor: TypeAlias = DenseTensor | QuantizedTensor | SparseTensor | Wrapped
+
+
+def is_device(text: str) -> bool:
+    """Return whether ``text`` has the form of a device; torch decides which types exist."""
+    return len(text) <= _LONGEST_DEVICE and _is_device(text)
+
+
+@lru_cache(maxsize=64)
+def _is_device(text: str) -> bool:
+    found = _DEVICE.fullmatch(text)
+    return found is not None and int(found[2] or 0) <= MAX_DEVICE_INDEX
+
+
+def check_record_size(storage: StoredStorage, size: int, record: str) -> None:
+    """Raise TensorError unless a record of ``size`` bytes holds exactly the storage.
+
+    A record that torch writes may end in less than an element: a storage of another type has that
+    many bytes more.
+    """
+    if storage.is_meta:
+        return
+    itemsize = STORAGE_TYPES[storage.kind].itemsize
+    if not 0 <= size - storage.elements * itemsize < itemsize:
+        message = (
+            f"storage {storage.key} holds {size} bytes where its reference claims {storage.nbytes}"
+        )
+        raise TensorError(STORAGE_SIZE, Nature.HOSTILE, message, record)

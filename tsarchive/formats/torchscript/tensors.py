@@ -11,25 +11,26 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from tsarchive.errors import ArchiveError, CallError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
 from tsarchive.pickler.storage_types import STORAGE_TYPES
 from tsarchive.run.packed import SUB_BYTE, SubByteRows
 
-from .sparse_indices import PrivateCopies, as_read, remember
-from .stored_tensors import StoredTensors, plain_tensor
-from .stored_values import (
+from .stored_tensors import (
     DenseTensor,
     PerChannel,
     PerTensor,
     QuantizedTensor,
     SparseTensor,
     StoredStorage,
-    View,
+    StoredTensors,
+    StridedView,
     Wrapped,
     check_record_size,
     is_device,
+    plain_tensor,
 )
 
 _UTILS = "torch._utils"
@@ -286,7 +287,7 @@ class TensorReader:
             )
         return tensor.requires_grad_() if described.requires_grad else tensor
 
-    def _view(self, view: View, dtype: torch.dtype) -> torch.Tensor:
+    def _view(self, view: StridedView, dtype: torch.dtype) -> torch.Tensor:
         storage = self._storages.get(view.storage.key)
         if storage is None:
             tensor = self._first_tensor(view.storage, dtype)
@@ -422,3 +423,44 @@ def parse_device(text: str) -> torch.device | None:
             return torch.device(text)
     except RuntimeError:
         return None
+
+
+# The original indices by sparse tensor, used only by saving.
+_read: Any = WeakIdKeyDictionary()
+
+
+class PrivateCopies:
+    """Copies indices, so that checked ones do not share memory with tensors that code can write to.
+
+    They stay views of storages of the same sizes. A storage is copied once, however many tensors
+    view it.
+    """
+
+    def __init__(self) -> None:
+        # By address: the storage, which is kept alive by being held here, and its copy.
+        self._storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+
+    def of(self, indices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return views like ``indices`` over copies of their storages."""
+        return [self._copy(tensor) for tensor in indices]
+
+    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._storages:
+            copy = storage.clone()  # type: ignore[no-untyped-call]
+            self._storages[storage._cdata] = storage, copy
+        _, copy = self._storages[storage._cdata]
+        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return empty.set_(copy, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def remember(sparse: torch.Tensor, indices: Sequence[torch.Tensor]) -> None:
+    """Record the originals of the indices of ``sparse``."""
+    _read[sparse] = tuple(indices)
+
+
+def as_read(sparse: torch.Tensor, indices: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Return the originals of ``indices``, to be written once; unless they now differ."""
+    found = _read.get(sparse, ())
+    same = len(found) == len(indices) and all(map(torch.equal, found, indices))
+    return found if same else indices

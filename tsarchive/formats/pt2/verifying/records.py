@@ -21,7 +21,7 @@ from tsarchive.formats.pt2.records import (
 )
 from tsarchive.formats.records import RecordTable, Role
 from tsarchive.formats.torchscript.code_records import NEWEST_VERSION, OLDEST_VERSION
-from tsarchive.formats.torchscript.verifying.records import byte_order_findings, unknown_records
+from tsarchive.formats.torchscript.verifying.checking import byte_order_findings, unknown_records
 
 from .making import broken, note, unusual
 

@@ -11,11 +11,13 @@ from tsarchive.container import Container, ContainerSurvey, survey_inside
 from tsarchive.errors import ArchiveError, PickleError
 from tsarchive.findings import Finding, Nature, Severity, excused
 from tsarchive.formats.pt2.torch_save import Saved
-from tsarchive.formats.torchscript.stored_tensors import tensor_findings
-from tsarchive.formats.torchscript.stored_values import MAX_DEPTH
-from tsarchive.formats.torchscript.verifying.nesting import is_deeper_than
-from tsarchive.formats.torchscript.verifying.pickle_names import PickleNames, names_in_pickle
-from tsarchive.formats.torchscript.verifying.pickles import is_foreign
+from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH, tensor_findings
+from tsarchive.formats.torchscript.verifying.pickles import (
+    PickleNames,
+    is_deeper_than,
+    is_foreign,
+    names_in_pickle,
+)
 from tsarchive.pickler import loads
 
 from .making import hostile, refused, unusual

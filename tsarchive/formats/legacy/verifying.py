@@ -9,6 +9,7 @@ from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Findings, fault
 from tsarchive.formats.records import RecordTable
+from tsarchive.formats.torchscript.verifying.checking import may_be_code, record_findings
 from tsarchive.formats.torchscript.verifying.code import (
     MAX_CODE_BYTES,
     syntax_findings,
@@ -16,18 +17,18 @@ from tsarchive.formats.torchscript.verifying.code import (
 )
 from tsarchive.formats.torchscript.verifying.pickles import (
     Pickle,
+    Storages,
     debug_findings,
     is_debug,
     is_pickle,
     read_pickle,
+    unreferenced,
     use_findings,
 )
-from tsarchive.formats.torchscript.verifying.records import may_be_code, record_findings
-from tsarchive.formats.torchscript.verifying.tensors import Storages, unreferenced
 from tsarchive.formats.verification import Step
 from tsarchive.frontend import CodeImporter
 
-from .looking import LegacyView
+from .inspection import LegacyView
 from .model import MODEL
 
 _T = TypeVar("_T")

@@ -1,0 +1,9 @@
+"""Names in pickles of loaded modules that were written before the modules of tsarchive moved."""
+
+import sys
+
+from tsarchive.loading import classes_of_pickle as _revived  # noqa: F401
+from tsarchive.policy import policy
+
+for _name in ("guard", "limits"):
+    sys.modules.setdefault(f"tsarchive.policy.{_name}", policy)
