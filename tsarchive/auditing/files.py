@@ -32,8 +32,7 @@ from tsarchive.scanning.pickles import Surroundings
 from tsarchive.scanning.report import AuditReport, Payload
 from tsarchive.verifying import verify
 
-from .program import Program
-from .programs import audit_program
+from .programs import audit_program, program_of
 
 _LONGEST_FILE: Final = 1 << 31
 # Archives in archives are looked into, and no further.
@@ -176,8 +175,8 @@ class _Archive:
 
     def audit(self) -> None:
         code = dict(self._code())
-        program = Program(code)
-        around = Surroundings(program.classes, self.format.python_modules(self.roles))
+        program = program_of(code, self.container)
+        around = Surroundings(program.record_of, self.format.python_modules(self.roles))
         exported = self.format.exported_audit(self.roles, self._content)
         self.unpickled = exported.unpickled if exported is not None else self.unpickled
         kept = {}
