@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 Range = tuple[int, int]
@@ -226,27 +225,26 @@ def _readable_rows() -> Iterator[tuple[str, str]]:
     yield from ((f"prim::{name}", f"_0.{name}") for name in _ATTRIBUTES)
 
 
-READABLE_FORMS: Final[Mapping[str, str]] = MappingProxyType(
-    {**dict(_readable_rows()), **_LISTS, **_SCALARS, **_TENSORS}
-)
+READABLE_FORMS: Final[Mapping[str, str]] = {
+    **dict(_readable_rows()),
+    **_LISTS,
+    **_SCALARS,
+    **_TENSORS,
+}
 
-READABLE_STATEMENTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "aten::_set_item.t": "set",
-        **{f"aten::_set_item.{key}": "set" for key in _KEYS},
-        "aten::Delete.t": "delete",
-        **{f"aten::Delete.Dict_{key}": "delete" for key in _KEYS},
-        "aten::add_.t": "extend",
-    }
-)
+READABLE_STATEMENTS: Final[Mapping[str, str]] = {
+    "aten::_set_item.t": "set",
+    **{f"aten::_set_item.{key}": "set" for key in _KEYS},
+    "aten::Delete.t": "delete",
+    **{f"aten::Delete.Dict_{key}": "delete" for key in _KEYS},
+    "aten::add_.t": "extend",
+}
 """Operators that are statements in Python, by the kind of statement."""
 
-NON_ZERO_DIVISOR: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "aten::div.int": "_0 / _1",
-        "aten::div.float": "_0 / _1",
-    }
-)
+NON_ZERO_DIVISOR: Final[Mapping[str, str]] = {
+    "aten::div.int": "_0 / _1",
+    "aten::div.float": "_0 / _1",
+}
 """Readable forms for a divisor that is a constant other than zero; Python divides by no zero."""
 
 WRAPPING: Final = frozenset({"aten::add.int", "aten::sub.int", "aten::mul.int", "aten::neg.int"})
@@ -311,58 +309,49 @@ def _exact(readable: str) -> ExactForm:
     return ExactForm(_OPERAND.sub(r"{\1}", readable))
 
 
-EXACT_FORMS: Final[Mapping[str, ExactForm]] = MappingProxyType(
-    {
-        **dict(_exact_rows()),
-        "aten::__xor__.bool": ExactForm("{0} != {1}"),
-        "prim::abs.float": ExactForm("{abs}({0})"),
-        "aten::div.float": ExactForm("{0} / {1} if {1} else {native}({0}, {1})"),
-        "aten::Int.float": ExactForm("{int}({0}) if -2.0**63 <= {0} < 2.0**63 else {native}({0})"),
-        "aten::floordiv.int": ExactForm(
-            "{0} // {1} if {1} > 0 else {native}({0}, {1})", is_pure=False
-        ),
-        "aten::remainder.int": ExactForm(
-            f"{{0}} % {{1}} if 0 < {{1}} < {_HALF_RANGE} else {{native}}({{0}}, {{1}})",
-            is_pure=False,
-        ),
-        "aten::divmod.int": ExactForm(
-            "{divmod}({0}, {1}) if {1} > 0 else {native}({0}, {1})", is_pure=False
-        ),
-        "aten::__getitem__.str": ExactForm(
-            f"{{0}}[{{1}}] if {_IS_ASCII} and 0 <= {{1}} < {{len}}({{0}})"
-            " else {native}({0}, {1})",
-            is_pure=False,
-        ),
-        "aten::chr": ExactForm("{chr}({0}) if 0 <= {0} < 128 else {native}({0})", is_pure=False),
-        "aten::len.str": ExactForm(f"{{len}}({{0}}) if {_IS_ASCII} else {{native}}({{0}})"),
-        "aten::ord": ExactForm(
-            f"{{ord}}({{0}}) if {_IS_ASCII} and {{len}}({{0}}) == 1 else {{native}}({{0}})",
-            is_pure=False,
-        ),
-    }
-)
+EXACT_FORMS: Final[Mapping[str, ExactForm]] = {
+    **dict(_exact_rows()),
+    "aten::__xor__.bool": ExactForm("{0} != {1}"),
+    "prim::abs.float": ExactForm("{abs}({0})"),
+    "aten::div.float": ExactForm("{0} / {1} if {1} else {native}({0}, {1})"),
+    "aten::Int.float": ExactForm("{int}({0}) if -2.0**63 <= {0} < 2.0**63 else {native}({0})"),
+    "aten::floordiv.int": ExactForm("{0} // {1} if {1} > 0 else {native}({0}, {1})", is_pure=False),
+    "aten::remainder.int": ExactForm(
+        f"{{0}} % {{1}} if 0 < {{1}} < {_HALF_RANGE} else {{native}}({{0}}, {{1}})",
+        is_pure=False,
+    ),
+    "aten::divmod.int": ExactForm(
+        "{divmod}({0}, {1}) if {1} > 0 else {native}({0}, {1})", is_pure=False
+    ),
+    "aten::__getitem__.str": ExactForm(
+        f"{{0}}[{{1}}] if {_IS_ASCII} and 0 <= {{1}} < {{len}}({{0}})"
+        " else {native}({0}, {1})",
+        is_pure=False,
+    ),
+    "aten::chr": ExactForm("{chr}({0}) if 0 <= {0} < 128 else {native}({0})", is_pure=False),
+    "aten::len.str": ExactForm(f"{{len}}({{0}}) if {_IS_ASCII} else {{native}}({{0}})"),
+    "aten::ord": ExactForm(
+        f"{{ord}}({{0}}) if {_IS_ASCII} and {{len}}({{0}}) == 1 else {{native}}({{0}})",
+        is_pure=False,
+    ),
+}
 """Expressions, by the key of the native that each stands for."""
 
-RANGES: Final[Mapping[str, Range]] = MappingProxyType(
-    {
-        **dict.fromkeys(("aten::len.t", "aten::len.str", "aten::len.Tensor", "aten::dim"), _LENGTH),
-        **{f"aten::len.Dict_{key}": _LENGTH for key in _NATIVE_KEYS},
-        "aten::ord": (0, 255),
-        "aten::size.int": (0, _INT64_MAX),
-    }
-)
+RANGES: Final[Mapping[str, Range]] = {
+    **dict.fromkeys(("aten::len.t", "aten::len.str", "aten::len.Tensor", "aten::dim"), _LENGTH),
+    **{f"aten::len.Dict_{key}": _LENGTH for key in _NATIVE_KEYS},
+    "aten::ord": (0, 255),
+    "aten::size.int": (0, _INT64_MAX),
+}
 """What the results of functions can be."""
 
-EXACT_STATEMENTS: Final[Mapping[str, ExactForm]] = MappingProxyType(
-    {
-        "aten::append.t": ExactForm("{append}({0}, {1})", is_pure=False),
-        "aten::_set_item.t": ExactForm("{0}[{1}] = {2}", is_pure=False),
-        **{
-            f"aten::_set_item.{key}": ExactForm("{0}[{1}] = {2}", is_pure=False)
-            for key in _NATIVE_KEYS
-        },
-    }
-)
+EXACT_STATEMENTS: Final[Mapping[str, ExactForm]] = {
+    "aten::append.t": ExactForm("{append}({0}, {1})", is_pure=False),
+    "aten::_set_item.t": ExactForm("{0}[{1}] = {2}", is_pure=False),
+    **{
+        f"aten::_set_item.{key}": ExactForm("{0}[{1}] = {2}", is_pure=False) for key in _NATIVE_KEYS
+    },
+}
 """Exact forms without a result, for where nothing uses it."""
 
 
@@ -416,19 +405,17 @@ def _shifted_right(a: Range, b: Range) -> tuple[str, Range]:
     return ("{0} >> {1}" if is_plain else "{0} >> ({1} & 63)"), (min(a[0], 0), max(a[1], 0))
 
 
-RANGED: Final[Mapping[str, RangedForm]] = MappingProxyType(
-    {
-        "aten::add.int": _sum,
-        "aten::sub.int": _difference,
-        "aten::mul.int": _product,
-        "aten::neg.int": _negated,
-        "prim::abs.int": _magnitude,
-        "aten::__derive_index": _derived,
-        "aten::floordiv.int": _quotient,
-        "aten::remainder.int": _remainder,
-        "aten::__rshift__.int": _shifted_right,
-    }
-)
+RANGED: Final[Mapping[str, RangedForm]] = {
+    "aten::add.int": _sum,
+    "aten::sub.int": _difference,
+    "aten::mul.int": _product,
+    "aten::neg.int": _negated,
+    "prim::abs.int": _magnitude,
+    "aten::__derive_index": _derived,
+    "aten::floordiv.int": _quotient,
+    "aten::remainder.int": _remainder,
+    "aten::__rshift__.int": _shifted_right,
+}
 """Pure forms of operators on ints, from the ranges of the operands, with the range of the result.
 
 That range is not cut to 64 bits. None where the operands may be such that there is no result.

@@ -14,7 +14,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import UnsupportedError
@@ -132,13 +131,11 @@ class Globals:
 SCALARS: Final = frozenset({BOOL, INT, FLOAT, STRING, NONE})
 """Types whose values do not change and hold no memory to be given up."""
 
-HELPERS: Final[Mapping[str, Any]] = MappingProxyType(
-    {
+HELPERS: Final[Mapping[str, Any]] = {
         "abs": abs, "append": list.append, "chr": chr, "divmod": divmod, "float": float,
         "int": int, "isascii": str.isascii, "len": len, "list": list, "ord": ord, "str": str,
         "type": type, "wrap": wrap,
-    }
-)  # fmt: skip
+    }  # fmt: skip
 """Functions that exact forms call, by the name in braces; ``native`` is the operator itself."""
 
 # Natives that take the name of the static type of the elements of a list, float without it.

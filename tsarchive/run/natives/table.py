@@ -1,4 +1,8 @@
-"""The table of native operators: schema name and overload name → Python function."""
+"""The table of native operators: schema name and overload name → Python function.
+
+torch raises RuntimeError for all faults of the running program. Here faults name the class that the
+same fault has in Python, so that a caller can tell an index from a key without reading the text.
+"""
 
 from __future__ import annotations
 
@@ -38,24 +42,16 @@ def native(*keys: str) -> Callable[[N], N]:
     return enter
 
 
-def assertion_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.AssertionError")
+def _fault(class_: type[Exception]) -> Callable[[str], ScriptError]:
+    return lambda message: ScriptError(message, exception=f"builtins.{class_.__name__}")
 
 
-def index_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.IndexError")
-
-
-def key_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.KeyError")
-
-
-def value_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.ValueError")
-
-
-def type_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.TypeError")
+assertion_fault = _fault(AssertionError)
+division_fault = _fault(ZeroDivisionError)
+index_fault = _fault(IndexError)
+key_fault = _fault(KeyError)
+type_fault = _fault(TypeError)
+value_fault = _fault(ValueError)
 
 
 def wrong_kind(value: object, wanted: type) -> ScriptError:
@@ -65,10 +61,6 @@ def wrong_kind(value: object, wanted: type) -> ScriptError:
     of any name, and those of Python's objects are no values of TorchScript.
     """
     return type_fault(f"expected a {wanted.__name__}, but found a {type(value).__name__}")
-
-
-def division_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.ZeroDivisionError")
 
 
 def overload(key: str) -> Native:

@@ -9,7 +9,6 @@ are those of the old schema, which are the parameters here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -121,29 +120,27 @@ def _overload_for_out(name: str, options: Mapping[str, Any]) -> Callable[..., An
 
 _divide, _divide_in_place = _aten.divide, _aten.divide_
 
-UPGRADERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "div_Tensor_0_3": div_tensor,
-        "div_Scalar_0_3": div_scalar,
-        "div_out_0_3": div_out,
-        "div__Tensor_0_3": div_tensor_in_place,
-        "div__Scalar_0_3": div_scalar_in_place,
-        "div_Tensor_mode_0_3": _divide.Tensor_mode,
-        "div_Scalar_mode_0_3": _divide.Scalar_mode,
-        "div_out_mode_0_3": _divide.out_mode,
-        "div__Tensor_mode_0_3": _divide_in_place.Tensor_mode,
-        "div__Scalar_mode_0_3": _divide_in_place.Scalar_mode,
-        "full_0_4": full,
-        "full_names_0_4": full_with_names,
-        "full_out_0_4": _aten.full.out,
-        "linspace_0_7": linspace,
-        "linspace_out_0_7": linspace,
-        "logspace_0_8": logspace,
-        "logspace_out_0_8": logspace,
-        "gelu_0_9": gelu,
-        "gelu_out_0_9": gelu,
-    }
-)
+UPGRADERS: Mapping[str, Callable[..., Any]] = {
+    "div_Tensor_0_3": div_tensor,
+    "div_Scalar_0_3": div_scalar,
+    "div_out_0_3": div_out,
+    "div__Tensor_0_3": div_tensor_in_place,
+    "div__Scalar_0_3": div_scalar_in_place,
+    "div_Tensor_mode_0_3": _divide.Tensor_mode,
+    "div_Scalar_mode_0_3": _divide.Scalar_mode,
+    "div_out_mode_0_3": _divide.out_mode,
+    "div__Tensor_mode_0_3": _divide_in_place.Tensor_mode,
+    "div__Scalar_mode_0_3": _divide_in_place.Scalar_mode,
+    "full_0_4": full,
+    "full_names_0_4": full_with_names,
+    "full_out_0_4": _aten.full.out,
+    "linspace_0_7": linspace,
+    "linspace_out_0_7": linspace,
+    "logspace_0_8": logspace,
+    "logspace_out_0_8": logspace,
+    "gelu_0_9": gelu,
+    "gelu_out_0_9": gelu,
+}
 """The old operators by torch's name of the upgrader."""
 
 

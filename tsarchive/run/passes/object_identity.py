@@ -12,7 +12,6 @@ import enum
 import operator
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import ArchiveError
@@ -66,9 +65,7 @@ def _own_complex(number: complex) -> complex:
     return complex(number.real, number.imag)
 
 
-_OWN: Final[Mapping[type, Callable[[Any], Any]]] = MappingProxyType(
-    {str: own_text, complex: _own_complex}
-)
+_OWN: Final[Mapping[type, Callable[[Any], Any]]] = {str: own_text, complex: _own_complex}
 
 
 def own_value(value: Any) -> Any:
