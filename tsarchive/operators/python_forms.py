@@ -317,8 +317,7 @@ EXACT_FORMS: Final[Mapping[str, ExactForm]] = {
     "aten::Int.float": ExactForm("{int}({0}) if -2.0**63 <= {0} < 2.0**63 else {native}({0})"),
     "aten::floordiv.int": ExactForm("{0} // {1} if {1} > 0 else {native}({0}, {1})", is_pure=False),
     "aten::remainder.int": ExactForm(
-        f"{{0}} % {{1}} if 0 < {{1}} < {_HALF_RANGE} else {{native}}({{0}}, {{1}})",
-        is_pure=False,
+        f"{{0}} % {{1}} if 0 < {{1}} < {_HALF_RANGE} else {{native}}({{0}}, {{1}})", is_pure=False
     ),
     "aten::divmod.int": ExactForm(
         "{divmod}({0}, {1}) if {1} > 0 else {native}({0}, {1})", is_pure=False

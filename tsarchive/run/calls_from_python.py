@@ -158,10 +158,7 @@ def _public(function: Function, compiler: Compiler, *, is_method: bool) -> Any:
 
 
 def public_by(
-    function: Function,
-    compiler: Compiler,
-    signature: Signature,
-    finish: Callable[[Any], Any],
+    function: Function, compiler: Compiler, signature: Signature, finish: Callable[[Any], Any]
 ) -> Any:
     """A function whose arguments ``signature`` binds and converts, and ``finish`` its result."""
     raw, traced = compiler.function(function), TracedFunction(function, compiler)

@@ -84,10 +84,7 @@ def _object_class(type_: ClassType, compiler: Compiler) -> type[ArchiveObject]:
 
 def _members(type_: ClassType, compiler: Compiler, base: type) -> dict[str, Any]:
     """The methods that Python callers see: those that hide no member of the base class."""
-    members: dict[str, Any] = {
-        "tsarchive_class": type_,
-        "tsarchive_settable": _settable(type_),
-    }
+    members: dict[str, Any] = {"tsarchive_class": type_, "tsarchive_settable": _settable(type_)}
     for name, function in type_.methods.items():
         if _is_public(name, base):
             members[name] = PublicMethod(function, compiler)

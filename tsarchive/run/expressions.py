@@ -64,14 +64,7 @@ from .operators import find_native, operator_schemas, schema_without_text
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
 from .passes.peephole import DIVIDED, as_number, known_result
 from .passes.uses import ALIASES, Wanted, called_function, wanted_of_call
-from .slots import (
-    FINDERS,
-    SlotKind,
-    find_list,
-    holds_list,
-    slot_key,
-    slot_kind,
-)
+from .slots import FINDERS, SlotKind, find_list, holds_list, slot_key, slot_kind
 from .typecheck import predicate, typed_dict, typed_list
 
 _LONGEST: Final = 60

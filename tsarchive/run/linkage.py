@@ -122,11 +122,7 @@ def _define(source: Source, qualified_name: str) -> Callable[..., Any]:
     generated = source.generated
     filename = _register_source(source.lines, qualified_name)
     # With a module name, torch.compile would look for that module instead of this namespace.
-    namespace = {
-        **generated.namespace,
-        PLACES: generated.places,
-        FUNCTION: qualified_name,
-    }
+    namespace = {**generated.namespace, PLACES: generated.places, FUNCTION: qualified_name}
     for name, value in generated.namespace.items():
         if isinstance(value, LazyFunction):
             value.put(namespace, name)
