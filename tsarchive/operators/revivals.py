@@ -11,28 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+_WITH_UNDERSCORE: Final = (
+    "addmm", "addmm_", "addr", "addr_", "argmax", "argmin", "cat", "cumprod", "cumsum",
+    "index_copy_", "max", "min", "mode", "std", "var",
+)  # fmt: skip
 # Other names, with the same arguments in the same order. Most are inner steps of an operator that
 # tracing recorded.
 RENAMED: Final[Mapping[str, str]] = {
     f"aten::{old}": f"aten::{new}"
     for old, new in (
-        ("_addmm", "addmm"),
-        ("_addmm_", "addmm_"),
-        ("_addr", "addr"),
-        ("_addr_", "addr_"),
-        ("_argmax", "argmax"),
-        ("_argmin", "argmin"),
+        *((f"_{name}", name) for name in _WITH_UNDERSCORE),
         ("_baddbmm_mkl_", "baddbmm_"),
-        ("_cat", "cat"),
-        ("_cumprod", "cumprod"),
-        ("_cumsum", "cumsum"),
-        ("_index_copy_", "index_copy_"),
-        ("_max", "max"),
-        ("_min", "min"),
-        ("_mode", "mode"),
         ("_s_where", "where"),
-        ("_std", "std"),
-        ("_var", "var"),
         ("max_values", "amax"),
         ("min_values", "amin"),
         ("native_clone", "clone"),
@@ -56,11 +46,7 @@ DTYPES: Final[Mapping[str, int]] = dict.fromkeys(
 
 # Where the mask stands. Before torch 1.2 comparisons gave tensors of uint8.
 MASKS: Final[Mapping[str, int]] = {
-    "aten::masked_fill": 1,
-    "aten::masked_fill_": 1,
-    "aten::masked_scatter": 1,
-    "aten::masked_scatter_": 1,
-    "aten::masked_select": 1,
+    **{f"aten::masked_{kind}": 1 for kind in ("fill", "fill_", "scatter", "scatter_", "select")},
     "aten::where": 0,
 }
 
@@ -129,14 +115,11 @@ TEXT: Final = "".join(
 
 # By torch's names of the old operators. The others mean what they meant.
 FUNCTIONS: Final[Mapping[str, str]] = {
-    upgrader: f"{_QUALIFIER}.{name}"
-    for upgrader, name in (
-        ("div_Tensor_0_3", "div_tensor"),
-        ("div_Scalar_0_3", "div_number"),
-        ("div__Tensor_0_3", "div_tensor_"),
-        ("div__Scalar_0_3", "div_number_"),
-        ("full_0_4", "full"),
-        ("linspace_0_7", "linspace"),
-        ("logspace_0_8", "logspace"),
-    )
+    "div_Tensor_0_3": f"{_QUALIFIER}.div_tensor",
+    "div_Scalar_0_3": f"{_QUALIFIER}.div_number",
+    "div__Tensor_0_3": f"{_QUALIFIER}.div_tensor_",
+    "div__Scalar_0_3": f"{_QUALIFIER}.div_number_",
+    "full_0_4": f"{_QUALIFIER}.full",
+    "linspace_0_7": f"{_QUALIFIER}.linspace",
+    "logspace_0_8": f"{_QUALIFIER}.logspace",
 }

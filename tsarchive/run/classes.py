@@ -71,8 +71,9 @@ def _module_class(type_: ClassType, compiler: Compiler) -> type[ArchiveModule]:
     bases = [container_class(type_.qualified_name)]
     if type_.forward_pre_hooks or type_.forward_hooks:
         bases.insert(0, HookedArchiveModule)
-        members["archive_pre_hooks"] = _hooks(type_.forward_pre_hooks, compiler)
-        members["archive_hooks"] = _hooks(type_.forward_hooks, compiler)
+        for name in ("pre_hooks", "hooks"):
+            hooks = getattr(type_, f"forward_{name}")
+            members[f"archive_{name}"] = tuple(public_method(hook, compiler) for hook in hooks)
     return type(members["__qualname__"], tuple(bases), members)
 
 
@@ -157,10 +158,6 @@ def _is_public(name: str, base: type) -> bool:
 def _is_free(name: str, base: type) -> bool:
     """Whether a member of an archive's class may have a name where Python code sees it."""
     return not (hasattr(base, name) or hides_member(name, is_module=base is ArchiveModule))
-
-
-def _hooks(hooks: list[Function], compiler: Compiler) -> tuple[Any, ...]:
-    return tuple(public_method(hook, compiler) for hook in hooks)
 
 
 def _enum_class(type_: EnumType) -> Any:

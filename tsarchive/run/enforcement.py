@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from .metering import Metering
 
 
-def _unmetered(_schema: FunctionSchema, function: Implementation) -> Implementation:
-    return function
-
-
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """How generated code calls operators, and pays for them where there are limits.
@@ -38,7 +34,9 @@ class Dispatch:
 
     implementation: Callable[[FunctionSchema], Implementation] = implementation
     direct_call: Callable[[Node, Sequence[str]], DirectCall | None] = direct_call
-    metered: Callable[[FunctionSchema, Implementation], Implementation] = _unmetered
+    metered: Callable[[FunctionSchema, Implementation], Implementation] = lambda _, function: (
+        function
+    )
     spend: Callable[..., None] | None = None
     bounded: Callable[[Implementation], Implementation] | None = None
     inlines: bool = True
@@ -95,16 +93,12 @@ class Enforcement:
         return native_object(type_, state)
 
 
-class _Record(Protocol):
-    record: str
-
-
 @runtime_checkable
 class _InCode(Placed, Protocol):
     """The place of a node in a code record."""
 
     @property
-    def places(self) -> _Record: ...
+    def places(self) -> Any: ...
     @property
     def line(self) -> int: ...
     @property

@@ -150,31 +150,12 @@ def _is_near(number: int) -> bool:
     return -_FAR < number < _FAR
 
 
-def _is_near_or_name(number: int | str) -> bool:
-    return isinstance(number, str) or number < _FAR
-
-
-def _is_small(number: int) -> bool:
-    return number < _UNUSUAL
-
-
-def _is_one(number: int) -> bool:
-    return number == 1
-
-
-def _is_none(number: int | None) -> bool:
-    return number is None
-
-
 def _columns(given: Given) -> None:
     """The kernel multiplies the numbers of windows of both dimensions."""
     for name in (*_WINDOW, "output_size"):
         numbers = given.get(name, ())
-        require(all(map(_is_near_half, numbers)), f"{name} {list(numbers)} of columns")
-
-
-def _is_near_half(number: int) -> bool:
-    return -_FAR < 2 * number < _FAR
+        is_near = all(-_FAR < 2 * number < _FAR for number in numbers)
+        require(is_near, f"{name} {list(numbers)} of columns")
 
 
 _PADS: Final = (
@@ -197,14 +178,25 @@ WINDOW_CHECKS: Final[Mapping[str, Check]] = {
     **{name: _average_pool(rank) for name, rank in _AVERAGE_POOLS.items()},
 }
 
-_NEAR: Final = {**dict.fromkeys(_STEPS, _is_near_or_name), "stride": _is_one}
-_USUAL: Final = {"kernel_size": _is_small, "stride": _is_small, "padding": _is_small}
+_NEAR: Final[Mapping[str, IsHarmless]] = {
+    **dict.fromkeys(_STEPS, lambda number: isinstance(number, str) or number < _FAR),
+    "stride": lambda number: number == 1,
+}
+_USUAL: Final[Mapping[str, IsHarmless]] = dict.fromkeys(
+    ("kernel_size", "stride", "padding"), lambda number: number < _UNUSUAL
+)
 _HARMLESS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
     "aten::pad": {"pad": _is_near},
     **{f"aten::{name}": {"padding": _is_near} for name in _PADS if name != "pad"},
     **{f"aten::{name}": _NEAR for name in _CONVOLUTIONS},
-    **{f"aten::max_pool{rank}d": {**_USUAL, "dilation": _is_one} for rank in (1, 2, 3)},
-    **{name: {**_USUAL, "divisor_override": _is_none} for name in _AVERAGE_POOLS},
+    **{
+        f"aten::max_pool{rank}d": {**_USUAL, "dilation": lambda number: number == 1}
+        for rank in (1, 2, 3)
+    },
+    **{
+        name: {**_USUAL, "divisor_override": lambda number: number is None}
+        for name in _AVERAGE_POOLS
+    },
 }
 
 

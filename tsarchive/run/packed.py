@@ -140,10 +140,6 @@ def _check_vector(name: str, vector: Tensor | None, length: int) -> None:
         require(fits, f"{name} of sizes {list(vector.size())} for {length} channels")
 
 
-def _linear_prepack(given: Given) -> None:
-    check_linear(given["W"], given["B"])
-
-
 def _conv_prepack(name: str) -> Check:
     found = re.search(r"(\d)d", name)
     rank = int(found[1]) if found else 2
@@ -156,10 +152,6 @@ def _conv_prepack(name: str) -> Check:
         check_convolution(weight, bias, shape, given["groups"], rank, transposed=transposed)
 
     return check
-
-
-def _embedding_prepack(given: Given) -> None:
-    check_embedding(given["weight"])
 
 
 def _packed_bags(given: Given) -> None:
@@ -233,7 +225,10 @@ _CONVOLUTIONS: Final = (
 _LINEAR: Final = ("linear_prepack", "linear_prepack_fp16")
 PACKED_CHECKS: Final[Mapping[str, Check]] = {
     **{f"quantized::{name}": _conv_prepack(name) for name in _CONVOLUTIONS},
-    **{f"quantized::{name}": _linear_prepack for name in _LINEAR},
+    **dict.fromkeys(
+        (f"quantized::{name}" for name in _LINEAR),
+        lambda given: check_linear(given["W"], given["B"]),
+    ),
     **{
         f"quantized::batch_norm{kind}": _statistics
         for kind in ("", "_relu", "2d", "2d_relu", "3d", "3d_relu")
@@ -241,7 +236,7 @@ PACKED_CHECKS: Final[Mapping[str, Check]] = {
     "quantized::embedding_4bit": _packed_rows,
     "quantized::embedding_bag_4bit": _packed_bags,
     "quantized::embedding_bag_byte": _packed_bags,
-    "quantized::embedding_bag_prepack": _embedding_prepack,
+    "quantized::embedding_bag_prepack": lambda given: check_embedding(given["weight"]),
     "quantized::embedding_byte": _packed_rows,
     "quantized::conv2d_add": _added,
     "quantized::conv2d_add_relu": _added,

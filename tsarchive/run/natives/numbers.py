@@ -57,26 +57,11 @@ native("aten::oct")(oct)
 native("aten::bin")(bin)
 
 
-@native("aten::neg.int")
-def negate(a: int) -> int:
-    return -a if a != INT64_MIN else a
-
-
-@native("prim::abs.int")
-def absolute(a: int) -> int:
-    return abs(a) if a != INT64_MIN else a
-
-
-@native("aten::__lshift__.int")
-def shift_left(a: int, b: int) -> int:
-    """Shift as x86-64 does: the count counts modulo 64."""
-    return wrap(a << (b & 63))
-
-
-@native("aten::__rshift__.int")
-def shift_right(a: int, b: int) -> int:
-    """Arithmetic shift as x86-64 does: the count counts modulo 64."""
-    return a >> (b & 63)
+native("aten::neg.int")(lambda a: -a if a != INT64_MIN else a)
+native("prim::abs.int")(lambda a: abs(a) if a != INT64_MIN else a)
+# Shifts as those of x86-64: the count counts modulo 64.
+native("aten::__lshift__.int")(lambda a, b: wrap(a << (b & 63)))
+native("aten::__rshift__.int")(lambda a, b: a >> (b & 63))
 
 
 def _check_divisible(a: int, b: int, zero: str) -> None:
@@ -130,7 +115,7 @@ def factorial(n: int) -> int:
     n = wrap32(n)
     if n < 0:
         raise ScriptError("factorial() not defined for negative values")
-    return shift_left(_odd_part_of_factorial(n), n - n.bit_count())
+    return wrap(_odd_part_of_factorial(n) << ((n - n.bit_count()) & 63))
 
 
 def _odd_part_of_factorial(n: int) -> int:
@@ -155,9 +140,7 @@ def range_length(low: int, high: int, step: int) -> int:
     return wrap(1 + truncating_divide(wrap(distance - 1), wrap(abs(step))))
 
 
-@native("aten::__derive_index")
-def derive_index(index: int, start: int, step: int) -> int:
-    return wrap(start + index * step)
+native("aten::__derive_index")(lambda index, start, step: wrap(start + index * step))
 
 
 @native("prim::rangelist")
@@ -354,22 +337,12 @@ def round_half_even(a: Number) -> float:
     return math.copysign(float(round(value)), value) if math.isfinite(value) else value
 
 
-@native("aten::floor.int", "aten::ceil.int")
-def through_float(a: int) -> int:
-    """An int is whole, but torch takes it through a float, which may round."""
-    return int64_of_float(float(a))
+# An int is whole, but torch takes it through a float, which may round.
+native("aten::floor.int", "aten::ceil.int")(lambda a: int64_of_float(float(a)))
 
 
-@native("aten::floor.float")
-def floor(a: float) -> int:
-    truncated = _truncated(a)
-    return truncated - (truncated > a)
-
-
-@native("aten::ceil.float")
-def ceil(a: float) -> int:
-    truncated = _truncated(a)
-    return truncated + (truncated < a)
+native("aten::floor.float")(lambda a: (whole := _truncated(a)) - (whole > a))
+native("aten::ceil.float")(lambda a: (whole := _truncated(a)) + (whole < a))
 
 
 def _truncated(value: float) -> int:
@@ -380,11 +353,9 @@ def _truncated(value: float) -> int:
     return int64_of_float(value)
 
 
-@native("aten::angle.int", "aten::angle.float")
-def angle(a: Number) -> float:
-    return math.pi if math.copysign(1.0, a) < 0 else 0.0
-
-
+native("aten::angle.int", "aten::angle.float")(
+    lambda a: math.pi if math.copysign(1.0, a) < 0 else 0.0
+)
 native("aten::modf")(math.modf)
 native("aten::frexp")(math.frexp)
 

@@ -136,9 +136,9 @@ def byte_at(string: bytes, index: int) -> bytes:
     return string[position : position + 1]
 
 
-@byte_native("aten::slice.str")
-def substring(string: bytes, start: int | None, end: int | None, step: int) -> bytes:
-    return string[python_slice(start, end, step)]
+byte_native("aten::slice.str")(
+    lambda string, start, end, step: string[python_slice(start, end, step)]
+)
 
 
 @byte_native("aten::ord")
@@ -156,10 +156,8 @@ def byte_of_value(i: int) -> str:
     return decode(bytes((i & 0xFF,)))
 
 
-@byte_native("aten::isidentifier")
-def is_identifier(string: bytes) -> bool:
-    """Letters and digits, no digit first; torch does not count the underscore."""
-    return string.isalnum() and not string[:1].isdigit()
+# Letters and digits, no digit first; torch does not count the underscore.
+byte_native("aten::isidentifier")(lambda string: string.isalnum() and not string[:1].isdigit())
 
 
 def _padded(string: bytes, left: int, right: int, fill: bytes) -> bytes:

@@ -128,42 +128,28 @@ def float_of_tensor(tensor: torch.Tensor) -> float:
     return float(value.real)
 
 
-def _check_implicit(tensor: torch.Tensor) -> None:
+def _checked_implicit(tensor: torch.Tensor) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise wrong_kind(tensor, torch.Tensor)
     if tensor.requires_grad:
         raise ScriptError("Cannot input a tensor that requires grad as a scalar argument")
     if tensor.dim() != 0:
         raise ScriptError("Cannot input a tensor of dimension other than 0 as a scalar argument")
+    return tensor
 
 
 @native("aten::IntImplicit")
 def implicit_int(tensor: torch.Tensor) -> int:
-    _check_implicit(tensor)
-    dtype = tensor.dtype
+    dtype = _checked_implicit(tensor).dtype
     if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
         kind = scalar_type_name(dtype)
         raise ScriptError(f"Cannot input a tensor of type {kind} as an integral argument")
     return int_of_tensor(tensor)
 
 
-@native("aten::FloatImplicit")
-def implicit_float(tensor: torch.Tensor) -> float:
-    _check_implicit(tensor)
-    return float_of_tensor(tensor)
-
-
-@native("aten::ComplexImplicit")
-def implicit_complex(tensor: torch.Tensor) -> complex:
-    _check_implicit(tensor)
-    return complex(_only_item(tensor))
-
-
-@native("aten::ScalarImplicit")
-def implicit_scalar(tensor: torch.Tensor) -> complex:
-    _check_implicit(tensor)
-    value: complex = _only_item(tensor)
-    return value
+native("aten::FloatImplicit")(lambda tensor: float_of_tensor(_checked_implicit(tensor)))
+native("aten::ComplexImplicit")(lambda tensor: complex(_checked_implicit(tensor).item()))
+native("aten::ScalarImplicit")(lambda tensor: _checked_implicit(tensor).item())
 
 
 _NUMBER_TYPES = {

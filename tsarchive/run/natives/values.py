@@ -59,9 +59,7 @@ def uninitialized() -> None:
     """A value that no path of a valid program reads."""
 
 
-@native("prim::IfThenElse")
-def choose(condition: bool, x: T, y: T) -> T:
-    return x if condition else y
+native("prim::IfThenElse")(lambda condition, x, y: x if condition else y)
 
 
 @native("prim::TupleIndex")
@@ -78,10 +76,7 @@ def tuple_slice(values: tuple[Any, ...], begin: int, end: int) -> tuple[Any, ...
     return values[begin:end]
 
 
-@native("prim::id")
-def identity_number(x: object | None) -> int:
-    """A number that no other living object has; 0 for None."""
-    return 0 if x is None else id(x)
+native("prim::id")(lambda x: 0 if x is None else id(x))
 
 
 @native("prim::EnumName")
@@ -120,16 +115,14 @@ _DEVICE_TYPES = (
 """In the order of their numbers."""
 
 
-@native("aten::hash.generic")
-def hash_value(value: Any) -> int:
+native("aten::hash.generic")(lambda value: wrap(_hash(value)))
+
+
+def _hash(value: Any) -> int:
     """The hash of a number, string, tuple, device, tensor (by identity) or None.
 
     Raises ScriptError for lists, dicts and what else torch does not hash.
     """
-    return wrap(_hash(value))
-
-
-def _hash(value: Any) -> int:
     if value is None:
         return 0
     if isinstance(value, int):
