@@ -27,9 +27,9 @@ from tsarchive.ir.types import annotation
 from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
 from .modules import internal_method, is_internal_call
+from .operators import called_by_tracers, with_own_code
 from .passes.object_identity import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
-from .tracing import called_by_tracers, with_own_code
 
 # Messages of Python's syntax in generated code, and torch's words for them.
 _AS_TORCH: Final = {"list assignment index out of range": "list index out of range"}

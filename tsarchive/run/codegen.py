@@ -33,12 +33,11 @@ from .dynamic_calls import autocast, is_autocast, unpack_list
 from .expressions import SCALARS, Expressions
 from .linkage import Bound, GeneratedSource, Linkage
 from .natives import Awaitable, Future
-from .operators import find_native
+from .operators import find_native, held
 from .passes.liveness import Liveness
 from .passes.peephole import nodes_on_numbers
 from .passes.uses import ALIASES, NOTHING, Wanted, all_nodes, holds_memory, last_uses
 from .slots import SlotKind, as_submodule, as_tensor
-from .tracing import held
 
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
 _DEEPEST: Final = 16

@@ -36,10 +36,9 @@ from .costs import (
     storages,
     text_sizes,
 )
-from .operators import Implementation, find_native, implementation
+from .operators import Implementation, called_by_tracers, find_native, implementation
 from .passes.uses import holds_memory
 from .tracebacks import PLACES, place_of_frame
-from .tracing import called_by_tracers
 
 _STEP_BYTES: Final = 1024
 

@@ -1,4 +1,8 @@
-"""int(), float(), bool() and complex() of numbers and strings."""
+"""Conversions between numbers, and between numbers and strings: int(), float(), bool(), complex().
+
+Number types are those of the archive: int64, int32, float64, float32. Texts are those of C++
+streams.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +57,19 @@ def float32_of_int(value: int) -> float:
     if rest > half or (rest == half and kept & 1):
         kept += 1
     return float(kept << excess)
+
+
+def python_slice(start: int | None, end: int | None, step: int) -> slice:
+    """The Python slice with the meaning of TorchScript's bounds.
+
+    The largest int stands for a bound left out.
+    Raises ScriptError for a step of zero and for the smallest int.
+    """
+    if step == 0:
+        raise ScriptError("List slice should have non-zero step")
+    if step == INT64_MIN:
+        raise ScriptError("List slice step is out of bounds")
+    return slice(None if start == INT64_MAX else start, None if end == INT64_MAX else end, step)
 
 
 def with_nan_sign(value: float, text: str) -> str:

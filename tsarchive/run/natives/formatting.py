@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_bytes
 from tsarchive.run.natives.conversions import (
     float32,
     float32_of_int,
@@ -32,7 +31,7 @@ from tsarchive.run.natives.conversions import (
 from tsarchive.run.natives.dtypes import scalar_type_name
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.strings import decode, encode, normalized
-from tsarchive.run.natives.table import native, type_fault, wrong_kind
+from tsarchive.run.natives.table import check_bytes, native, type_fault, wrong_kind
 
 _LINE_WIDTH = 80
 

@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_items, python_slice
-from tsarchive.run.natives.conversions import wrap32
+from tsarchive.run.natives.conversions import python_slice, wrap32
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.strings import encode
-from tsarchive.run.natives.table import index_fault, native, value_fault, wrong_kind
+from tsarchive.run.natives.table import check_items, index_fault, native, value_fault, wrong_kind
 
 T = TypeVar("T")
 

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_items
 from tsarchive.run.natives.conversions import (
     INT64_MAX,
     INT64_MIN,
@@ -28,6 +27,7 @@ from tsarchive.run.natives.conversions import (
 )
 from tsarchive.run.natives.table import (
     Native,
+    check_items,
     division_fault,
     guarded,
     native,

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_bytes, python_slice
+from tsarchive.run.natives.conversions import python_slice
 from tsarchive.run.natives.table import (
     N,
     Native,
+    check_bytes,
     index_fault,
     native,
     type_fault,

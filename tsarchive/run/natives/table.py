@@ -2,13 +2,17 @@
 
 torch raises RuntimeError for all faults of the running program. Here faults name the class that the
 same fault has in Python, so that a caller can tell an index from a key without reading the text.
+
+A few bytes of code can ask for more memory than there is (``"a".ljust(1 << 60)``). Python would
+raise MemoryError or OverflowError, or take all memory first; torch ends its process. So what one
+operator makes is bounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 
@@ -91,3 +95,28 @@ def guarded(function: Native, key: str) -> Native:
             return answer(*arguments)
 
     return call
+
+
+MAX_BYTES: Final = 2**28
+"""Of the string that one operator makes."""
+MAX_ITEMS: Final = 2**26
+"""Of the list that one operator makes; an int in it has 40 bytes."""
+
+
+def check_bytes(count: int) -> None:
+    """Raise ScriptError before a string is made that would have more than ``MAX_BYTES``."""
+    if count > MAX_BYTES:
+        raise _refused(f"a string of {count} bytes", MAX_BYTES)
+
+
+def check_items(count: int) -> None:
+    """Raise ScriptError before a list is made that would have more than ``MAX_ITEMS``."""
+    if count > MAX_ITEMS:
+        raise _refused(f"a list of {count} items", MAX_ITEMS)
+
+
+def _refused(what: str, limit: int) -> ScriptError:
+    """It stands for the MemoryError that Python would raise."""
+    error = ScriptError(f"{what} is not made", exception="builtins.MemoryError")
+    error.limit = limit
+    return error

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_items
 from tsarchive.run.natives.conversions import checked_int
 from tsarchive.run.natives.dtypes import LAYOUTS, NUMBERS, dtype_of, scalar_type_name, to_dtype
-from tsarchive.run.natives.table import native, wrong_kind
+from tsarchive.run.natives.table import check_items, native, wrong_kind
 
 _ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
 _FLOAT = "float"
