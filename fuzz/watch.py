@@ -28,7 +28,7 @@ _PERMITTED: Final = {
     "compile": ("/ast.py", *_GENERATED),
     "exec": _GENERATED,
     # The boundary copies code of its own, so that torch.compile counts each function separately.
-    "code.__new__": ("/run/linkage.py", "/run/tracebacks.py", "/run/tracing.py"),
+    "code.__new__": ("/run/linkage.py", "/run/tracebacks.py", "/run/operators.py"),
 }
 # Memory that is not backed by a file.
 _ANONYMOUS: Final = -1

@@ -31,7 +31,7 @@ from tsarchive.ir.type_parser import MAX_UNION, parse_type
 from tsarchive.policy import Policy
 from tsarchive.run.classes import Classes
 from tsarchive.run.natives import NATIVES
-from tsarchive.run.natives.bounds import MAX_BYTES, MAX_ITEMS
+from tsarchive.run.natives.table import MAX_BYTES, MAX_ITEMS
 
 
 def body(statements: str) -> str:
@@ -344,7 +344,7 @@ def test_what_one_operator_makes_is_bounded(name, arguments):
     ],
 )
 def test_both_sides_of_the_bound(monkeypatch, name, arguments, limit):
-    monkeypatch.setattr(f"tsarchive.run.natives.bounds.{limit}", 100)
+    monkeypatch.setattr(f"tsarchive.run.natives.table.{limit}", 100)
     NATIVES[name](*arguments(100))
     with pytest.raises(ScriptError):
         NATIVES[name](*arguments(101))

@@ -22,8 +22,7 @@ from tsarchive.operators.python_forms import (
     RANGES,
     exact_form,
 )
-from tsarchive.policy import Guard, Limits, Policy
-from tsarchive.policy.policy import NO_LIMITS
+from tsarchive.policy import NO_LIMITS, Guard, Limits, Policy
 from tsarchive.run.classes import Classes
 from tsarchive.run.expressions import HELPERS
 from tsarchive.run.linkage import source_of

@@ -48,14 +48,6 @@ def size_of_text(*texts: str) -> int:
     return length if all(text.isascii() for text in texts) else length * _WIDEST
 
 
-def _padded(text: str, width: int, *_fill: str) -> int:
-    return max(size_of_text(text), width)
-
-
-def _expanded(text: str, tab_size: int) -> int:
-    return size_of_text(text) + text.count("\t") * max(tab_size, 0)
-
-
 def _replaced(text: str, old: str, new: str, maximum: int) -> int:
     found = text.count(old) if old else maximum
     count = found if maximum < 0 else min(found, maximum)
@@ -65,10 +57,6 @@ def _replaced(text: str, old: str, new: str, maximum: int) -> int:
 def _pieces(text: str, separator: str | None, _maximum: int = -1) -> int:
     count = len(text) if separator is None else text.count(separator) if separator else 0
     return size_of_text(text) + _PIECE * (count + 1)
-
-
-def _lines(text: str, _keep_ends: bool) -> int:
-    return size_of_text(text) + _PIECE * (len(text) + 1)
 
 
 def _items(*values: Any) -> int:
@@ -86,10 +74,6 @@ def _sliced(values: Any, start: int | None, end: int | None, step: int) -> int:
     return _HEADER + POINTER * len(range(*slice(first, last, step).indices(len(values))))
 
 
-def _pairs(values: Any) -> int:
-    return _HEADER + (_HEADER + 3 * POINTER) * len(values)
-
-
 def _entries(*dicts: Any) -> int:
     return _HEADER + _ENTRY * len(dicts[-1])
 
@@ -101,11 +85,6 @@ def _of_nested(data: Any, **_options: Any) -> int:
         count *= len(data)
         data = data[0] if data else None
     return POINTER * count
-
-
-def _elements(tensor: Any, *_: Any) -> int:
-    count: int = tensor.numel()
-    return _HEADER + _ITEM * count
 
 
 def _constant(size: int) -> Cost:
@@ -121,7 +100,7 @@ def _rows() -> Iterator[tuple[str, Cost]]:
     ):  # fmt: skip
         yield f"aten::{name}", lambda text, *_: size_of_text(text)
     for name in ("ljust", "rjust", "center", "zfill"):
-        yield f"aten::{name}", _padded
+        yield f"aten::{name}", lambda text, width, *_: max(size_of_text(text), width)
     for name in ("partition", "rpartition"):
         yield f"aten::{name}", lambda text, *_: size_of_text(text) + 3 * _PIECE
     for kind in ("int", "float", "Tensor", "bool", "str", "any"):
@@ -129,11 +108,9 @@ def _rows() -> Iterator[tuple[str, Cost]]:
     for key in _KEYS:
         yield f"aten::keys.{key}", _items
         yield f"aten::values.{key}", _items
-        yield f"aten::items.{key}", _pairs
-        yield f"aten::copy.Dict_{key}", _entries
-        yield f"aten::dict.Dict_{key}", _entries
-        yield f"aten::dict.{key}", _entries
-        yield f"aten::update.{key}", _entries
+        yield f"aten::items.{key}", lambda table: _HEADER + (_HEADER + 3 * POINTER) * len(table)
+        for name in ("copy.Dict_", "dict.Dict_", "dict.", "update."):
+            yield f"aten::{name}{key}", _entries
         yield f"aten::_set_item.{key}", _constant(_ENTRY)
         yield f"aten::setdefault.{key}", _constant(_ENTRY)
 
@@ -142,11 +119,11 @@ MADE: Mapping[str, Cost] = {
     "aten::add.str": lambda a, b: size_of_text(a, b),
     "aten::join": lambda s, values: size_of_text(s, *values) + size_of_text(s) * len(values),
     "aten::slice.str": lambda text, *_: size_of_text(text),
-    "aten::expandtabs": _expanded,
+    "aten::expandtabs": lambda text, n: size_of_text(text) + text.count("\t") * max(n, 0),
     "aten::replace": _replaced,
     "aten::split.str": _pieces,
     "aten::rsplit": _pieces,
-    "aten::splitlines": _lines,
+    "aten::splitlines": lambda text, _: size_of_text(text) + _PIECE * (len(text) + 1),
     "aten::list": lambda text: _items(text),
     "aten::list.t": _items,
     "aten::copy.t": _items,
@@ -160,7 +137,7 @@ MADE: Mapping[str, Cost] = {
     "aten::mul.right_": lambda count, values: _repeated(values, count),
     "aten::mul_.t": lambda values, count: _repeated(values, count - 1),
     "prim::rangelist": lambda count: _HEADER + _ITEM * max(count, 0),
-    "prim::tolist": _elements,
+    "prim::tolist": lambda tensor, *_: _HEADER + _ITEM * tensor.numel(),
     "prim::NumToTensor.Scalar": _constant(NUMBER),
     "prim::NumToTensor.bool": _constant(NUMBER),
     "aten::tensor": _of_nested,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 WITH_EFFECTS: Final = frozenset(
@@ -27,8 +26,8 @@ class Statistics(NamedTuple):
     written: tuple[int, ...]
 
 
-RUNNING_STATISTICS: Final[Mapping[str, Statistics]] = MappingProxyType(
-    dict.fromkeys(("aten::batch_norm", "aten::instance_norm"), Statistics(5, (3, 4)))
+RUNNING_STATISTICS: Final[Mapping[str, Statistics]] = dict.fromkeys(
+    ("aten::batch_norm", "aten::instance_norm"), Statistics(5, (3, 4))
 )
 """Operators that write to running statistics, which their schemas do not say."""
 
@@ -49,7 +48,7 @@ GROWING: Final = frozenset(
 )  # fmt: skip
 """Operators without tensors whose results may be much larger than their arguments."""
 
-SCALAR_OVERLOADS: Final[Mapping[str, str]] = MappingProxyType(
-    {f"aten::{name}.Tensor": f"aten::{name}.Scalar" for name in ("add", "sub", "mul", "div")}
-)
+SCALAR_OVERLOADS: Final[Mapping[str, str]] = {
+    f"aten::{name}.Tensor": f"aten::{name}.Scalar" for name in ("add", "sub", "mul", "div")
+}
 """Operators whose second operand, when a constant without dimensions, acts as a number."""

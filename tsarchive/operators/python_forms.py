@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 Range = tuple[int, int]
@@ -31,127 +30,97 @@ _BITS: Final = 64
 _OPERAND: Final = re.compile(r"\b_(\d)\b")
 _CALLED: Final = re.compile(r"\{([a-z]+)\}")
 
-_KEYS: Final = ("str", "int", "bool", "float", "complex", "Tensor")
-_NATIVE_KEYS: Final = _KEYS[:3]
-_NUMBERS: Final = ("int", "float", "int_float", "float_int")
-_COMPARISONS: Final = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_ARITHMETIC: Final = {"add": "+", "sub": "-", "mul": "*"}
+_NATIVE_KEYS: Final = ("str", "int", "bool")
+_KEYS: Final = "str int bool float complex Tensor"
+_NUMBERS: Final = "int float int_float float_int"
+_SIGNS: Final = (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
+_ARITHMETIC: Final = (("add", "+"), ("sub", "-"), ("mul", "*"))
+_ATTRIBUTES: Final = (
+    "data device grad is_cpu is_cuda is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_nested"
+    " is_quantized is_sparse is_sparse_csr is_vulkan is_xla is_xpu itemsize name nbytes"
+    " requires_grad"
+)
 
-# The braces stand for the type of the keys.
-_DICTS = {
-    "aten::len.Dict_{}": "len(_0)",
-    "aten::keys.{}": "list(_0)",
-    "aten::values.{}": "list(_0.values())",
-    "aten::items.{}": "list(_0.items())",
-    "aten::__contains__.{}": "_1 in _0",
-    "aten::__getitem__.Dict_{}": "_0[_1]",
-    "aten::get.{}": "_0.get(_1)",
-    "aten::get.default_{}": "_0.get(_1, _2)",
-    "aten::setdefault.{}": "_0.setdefault(_1, _2)",
-    "aten::pop.Dict_{}": "_0.pop(_1)",
-    "aten::pop.Dict_default_{}": "_0.pop(_1, _2)",
-    "aten::clear.{}": "_0.clear()",
-    "aten::update.{}": "_0.update(_1)",
-    "aten::copy.Dict_{}": "_0.copy()",
-    "aten::dict.Dict_{}": "dict(_0)",
-    "aten::dict.{}": "dict(_0)",
-}
-
-_LISTS = {
-    "aten::len.t": "len(_0)",
-    "aten::len.any": "len(_0)",
+# The braces of an operator, and of its form, stand for each of the words behind it.
+_FAMILIES: Final = (
+    *(
+        (f"aten::{name}.{{}}", f"{_NUMBERS} Tensor Scalar", f"_0 {sign} _1")
+        for name, sign in _SIGNS
+    ),
+    *((f"aten::{name}.{{}}", "bool device enum str", f"_0 {sign} _1") for name, sign in _SIGNS[:2]),
+    *((f"aten::{name}.{{}}_list", "int bool str", f"_0 {sign} _1") for name, sign in _SIGNS[:2]),
+    *((f"aten::{name}.{{}}", "str", f"_0 {sign} _1") for name, sign in _SIGNS[2:]),
+    *((f"aten::{name}.{{}}", _NUMBERS, f"_0 {sign} _1") for name, sign in _ARITHMETIC),
+    ("aten::mul.{}", "Tensor Scalar", "_0 * _1"),
+    ("aten::div.{}", "Tensor Scalar", "_0 / _1"),
+    ("aten::add.builtin_{}_Tensor", "float int complex", "_0 + _1"),
+    ("aten::mul.builtin_{}_Tensor", "float int complex", "_0 * _1"),
+    ("aten::pow.Tensor_{}", "Scalar Tensor", "_0 ** _1"),
+    ("aten::__and__.{}", "bool int Tensor", "_0 & _1"),
+    ("aten::__or__.{}", "bool int Tensor", "_0 | _1"),
+    ("aten::__xor__.{}", "bool int Tensor", "_0 ^ _1"),
+    ("aten::neg{}", ".int .float ", "-_0"),
+    ("prim::abs.{}", "int float", "abs(_0)"),
+    ("aten::Float.{}", "bool Tensor", "float(_0)"),
+    ("aten::Int.{}", "bool float Tensor", "int(_0)"),
+    ("aten::Bool.{}", "int float Tensor", "bool(_0)"),
+    ("aten::{}", "hex oct bin", "{}(_0)"),
+    ("aten::{}.float", "floor ceil isnan isinf isfinite", "math.{}(_0)"),
+    ("aten::len.{}", "t any Tensor", "len(_0)"),
+    ("aten::{}.t", "__getitem__ select", "_0[_1]"),
+    ("aten::{}.t", "append extend pop", "_0.{}(_1)"),
+    ("aten::{}.t", "reverse clear copy", "_0.{}()"),
+    ("aten::__contains__.{}_list", "int str", "_1 in _0"),
+    ("aten::sorted.{}", "int bool", "sorted(_0)"),
+    ("aten::sort.{}", "int bool", "_0.sort(reverse=_1)"),
+    ("aten::count.{}", "int bool str", "_0.count(_1)"),
+    ("aten::index.list_{}", "int bool str", "_0.index(_1)"),
+    ("aten::remove.{}", "int bool str", "_0.remove(_1)"),
+    ("aten::all.{}", "int float bool", "all(_0)"),
+    ("aten::any.{}", "int float bool str", "any(_0)"),
+    ("prim::{}.self_int", "min max", "{}(_0)"),
+    ("prim::{}.self_bool", "min max", "{}(_0)"),
+    ("prim::{}.int", "min max", "{}(_0, _1)"),
+    ("aten::len.Dict_{}", _KEYS, "len(_0)"),
+    ("aten::keys.{}", _KEYS, "list(_0)"),
+    ("aten::values.{}", _KEYS, "list(_0.values())"),
+    ("aten::items.{}", _KEYS, "list(_0.items())"),
+    ("aten::__contains__.{}", _KEYS, "_1 in _0"),
+    ("aten::__getitem__.Dict_{}", _KEYS, "_0[_1]"),
+    ("aten::get.{}", _KEYS, "_0.get(_1)"),
+    ("aten::get.default_{}", _KEYS, "_0.get(_1, _2)"),
+    ("aten::setdefault.{}", _KEYS, "_0.setdefault(_1, _2)"),
+    ("aten::pop.Dict_{}", _KEYS, "_0.pop(_1)"),
+    ("aten::pop.Dict_default_{}", _KEYS, "_0.pop(_1, _2)"),
+    ("aten::clear.{}", _KEYS, "_0.clear()"),
+    ("aten::update.{}", _KEYS, "_0.update(_1)"),
+    ("aten::copy.Dict_{}", _KEYS, "_0.copy()"),
+    ("aten::dict.Dict_{}", _KEYS, "dict(_0)"),
+    ("aten::dict.{}", _KEYS, "dict(_0)"),
+    ("aten::{}.int", "size stride", "_0.{}(_1)"),
+    (
+        "aten::{}",
+        "dim numel item element_size storage_offset is_complex is_floating_point",
+        "_0.{}()",
+    ),
+    ("aten::device{}", ".builtin ", "torch.device(_0)"),
+    ("prim::EnumValue.{}", "int float str", "_0.value"),
+    ("prim::{}.builtin", "T H mT mH", "_0.{}"),
+    ("prim::{}", _ATTRIBUTES, "_0.{}"),
+)
+_SINGLE: Final = {
     "aten::list.t": "list(_0)",
-    "aten::copy.t": "_0.copy()",
     "aten::add.t": "_0 + _1",
-    "aten::append.t": "_0.append(_1)",
-    "aten::extend.t": "_0.extend(_1)",
-    "aten::reverse.t": "_0.reverse()",
-    "aten::clear.t": "_0.clear()",
     "aten::insert.t": "_0.insert(_1, _2)",
-    "aten::pop.t": "_0.pop(_1)",
-    "aten::__getitem__.t": "_0[_1]",
-    "aten::select.t": "_0[_1]",
-    "aten::eq.int_list": "_0 == _1",
-    "aten::ne.int_list": "_0 != _1",
-    "aten::eq.bool_list": "_0 == _1",
-    "aten::ne.bool_list": "_0 != _1",
-    "aten::eq.str_list": "_0 == _1",
-    "aten::ne.str_list": "_0 != _1",
-    "aten::__contains__.int_list": "_1 in _0",
-    "aten::__contains__.str_list": "_1 in _0",
-    "aten::sorted.int": "sorted(_0)",
-    "aten::sorted.bool": "sorted(_0)",
-    "aten::sort.int": "_0.sort(reverse=_1)",
-    "aten::sort.bool": "_0.sort(reverse=_1)",
-    "aten::count.int": "_0.count(_1)",
-    "aten::count.bool": "_0.count(_1)",
-    "aten::count.str": "_0.count(_1)",
-    "aten::index.list_int": "_0.index(_1)",
-    "aten::index.list_bool": "_0.index(_1)",
-    "aten::index.list_str": "_0.index(_1)",
-    "aten::remove.int": "_0.remove(_1)",
-    "aten::remove.bool": "_0.remove(_1)",
-    "aten::remove.str": "_0.remove(_1)",
-    "aten::all.int": "all(_0)",
-    "aten::all.float": "all(_0)",
-    "aten::all.bool": "all(_0)",
-    "aten::any.int": "any(_0)",
-    "aten::any.float": "any(_0)",
-    "aten::any.bool": "any(_0)",
-    "aten::any.str": "any(_0)",
-    "prim::min.self_int": "min(_0)",
-    "prim::max.self_int": "max(_0)",
-    "prim::min.self_bool": "min(_0)",
-    "prim::max.self_bool": "max(_0)",
-    "prim::min.int": "min(_0, _1)",
-    "prim::max.int": "max(_0, _1)",
     "prim::rangelist": "list(range(_0))",
-}
-
-_SCALARS = {
-    "aten::neg.int": "-_0",
-    "aten::neg.float": "-_0",
     "aten::__not__": "not _0",
-    "aten::__and__.bool": "_0 & _1",
-    "aten::__or__.bool": "_0 | _1",
-    "aten::__xor__.bool": "_0 ^ _1",
-    "aten::__and__.int": "_0 & _1",
-    "aten::__or__.int": "_0 | _1",
-    "aten::__xor__.int": "_0 ^ _1",
     "aten::floordiv.int": "_0 // _1",
     "aten::remainder.int": "_0 % _1",
     "aten::divmod.int": "divmod(_0, _1)",
-    "aten::eq.bool": "_0 == _1",
-    "aten::ne.bool": "_0 != _1",
-    "aten::eq.device": "_0 == _1",
-    "aten::ne.device": "_0 != _1",
-    "aten::eq.enum": "_0 == _1",
-    "aten::ne.enum": "_0 != _1",
-    "aten::eq.str": "_0 == _1",
-    "aten::ne.str": "_0 != _1",
-    "aten::lt.str": "_0 < _1",
-    "aten::gt.str": "_0 > _1",
-    "aten::le.str": "_0 <= _1",
-    "aten::ge.str": "_0 >= _1",
+    "aten::gcd.int": "math.gcd(_0, _1)",
+    "aten::Complex.float_float": "complex(_0, _1)",
     "aten::add.str": "_0 + _1",
     "aten::join": "_0.join(_1)",
-    "aten::Int.bool": "int(_0)",
-    "aten::Int.float": "int(_0)",
-    "aten::Float.bool": "float(_0)",
-    "aten::Bool.int": "bool(_0)",
-    "aten::Bool.float": "bool(_0)",
-    "aten::Complex.float_float": "complex(_0, _1)",
-    "aten::hex": "hex(_0)",
-    "aten::oct": "oct(_0)",
-    "aten::bin": "bin(_0)",
-    "aten::gcd.int": "math.gcd(_0, _1)",
-    "aten::floor.float": "math.floor(_0)",
-    "aten::ceil.float": "math.ceil(_0)",
-    "aten::isnan.float": "math.isnan(_0)",
-    "aten::isinf.float": "math.isinf(_0)",
-    "aten::isfinite.float": "math.isfinite(_0)",
-    "prim::abs.int": "abs(_0)",
-    "prim::abs.float": "abs(_0)",
     "aten::Size": "_0",
     "aten::is_scripting": "True",
     "aten::_get_tracing_state": "False",
@@ -159,94 +128,39 @@ _SCALARS = {
     "aten::set_grad_enabled": "torch.set_grad_enabled(_0)",
     "aten::manual_seed": "torch.manual_seed(_0)",
     "prim::EnumName": "_0.name",
-    "prim::EnumValue.int": "_0.value",
-    "prim::EnumValue.float": "_0.value",
-    "prim::EnumValue.str": "_0.value",
     "aten::wait": "_0.wait()",
     "prim::awaitable_wait": "_0.wait()",
-}
-
-_TENSORS = {
-    "aten::len.Tensor": "len(_0)",
-    "aten::dim": "_0.dim()",
     "prim::ndim.builtin": "_0.dim()",
-    "aten::numel": "_0.numel()",
-    "aten::item": "_0.item()",
-    "aten::size.int": "_0.size(_1)",
-    "aten::stride.int": "_0.stride(_1)",
-    "aten::element_size": "_0.element_size()",
-    "aten::storage_offset": "_0.storage_offset()",
-    "aten::is_complex": "_0.is_complex()",
-    "aten::is_floating_point": "_0.is_floating_point()",
-    "aten::Bool.Tensor": "bool(_0)",
-    "aten::Int.Tensor": "int(_0)",
-    "aten::Float.Tensor": "float(_0)",
     "aten::IntImplicit": "int(_0)",
     "aten::FloatImplicit": "float(_0)",
     "aten::ComplexImplicit": "complex(_0)",
     "aten::ScalarImplicit": "_0.item()",
-    "aten::neg": "-_0",
     "aten::matmul": "_0 @ _1",
-    "aten::mul.Tensor": "_0 * _1",
-    "aten::mul.Scalar": "_0 * _1",
-    "aten::div.Tensor": "_0 / _1",
-    "aten::div.Scalar": "_0 / _1",
-    "aten::__and__.Tensor": "_0 & _1",
-    "aten::__or__.Tensor": "_0 | _1",
-    "aten::__xor__.Tensor": "_0 ^ _1",
     "aten::bitwise_not": "~_0",
-    "aten::pow.Tensor_Scalar": "_0 ** _1",
-    "aten::pow.Tensor_Tensor": "_0 ** _1",
-    "aten::device": "torch.device(_0)",
-    "aten::device.builtin": "torch.device(_0)",
     "aten::device.with_index": "torch.device(_0, _1)",
     "prim::type": "_0.type",
     "prim::index": "_0.index",
-    **{f"prim::{name}.builtin": f"_0.{name}" for name in ("T", "H", "mT", "mH")},
 }
 
-_ATTRIBUTES = (
-    "data", "device", "grad", "is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn",
-    "is_mps", "is_mtia", "is_nested", "is_quantized", "is_sparse", "is_sparse_csr", "is_vulkan",
-    "is_xla", "is_xpu", "itemsize", "name", "nbytes", "requires_grad",
-)  # fmt: skip
+READABLE_FORMS: Final[Mapping[str, str]] = _SINGLE | {
+    operator.replace("{}", word): form.replace("{}", word)
+    for operator, words, form in _FAMILIES
+    for word in words.split(" ")
+}
 
-
-def _readable_rows() -> Iterator[tuple[str, str]]:
-    for key_type in _KEYS:
-        yield from ((key.format(key_type), form) for key, form in _DICTS.items())
-    for name, sign in _COMPARISONS.items():
-        yield from ((f"aten::{name}.{kind}", f"_0 {sign} _1") for kind in _NUMBERS)
-        yield from ((f"aten::{name}.{kind}", f"_0 {sign} _1") for kind in ("Tensor", "Scalar"))
-    for name, sign in _ARITHMETIC.items():
-        yield from ((f"aten::{name}.{kind}", f"_0 {sign} _1") for kind in _NUMBERS)
-    for kind in ("float", "int", "complex"):
-        yield f"aten::mul.builtin_{kind}_Tensor", "_0 * _1"
-        yield f"aten::add.builtin_{kind}_Tensor", "_0 + _1"
-    yield from ((f"prim::{name}", f"_0.{name}") for name in _ATTRIBUTES)
-
-
-READABLE_FORMS: Final[Mapping[str, str]] = MappingProxyType(
-    {**dict(_readable_rows()), **_LISTS, **_SCALARS, **_TENSORS}
-)
-
-READABLE_STATEMENTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "aten::_set_item.t": "set",
-        **{f"aten::_set_item.{key}": "set" for key in _KEYS},
-        "aten::Delete.t": "delete",
-        **{f"aten::Delete.Dict_{key}": "delete" for key in _KEYS},
-        "aten::add_.t": "extend",
-    }
-)
+READABLE_STATEMENTS: Final[Mapping[str, str]] = {
+    "aten::_set_item.t": "set",
+    **{f"aten::_set_item.{key}": "set" for key in _KEYS.split()},
+    "aten::Delete.t": "delete",
+    **{f"aten::Delete.Dict_{key}": "delete" for key in _KEYS.split()},
+    "aten::add_.t": "extend",
+}
 """Operators that are statements in Python, by the kind of statement."""
 
-NON_ZERO_DIVISOR: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "aten::div.int": "_0 / _1",
-        "aten::div.float": "_0 / _1",
-    }
-)
+NON_ZERO_DIVISOR: Final[Mapping[str, str]] = {
+    "aten::div.int": "_0 / _1",
+    "aten::div.float": "_0 / _1",
+}
 """Readable forms for a divisor that is a constant other than zero; Python divides by no zero."""
 
 WRAPPING: Final = frozenset({"aten::add.int", "aten::sub.int", "aten::mul.int", "aten::neg.int"})
@@ -276,11 +190,11 @@ _IS_ASCII: Final = "{type}({0}) is {str} and {isascii}({0})"
 
 def _as_read() -> Iterator[str]:
     """Yield the operators whose readable form is exact and pure."""
-    for name in _COMPARISONS:
+    for name, _ in _SIGNS:
         yield from (f"aten::{name}.{kind}" for kind in ("int", "float"))
     for name in ("eq", "ne"):
         yield from (f"aten::{name}.{kind}" for kind in ("str", "bool", "device", "enum"))
-    for name in _ARITHMETIC:
+    for name, _ in _ARITHMETIC:
         yield from (f"aten::{name}.{kind}" for kind in ("float", "int_float", "float_int"))
     yield from (f"aten::__contains__.{key}" for key in _NATIVE_KEYS)
     yield from (f"aten::{name}.bool" for name in ("__and__", "__or__"))
@@ -293,7 +207,7 @@ def _exact_rows() -> Iterator[tuple[str, ExactForm]]:
         yield key, _exact(READABLE_FORMS[key])
     for key in ("aten::__getitem__.t", "aten::select.t"):
         yield key, _exact(READABLE_FORMS[key])._replace(is_pure=False)
-    for name, sign in _COMPARISONS.items():
+    for name, sign in _SIGNS:
         yield f"aten::{name}.int_float", ExactForm(f"{{float}}({{0}}) {sign} {{1}}")
         yield f"aten::{name}.float_int", ExactForm(f"{{0}} {sign} {{float}}({{1}})")
     for kind in ("int", "float"):
@@ -311,58 +225,48 @@ def _exact(readable: str) -> ExactForm:
     return ExactForm(_OPERAND.sub(r"{\1}", readable))
 
 
-EXACT_FORMS: Final[Mapping[str, ExactForm]] = MappingProxyType(
-    {
-        **dict(_exact_rows()),
-        "aten::__xor__.bool": ExactForm("{0} != {1}"),
-        "prim::abs.float": ExactForm("{abs}({0})"),
-        "aten::div.float": ExactForm("{0} / {1} if {1} else {native}({0}, {1})"),
-        "aten::Int.float": ExactForm("{int}({0}) if -2.0**63 <= {0} < 2.0**63 else {native}({0})"),
-        "aten::floordiv.int": ExactForm(
-            "{0} // {1} if {1} > 0 else {native}({0}, {1})", is_pure=False
-        ),
-        "aten::remainder.int": ExactForm(
-            f"{{0}} % {{1}} if 0 < {{1}} < {_HALF_RANGE} else {{native}}({{0}}, {{1}})",
-            is_pure=False,
-        ),
-        "aten::divmod.int": ExactForm(
-            "{divmod}({0}, {1}) if {1} > 0 else {native}({0}, {1})", is_pure=False
-        ),
-        "aten::__getitem__.str": ExactForm(
-            f"{{0}}[{{1}}] if {_IS_ASCII} and 0 <= {{1}} < {{len}}({{0}})"
-            " else {native}({0}, {1})",
-            is_pure=False,
-        ),
-        "aten::chr": ExactForm("{chr}({0}) if 0 <= {0} < 128 else {native}({0})", is_pure=False),
-        "aten::len.str": ExactForm(f"{{len}}({{0}}) if {_IS_ASCII} else {{native}}({{0}})"),
-        "aten::ord": ExactForm(
-            f"{{ord}}({{0}}) if {_IS_ASCII} and {{len}}({{0}}) == 1 else {{native}}({{0}})",
-            is_pure=False,
-        ),
-    }
-)
+EXACT_FORMS: Final[Mapping[str, ExactForm]] = {
+    **dict(_exact_rows()),
+    "aten::__xor__.bool": ExactForm("{0} != {1}"),
+    "prim::abs.float": ExactForm("{abs}({0})"),
+    "aten::div.float": ExactForm("{0} / {1} if {1} else {native}({0}, {1})"),
+    "aten::Int.float": ExactForm("{int}({0}) if -2.0**63 <= {0} < 2.0**63 else {native}({0})"),
+    "aten::floordiv.int": ExactForm("{0} // {1} if {1} > 0 else {native}({0}, {1})", is_pure=False),
+    "aten::remainder.int": ExactForm(
+        f"{{0}} % {{1}} if 0 < {{1}} < {_HALF_RANGE} else {{native}}({{0}}, {{1}})", is_pure=False
+    ),
+    "aten::divmod.int": ExactForm(
+        "{divmod}({0}, {1}) if {1} > 0 else {native}({0}, {1})", is_pure=False
+    ),
+    "aten::__getitem__.str": ExactForm(
+        f"{{0}}[{{1}}] if {_IS_ASCII} and 0 <= {{1}} < {{len}}({{0}})"
+        " else {native}({0}, {1})",
+        is_pure=False,
+    ),
+    "aten::chr": ExactForm("{chr}({0}) if 0 <= {0} < 128 else {native}({0})", is_pure=False),
+    "aten::len.str": ExactForm(f"{{len}}({{0}}) if {_IS_ASCII} else {{native}}({{0}})"),
+    "aten::ord": ExactForm(
+        f"{{ord}}({{0}}) if {_IS_ASCII} and {{len}}({{0}}) == 1 else {{native}}({{0}})",
+        is_pure=False,
+    ),
+}
 """Expressions, by the key of the native that each stands for."""
 
-RANGES: Final[Mapping[str, Range]] = MappingProxyType(
-    {
-        **dict.fromkeys(("aten::len.t", "aten::len.str", "aten::len.Tensor", "aten::dim"), _LENGTH),
-        **{f"aten::len.Dict_{key}": _LENGTH for key in _NATIVE_KEYS},
-        "aten::ord": (0, 255),
-        "aten::size.int": (0, _INT64_MAX),
-    }
-)
+RANGES: Final[Mapping[str, Range]] = {
+    **dict.fromkeys(("aten::len.t", "aten::len.str", "aten::len.Tensor", "aten::dim"), _LENGTH),
+    **{f"aten::len.Dict_{key}": _LENGTH for key in _NATIVE_KEYS},
+    "aten::ord": (0, 255),
+    "aten::size.int": (0, _INT64_MAX),
+}
 """What the results of functions can be."""
 
-EXACT_STATEMENTS: Final[Mapping[str, ExactForm]] = MappingProxyType(
-    {
-        "aten::append.t": ExactForm("{append}({0}, {1})", is_pure=False),
-        "aten::_set_item.t": ExactForm("{0}[{1}] = {2}", is_pure=False),
-        **{
-            f"aten::_set_item.{key}": ExactForm("{0}[{1}] = {2}", is_pure=False)
-            for key in _NATIVE_KEYS
-        },
-    }
-)
+EXACT_STATEMENTS: Final[Mapping[str, ExactForm]] = {
+    "aten::append.t": ExactForm("{append}({0}, {1})", is_pure=False),
+    "aten::_set_item.t": ExactForm("{0}[{1}] = {2}", is_pure=False),
+    **{
+        f"aten::_set_item.{key}": ExactForm("{0}[{1}] = {2}", is_pure=False) for key in _NATIVE_KEYS
+    },
+}
 """Exact forms without a result, for where nothing uses it."""
 
 
@@ -373,21 +277,9 @@ def _sum(a: Range, b: Range) -> tuple[str, Range]:
     return "{0} + {1}", (a[0] + b[0], a[1] + b[1])
 
 
-def _difference(a: Range, b: Range) -> tuple[str, Range]:
-    return "{0} - {1}", (a[0] - b[1], a[1] - b[0])
-
-
 def _product(a: Range, b: Range) -> tuple[str, Range]:
     corners = [x * y for x in a for y in b]
     return "{0} * {1}", (min(corners), max(corners))
-
-
-def _negated(a: Range) -> tuple[str, Range]:
-    return "-{0}", (-a[1], -a[0])
-
-
-def _magnitude(a: Range) -> tuple[str, Range]:
-    return "{abs}({0})", (0, max(abs(a[0]), abs(a[1])))
 
 
 def _derived(index: Range, start: Range, step: Range) -> tuple[str, Range]:
@@ -416,19 +308,17 @@ def _shifted_right(a: Range, b: Range) -> tuple[str, Range]:
     return ("{0} >> {1}" if is_plain else "{0} >> ({1} & 63)"), (min(a[0], 0), max(a[1], 0))
 
 
-RANGED: Final[Mapping[str, RangedForm]] = MappingProxyType(
-    {
-        "aten::add.int": _sum,
-        "aten::sub.int": _difference,
-        "aten::mul.int": _product,
-        "aten::neg.int": _negated,
-        "prim::abs.int": _magnitude,
-        "aten::__derive_index": _derived,
-        "aten::floordiv.int": _quotient,
-        "aten::remainder.int": _remainder,
-        "aten::__rshift__.int": _shifted_right,
-    }
-)
+RANGED: Final[Mapping[str, RangedForm]] = {
+    "aten::add.int": _sum,
+    "aten::sub.int": lambda a, b: ("{0} - {1}", (a[0] - b[1], a[1] - b[0])),
+    "aten::mul.int": _product,
+    "aten::neg.int": lambda a: ("-{0}", (-a[1], -a[0])),
+    "prim::abs.int": lambda a: ("{abs}({0})", (0, max(abs(a[0]), abs(a[1])))),
+    "aten::__derive_index": _derived,
+    "aten::floordiv.int": _quotient,
+    "aten::remainder.int": _remainder,
+    "aten::__rshift__.int": _shifted_right,
+}
 """Pure forms of operators on ints, from the ranges of the operands, with the range of the result.
 
 That range is not cut to 64 bits. None where the operands may be such that there is no result.

@@ -9,75 +9,54 @@ as code of today, so that ``TEXT`` has to spell the old meaning out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
+_WITH_UNDERSCORE: Final = (
+    "addmm", "addmm_", "addr", "addr_", "argmax", "argmin", "cat", "cumprod", "cumsum",
+    "index_copy_", "max", "min", "mode", "std", "var",
+)  # fmt: skip
 # Other names, with the same arguments in the same order. Most are inner steps of an operator that
 # tracing recorded.
-RENAMED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        f"aten::{old}": f"aten::{new}"
-        for old, new in (
-            ("_addmm", "addmm"),
-            ("_addmm_", "addmm_"),
-            ("_addr", "addr"),
-            ("_addr_", "addr_"),
-            ("_argmax", "argmax"),
-            ("_argmin", "argmin"),
-            ("_baddbmm_mkl_", "baddbmm_"),
-            ("_cat", "cat"),
-            ("_cumprod", "cumprod"),
-            ("_cumsum", "cumsum"),
-            ("_index_copy_", "index_copy_"),
-            ("_max", "max"),
-            ("_min", "min"),
-            ("_mode", "mode"),
-            ("_s_where", "where"),
-            ("_std", "std"),
-            ("_var", "var"),
-            ("max_values", "amax"),
-            ("min_values", "amin"),
-            ("native_clone", "clone"),
-            ("native_pow", "pow"),
-            ("native_zero_", "zero_"),
-            ("quantize_linear", "quantize_per_tensor"),
-            ("s_copy_", "copy_"),
-            ("s_native_addmm", "addmm"),
-            ("s_native_addmm_", "addmm_"),
-            ("thnn_conv3d", "slow_conv3d"),
-            ("thnn_conv_depthwise2d", "_conv_depthwise2d"),
-            ("trtrs", "triangular_solve"),
-        )
-    }
-)
+RENAMED: Final[Mapping[str, str]] = {
+    f"aten::{old}": f"aten::{new}"
+    for old, new in (
+        *((f"_{name}", name) for name in _WITH_UNDERSCORE),
+        ("_baddbmm_mkl_", "baddbmm_"),
+        ("_s_where", "where"),
+        ("max_values", "amax"),
+        ("min_values", "amin"),
+        ("native_clone", "clone"),
+        ("native_pow", "pow"),
+        ("native_zero_", "zero_"),
+        ("quantize_linear", "quantize_per_tensor"),
+        ("s_copy_", "copy_"),
+        ("s_native_addmm", "addmm"),
+        ("s_native_addmm_", "addmm_"),
+        ("thnn_conv3d", "slow_conv3d"),
+        ("thnn_conv_depthwise2d", "_conv_depthwise2d"),
+        ("trtrs", "triangular_solve"),
+    )
+}
 
 _FLOAT32: Final = 6
 # These filled with floats unless told otherwise, whatever their arguments were.
-DTYPES: Final[Mapping[str, int]] = MappingProxyType(
-    dict.fromkeys(("aten::arange", "aten::randint", "aten::randperm"), _FLOAT32)
+DTYPES: Final[Mapping[str, int]] = dict.fromkeys(
+    ("aten::arange", "aten::randint", "aten::randperm"), _FLOAT32
 )
 
 # Where the mask stands. Before torch 1.2 comparisons gave tensors of uint8.
-MASKS: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "aten::masked_fill": 1,
-        "aten::masked_fill_": 1,
-        "aten::masked_scatter": 1,
-        "aten::masked_scatter_": 1,
-        "aten::masked_select": 1,
-        "aten::where": 0,
-    }
-)
+MASKS: Final[Mapping[str, int]] = {
+    **{f"aten::masked_{kind}": 1 for kind in ("fill", "fill_", "scatter", "scatter_", "select")},
+    "aten::where": 0,
+}
 
 # The arguments before ``align_corners``, which was not to be chosen before torch 1.3.
-FLAGS: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "aten::affine_grid_generator": 2,
-        "aten::grid_sampler": 4,
-        "aten::grid_sampler_2d": 4,
-        "aten::grid_sampler_3d": 4,
-    }
-)
+FLAGS: Final[Mapping[str, int]] = {
+    "aten::affine_grid_generator": 2,
+    "aten::grid_sampler": 4,
+    "aten::grid_sampler_2d": 4,
+    "aten::grid_sampler_3d": 4,
+}
 
 
 RECORD: Final = "libs/__torch__/before_torch_1_4.py"
@@ -135,17 +114,12 @@ TEXT: Final = "".join(
 )
 
 # By torch's names of the old operators. The others mean what they meant.
-FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        upgrader: f"{_QUALIFIER}.{name}"
-        for upgrader, name in (
-            ("div_Tensor_0_3", "div_tensor"),
-            ("div_Scalar_0_3", "div_number"),
-            ("div__Tensor_0_3", "div_tensor_"),
-            ("div__Scalar_0_3", "div_number_"),
-            ("full_0_4", "full"),
-            ("linspace_0_7", "linspace"),
-            ("logspace_0_8", "logspace"),
-        )
-    }
-)
+FUNCTIONS: Final[Mapping[str, str]] = {
+    "div_Tensor_0_3": f"{_QUALIFIER}.div_tensor",
+    "div_Scalar_0_3": f"{_QUALIFIER}.div_number",
+    "div__Tensor_0_3": f"{_QUALIFIER}.div_tensor_",
+    "div__Scalar_0_3": f"{_QUALIFIER}.div_number_",
+    "full_0_4": f"{_QUALIFIER}.full",
+    "linspace_0_7": f"{_QUALIFIER}.linspace",
+    "logspace_0_8": f"{_QUALIFIER}.logspace",
+}

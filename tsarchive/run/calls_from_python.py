@@ -27,9 +27,9 @@ from tsarchive.ir.types import annotation
 from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
 from .modules import internal_method, is_internal_call
+from .operators import called_by_tracers, with_own_code
 from .passes.object_identity import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
-from .tracing import called_by_tracers, with_own_code
 
 # Messages of Python's syntax in generated code, and torch's words for them.
 _AS_TORCH: Final = {"list assignment index out of range": "list index out of range"}
@@ -114,17 +114,11 @@ class Signature:
         for argument in self.arguments:
             names.append(_fitting(argument.name, names))
         required = [default is _Missing for default in defaults]
-        parameters = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=inspect.Parameter.empty if any(required[position:]) else default,
-                annotation=type_,
-            )
-            for position, (name, default, type_) in enumerate(
-                zip(names, defaults, types, strict=True)
-            )
-        ]
+        parameters = []
+        for position, (name, default, type_) in enumerate(zip(names, defaults, types, strict=True)):
+            shown = inspect.Parameter.empty if any(required[position:]) else default
+            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            parameters.append(inspect.Parameter(name, kind, default=shown, annotation=type_))
         return inspect.Signature(parameters, return_annotation=self._returned)
 
 
@@ -142,26 +136,20 @@ def _fitting(name: str, taken: Container[str]) -> str:
     return found
 
 
-def public_function(function: Function, compiler: Compiler) -> Any:
+def public_function(function: Function, compiler: Compiler, *, is_method: bool = False) -> Any:
     """``function`` for callers in Python: arguments are converted, and the result."""
-    return _public(function, compiler, is_method=False)
+    signature = Signature(function.name, function.schema, compiler, is_method=is_method)
+    finish = export if changes_on_export(function.schema.return_type) else as_it_is
+    return public_by(function, compiler, signature, finish)
 
 
 def public_method(function: Function, compiler: Compiler) -> Any:
     """Like ``public_function``, as an attribute of a class."""
-    return _public(function, compiler, is_method=True)
-
-
-def _public(function: Function, compiler: Compiler, *, is_method: bool) -> Any:
-    signature = Signature(function.name, function.schema, compiler, is_method=is_method)
-    return public_by(function, compiler, signature, _export_of(function.schema))
+    return public_function(function, compiler, is_method=True)
 
 
 def public_by(
-    function: Function,
-    compiler: Compiler,
-    signature: Signature,
-    finish: Callable[[Any], Any],
+    function: Function, compiler: Compiler, signature: Signature, finish: Callable[[Any], Any]
 ) -> Any:
     """A function whose arguments ``signature`` binds and converts, and ``finish`` its result."""
     raw, traced = compiler.function(function), TracedFunction(function, compiler)
@@ -218,7 +206,7 @@ def seen_by_callers(error: Exception) -> Exception:
 def public_forward(function: Function, compiler: Compiler) -> Any:
     """Like ``public_method``, for the method that ``torch.nn.Module.__call__`` reaches."""
     raw, traced = compiler.function(function), TracedFunction(function, compiler)
-    convert = _public(function, compiler, is_method=True)
+    convert = public_method(function, compiler)
 
     @functools.wraps(convert)
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -234,10 +222,7 @@ def public_forward(function: Function, compiler: Compiler) -> Any:
 def public_overloads(functions: Sequence[Function], compiler: Compiler) -> Any:
     """The ``forward`` of a class whose original has overloads: the first that takes a call."""
     methods = {function.name: public_forward(function, compiler) for function in functions}
-    signatures = [
-        Signature(function.name, function.schema, compiler, is_method=True)
-        for function in functions
-    ]
+    signatures = [Signature(f.name, f.schema, compiler, is_method=True) for f in functions]
 
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
         """Run the first overload that takes the arguments."""
@@ -309,10 +294,6 @@ class PublicOverloads(PublicMethod):
 
     def _made(self) -> Any:
         return public_overloads(self._functions, self._compiler)
-
-
-def _export_of(schema: FunctionSchema) -> Callable[[Any], Any]:
-    return export if changes_on_export(schema.return_type) else as_it_is
 
 
 def as_it_is(value: Any) -> Any:

@@ -59,9 +59,12 @@ def room_of(tensor: Tensor) -> int:
     return tensor.untyped_storage().nbytes() // tensor.element_size()
 
 
-MEMORY_FORMATS: Final[Mapping[int, str]] = MappingProxyType(
-    {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
-)
+MEMORY_FORMATS: Final[Mapping[int, str]] = {
+    0: "contiguous_format",
+    1: "preserve_format",
+    2: "channels_last",
+    3: "channels_last_3d",
+}
 # Tensors in the form of oneDNN: its kernels read memory from an address on.
 _ONEDNN: Final = LAYOUTS[torch._mkldnn]  # type: ignore[attr-defined]
 # Several elements a byte: views of such tensors begin beyond their memory.

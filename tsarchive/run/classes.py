@@ -71,8 +71,9 @@ def _module_class(type_: ClassType, compiler: Compiler) -> type[ArchiveModule]:
     bases = [container_class(type_.qualified_name)]
     if type_.forward_pre_hooks or type_.forward_hooks:
         bases.insert(0, HookedArchiveModule)
-        members["archive_pre_hooks"] = _hooks(type_.forward_pre_hooks, compiler)
-        members["archive_hooks"] = _hooks(type_.forward_hooks, compiler)
+        for name in ("pre_hooks", "hooks"):
+            hooks = getattr(type_, f"forward_{name}")
+            members[f"archive_{name}"] = tuple(public_method(hook, compiler) for hook in hooks)
     return type(members["__qualname__"], tuple(bases), members)
 
 
@@ -84,10 +85,7 @@ def _object_class(type_: ClassType, compiler: Compiler) -> type[ArchiveObject]:
 
 def _members(type_: ClassType, compiler: Compiler, base: type) -> dict[str, Any]:
     """The methods that Python callers see: those that hide no member of the base class."""
-    members: dict[str, Any] = {
-        "tsarchive_class": type_,
-        "tsarchive_settable": _settable(type_),
-    }
+    members: dict[str, Any] = {"tsarchive_class": type_, "tsarchive_settable": _settable(type_)}
     for name, function in type_.methods.items():
         if _is_public(name, base):
             members[name] = PublicMethod(function, compiler)
@@ -160,10 +158,6 @@ def _is_public(name: str, base: type) -> bool:
 def _is_free(name: str, base: type) -> bool:
     """Whether a member of an archive's class may have a name where Python code sees it."""
     return not (hasattr(base, name) or hides_member(name, is_module=base is ArchiveModule))
-
-
-def _hooks(hooks: list[Function], compiler: Compiler) -> tuple[Any, ...]:
-    return tuple(public_method(hook, compiler) for hook in hooks)
 
 
 def _enum_class(type_: EnumType) -> Any:

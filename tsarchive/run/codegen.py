@@ -1,7 +1,7 @@
 """Generates Python source from the graph of a function: one statement for each node.
 
-The source is made of the templates here and in ``expressions.py``, of identifiers from
-``names.py`` and of Python literals. Every object it refers to is a global under such a name, so
+The source is made of the templates here and in ``expressions.py``, of identifiers and of Python
+literals. Every object it refers to is a global under such a name, so
 no text of an archive is ever executed.
 """
 
@@ -26,18 +26,18 @@ from tsarchive.ir.graph import (
 )
 from tsarchive.ir.types import INT, ListType
 from tsarchive.operators.costs import size_of_made
+from tsarchive.operators.python_forms import TURNS
 
 from .direct import no_call
 from .dynamic_calls import autocast, is_autocast, unpack_list
 from .expressions import SCALARS, Expressions
 from .linkage import Bound, GeneratedSource, Linkage
 from .natives import Awaitable, Future
-from .operators import find_native
+from .operators import find_native, held
 from .passes.liveness import Liveness
 from .passes.peephole import nodes_on_numbers
 from .passes.uses import ALIASES, NOTHING, Wanted, all_nodes, holds_memory, last_uses
 from .slots import SlotKind, as_submodule, as_tensor
-from .tracing import held
 
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
 _DEEPEST: Final = 16
@@ -205,7 +205,7 @@ class _Writer(Expressions):
         if node in self.on_numbers and (text.isidentifier() or text.isdecimal()):
             self.text[node.output] = text
             return
-        if self.is_pure(node) and self.fold(node.output, text, self._here):
+        if node in self.pure and self.fold(node.output, text, self._here):
             return
         if any(output in self.live_values for output in node.outputs):
             self.line(f"{self._targets(node.outputs)} = {text}")
@@ -291,7 +291,7 @@ class _Writer(Expressions):
         """Write a conditional expression, where neither branch does anything else."""
         target, condition = self.text[chosen], self.use(node.input)
         text = f"{first} if {condition} else {second}"
-        if self.is_expression(node.input):
+        if node.input in self.folded:
             text = _joined(self.whole(node.input), first, second) or text
         if not (chosen.type in SCALARS and self.fold(chosen, text, self._here)):
             self.line(f"{target} = {text}")
@@ -308,9 +308,9 @@ class _Writer(Expressions):
             keep = self.names.unique("proceed")
             self._move([keep], [condition])
             targets, last = [keep, *targets], [body.returns[0], *last]
-        if _is_counted(node, self.live_values):
+        if has_trip_count(node) or body.params[0] in self.live_values:
             counter = self._targets(body.params[:1])
-            self.counts_turns(body.params[0])
+            self.ranges[body.params[0]] = TURNS
             self.line(f"for {counter} in {self.globals.name('range', range)}({self.whole(count)}):")
             guard = "" if is_endless else f"if not {keep}:"
         else:
@@ -448,11 +448,6 @@ def _joined(condition: str, first: str, second: str) -> str | None:
     if second == "False":
         return condition if first == "True" else f"({condition}) and {first}"
     return f"({condition}) or {second}" if first == "True" else None
-
-
-def _is_counted(loop: Node, live: Container[Value]) -> bool:
-    """Whether the loop has a bound of its own, or its body asks for the number of the turn."""
-    return has_trip_count(loop) or loop.blocks[0].params[0] in live
 
 
 def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:

@@ -29,8 +29,8 @@ from .dynamic_calls import DynamicCall
 from .enforcement import Dispatch, Enforcement
 from .linkage import Analyses, Bound, Call, LazyFunction, Linkage, Source
 from .objects import ClassTable, Objects
+from .operators import called_by_tracers
 from .passes.uses import Wanted
-from .tracing import called_by_tracers
 from .typecheck import type_of_class
 
 # Nodes that take a module as first input, and do not show its class otherwise.

@@ -35,6 +35,7 @@ from tsarchive.ir.types import (
 )
 from tsarchive.printer.literals import can_be_inferred
 
+from .checks import MEMORY_FORMATS
 from .natives import Future
 from .natives.conversions import INT64_MAX, INT64_MIN
 from .natives.dtypes import LAYOUTS, NUMBERS
@@ -93,12 +94,8 @@ def _to_int(value: Any) -> int:
         found = value
     elif isinstance(value, torch.Tensor):
         found = int(_item(value))
-    elif isinstance(value, torch.dtype):
-        found = NUMBERS[value]
-    elif isinstance(value, torch.layout):
-        found = LAYOUTS[value]
-    elif isinstance(value, torch.memory_format):
-        found = _MEMORY_FORMATS[value]
+    elif isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+        found = _NUMBERS_OF[value]
     elif not isinstance(value, float) and _has_any(value, _INT_METHODS):
         found = int(value)
     else:
@@ -108,11 +105,10 @@ def _to_int(value: Any) -> int:
     return found
 
 
-_MEMORY_FORMATS = {
-    torch.contiguous_format: 0,
-    torch.preserve_format: 1,
-    torch.channels_last: 2,
-    torch.channels_last_3d: 3,
+_NUMBERS_OF: Mapping[Any, int] = {
+    **NUMBERS,
+    **LAYOUTS,
+    **{getattr(torch, name): number for number, name in MEMORY_FORMATS.items()},
 }
 
 
@@ -215,7 +211,8 @@ def infer(value: Any) -> Any:
         if isinstance(value, class_) and not isinstance(value, (bool, enum.Enum)):
             return convert(value)
     if isinstance(value, list):
-        return _infer_list(value)
+        items = [infer(item) for item in value]
+        return typed_list(ListType(_common_type(items)), items)
     if isinstance(value, Mapping):
         return _infer_dict(value)
     if isinstance(value, tuple):
@@ -229,11 +226,6 @@ def infer(value: Any) -> Any:
 _EXACT: dict[type, Converter] = {
     int: _to_int, float: float, complex: complex, str: str, bytes: decode,
 }  # fmt: skip
-
-
-def _infer_list(value: list[Any]) -> list[Any]:
-    items = [infer(item) for item in value]
-    return typed_list(ListType(_common_type(items)), items)
 
 
 def _infer_dict(value: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -251,19 +243,10 @@ def _common_type(items: list[Any]) -> Type:
 
 
 _SIMPLE: dict[Type, Converter] = {
-    TENSOR: _to_tensor,
-    INT: _to_int,
-    FLOAT: _to_float,
-    COMPLEX: _to_complex,
-    BOOL: _to_bool,
-    NUMBER: _to_number,
-    STRING: _to_string,
-    DEVICE: _to_device,
-    NONE: _to_none,
-    ANY: infer,
-    ANY_LIST: infer,
-    ANY_TUPLE: infer,
-}
+    TENSOR: _to_tensor, INT: _to_int, FLOAT: _to_float, COMPLEX: _to_complex, BOOL: _to_bool,
+    NUMBER: _to_number, STRING: _to_string, DEVICE: _to_device, NONE: _to_none,
+    ANY: infer, ANY_LIST: infer, ANY_TUPLE: infer,
+}  # fmt: skip
 
 
 class Converters:
@@ -281,7 +264,8 @@ class Converters:
             return _SIMPLE[type_]
         match type_:
             case OptionalType(element):
-                return _optional(self.converter(element))
+                convert = self.converter(element)
+                return lambda value: None if value is None else convert(value)
             case ListType():
                 return self._list(type_)
             case DictType():
@@ -350,10 +334,6 @@ def _checked(value: Any, type_: Type) -> Any:
     if is_instance(value, type_):
         return value
     raise Mismatch
-
-
-def _optional(convert: Converter) -> Converter:
-    return lambda value: None if value is None else convert(value)
 
 
 def changes_on_export(type_: Type) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsIndex
 
 import torch
 
@@ -69,9 +69,9 @@ def _member(class_: ClassReference | type, name: str) -> Any:
     return _class(class_)[name]
 
 
-def reduce_instance(value: Any, protocol: int) -> Any:
+def reduce_instance(value: Any, protocol: SupportsIndex) -> Any:
     """The result of ``__reduce_ex__`` of an instance: its own state, and a way to its class."""
-    reduced = object.__reduce_ex__(value, max(protocol, 2))
+    reduced = object.__reduce_ex__(value, max(int(protocol), 2))
     reference = vars(type(value)).get("tsarchive_reference")
     if not isinstance(reference, ClassReference) or isinstance(reduced, str):
         return reduced  # a class that was derived in Python
@@ -103,11 +103,8 @@ def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _tensors(item)
 
 

@@ -7,6 +7,7 @@ no memory. Operators whose result depends on data have rows here.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,7 +31,13 @@ def text_sizes(values: Any) -> Iterator[int]:
 
     A value that is held twice is shown twice, so that a few lists can have a text without end.
     """
-    return map(_text_of_part, _parts(values))
+    for value in _parts(values):
+        if isinstance(value, str):
+            yield size_of_text(value)
+        elif isinstance(value, torch.Tensor):
+            yield _PER_ELEMENT * (value.numel() + 2)
+        else:
+            yield NUMBER
 
 
 def copied_sizes(value: Any) -> Iterator[int]:
@@ -48,14 +55,6 @@ def _parts(values: Any) -> Iterator[Any]:
             pending.extend(value.keys())
             pending.extend(value.values())
         yield value
-
-
-def _text_of_part(value: Any) -> int:
-    if isinstance(value, str):
-        return size_of_text(value)
-    if isinstance(value, torch.Tensor):
-        return _PER_ELEMENT * (value.numel() + 2)
-    return NUMBER
 
 
 Check = Callable[[int], None]
@@ -295,14 +294,6 @@ def _moved(tensors: list[Tensor], arguments: Any) -> int:
     return sum(_size(tensor) for tensor in tensors if wanted - {tensor.device.type})
 
 
-def _numel(shape: Iterable[int]) -> int:
-    """The product in unbounded integers."""
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
 def _repeat_interleave(repeats: Tensor, output_size: int | None = None) -> int:
     return _INDEX * (int(repeats.sum()) if output_size is None else output_size)
 
@@ -312,13 +303,10 @@ def _bincount(values: Tensor, weights: Tensor | None = None, minlength: int = 0)
     return _INDEX * max(largest, minlength)
 
 
-def _nonzero(tensor: Tensor, **_: Any) -> int:
-    return _INDEX * tensor.dim() * int(torch.count_nonzero(tensor))
-
-
 def _masked_select(tensor: Tensor, mask: Tensor, **_: Any) -> int:
-    shape = torch.broadcast_shapes(tensor.shape, mask.shape)  # type: ignore[no-untyped-call]
-    return _numel(shape) * tensor.element_size()
+    shape: Any = torch.broadcast_shapes(tensor.shape, mask.shape)  # type: ignore[no-untyped-call]
+    size: int = math.prod(shape) * tensor.element_size()
+    return size
 
 
 def _bins(tensor: Tensor, bins: Tensor | int | list[int], *_: Any, **__: Any) -> int:
@@ -326,21 +314,21 @@ def _bins(tensor: Tensor, bins: Tensor | int | list[int], *_: Any, **__: Any) ->
     if isinstance(bins, Tensor):
         return 2 * _size(bins)
     counts = [bins] if isinstance(bins, int) else bins
-    return tensor.element_size() * (_numel(counts) + sum(counts) + len(counts))
+    return tensor.element_size() * (math.prod(counts) + sum(counts) + len(counts))
 
 
 def _dense(tensor: Tensor, *_: Any, **__: Any) -> int:
-    return _numel(tensor.shape) * tensor.element_size()
+    return math.prod(tensor.shape) * tensor.element_size()
 
 
 def _quantized(sizes: Iterable[int], **_: Any) -> int:
-    return _WIDEST_QUANTIZED * _numel(sizes)
+    return _WIDEST_QUANTIZED * math.prod(sizes)
 
 
 _ROWS: Mapping[str, Callable[..., int]] = {
     "aten::repeat_interleave.Tensor": _repeat_interleave,
     "aten::bincount": _bincount,
-    "aten::nonzero": _nonzero,
+    "aten::nonzero": lambda x, **_: _INDEX * x.dim() * int(torch.count_nonzero(x)),
     "aten::masked_select": _masked_select,
     "aten::histogram.bin_ct": _bins,
     "aten::histogram.bins_tensor": _bins,

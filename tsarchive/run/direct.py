@@ -135,7 +135,7 @@ def _asked(
     positional: list[Parameter] = []
     values = list(given)
     for position in range(most):
-        name, type_ = _wanted(_error(binding, *values, object()))
+        name, type_ = _matched(_WANTED.search(_error(binding, *values, object()))).groups()
         positional.append(Parameter(name, type_, has_default=position >= least))
         values.append(_fitting(type_))
     return Signature(tuple(positional), tuple(_asked_by_name(binding, values, named)))
@@ -148,14 +148,9 @@ def _asked_by_name(
     for name in named:
         answer = _error(binding, *values, **keywords, **{name: object()})
         if "unexpected keyword" not in answer and "takes no keyword" not in answer:
-            _, type_ = _wanted(answer)
+            type_ = _matched(_WANTED.search(answer))[2]
             keywords[name] = _fitting(type_)
             yield Parameter(name, type_, has_default=True)
-
-
-def _wanted(message: str) -> tuple[str, str]:
-    match = _matched(_WANTED.search(message))
-    return match[1], match[2]
 
 
 def _matched(match: re.Match[str] | None) -> re.Match[str]:
@@ -235,16 +230,10 @@ _TAKES_NO_TENSOR: Final = _OF_KINDS | {"bool", "str", "torch.Generator", "tuple 
 _TAKES_NO_NUMBER: Final = _OF_KINDS | {"str", "torch.Generator", "tuple of Tensors"}
 _TAKES_NO_TEXT: Final = _OF_KINDS | {"Tensor", "Number", "int", "float", "bool", "torch.Generator"}
 _TAKES_NO_LIST: Final = _TAKES_NO_TEXT | {"str", "torch.device"}
-# The types that each type of a signature accepts besides itself.
+# The types that each type of a signature accepts.
 _TAKEN: Final[Mapping[Type, frozenset[Type]]] = {
-    TENSOR: frozenset({TENSOR}),
-    INT: frozenset({INT}),
-    FLOAT: frozenset({FLOAT}),
-    BOOL: frozenset({BOOL}),
+    **{type_: frozenset({type_}) for type_ in (TENSOR, INT, FLOAT, BOOL, STRING, _INTS, _TENSORS)},
     NUMBER: frozenset({INT, FLOAT, BOOL, NUMBER}),
-    STRING: frozenset({STRING}),
-    _INTS: frozenset({_INTS}),
-    _TENSORS: frozenset({_TENSORS}),
 }
 # No ints: they may be numbers of dtypes, which bindings give as such.
 _RETURNED: Final = frozenset({TENSOR, FLOAT, BOOL})
@@ -284,7 +273,8 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     binding = None if schema is None else binding_of(schema)
     if schema is None or binding is None or not _takes_result(schema, node):
         return None
-    if not _are_harmless(schema, node, _harmless_where(schema)):
+    where = _harmless_where(schema)
+    if not all(_is_harmless(schema, node, *one) for one in where.items()):
         if schema.name not in USUAL:
             return None
         binding = _where_usual(schema, binding)
@@ -293,7 +283,8 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     types = [value.type for value in given]
     if not is_certain(schema, types):
         return None
-    if schema.name in TAKES_LIST_ITEMS and count == _METHOD_AND_LIST and _has_items(texts[1]):
+    has_items = count == _METHOD_AND_LIST and texts[1].startswith("[") and texts[1] != "[]"
+    if schema.name in TAKES_LIST_ITEMS and has_items:
         method = getattr(torch._C.TensorBase, schema.name.removeprefix("aten::"))
         return DirectCall(method, [texts[0], texts[1][1:-1]])
     short = {i: text for i, value in enumerate(given) if (text := _short(schema, i, value))}
@@ -316,10 +307,6 @@ def no_call(_node: Node, _texts: Sequence[str]) -> None:
 
 def _harmless_where(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
     return _HARMLESS_WHERE.get(schema.full_name) or harmless_windows(schema)
-
-
-def _are_harmless(schema: FunctionSchema, node: Node, where: Mapping[str, IsHarmless]) -> bool:
-    return all(_is_harmless(schema, node, *one) for one in where.items())
 
 
 def _where_usual(schema: FunctionSchema, binding: Binding) -> Binding:
@@ -426,14 +413,10 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     is_free = schema.name in USUAL or bool(_harmless_where(schema))
     if guarded(schema, found) is not found and not is_free:
         return None
-    return found if _is_bound(schema) and _can_be_called(schema) else None
-
-
-def _is_bound(schema: FunctionSchema) -> bool:
-    """Whether an overload is of those that bindings are made for."""
     is_out = any(argument.is_out for argument in schema.arguments)
     is_dispatched = torch._C._dispatch_has_kernel(schema.full_name)
-    return is_dispatched and not is_out and schema.full_name not in WITHOUT_NUMBERS
+    is_bound = is_dispatched and not is_out and schema.full_name not in WITHOUT_NUMBERS
+    return found if is_bound and _can_be_called(schema) else None
 
 
 def _with_signatures(schema: FunctionSchema, binding: Binding) -> _Known | None:
@@ -449,21 +432,16 @@ def _with_signatures(schema: FunctionSchema, binding: Binding) -> _Known | None:
 
 def _is_like(signature: Signature, schema: FunctionSchema) -> bool:
     """Whether types, order and defaults, and the names of named arguments, are the same."""
-    words = [_word(schema, offset) for offset in range(len(schema.arguments))]
-    pairs = list(zip(schema.arguments, words, strict=True))
-    positional = [
-        (word, argument.has_default) for argument, word in pairs if not argument.kwarg_only
+    kinds = enumerations(schema)
+    pairs = [
+        (argument, _TYPE_WORDS.get(kinds.get(offset, _unwrapped(argument.type)[0])))
+        for offset, argument in enumerate(schema.arguments)
     ]
-    named = {(argument.name, word) for argument, word in pairs if argument.kwarg_only}
+    positional = [(word, a.has_default) for a, word in pairs if not a.kwarg_only]
+    named = {(a.name, word) for a, word in pairs if a.kwarg_only}
     return positional == [
         (one.type, one.has_default) for one in signature.positional
     ] and named == {(one.name, one.type) for one in signature.named if one.name != "out"}
-
-
-def _word(schema: FunctionSchema, offset: int) -> str | None:
-    """The name that the parser of bindings has for the type of an argument."""
-    plain, _ = _unwrapped(schema.arguments[offset].type)
-    return _TYPE_WORDS.get(enumerations(schema).get(offset, plain))
 
 
 def _can_be_called(schema: FunctionSchema) -> bool:
@@ -512,11 +490,6 @@ def _may_accept(parameter: Parameter, type_: Type) -> bool:
     if given in _NUMBERS:
         return parameter.type not in _TAKES_NO_NUMBER
     return given != STRING or parameter.type not in _TAKES_NO_TEXT
-
-
-def _has_items(text: str) -> bool:
-    """Whether a list stands in the call itself, and is not empty."""
-    return text.startswith("[") and text != "[]"
 
 
 def _unwrapped(type_: Type) -> tuple[Type, bool]:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import PolicyError
 from tsarchive.ir.classes import ClassType, Function
-from tsarchive.ir.graph import Node, Placed
+from tsarchive.ir.graph import Node
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.source_ranges import Location
 from tsarchive.operators.risks import Row
-from tsarchive.policy import Guard, Policy
-from tsarchive.policy.policy import NO_LIMITS
+from tsarchive.policy import NO_LIMITS, Guard, Policy
 
 from .direct import DirectCall, direct_call, no_call
 from .operators import Implementation, implementation, native_object, traceable
 
 if TYPE_CHECKING:
     from .metering import Metering
-
-
-def _unmetered(_schema: FunctionSchema, function: Implementation) -> Implementation:
-    return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +32,9 @@ class Dispatch:
 
     implementation: Callable[[FunctionSchema], Implementation] = implementation
     direct_call: Callable[[Node, Sequence[str]], DirectCall | None] = direct_call
-    metered: Callable[[FunctionSchema, Implementation], Implementation] = _unmetered
+    metered: Callable[[FunctionSchema, Implementation], Implementation] = lambda _, function: (
+        function
+    )
     spend: Callable[..., None] | None = None
     bounded: Callable[[Implementation], Implementation] | None = None
     inlines: bool = True
@@ -95,24 +91,6 @@ class Enforcement:
         return native_object(type_, state)
 
 
-class _Record(Protocol):
-    record: str
-
-
-@runtime_checkable
-class _InCode(Placed, Protocol):
-    """The place of a node in a code record."""
-
-    @property
-    def places(self) -> _Record: ...
-    @property
-    def line(self) -> int: ...
-    @property
-    def origin(self) -> Location | None: ...
-    @property
-    def text(self) -> str: ...
-
-
 def _refused(
     policy: Policy, name: str, row: Row, function: Function | None = None, node: Node | None = None
 ) -> PolicyError:
@@ -128,8 +106,8 @@ def _refused(
         function=None if function is None else function.qualified_name,
         hint=_hint(policy, name.partition(".")[0] if "::" in name else name),
     )
-    place = None if node is None else node.place
-    if isinstance(place, _InCode):
+    place: Any = None if node is None else node.place
+    if hasattr(place, "places"):  # in a code record
         error.record, error.line = place.places.record, place.line
         error.construct = place.text
         error.origin = str(place.origin or "") or None

@@ -14,7 +14,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import UnsupportedError
@@ -45,7 +44,6 @@ from tsarchive.operators.python_forms import (
     EXACT_STATEMENTS,
     RANGED,
     RANGES,
-    TURNS,
     ExactForm,
     Range,
     exact_form,
@@ -65,14 +63,7 @@ from .operators import find_native, operator_schemas, schema_without_text
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
 from .passes.peephole import DIVIDED, as_number, known_result
 from .passes.uses import ALIASES, Wanted, called_function, wanted_of_call
-from .slots import (
-    FINDERS,
-    SlotKind,
-    find_list,
-    holds_list,
-    slot_key,
-    slot_kind,
-)
+from .slots import FINDERS, SlotKind, find_list, holds_list, slot_key, slot_kind
 from .typecheck import predicate, typed_dict, typed_list
 
 _LONGEST: Final = 60
@@ -132,13 +123,11 @@ class Globals:
 SCALARS: Final = frozenset({BOOL, INT, FLOAT, STRING, NONE})
 """Types whose values do not change and hold no memory to be given up."""
 
-HELPERS: Final[Mapping[str, Any]] = MappingProxyType(
-    {
+HELPERS: Final[Mapping[str, Any]] = {
         "abs": abs, "append": list.append, "chr": chr, "divmod": divmod, "float": float,
         "int": int, "isascii": str.isascii, "len": len, "list": list, "ord": ord, "str": str,
         "type": type, "wrap": wrap,
-    }
-)  # fmt: skip
+    }  # fmt: skip
 """Functions that exact forms call, by the name in braces; ``native`` is the operator itself."""
 
 # Natives that take the name of the static type of the elements of a list, float without it.
@@ -164,7 +153,9 @@ class Expressions:
     """Texts of the values of one function, and the names of what its source refers to.
 
     ``live_values`` are those that running code uses, ``ending`` those that end with the node at
-    hand, and ``on_numbers`` nodes of traces that work on numbers instead of tensors.
+    hand, and ``on_numbers`` nodes of traces that work on numbers instead of tensors. ``folded``
+    holds expressions that stand where their values are used; texts of ``pure`` nodes may stand
+    elsewhere in their block. ``ranges`` are the known bounds of ints.
     """
 
     def __init__(self, function: Function, linkage: Linkage, bound: Bound) -> None:
@@ -177,9 +168,9 @@ class Expressions:
         self.ending: Container[Value] = ()
         self.passed_on: set[Value] = set()
         self._wide = self.names.unique("wide")
-        self._folded: dict[Value, str] = {}
-        self._pure: set[Node] = set()
-        self._ranges: dict[Value, Range] = {}
+        self.folded: dict[Value, str] = {}
+        self.pure: set[Node] = set()
+        self.ranges: dict[Value, Range] = {}
         self.function = function
         self.own_members = ""
         self._table = self.names.unique("table")
@@ -206,13 +197,12 @@ class Expressions:
 
     def define(self, value: Value) -> str:
         """A new local variable for ``value``."""
-        name = self.text[value] = self.names.unique(value.name or self._unnamed(value.node))
+        candidate, node = value.name, value.node
+        if not candidate and "name" in node.attributes:
+            candidate = node.name
+        candidate = candidate or _NAME_OF_KIND.get(node.kind) or node.kind.rpartition("::")[2]
+        name = self.text[value] = self.names.unique(candidate)
         return name
-
-    def _unnamed(self, node: Node) -> str:
-        if "name" in node.attributes:
-            return node.name
-        return _NAME_OF_KIND.get(node.kind) or node.kind.rpartition("::")[2]
 
     def expression(self, node: Node) -> str:
         if node in self.unchanged:
@@ -377,12 +367,6 @@ class Expressions:
         class_ = self.class_name(receiver.type)
         return f"({name} if {check}({self.use(receiver)}, {class_}) else {call})"
 
-    def _container_item(self, node: Node) -> str:
-        container, key = node.inputs
-        return (
-            f"{self.globals.name('submodule', submodule)}({self.use(container)}, {self.use(key)})"
-        )
-
     def _isinstance(self, node: Node) -> str:
         types = tuple(node.attributes["types"])
         shown = "is_" + "_or_".join(map(annotation, types))
@@ -405,17 +389,8 @@ class Expressions:
     def _ceiling(self, node: Node) -> str:
         return self.use(node.input) if node.input.type == INT else self._operator(node)
 
-    def _enum_value(self, node: Node) -> str:
-        return f"{self.globals.name('enum_value', enum_value)}({self.use(node.input)})"
-
-    def _enum_name(self, node: Node) -> str:
-        return f"{self.globals.name('enum_name', enum_name)}({self.use(node.input)})"
-
     def _same(self, node: Node) -> str:
         return self.use(node.input)
-
-    def _none(self, node: Node) -> str:
-        return "None"
 
     def _to_list(self, node: Node) -> str:
         depth, leaf = nesting(node.output.type)
@@ -427,7 +402,8 @@ class Expressions:
         schema = node.schema or schema_without_text(node)
         self.linkage.enforcement.check_allowed(schema.full_name, self.function, node)
         if node in self.on_numbers:
-            return self._on_numbers(node)
+            text = self.use(node.inputs[0])
+            return f"{text} // {self.second_number(node)}" if node.kind == DIVIDED else text
         kinds = enumerations(schema)
         texts = [self._argument(value, kinds.get(i)) for i, value in enumerate(node.inputs)]
         if node.upgrader is not None:
@@ -439,17 +415,14 @@ class Expressions:
         number = self.number_operand(node)
         if number is not None:
             schema = scalar_form(schema)
-            texts[1] = self._number(number)
+            is_text = is_literal(number)
+            texts[1] = ascii(number) if is_text else self.globals.name("number", number)
         name = schema.full_name.replace("::", "_")
         call = self.dispatch.direct_call(node, texts) if schema is node.schema else None
         if call is not None:
             return f"{self.globals.name(name, call.binding)}({_all_arguments(schema, call.texts)})"
         run = self.globals.name(name, self.dispatch.implementation(schema))
         return f"{run}({self._arguments(schema, node, texts)})"
-
-    def _on_numbers(self, node: Node) -> str:
-        text = self.use(node.inputs[0])
-        return f"{text} // {self.second_number(node)}" if node.kind == DIVIDED else text
 
     def _argument(self, value: Value, kind: str | None) -> str:
         """The text of an argument; numbers of dtypes, layouts and memory formats are checked."""
@@ -467,9 +440,6 @@ class Expressions:
 
     def second_number(self, node: Node) -> int | float | complex | None:
         return as_number(self.known_tensor(node.inputs[1]))
-
-    def _number(self, number: complex) -> str:
-        return ascii(number) if is_literal(number) else self.globals.name("number", number)
 
     def _arguments(self, schema: FunctionSchema, node: Node, texts: list[str]) -> str:
         """The arguments of a call: all for natives; torch fills in defaults itself."""
@@ -580,7 +550,7 @@ class Expressions:
         if form is None or self.dispatch.implementation(schema) is not NATIVES[key]:
             return None
         if form.is_pure and all(value.type in SCALARS for value in node.inputs):
-            self._pure.add(node)
+            self.pure.add(node)
         names = {name: self._called(name, key) for name in form.names}
         return form.text.format(*texts, **names)
 
@@ -597,7 +567,7 @@ class Expressions:
             return EXACT_FORMS.get(key)
         form = exact_form(key, [self._range(value) for value in node.inputs], self._wide)
         if form is not None:
-            self._ranges[node.output] = form.range
+            self.ranges[node.output] = form.range
         return form
 
     def _range(self, value: Value) -> Range:
@@ -606,13 +576,9 @@ class Expressions:
         if node.is_constant:
             number = int(node.attributes["value"])
             return number, number
-        if value not in self._ranges and node.schema is not None:
+        if value not in self.ranges and node.schema is not None:
             return RANGES.get(node.schema.full_name, ANY_INT)
-        return self._ranges.get(value, ANY_INT)
-
-    def counts_turns(self, value: Value) -> None:
-        """Note that ``value`` is the counter of a loop."""
-        self._ranges[value] = TURNS
+        return self.ranges.get(value, ANY_INT)
 
     def passed(self, values: Sequence[Value]) -> str:
         """The arguments of a call of archive code, which takes over values that end with it.
@@ -627,10 +593,6 @@ class Expressions:
                 self.passed_on.add(value)
         return ", ".join(texts)
 
-    def is_pure(self, node: Node) -> bool:
-        """Whether the text of ``node`` is an expression that may stand elsewhere in its block."""
-        return node in self._pure
-
     def fold(self, value: Value, text: str, here: Container[Node | None]) -> bool:
         """Fold ``text`` into the one place that uses ``value``; false where that is impossible.
 
@@ -644,17 +606,13 @@ class Expressions:
             return False
         if self._wide in text and not is_final:
             return False
-        self._folded[value] = text
+        self.folded[value] = text
         self.text[value] = f"({text})"
         return True
 
-    def is_expression(self, value: Value) -> bool:
-        """Whether the text of ``value`` is that of an operator and not of a variable."""
-        return value in self._folded
-
     def whole(self, value: Value) -> str:
         """The text of ``value`` without parentheses, for a place where it stands alone."""
-        return self._folded.get(value) or self.use(value)
+        return self.folded.get(value) or self.use(value)
 
     def _reads_once(self, user: Node, position: int) -> bool:
         if user.schema is None:
@@ -738,8 +696,14 @@ def _keeps_type(user: Node, offset: int, value: Value) -> bool:
     return isinstance(user.schema.arguments[offset].type, type(value.type) | OptionalType)
 
 
+def _calling(function: Callable[..., Any]) -> Callable[[Expressions, Node], str]:
+    """The expression that calls ``function`` with the inputs of a node."""
+    name = function.__name__
+    return lambda self, node: f"{self.globals.name(name, function)}({self.uses(node.inputs)})"
+
+
 _BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {
-    "prim::Uninitialized": Expressions._none,
+    "prim::Uninitialized": lambda *_: "None",
     "prim::TupleConstruct": Expressions._tuple,
     "prim::TupleIndex": Expressions._tuple_index,
     "prim::TupleSlice": Expressions._tuple_slice,
@@ -749,10 +713,10 @@ _BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {
     "prim::GetAttr": Expressions.get_attr,
     "prim::CallFunction": Expressions._call_function,
     "prim::CallMethod": Expressions._call_method,
-    "prim::ModuleContainerIndex": Expressions._container_item,
+    "prim::ModuleContainerIndex": _calling(submodule),
     "prim::isinstance": Expressions._isinstance,
-    "prim::EnumValue": Expressions._enum_value,
-    "prim::EnumName": Expressions._enum_name,
+    "prim::EnumValue": _calling(enum_value),
+    "prim::EnumName": _calling(enum_name),
     "prim::unchecked_cast": Expressions._same,
     "prim::unchecked_unwrap_optional": Expressions._same,
     "prim::tolist": Expressions._to_list,

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
-from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -157,26 +156,26 @@ def adopt(slot: Tensor, written: Any, is_fixed: bool) -> None:
 Run = Callable[..., Any]
 Copy = Callable[[Tensor], Tensor]
 
-_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {
-        **DERIVATIVE_CHECKS,
-        **DIVISION_CHECKS,
-        **MATRIX_CHECKS,
-        **PACKED_CHECKS,
-        **RECURRENT_CHECKS,
-        **SPARSE_CHECKS,
-        **TENSOR_CHECKS,
-        **WINDOW_CHECKS,
-    }
-)
-USUAL: Final[Mapping[str, Callable[..., bool]]] = MappingProxyType(
-    {**USUAL_WINDOWS, "aten::layer_norm": lambda data, *_: not data.is_nested}
-)
+_CHECKS: Final[Mapping[str, Check]] = {
+    **DERIVATIVE_CHECKS,
+    **DIVISION_CHECKS,
+    **MATRIX_CHECKS,
+    **PACKED_CHECKS,
+    **RECURRENT_CHECKS,
+    **SPARSE_CHECKS,
+    **TENSOR_CHECKS,
+    **WINDOW_CHECKS,
+}
+USUAL: Final[Mapping[str, Callable[..., bool]]] = {
+    **USUAL_WINDOWS,
+    "aten::layer_norm": lambda data, *_: not data.is_nested,
+}
 """Whether a call is one of those that need no check, by operator."""
 
-_COPIED_RESULTS: Final[Mapping[str, Copy]] = MappingProxyType(
-    {**dict.fromkeys(INDICES_OF, torch.clone), "quantized::embedding_bag_unpack": with_own_scales}
-)
+_COPIED_RESULTS: Final[Mapping[str, Copy]] = {
+    **dict.fromkeys(INDICES_OF, torch.clone),
+    "quantized::embedding_bag_unpack": with_own_scales,
+}
 
 
 def guarded(schema: FunctionSchema, run: Run) -> Run:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -151,31 +150,12 @@ def _is_near(number: int) -> bool:
     return -_FAR < number < _FAR
 
 
-def _is_near_or_name(number: int | str) -> bool:
-    return isinstance(number, str) or number < _FAR
-
-
-def _is_small(number: int) -> bool:
-    return number < _UNUSUAL
-
-
-def _is_one(number: int) -> bool:
-    return number == 1
-
-
-def _is_none(number: int | None) -> bool:
-    return number is None
-
-
 def _columns(given: Given) -> None:
     """The kernel multiplies the numbers of windows of both dimensions."""
     for name in (*_WINDOW, "output_size"):
         numbers = given.get(name, ())
-        require(all(map(_is_near_half, numbers)), f"{name} {list(numbers)} of columns")
-
-
-def _is_near_half(number: int) -> bool:
-    return -_FAR < 2 * number < _FAR
+        is_near = all(-_FAR < 2 * number < _FAR for number in numbers)
+        require(is_near, f"{name} {list(numbers)} of columns")
 
 
 _PADS: Final = (
@@ -190,24 +170,33 @@ _MAX_POOLS: Final = {
 }
 _AVERAGE_POOLS: Final = {f"aten::avg_pool{rank}d": rank for rank in (1, 2, 3)}
 
-WINDOW_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {
-        **{f"aten::{name}": _pad for name in _PADS},
-        **{f"aten::{name}": _columns for name in ("col2im", "im2col")},
-        **{f"aten::{name}": check_steps for name in _CONVOLUTIONS},
-        **{name: _max_pool(rank) for name, rank in _MAX_POOLS.items()},
-        **{name: _average_pool(rank) for name, rank in _AVERAGE_POOLS.items()},
-    }
-)
+WINDOW_CHECKS: Final[Mapping[str, Check]] = {
+    **{f"aten::{name}": _pad for name in _PADS},
+    **{f"aten::{name}": _columns for name in ("col2im", "im2col")},
+    **{f"aten::{name}": check_steps for name in _CONVOLUTIONS},
+    **{name: _max_pool(rank) for name, rank in _MAX_POOLS.items()},
+    **{name: _average_pool(rank) for name, rank in _AVERAGE_POOLS.items()},
+}
 
-_NEAR: Final = {**dict.fromkeys(_STEPS, _is_near_or_name), "stride": _is_one}
-_USUAL: Final = {"kernel_size": _is_small, "stride": _is_small, "padding": _is_small}
+_NEAR: Final[Mapping[str, IsHarmless]] = {
+    **dict.fromkeys(_STEPS, lambda number: isinstance(number, str) or number < _FAR),
+    "stride": lambda number: number == 1,
+}
+_USUAL: Final[Mapping[str, IsHarmless]] = dict.fromkeys(
+    ("kernel_size", "stride", "padding"), lambda number: number < _UNUSUAL
+)
 _HARMLESS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
     "aten::pad": {"pad": _is_near},
     **{f"aten::{name}": {"padding": _is_near} for name in _PADS if name != "pad"},
     **{f"aten::{name}": _NEAR for name in _CONVOLUTIONS},
-    **{f"aten::max_pool{rank}d": {**_USUAL, "dilation": _is_one} for rank in (1, 2, 3)},
-    **{name: {**_USUAL, "divisor_override": _is_none} for name in _AVERAGE_POOLS},
+    **{
+        f"aten::max_pool{rank}d": {**_USUAL, "dilation": lambda number: number == 1}
+        for rank in (1, 2, 3)
+    },
+    **{
+        name: {**_USUAL, "divisor_override": lambda number: number is None}
+        for name in _AVERAGE_POOLS
+    },
 }
 
 
@@ -256,14 +245,12 @@ def _most(numbers: Numbers) -> int:
     return numbers if isinstance(numbers, int) else max(numbers, default=0)
 
 
-USUAL_WINDOWS: Final[Mapping[str, Callable[..., bool]]] = MappingProxyType(
-    {
-        **{f"aten::conv{rank}d": _is_small_convolution for rank in (1, 2, 3)},
-        **{f"aten::conv_transpose{rank}d": _is_small_transposed for rank in (1, 2, 3)},
-        **{f"aten::max_pool{rank}d": _is_usual_max_pool for rank in (1, 2, 3)},
-        **dict.fromkeys(_AVERAGE_POOLS, _is_usual_average_pool),
-    }
-)
+USUAL_WINDOWS: Final[Mapping[str, Callable[..., bool]]] = {
+    **{f"aten::conv{rank}d": _is_small_convolution for rank in (1, 2, 3)},
+    **{f"aten::conv_transpose{rank}d": _is_small_transposed for rank in (1, 2, 3)},
+    **{f"aten::max_pool{rank}d": _is_usual_max_pool for rank in (1, 2, 3)},
+    **dict.fromkeys(_AVERAGE_POOLS, _is_usual_average_pool),
+}
 """Whether a call is one of those that need no check, by what stands at each position."""
 
 
@@ -320,33 +307,30 @@ def _distances(given: Given) -> None:
     require(not has_formula or (data.dim() > 0 and data.size(0) > 0), "distances of no rows")
 
 
-DERIVATIVE_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {
-        "aten::convolution_backward": _convolution_gradient,
-        "aten::max_pool2d_with_indices_backward": _max_pool_gradient,
-        "aten::pdist": _distances,
-    }
-)
+DERIVATIVE_CHECKS: Final[Mapping[str, Check]] = {
+    "aten::convolution_backward": _convolution_gradient,
+    "aten::max_pool2d_with_indices_backward": _max_pool_gradient,
+    "aten::pdist": _distances,
+}
 
 _WITH_TARGETS: Final = (
     "aten::cross_entropy_loss", "aten::multi_margin_loss", "aten::multilabel_margin_loss",
     "aten::nll_loss", "aten::nll_loss2d", "aten::nll_loss2d_forward", "aten::nll_loss_forward",
     "aten::nll_loss_nd",
 )  # fmt: skip
-SAVED_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
-    {
-        "aten::ctc_loss": frozenset({"targets", "input_lengths", "target_lengths"}),
-        "aten::embedding": frozenset({"indices"}),
-        "aten::embedding_bag": frozenset({"indices", "offsets", "per_sample_weights"}),
-        "aten::gather": frozenset({"index"}),
-        **dict.fromkeys(_WITH_TARGETS, frozenset({"target"})),
-    }
-)
+SAVED_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = {
+    "aten::ctc_loss": frozenset({"targets", "input_lengths", "target_lengths"}),
+    "aten::embedding": frozenset({"indices"}),
+    "aten::embedding_bag": frozenset({"indices", "offsets", "per_sample_weights"}),
+    "aten::gather": frozenset({"index"}),
+    **dict.fromkeys(_WITH_TARGETS, frozenset({"target"})),
+}
 """Arguments that formulas trust, by operator."""
 
-SAVED_WHERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"aten::embedding": ("scale_grad_by_freq", "sparse"), "aten::gather": ("sparse_grad",)}
-)
+SAVED_WHERE: Final[Mapping[str, tuple[str, ...]]] = {
+    "aten::embedding": ("scale_grad_by_freq", "sparse"),
+    "aten::gather": ("sparse_grad",),
+}
 """Operators whose formulas trust them only where one of these flags is set."""
 
 SAVES_RESULTS: Final = frozenset(
@@ -551,19 +535,17 @@ def _cell(gates: int) -> Check:
 
 
 _CELL_GATES: Final = {"gru": 3, "lstm": 4, "rnn_relu": 1, "rnn_tanh": 1}
-RECURRENT_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {
-        "aten::_pad_packed_sequence": _padded,
-        "aten::gru": _rnn(3),
-        "aten::lstm": _lstm,
-        "aten::quantized_gru": _quantized_gru,
-        "aten::quantized_lstm": _quantized_lstm,
-        "aten::rnn_relu": _rnn(1),
-        "aten::rnn_tanh": _rnn(1),
-        **{f"aten::{kind}_cell": _cell(gates) for kind, gates in _CELL_GATES.items()},
-        **{
-            f"quantized::quantized_{kind}_cell_dynamic": _cell(gates)
-            for kind, gates in _CELL_GATES.items()
-        },
-    }
-)
+RECURRENT_CHECKS: Final[Mapping[str, Check]] = {
+    "aten::_pad_packed_sequence": _padded,
+    "aten::gru": _rnn(3),
+    "aten::lstm": _lstm,
+    "aten::quantized_gru": _quantized_gru,
+    "aten::quantized_lstm": _quantized_lstm,
+    "aten::rnn_relu": _rnn(1),
+    "aten::rnn_tanh": _rnn(1),
+    **{f"aten::{kind}_cell": _cell(gates) for kind, gates in _CELL_GATES.items()},
+    **{
+        f"quantized::quantized_{kind}_cell_dynamic": _cell(gates)
+        for kind, gates in _CELL_GATES.items()
+    },
+}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tsarchive.garbage import rarely_collecting
 from tsarchive.ir.classes import Function
@@ -122,11 +122,7 @@ def _define(source: Source, qualified_name: str) -> Callable[..., Any]:
     generated = source.generated
     filename = _register_source(source.lines, qualified_name)
     # With a module name, torch.compile would look for that module instead of this namespace.
-    namespace = {
-        **generated.namespace,
-        PLACES: generated.places,
-        FUNCTION: qualified_name,
-    }
+    namespace = {**generated.namespace, PLACES: generated.places, FUNCTION: qualified_name}
     for name, value in generated.namespace.items():
         if isinstance(value, LazyFunction):
             value.put(namespace, name)
@@ -173,12 +169,6 @@ class Analyses:
         self.comparisons = Comparisons(lock)
 
 
-class _FunctionSource(Protocol):
-    def __call__(
-        self, function: Function, bound: Bound = ..., wanted: Wanted = ..., /
-    ) -> LazyFunction: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Linkage:
     """All that generated code can refer to. ``function`` gives the functions that it calls."""
@@ -188,4 +178,4 @@ class Linkage:
     enforcement: Enforcement
     analyses: Analyses
     dispatch: Dispatch
-    function: _FunctionSource
+    function: Callable[..., LazyFunction]

@@ -36,10 +36,9 @@ from .costs import (
     storages,
     text_sizes,
 )
-from .operators import Implementation, find_native, implementation
+from .operators import Implementation, called_by_tracers, find_native, implementation
 from .passes.uses import holds_memory
 from .tracebacks import PLACES, place_of_frame
-from .tracing import called_by_tracers
 
 _STEP_BYTES: Final = 1024
 
@@ -159,24 +158,16 @@ class Budgets(threading.local):
         """Take the bytes of tensors."""
         self.current.spend(0, max(size, 0))
 
-    def check_bytes(self, size: int) -> None:
-        """Raise LimitError where ``size`` bytes are more than what is left; take nothing."""
-        self.current.check_bytes(size)
-
     def spend_traced(self, steps: int) -> None:
         """``spend`` while torch.compile or torch.export traces: one trace has one budget."""
-        trace = TracingContext.try_get() or _proxy_mode()
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+        # torch 2.6 sets no context while it exports.
+        trace = TracingContext.try_get() or get_proxy_mode()
         if self._running is not None or trace is None:
             self.spend(steps)
             return
         self._traced.setdefault(trace, Budget(self.limits)).spend(steps)
-
-
-def _proxy_mode() -> Any:
-    """The proxy mode of an export: torch 2.6 sets no context. None where nothing is exported."""
-    from torch.fx.experimental.proxy_tensor import get_proxy_mode
-
-    return get_proxy_mode()
 
 
 _known: weakref.WeakValueDictionary[Limits, Budgets] = weakref.WeakValueDictionary()
@@ -220,7 +211,7 @@ class Metering:
     def __init__(self, budgets: Budgets) -> None:
         self.budgets = budgets
         self.bounded = budgets.bounded
-        self._costs = TensorCosts(budgets.check_bytes)
+        self._costs = TensorCosts(lambda size: budgets.current.check_bytes(size))
         self._known: dict[tuple[str, Implementation], Implementation] = {}
         self.spend_traced = _spending_in_traces(budgets)
 
@@ -255,8 +246,11 @@ class Metering:
             return self._making(function, READ[name], self.budgets.read)
         if name in SHOWN:
             return self._showing(function)
-        is_native = find_native(schema) is function
-        if not (_makes_tensors(schema) if is_native else _has_tensors(schema)):
+        if find_native(schema) is function:
+            takes = name in _MAKING_TENSORS or any(r.type == TENSOR for r in schema.returns)
+        else:
+            takes = any(holds_memory(a.type) for a in (*schema.arguments, *schema.returns))
+        if not takes:
             return function
         if self.budgets.limits.bytes is not None:
             return self._on_tensors(Operator(name, function, _takes_device(schema.arguments)))
@@ -311,15 +305,6 @@ class Metering:
         return call
 
 
-def _makes_tensors(schema: FunctionSchema) -> bool:
-    return schema.full_name in _MAKING_TENSORS or any(r.type == TENSOR for r in schema.returns)
-
-
-def _has_tensors(schema: FunctionSchema) -> bool:
-    types = [argument.type for argument in (*schema.arguments, *schema.returns)]
-    return any(map(holds_memory, types))
-
-
 def _takes_device(arguments: Iterable[Any]) -> bool:
     return any(argument.name == "device" and argument.kwarg_only for argument in arguments)
 
@@ -339,7 +324,7 @@ class _Paying(PlainMode):  # type: ignore[no-untyped-call]
         if size is not None:
             self._budgets.allocate(size)
             return func(*args, **named)
-        self._budgets.check_bytes(excess_size((args, named)))
+        self._budgets.current.check_bytes(excess_size((args, named)))
         before = storages((args, named))
         result = func(*args, **named)
         self._budgets.allocate(new_bytes(before, (result, args, named)))

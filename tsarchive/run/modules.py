@@ -19,7 +19,7 @@ import re
 import threading
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 from types import FunctionType
-from typing import Any, ClassVar, Final, SupportsIndex
+from typing import Any, ClassVar, Final
 
 import torch
 from torch.nn import Module, ModuleList, Sequential
@@ -173,11 +173,8 @@ class ArchiveObject:
             value = _converted(self, name, value)
         super().__setattr__(name, value)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return deep_copy(self, memo)
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        return reduce_instance(self, int(protocol))
+    __deepcopy__ = deep_copy
+    __reduce_ex__ = reduce_instance
 
 
 class ArchiveModule(torch.nn.Module):
@@ -209,11 +206,8 @@ class ArchiveModule(torch.nn.Module):
         else:
             super().__setattr__(name, value)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return deep_copy(self, memo)
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        return reduce_instance(self, int(protocol))
+    __deepcopy__ = deep_copy
+    __reduce_ex__ = reduce_instance
 
 
 class HookedArchiveModule(ArchiveModule):

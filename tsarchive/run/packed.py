@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -141,10 +140,6 @@ def _check_vector(name: str, vector: Tensor | None, length: int) -> None:
         require(fits, f"{name} of sizes {list(vector.size())} for {length} channels")
 
 
-def _linear_prepack(given: Given) -> None:
-    check_linear(given["W"], given["B"])
-
-
 def _conv_prepack(name: str) -> Check:
     found = re.search(r"(\d)d", name)
     rank = int(found[1]) if found else 2
@@ -157,10 +152,6 @@ def _conv_prepack(name: str) -> Check:
         check_convolution(weight, bias, shape, given["groups"], rank, transposed=transposed)
 
     return check
-
-
-def _embedding_prepack(given: Given) -> None:
-    check_embedding(given["weight"])
 
 
 def _packed_bags(given: Given) -> None:
@@ -232,36 +223,35 @@ _CONVOLUTIONS: Final = (
     "conv_transpose1d_prepack", "conv_transpose2d_prepack", "conv_transpose3d_prepack",
 )  # fmt: skip
 _LINEAR: Final = ("linear_prepack", "linear_prepack_fp16")
-PACKED_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {
-        **{f"quantized::{name}": _conv_prepack(name) for name in _CONVOLUTIONS},
-        **{f"quantized::{name}": _linear_prepack for name in _LINEAR},
-        **{
-            f"quantized::batch_norm{kind}": _statistics
-            for kind in ("", "_relu", "2d", "2d_relu", "3d", "3d_relu")
-        },
-        "quantized::embedding_4bit": _packed_rows,
-        "quantized::embedding_bag_4bit": _packed_bags,
-        "quantized::embedding_bag_byte": _packed_bags,
-        "quantized::embedding_bag_prepack": _embedding_prepack,
-        "quantized::embedding_byte": _packed_rows,
-        "quantized::conv2d_add": _added,
-        "quantized::conv2d_add_relu": _added,
-        "quantized::conv_transpose2d": _has_elements,
-        "quantized::conv_transpose2d_dynamic": _has_elements,
-        "quantized::group_norm": _affine_elements,
-        "quantized::instance_norm": _affine_elements,
-        "quantized::layer_norm": _affine,
-        "quantized::make_quantized_cell_params_dynamic": _cell_params,
-    }
-)
-BIASES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
-    {
-        **{f"quantized::{name}": frozenset({"bias"}) for name in _CONVOLUTIONS},
-        **{f"quantized::{name}": frozenset({"B"}) for name in _LINEAR},
-        "quantized::make_quantized_cell_params_dynamic": frozenset({"bias_ih", "bias_hh"}),
-    }
-)
+PACKED_CHECKS: Final[Mapping[str, Check]] = {
+    **{f"quantized::{name}": _conv_prepack(name) for name in _CONVOLUTIONS},
+    **dict.fromkeys(
+        (f"quantized::{name}" for name in _LINEAR),
+        lambda given: check_linear(given["W"], given["B"]),
+    ),
+    **{
+        f"quantized::batch_norm{kind}": _statistics
+        for kind in ("", "_relu", "2d", "2d_relu", "3d", "3d_relu")
+    },
+    "quantized::embedding_4bit": _packed_rows,
+    "quantized::embedding_bag_4bit": _packed_bags,
+    "quantized::embedding_bag_byte": _packed_bags,
+    "quantized::embedding_bag_prepack": lambda given: check_embedding(given["weight"]),
+    "quantized::embedding_byte": _packed_rows,
+    "quantized::conv2d_add": _added,
+    "quantized::conv2d_add_relu": _added,
+    "quantized::conv_transpose2d": _has_elements,
+    "quantized::conv_transpose2d_dynamic": _has_elements,
+    "quantized::group_norm": _affine_elements,
+    "quantized::instance_norm": _affine_elements,
+    "quantized::layer_norm": _affine,
+    "quantized::make_quantized_cell_params_dynamic": _cell_params,
+}
+BIASES: Final[Mapping[str, frozenset[str]]] = {
+    **{f"quantized::{name}": frozenset({"bias"}) for name in _CONVOLUTIONS},
+    **{f"quantized::{name}": frozenset({"B"}) for name in _LINEAR},
+    "quantized::make_quantized_cell_params_dynamic": frozenset({"bias_ih", "bias_hh"}),
+}
 """Arguments that packed weights keep, by operator: they are given ``kept`` ones."""
 
 READS_MEMORY: Final = frozenset(
@@ -427,12 +417,10 @@ def _kept(bias: Tensor | None) -> Tensor | None:
     return None if bias is None else kept(bias)
 
 
-_STATES: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
-    {
-        "quantized.Conv2dPackedParamsBase": _convolution(2),
-        "quantized.Conv3dPackedParamsBase": _convolution(3),
-        _ROWS: _embedding,
-        "quantized.LinearPackedParamsBase": _linear,
-        "rnn.CellParamsBase": _cell,
-    }
-)
+_STATES: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "quantized.Conv2dPackedParamsBase": _convolution(2),
+    "quantized.Conv3dPackedParamsBase": _convolution(3),
+    _ROWS: _embedding,
+    "quantized.LinearPackedParamsBase": _linear,
+    "rnn.CellParamsBase": _cell,
+}

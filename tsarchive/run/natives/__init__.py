@@ -14,15 +14,7 @@ from tsarchive.run.natives.symbolic import SYMBOLIC
 from tsarchive.run.natives.table import NATIVES
 from tsarchive.run.natives.upgraders import UPGRADERS
 
-__all__ = [
-    "BUILTINS",
-    "NATIVES",
-    "SYMBOLIC",
-    "UPGRADERS",
-    "Awaitable",
-    "Future",
-    "format_value",
-]
+__all__ = ["BUILTINS", "NATIVES", "SYMBOLIC", "UPGRADERS", "Awaitable", "Future", "format_value"]
 
 # Importing a module of operators enters them into the table.
 _OPERATORS = (dicts, lists)

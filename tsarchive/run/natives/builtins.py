@@ -8,28 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tsarchive.run.natives.strings import encode, find
-from tsarchive.run.natives.table import assertion_fault
-from tsarchive.run.natives.tensors import attribute, device, size
+from tsarchive.run.natives.strings import encode
+from tsarchive.run.natives.table import Native, assertion_fault
+from tsarchive.run.natives.tensors import attribute, size
 from tsarchive.run.natives.values import identity
-
-Native = Callable[..., Any]
-
-
-def _subtract(a: complex, b: Tensor) -> Tensor:
-    return torch.add(torch.neg(b), a)
-
-
-def _divide(a: complex, b: Tensor) -> Tensor:
-    return torch.mul(torch.reciprocal(b), a)
 
 
 def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[complex, Tensor], Tensor]:
-    def call(a: complex, b: Tensor) -> Tensor:
-        result: Tensor = function(b, a)
-        return result
-
-    return call
+    return lambda a, b: function(b, a)
 
 
 # Operators of a number and a tensor, by what they do to the tensor and the number.
@@ -38,8 +24,8 @@ _NUMBER_WITH_TENSOR: dict[str, Callable[[complex, Tensor], Tensor]] = {
     "add": _swapped(torch.add),
     "ne": _swapped(torch.ne),
     "eq": _swapped(torch.eq),
-    "sub": _subtract,
-    "div": _divide,
+    "sub": lambda a, b: torch.add(torch.neg(b), a),
+    "div": lambda a, b: torch.mul(torch.reciprocal(b), a),
 }
 _ORDERED_NUMBER_WITH_TENSOR: dict[str, Callable[[complex, Tensor], Tensor]] = {
     "lt": _swapped(torch.gt),
@@ -47,10 +33,6 @@ _ORDERED_NUMBER_WITH_TENSOR: dict[str, Callable[[complex, Tensor], Tensor]] = {
     "gt": _swapped(torch.lt),
     "ge": _swapped(torch.le),
 }
-
-
-def _ignore(*_: Any) -> None:
-    """Check nothing."""
 
 
 def _first_list(out_size: list[int], defaults: list[int]) -> list[int]:
@@ -62,15 +44,6 @@ def _first_list(out_size: list[int], defaults: list[int]) -> list[int]:
 def _assert_condition(condition: bool | Tensor, message: str) -> None:
     if not bool(condition):
         raise assertion_fault(message)
-
-
-def _to_dtype(tensor: Tensor, dtype: int, non_blocking: bool, copy: bool) -> Tensor:
-    result: Tensor = torch.ops.aten.to.dtype(tensor, dtype, non_blocking, copy)
-    return result
-
-
-def _contains(string: str, key: str) -> bool:
-    return find(encode(string), encode(key), 0, len(encode(string))) >= 0
 
 
 def _rows() -> Iterator[tuple[str, Native]]:
@@ -90,13 +63,13 @@ BUILTINS: Mapping[str, Native] = {
     **dict(_rows()),
     "aten::floordiv.builtin_Scalar": torch.floor_divide,
     "aten::floordiv.builtin_Tensor": torch.floor_divide,
-    "aten::_assert_int_or_pair.builtin": _ignore,
+    "aten::_assert_int_or_pair.builtin": lambda *_: None,  # checks nothing
     "aten::list_with_default.builtin": _first_list,
     "aten::_assert.builtin_bool": _assert_condition,
     "aten::_assert.builtin_Tensor": _assert_condition,
-    "aten::device.builtin": device,
-    "aten::type.builtin": _to_dtype,
-    "aten::__contains__.builtin_str": _contains,
+    "aten::device.builtin": torch.device,
+    "aten::type.builtin": lambda *arguments: torch.ops.aten.to.dtype(*arguments),
+    "aten::__contains__.builtin_str": lambda string, key: encode(key) in encode(string),
     "prim::ndim.builtin": Tensor.dim,
     "prim::shape.builtin": size,
 }

@@ -1,4 +1,8 @@
-"""int(), float(), bool() and complex() of numbers and strings."""
+"""Conversions between numbers, and between numbers and strings: int(), float(), bool(), complex().
+
+Number types are those of the archive: int64, int32, float64, float32. Texts are those of C++
+streams.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +59,19 @@ def float32_of_int(value: int) -> float:
     return float(kept << excess)
 
 
+def python_slice(start: int | None, end: int | None, step: int) -> slice:
+    """The Python slice with the meaning of TorchScript's bounds.
+
+    The largest int stands for a bound left out.
+    Raises ScriptError for a step of zero and for the smallest int.
+    """
+    if step == 0:
+        raise ScriptError("List slice should have non-zero step")
+    if step == INT64_MIN:
+        raise ScriptError("List slice step is out of bounds")
+    return slice(None if start == INT64_MAX else start, None if end == INT64_MAX else end, step)
+
+
 def with_nan_sign(value: float, text: str) -> str:
     """``text`` of ``value``, with the sign that C prints and Python leaves out on a nan."""
     return f"-{text}" if math.isnan(value) and math.copysign(1.0, value) < 0 else text
@@ -91,13 +108,12 @@ _SMALLEST_NORMAL = sys.float_info.min
 native("aten::Int.bool")(int)
 native("aten::Int.float")(int64_of_float)
 native("aten::Float.bool")(float)
+native("aten::Float.int")(float32_of_int)  # torch converts through C's float here, and only here
 native("aten::Bool.int", "aten::Bool.float")(bool)
 
 
-@native("aten::Int.Scalar")
-def int_of_scalar(a: complex) -> int:
-    """Ints pass; floats and complex numbers must fit into C's 32-bit int."""
-    return int(a) if isinstance(a, int) else checked_int(a, 32, "int")
+# Ints pass; floats and complex numbers must fit into C's 32-bit int.
+native("aten::Int.Scalar")(lambda a: int(a) if isinstance(a, int) else checked_int(a, 32, "int"))
 
 
 def checked_int(value: complex, bits: int, target: str) -> int:
@@ -139,21 +155,14 @@ def int_of_string(a: str) -> int:
     return value
 
 
-@native("aten::Float.int")
-def float_of_int(a: int) -> float:
-    """In single precision: torch converts through C's float here, and only here."""
-    return float32_of_int(a)
-
-
-def _check_no_bool(a: complex) -> None:
+def _not_bool(a: complex) -> complex:
     if isinstance(a, bool):
         raise ScriptError("a bool stands where a number is expected")
+    return a
 
 
-@native("aten::Float.Scalar")
-def float_of_scalar(a: complex) -> float:
-    _check_no_bool(a)
-    return float(a.real)
+native("aten::Float.Scalar")(lambda a: float(_not_bool(a).real))
+native("aten::Complex.Scalar")(lambda a: complex(_not_bool(a)))
 
 
 @native("aten::Float.str")
@@ -184,12 +193,6 @@ def _parsed(match: re.Match[str]) -> float:
     if math.isinf(value) or (value < _SMALLEST_NORMAL and mantissa.strip("0.")):
         raise index_fault("stod")
     return math.copysign(value, sign)
-
-
-@native("aten::Complex.Scalar")
-def complex_of_scalar(a: complex) -> complex:
-    _check_no_bool(a)
-    return complex(a)
 
 
 def _complex(x: float, y: float) -> complex:

@@ -6,6 +6,7 @@ found, and each one that is set makes an item of its own.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, TypeVar
 
 from tsarchive.errors import ScriptError
@@ -34,14 +35,6 @@ def _item(table: dict[K, V], key: K) -> V:
         raise _missing(key) from None
 
 
-def _set_item(table: dict[K, V], key: K, value: V) -> None:
-    table[key] = value
-
-
-def _delete(table: dict[K, V], key: K) -> None:
-    _pop(table, key)
-
-
 def _pop(table: dict[K, V], key: K) -> V:
     _check_dict(table)
     try:
@@ -50,20 +43,16 @@ def _pop(table: dict[K, V], key: K) -> V:
         raise _missing(key) from None
 
 
+def _delete(table: dict[K, V], key: K) -> None:
+    _pop(table, key)
+
+
 def _pop_first(table: dict[K, V]) -> tuple[K, V]:
     """Remove and return the item that was inserted first; Python's popitem takes the last."""
     _check_dict(table)
     for key in table:
         return key, table.pop(key)
     raise key_fault("popitem(): dictionary is empty")
-
-
-def _contains(table: dict[K, V], key: K) -> bool:
-    return key in table
-
-
-def _keys(table: dict[K, V]) -> list[K]:
-    return list(table)
 
 
 def _values(table: dict[K, V]) -> list[V]:
@@ -79,12 +68,12 @@ def _items(table: dict[K, V]) -> list[tuple[K, V]]:
 # Operator and overload name; the braces stand for the type of the keys.
 _BY_KEY_TYPE: dict[str, Native] = {
     "aten::len.Dict_{}": len,
-    "aten::keys.{}": _keys,
+    "aten::keys.{}": list,
     "aten::values.{}": _values,
     "aten::items.{}": _items,
-    "aten::__contains__.{}": _contains,
+    "aten::__contains__.{}": operator.contains,
     "aten::__getitem__.Dict_{}": _item,
-    "aten::_set_item.{}": _set_item,
+    "aten::_set_item.{}": operator.setitem,
     "aten::get.{}": dict.get,
     "aten::get.default_{}": dict.get,
     "aten::setdefault.{}": dict.setdefault,
@@ -120,10 +109,6 @@ def _update_apart(table: dict[K, V], others: dict[K, V]) -> None:
         table[_apart(key)] = value
 
 
-def _dict_apart(pairs: list[tuple[K, V]]) -> dict[K, V]:
-    return {_apart(key): value for key, value in pairs}
-
-
 def _pop_first_apart(table: dict[K, V]) -> tuple[K, V]:
     first = next(iter(table), None)
     if first != first:
@@ -135,7 +120,7 @@ _MAY_BE_NAN = ("float", "complex")
 _BY_KEYS_THAT_MAY_BE_NAN: dict[str, Native] = {
     **{name: _with_key_apart(function) for name, function in _BY_KEY_TYPE.items()},
     "aten::update.{}": _update_apart,
-    "aten::dict.{}": _dict_apart,
+    "aten::dict.{}": lambda pairs: {_apart(key): value for key, value in pairs},
     "aten::popitem.{}": _pop_first_apart,
 }
 
@@ -145,6 +130,4 @@ for _type in KEY_TYPES:
         native(_key.format(_type))(_function)
 
 
-@native("aten::dict")
-def empty_dict() -> dict[Any, Any]:
-    return {}
+native("aten::dict")(dict)

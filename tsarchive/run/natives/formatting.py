@@ -1,4 +1,14 @@
-"""str() of values, format() and the % operator, as torch's C++ streams print."""
+"""str() of values, format() and the % operator, as torch's C++ streams print.
+
+A tensor shows its values first, then type and sizes::
+
+     1  2
+     3  4
+    [ CPUFloatType{2,2} ]
+
+All values of a matrix share a width and a notation; a vector is one column. From three
+dimensions on every matrix has a heading such as ``(1,.,.) =``, the leftmost index moving fastest.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +21,6 @@ from typing import Any, NamedTuple
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_bytes
 from tsarchive.run.natives.conversions import (
     float32,
     float32_of_int,
@@ -22,7 +31,7 @@ from tsarchive.run.natives.conversions import (
 from tsarchive.run.natives.dtypes import scalar_type_name
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.strings import decode, encode, normalized
-from tsarchive.run.natives.table import native, type_fault, wrong_kind
+from tsarchive.run.natives.table import check_bytes, native, type_fault, wrong_kind
 
 _LINE_WIDTH = 80
 
@@ -45,7 +54,9 @@ def format_tensor(tensor: torch.Tensor) -> str:
     if tensor.is_sparse:
         return _sparse(tensor)
     prefix = "MKLDNN Tensor: " if tensor.is_mkldnn else ""
-    return f"{prefix}{_values(_as_doubles(tensor))}[ {_signature(tensor)}{_quantization(tensor)} ]"
+    sizes = ",".join(map(str, tensor.shape))
+    signature = f"{_type_name(tensor)}{{{sizes}}}{_quantization(tensor)}"
+    return f"{prefix}{_values(_as_doubles(tensor))}[ {signature} ]"
 
 
 def _as_doubles(tensor: torch.Tensor) -> torch.Tensor:
@@ -59,22 +70,11 @@ def _as_doubles(tensor: torch.Tensor) -> torch.Tensor:
     return plain.to("cpu").to(torch.float64)
 
 
-def _signature(tensor: torch.Tensor) -> str:
-    return f"{_type_name(tensor)}{{{','.join(map(str, tensor.shape))}}}"
-
-
 def _type_name(tensor: torch.Tensor) -> str:
     """Backend and element type: ``CPUFloatType``, ``QuantizedCPUQInt8Type``."""
-    backend = tensor.device.type.upper()
-    return f"{_storage_kind(tensor)}{backend}{scalar_type_name(tensor.dtype)}Type"
-
-
-def _storage_kind(tensor: torch.Tensor) -> str:
-    if tensor.is_sparse:
-        return "Sparse"
-    if tensor.is_quantized:
-        return "Quantized"
-    return "Mkldnn" if tensor.is_mkldnn else ""
+    kinds = {"Sparse": "is_sparse", "Quantized": "is_quantized", "Mkldnn": "is_mkldnn"}
+    kind = next((kind for kind, test in kinds.items() if getattr(tensor, test)), "")
+    return f"{kind}{tensor.device.type.upper()}{scalar_type_name(tensor.dtype)}Type"
 
 
 def _sparse(tensor: torch.Tensor) -> str:
@@ -196,10 +196,6 @@ def _together(parts: Iterable[str], separator: str = "") -> str:
     return separator.join(kept)
 
 
-def _format_tuple(value: tuple[Any, ...]) -> str:
-    return f"({_joined(value)}{',' if len(value) == 1 else ''})"
-
-
 def _format_dict(value: dict[Any, Any]) -> str:
     pairs = (f"{format_value(key)}: {format_value(item)}" for key, item in value.items())
     return f"{{{_together(pairs, ', ')}}}"
@@ -213,7 +209,7 @@ _FORMS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (float, format_float),
     (torch.Tensor, format_tensor),
     (list, lambda value: f"[{_joined(value)}]"),
-    (tuple, _format_tuple),
+    (tuple, lambda value: f"({_joined(value)}{',' if len(value) == 1 else ''})"),
     (type(None), str),
     (dict, _format_dict),
     (complex, format_complex),
@@ -228,9 +224,7 @@ _EXACT: dict[type, Callable[[Any], str]] = {
 }
 
 
-@native("aten::str")
-def to_string(value: Any) -> str:
-    return normalized(format_value(value))
+native("aten::str")(lambda value: normalized(format_value(value)))
 
 
 @native("aten::format")
@@ -285,17 +279,15 @@ def _converted(key: str, value: Any) -> str:
         return _character(value)
     if key in "di":
         number = _number(key, value)
-        return str(number if isinstance(number, int) else _int32_of_float(number))
+        if isinstance(number, float):
+            number = int(number) if -(2.0**31) - 1 < number < 2.0**31 else -(2**31)
+        return str(number)
     if key in "eEfF":
         number = _number(key, value)
         single = float32_of_int(number) if isinstance(number, int) else float32(number)
         # C's fixed notation knows no upper case.
         return with_nan_sign(single, f"{single:.6{key.replace('F', 'f')}}")
     raise ScriptError(f"The specifier %{key} is not supported in TorchScript format strings")
-
-
-def _int32_of_float(value: float) -> int:
-    return int(value) if -(2.0**31) - 1 < value < 2.0**31 else -(2**31)
 
 
 def _number(key: str, value: Any) -> float:
@@ -313,19 +305,10 @@ def _character(value: Any) -> str:
 
 
 _KINDS: tuple[tuple[type, str], ...] = (
-    (str, "String"),
-    (bool, "Bool"),
-    (int, "Int"),
-    (float, "Double"),
-    (complex, "ComplexDouble"),
-    (torch.Tensor, "Tensor"),
-    (list, "GenericList"),
-    (tuple, "Tuple"),
-    (dict, "GenericDict"),
-    (torch.device, "Device"),
-    (torch.Generator, "Generator"),
-    (type(None), "None"),
-)
+    (str, "String"), (bool, "Bool"), (int, "Int"), (float, "Double"), (complex, "ComplexDouble"),
+    (torch.Tensor, "Tensor"), (list, "GenericList"), (tuple, "Tuple"), (dict, "GenericDict"),
+    (torch.device, "Device"), (torch.Generator, "Generator"), (type(None), "None"),
+)  # fmt: skip
 
 
 def _kind(value: Any) -> str:

@@ -77,7 +77,4 @@ def wait_for_awaitable(awaitable: Awaitable[T]) -> T:
     return awaitable.wait()
 
 
-@native("prim::awaitable_nowait")
-def awaitable_of_value(value: T) -> Awaitable[T]:
-    """An Awaitable that already has its value."""
-    return Awaitable(lambda: value)
+native("prim::awaitable_nowait")(lambda value: Awaitable(lambda: value))

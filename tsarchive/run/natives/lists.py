@@ -1,4 +1,8 @@
-"""Operators on lists. Lists are shared by reference; those ending in ``_`` change in place."""
+"""Operators on lists. Lists are shared by reference; those ending in ``_`` change in place.
+
+Sorting leaves the order of torch's std::sort, ties and nans included: the sort of GNU's C++
+library is not stable, equal items end where its steps put them.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,10 @@ from typing import Any, TypeVar
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_items, python_slice
-from tsarchive.run.natives.conversions import wrap32
+from tsarchive.run.natives.conversions import python_slice, wrap32
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.strings import encode
-from tsarchive.run.natives.table import index_fault, native, value_fault, wrong_kind
+from tsarchive.run.natives.table import check_items, index_fault, native, value_fault, wrong_kind
 
 T = TypeVar("T")
 
@@ -109,9 +112,7 @@ def repeat(values: list[T], n: int) -> list[T]:
     return values * n
 
 
-@native("aten::mul.right_")
-def repeat_from_right(n: int, values: list[T]) -> list[T]:
-    return repeat(values, n)
+native("aten::mul.right_")(lambda n, values: repeat(values, n))
 
 
 @native("aten::mul_.t")
@@ -119,11 +120,6 @@ def repeat_in_place(values: list[T], n: int) -> list[T]:
     check_items(len(values) * n)
     values *= n
     return values
-
-
-def _check_tensor(value: torch.Tensor) -> None:
-    if not isinstance(value, torch.Tensor):
-        raise wrong_kind(value, torch.Tensor)
 
 
 def _position(values: list[Any], value: Any) -> int:
@@ -137,8 +133,14 @@ def _position(values: list[Any], value: Any) -> int:
         return -1
 
 
+def _check_tensors(values: list[Any]) -> None:
+    for value in values:
+        if not isinstance(value, torch.Tensor):
+            raise wrong_kind(value, torch.Tensor)
+
+
 def _position_of_tensor(values: list[Any], value: Any) -> int:
-    _check_tensor(value)
+    _check_tensors([value])
     return next((i for i, item in enumerate(values) if bool(value.eq(item))), -1)
 
 
@@ -148,7 +150,7 @@ def _count(values: list[Any], value: Any) -> int:
 
 
 def _count_tensor(values: list[Any], value: Any) -> int:
-    _check_tensor(value)
+    _check_tensors([value])
     return sum(bool(value.eq(item)) for item in values)
 
 
@@ -157,14 +159,8 @@ def _equal(a: list[Any], b: list[Any]) -> bool:
     return len(a) == len(b) and all(map(operator.eq, a, b))
 
 
-def _equal_floats(a: list[float], b: list[float]) -> bool:
-    """One list equals itself, whatever it holds."""
-    return a is b or _equal(a, b)
-
-
 def _equal_tensors(a: list[Any], b: list[Any]) -> bool:
-    for x in a:
-        _check_tensor(x)
+    _check_tensors(a)
     return len(a) == len(b) and all(bool(x.eq(y)) for x, y in zip(a, b, strict=True))
 
 
@@ -174,7 +170,9 @@ def _enter_searches(kind: str, position: Callable[[list[Any], Any], int]) -> Non
         found = position(values, value)
         if found < 0:
             shown = int(value) if isinstance(value, bool) else value
-            raise value_fault(f"'{_streamed(shown)}' is not in list")
+            # A float in a message has six digits.
+            text = f"{shown:g}" if isinstance(shown, float) else format_value(shown)
+            raise value_fault(f"'{text}' is not in list")
         return found
 
     @native(f"aten::remove.{kind}")
@@ -185,11 +183,6 @@ def _enter_searches(kind: str, position: Callable[[list[Any], Any], int]) -> Non
         del values[found]
 
 
-def _streamed(value: Any) -> str:
-    """A float in a message has six digits, other values the text of ``str()``."""
-    return f"{value:g}" if isinstance(value, float) else format_value(value)
-
-
 def _enter_equality(kind: str, equal: Callable[[list[Any], list[Any]], bool]) -> None:
     native(f"aten::eq.{kind}_list")(equal)
     native(f"aten::ne.{kind}_list")(lambda a, b: not equal(a, b))
@@ -197,20 +190,20 @@ def _enter_equality(kind: str, equal: Callable[[list[Any], list[Any]], bool]) ->
 
 for _kind in ("int", "float", "bool", "str"):
     _enter_searches(_kind, _position)
-    _enter_equality(_kind, _equal_floats if _kind == "float" else _equal)
     native(f"aten::count.{_kind}")(_count)
+    native(f"aten::any.{_kind}")(any)
+    if _kind != "str":
+        native(f"aten::all.{_kind}")(all)
+    if _kind != "bool":
+        native(f"aten::__contains__.{_kind}_list")(lambda items, item: _position(items, item) >= 0)
+    if _kind != "float":
+        _enter_equality(_kind, _equal)
+# A list of floats equals itself, whatever it holds.
+_enter_equality("float", lambda a, b: a is b or _equal(a, b))
 
 _enter_searches("Tensor", _position_of_tensor)
 _enter_equality("Tensor", _equal_tensors)
 native("aten::count.Tensor")(_count_tensor)
-
-for _kind in ("int", "float", "str"):
-    native(f"aten::__contains__.{_kind}_list")(lambda values, value: _position(values, value) >= 0)
-
-for _kind in ("int", "float", "bool"):
-    native(f"aten::all.{_kind}")(all)
-for _kind in ("int", "float", "bool", "str"):
-    native(f"aten::any.{_kind}")(any)
 
 
 @native("aten::sum.int", "aten::sum.bool")
@@ -219,21 +212,9 @@ def total_of_ints(values: list[int]) -> int:
     return wrap32(sum(values))
 
 
-@native("aten::sum.float")
-def total_of_floats(values: list[float]) -> float:
-    """One addition after the other: Python's sum is more exact from 3.12 on."""
-    total = 0.0
-    for value in values:
-        total += value
-    return total
-
-
-@native("aten::sum.complex")
-def total_of_complex(values: list[complex]) -> complex:
-    total = 0j
-    for value in values:
-        total += value
-    return total
+# One addition after the other: Python's sum is more exact from 3.12 on.
+native("aten::sum.float")(lambda values: functools.reduce(operator.add, values, 0.0))
+native("aten::sum.complex")(lambda values: functools.reduce(operator.add, values, 0j))
 
 
 def _enter_extremes(
@@ -261,9 +242,7 @@ _enter_extremes("min", operator.lt, min)
 _enter_extremes("max", operator.gt, max)
 
 
-@native("aten::_size_if_not_equal")
-def size_if_not_equal(size: list[int], other: list[int]) -> list[int] | None:
-    return None if size == other else size
+native("aten::_size_if_not_equal")(lambda size, other: None if size == other else size)
 
 
 Less = Callable[[T, T], bool]
@@ -285,16 +264,16 @@ def _partition_pieces(items: list[T], first: int, last: int, depth: int, less: L
     while last - first > _SMALL:
         if depth == 0:
             # The library turns to a heapsort here, which only adversarial input brings about.
-            items[first:last] = sorted(items[first:last], key=functools.cmp_to_key(_compare(less)))
+
+            def compare(a: T, b: T) -> int:
+                return less(b, a) - less(a, b)
+
+            items[first:last] = sorted(items[first:last], key=functools.cmp_to_key(compare))
             return
         depth -= 1
         cut = _partition(items, first, last, less)
         _partition_pieces(items, cut, last, depth, less)
         last = cut
-
-
-def _compare(less: Less[T]) -> Callable[[T, T], int]:
-    return lambda a, b: less(b, a) - less(a, b)
 
 
 def _partition(items: list[T], first: int, last: int, less: Less[T]) -> int:
@@ -349,31 +328,19 @@ def _sort_strings(values: list[str], reverse: bool) -> None:
 
 def _sort_floats(values: list[float], reverse: bool) -> None:
     """The order among nans and zeros of both signs depends on the method."""
-    if any(map(_depends_on_method, values)):
+    if any(value != value or (value == 0 and math.copysign(1.0, value) < 0) for value in values):
         introsort(values, lambda a, b: a != b and (a < b) != reverse)
     else:
         list.sort(values, reverse=reverse)
 
 
-def _depends_on_method(value: float) -> bool:
-    return value != value or (value == 0 and math.copysign(1.0, value) < 0)
-
-
 def _sort_tensors(values: list[torch.Tensor], reverse: bool) -> None:
-    introsort(values, _tensor_order(reverse))
-
-
-def _tensor_order(reverse: bool) -> Less[torch.Tensor]:
     """In reverse, tensors that are equal count as ordered both ways, unless they are one."""
-
-    def less(a: torch.Tensor, b: torch.Tensor) -> bool:
-        return a is not b and bool(torch.lt(a, b)) != reverse
-
-    return less
+    introsort(values, lambda a, b: a is not b and bool(torch.lt(a, b)) != reverse)
 
 
 def _sort_any(values: list[Any], reverse: bool) -> None:
-    introsort(values, _greater if reverse else _less)
+    introsort(values, (lambda a, b: _less(b, a)) if reverse else _less)
 
 
 def _less(a: Any, b: Any) -> bool:
@@ -392,10 +359,6 @@ def _less_items(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
         if not bool(x == y):
             return False
     return False
-
-
-def _greater(a: Any, b: Any) -> bool:
-    return _less(b, a)
 
 
 _SORTERS: dict[str, Callable[[list[Any], bool], None]] = {

@@ -1,4 +1,12 @@
-"""Operators on ints: 64 bits, wrapping silently, C's shifts, Python's floor division."""
+"""Operators on numbers: arithmetic, comparisons, and the math module of TorchScript.
+
+Ints have 64 bits and wrap silently, with C's shifts and Python's floor division. A static type
+"Scalar" leaves the choice of int or float to the run time. Functions of math are C's, without
+Python's exceptions.
+
+Not here, because torch's own operators run them: complex overloads, gamma and lgamma (Python has
+its own), and the Scalar overloads of functions of one argument (which compute in single precision).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +17,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_items
 from tsarchive.run.natives.conversions import (
     INT64_MAX,
     INT64_MIN,
@@ -20,6 +27,7 @@ from tsarchive.run.natives.conversions import (
 )
 from tsarchive.run.natives.table import (
     Native,
+    check_items,
     division_fault,
     guarded,
     native,
@@ -28,17 +36,6 @@ from tsarchive.run.natives.table import (
 )
 
 _HALF_RANGE = 1 << 62
-_WRAPPING: dict[str, Callable[[Any, Any], Any]] = {
-    "aten::add.int": operator.add,
-    "aten::sub.int": operator.sub,
-    "aten::mul.int": operator.mul,
-    "aten::gcd.int": math.gcd,
-}
-_BITWISE: dict[str, Callable[[Any, Any], Any]] = {
-    "aten::__and__.int": operator.and_,
-    "aten::__or__.int": operator.or_,
-    "aten::__xor__.int": operator.xor,
-}
 
 
 def wrapping(operation: Callable[[int, int], int]) -> Callable[[int, int], int]:
@@ -51,32 +48,20 @@ def wrapping(operation: Callable[[int, int], int]) -> Callable[[int, int], int]:
     return call
 
 
-for _key, _operation in _WRAPPING.items():
-    native(_key)(wrapping(_operation))
-for _key, _operation in _BITWISE.items():
-    native(_key)(_operation)
+native("aten::gcd.int")(wrapping(math.gcd))
+native("aten::__and__.int")(operator.and_)
+native("aten::__or__.int")(operator.or_)
+native("aten::__xor__.int")(operator.xor)
+native("aten::hex")(hex)
+native("aten::oct")(oct)
+native("aten::bin")(bin)
 
 
-@native("aten::neg.int")
-def negate(a: int) -> int:
-    return -a if a != INT64_MIN else a
-
-
-@native("prim::abs.int")
-def absolute(a: int) -> int:
-    return abs(a) if a != INT64_MIN else a
-
-
-@native("aten::__lshift__.int")
-def shift_left(a: int, b: int) -> int:
-    """Shift as x86-64 does: the count counts modulo 64."""
-    return wrap(a << (b & 63))
-
-
-@native("aten::__rshift__.int")
-def shift_right(a: int, b: int) -> int:
-    """Arithmetic shift as x86-64 does: the count counts modulo 64."""
-    return a >> (b & 63)
+native("aten::neg.int")(lambda a: -a if a != INT64_MIN else a)
+native("prim::abs.int")(lambda a: abs(a) if a != INT64_MIN else a)
+# Shifts as those of x86-64: the count counts modulo 64.
+native("aten::__lshift__.int")(lambda a, b: wrap(a << (b & 63)))
+native("aten::__rshift__.int")(lambda a, b: a >> (b & 63))
 
 
 def _check_divisible(a: int, b: int, zero: str) -> None:
@@ -130,7 +115,7 @@ def factorial(n: int) -> int:
     n = wrap32(n)
     if n < 0:
         raise ScriptError("factorial() not defined for negative values")
-    return shift_left(_odd_part_of_factorial(n), n - n.bit_count())
+    return wrap(_odd_part_of_factorial(n) << ((n - n.bit_count()) & 63))
 
 
 def _odd_part_of_factorial(n: int) -> int:
@@ -144,21 +129,6 @@ def _odd_part_of_factorial(n: int) -> int:
     return total
 
 
-@native("aten::hex")
-def hexadecimal(i: int) -> str:
-    return hex(i)
-
-
-@native("aten::oct")
-def octal(i: int) -> str:
-    return oct(i)
-
-
-@native("aten::bin")
-def binary(i: int) -> str:
-    return bin(i)
-
-
 @native("aten::__range_length")
 def range_length(low: int, high: int, step: int) -> int:
     """The number of elements of ``range(low, high, step)``, in 64 bits."""
@@ -170,9 +140,7 @@ def range_length(low: int, high: int, step: int) -> int:
     return wrap(1 + truncating_divide(wrap(distance - 1), wrap(abs(step))))
 
 
-@native("aten::__derive_index")
-def derive_index(index: int, start: int, step: int) -> int:
-    return wrap(start + index * step)
+native("aten::__derive_index")(lambda index, start, step: wrap(start + index * step))
 
 
 @native("prim::rangelist")
@@ -193,26 +161,13 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "aten::sub": operator.sub,
     "aten::mul": operator.mul,
 }
-_EQUALITIES: dict[str, Callable[[Any, Any], bool]] = {
-    "aten::eq": operator.eq,
-    "aten::ne": operator.ne,
-}
-_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+_CHOICES: dict[str, Callable[[Any, Any], Any]] = {
     "aten::lt": operator.lt,
     "aten::le": operator.le,
     "aten::gt": operator.gt,
     "aten::ge": operator.ge,
-}
-_BOOLEAN: dict[str, Callable[[bool, bool], bool]] = {
-    "aten::__and__.bool": operator.and_,
-    "aten::__or__.bool": operator.or_,
-    "aten::__xor__.bool": operator.ne,
-    "aten::eq.bool": operator.eq,
-    "aten::ne.bool": operator.ne,
-    "aten::eq.device": operator.eq,
-    "aten::ne.device": operator.ne,
-    "aten::eq.enum": operator.eq,
-    "aten::ne.enum": operator.ne,
+    "prim::min": lambda a, b: a if a < b else b,
+    "prim::max": lambda a, b: a if a > b else b,
 }
 
 
@@ -238,14 +193,6 @@ def as_floats(operation: Callable[[float, float], Any]) -> Native:
     return call
 
 
-def _smaller(a: Number, b: Number) -> Number:
-    return a if a < b else b
-
-
-def _larger(a: Number, b: Number) -> Number:
-    return a if a > b else b
-
-
 def _floor(value: float) -> float:
     """C's floor: a float, which keeps infinities, nan and the sign of zero."""
     return math.copysign(float(math.floor(value)), value) if math.isfinite(value) else value
@@ -254,10 +201,6 @@ def _floor(value: float) -> float:
 def _floor_divide_floats(a: Number, b: Number) -> float:
     """The floor of the rounded quotient, which differs from Python's // (-1.0 // inf is -0.0)."""
     return _floor(a / b)
-
-
-def _remainder_of_floats(a: Number, b: Number) -> float:
-    return math.fmod(b + math.fmod(a, b), b)
 
 
 def _true_divide(a: Number, b: Number) -> float:
@@ -282,40 +225,30 @@ def _enter_choice(name: str, operation: Callable[[Any, Any], Any], of_complex: N
 
 
 for _name, _operation in _ARITHMETIC.items():
+    native(f"{_name}.int")(wrapping(_operation))
     _enter_arithmetic(_name, wrapping(_operation), _operation)
 for _name, _whole, _fractional in (
     ("aten::floordiv", floor_divide, _floor_divide_floats),
-    ("aten::remainder", remainder, _remainder_of_floats),
+    ("aten::remainder", remainder, lambda a, b: math.fmod(b + math.fmod(a, b), b)),
 ):
     _enter_arithmetic(_name, _whole, guarded(_fractional, f"{_name}.float"))
 
-for _name, _operation in _EQUALITIES.items():
+for _name, _operation in (("aten::eq", operator.eq), ("aten::ne", operator.ne)):
     _enter_choice(_name, _operation, _operation)
-for _name, _operation in {**_ORDERS, "prim::min": _smaller, "prim::max": _larger}.items():
+    native(*(f"{_name}.{_type}" for _type in ("bool", "device", "enum")))(_operation)
+for _name, _operation in _CHOICES.items():
     _enter_choice(_name, _operation, overload(_name))
-
-for _name, _operation in _BOOLEAN.items():
-    native(_name)(_operation)
+native("aten::__and__.bool")(operator.and_)
+native("aten::__or__.bool")(operator.or_)
+native("aten::__xor__.bool")(operator.ne)
+native("aten::__not__")(operator.not_)
+native("aten::neg.float")(operator.neg)
+native("prim::abs.float")(abs)
 
 _true_division = guarded(_true_divide, "aten::div.float")
 native("aten::div.int", "aten::div.float")(_true_division)
 native("aten::div")(by_type(_true_division, _true_division, overload("aten::div")))
 native("prim::abs.complex")(guarded(abs, "prim::abs.complex"))
-
-
-@native("aten::__not__")
-def logical_not(a: bool) -> bool:
-    return not a
-
-
-@native("aten::neg.float")
-def negate_float(a: float) -> float:
-    return -a
-
-
-@native("prim::abs.float")
-def absolute_float(a: float) -> float:
-    return abs(a)
 
 
 @native("aten::divmod.float")
@@ -337,36 +270,11 @@ def _finite_divmod(x: float, y: float) -> tuple[float, float]:
 _divmod = guarded(_finite_divmod, "aten::divmod.float")
 
 
-_UNARY: tuple[Callable[[float], float], ...] = (
-    math.acos,
-    math.acosh,
-    math.asin,
-    math.asinh,
-    math.atan,
-    math.atanh,
-    math.cos,
-    math.cosh,
-    math.degrees,
-    math.erf,
-    math.erfc,
-    math.exp,
-    math.expm1,
-    math.fabs,
-    math.log,
-    math.log10,
-    math.log1p,
-    math.radians,
-    math.sin,
-    math.sinh,
-    math.sqrt,
-    math.tan,
-    math.tanh,
-)
-_TESTS: dict[str, tuple[Callable[[float], bool], Callable[[complex], bool]]] = {
-    "aten::isnan": (math.isnan, cmath.isnan),
-    "aten::isinf": (math.isinf, cmath.isinf),
-    "aten::isfinite": (math.isfinite, cmath.isfinite),
-}
+_UNARY = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "degrees", "erf", "erfc",
+    "exp", "expm1", "fabs", "log", "log10", "log1p", "radians", "sin", "sinh", "sqrt", "tan",
+    "tanh",
+)  # fmt: skip
 
 
 def _log_to_base(a: Number, b: Number) -> float:
@@ -392,14 +300,13 @@ _BINARY: dict[str, Callable[[Number, Number], float]] = {
     "aten::pow": _power,
 }
 
-for _function in _UNARY:
+for _name in _UNARY:
     for _type in ("int", "float"):
-        _key = f"aten::{_function.__name__}.{_type}"
-        native(_key)(guarded(_function, _key))
-
-for _name, (_of_float, _of_complex) in _TESTS.items():
-    native(f"{_name}.float")(_of_float)
-    native(f"{_name}.complex")(_of_complex)
+        _key = f"aten::{_name}.{_type}"
+        native(_key)(guarded(getattr(math, _name), _key))
+for _name in ("isnan", "isinf", "isfinite"):
+    native(f"aten::{_name}.float")(getattr(math, _name))
+    native(f"aten::{_name}.complex")(getattr(cmath, _name))
 
 for _name, _binary in _BINARY.items():
     for _type in ("int", "float", *MIXED):
@@ -430,22 +337,12 @@ def round_half_even(a: Number) -> float:
     return math.copysign(float(round(value)), value) if math.isfinite(value) else value
 
 
-@native("aten::floor.int", "aten::ceil.int")
-def through_float(a: int) -> int:
-    """An int is whole, but torch takes it through a float, which may round."""
-    return int64_of_float(float(a))
+# An int is whole, but torch takes it through a float, which may round.
+native("aten::floor.int", "aten::ceil.int")(lambda a: int64_of_float(float(a)))
 
 
-@native("aten::floor.float")
-def floor(a: float) -> int:
-    truncated = _truncated(a)
-    return truncated - (truncated > a)
-
-
-@native("aten::ceil.float")
-def ceil(a: float) -> int:
-    truncated = _truncated(a)
-    return truncated + (truncated < a)
+native("aten::floor.float")(lambda a: (whole := _truncated(a)) - (whole > a))
+native("aten::ceil.float")(lambda a: (whole := _truncated(a)) + (whole < a))
 
 
 def _truncated(value: float) -> int:
@@ -456,21 +353,11 @@ def _truncated(value: float) -> int:
     return int64_of_float(value)
 
 
-@native("aten::angle.int", "aten::angle.float")
-def angle(a: Number) -> float:
-    return math.pi if math.copysign(1.0, a) < 0 else 0.0
-
-
-@native("aten::modf")
-def modf(a: float) -> tuple[float, float]:
-    """The fractional and the whole part, both with the sign of ``a``."""
-    return math.modf(a)
-
-
-@native("aten::frexp")
-def frexp(a: float) -> tuple[float, int]:
-    """The mantissa in [0.5, 1) and the exponent of two."""
-    return math.frexp(a)
+native("aten::angle.int", "aten::angle.float")(
+    lambda a: math.pi if math.copysign(1.0, a) < 0 else 0.0
+)
+native("aten::modf")(math.modf)
+native("aten::frexp")(math.frexp)
 
 
 @native("aten::ldexp")

@@ -1,4 +1,10 @@
-"""Operators on strings. All positions and lengths count bytes, letters are those of ASCII."""
+"""Operators on strings, which are bytes in TorchScript: positions count bytes, letters are ASCII's.
+
+At run time a string is a Python str that holds the bytes as UTF-8; bytes that are not UTF-8 are
+lone surrogates (the "surrogateescape" scheme). Every byte string has exactly one such str, which
+``decode`` gives; a result joined from parts must go through ``normalized``, because two escaped
+bytes side by side may be one character.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_bytes, python_slice
+from tsarchive.run.natives.conversions import python_slice
 from tsarchive.run.natives.table import (
     N,
     Native,
+    check_bytes,
     index_fault,
     native,
     type_fault,
@@ -33,17 +40,11 @@ def normalized(text: str) -> str:
     return text if text.isascii() else decode(encode(text))
 
 
-def _to_bytes(value: Any) -> Any:
-    return encode(value) if isinstance(value, str) else value
-
-
 def _to_text(value: Any) -> Any:
     if isinstance(value, bytes):
         return decode(value)
-    if isinstance(value, list):
-        return [_to_text(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple(_to_text(item) for item in value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_to_text, value))
     return value
 
 
@@ -53,7 +54,8 @@ def on_bytes(function: Callable[..., Any]) -> Native:
     def call(text: str, *arguments: Any) -> Any:
         if not isinstance(text, str):
             raise wrong_kind(text, str)
-        return _to_text(function(encode(text), *map(_to_bytes, arguments)))
+        others = (encode(value) if isinstance(value, str) else value for value in arguments)
+        return _to_text(function(encode(text), *others))
 
     return call
 
@@ -63,15 +65,6 @@ _LIKE_STR = (
     "capitalize", "isalnum", "isalpha", "isdigit", "islower", "istitle", "isupper", "lower",
     "lstrip", "rstrip", "strip", "swapcase", "title", "upper",
 )  # fmt: skip
-_AS_PYTHON_BYTES: dict[str, Callable[..., Any]] = {
-    "aten::isdecimal": bytes.isdigit,
-    "aten::isnumeric": bytes.isdigit,
-    "aten::isspace": bytes.isspace,
-    "aten::lt.str": operator.lt,
-    "aten::le.str": operator.le,
-    "aten::gt.str": operator.gt,
-    "aten::ge.str": operator.ge,
-}
 
 
 def byte_native(*keys: str) -> Callable[[N], N]:
@@ -84,8 +77,12 @@ def byte_native(*keys: str) -> Callable[[N], N]:
     return enter
 
 
-for _key, _method in _AS_PYTHON_BYTES.items():
-    byte_native(_key)(_method)
+byte_native("aten::isdecimal", "aten::isnumeric")(bytes.isdigit)
+byte_native("aten::isspace")(bytes.isspace)
+byte_native("aten::list")(lambda string: [string[i : i + 1] for i in range(len(string))])
+byte_native("aten::isprintable")(lambda string: all(0x20 <= byte < 0x7F for byte in string))
+for _name in ("lt", "le", "gt", "ge"):
+    byte_native(f"aten::{_name}.str")(getattr(operator, _name))
 
 
 def _unless_ascii(of_str: Callable[..., Any], of_bytes: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,14 +137,9 @@ def byte_at(string: bytes, index: int) -> bytes:
     return string[position : position + 1]
 
 
-@byte_native("aten::slice.str")
-def substring(string: bytes, start: int | None, end: int | None, step: int) -> bytes:
-    return string[python_slice(start, end, step)]
-
-
-@byte_native("aten::list")
-def single_bytes(string: bytes) -> list[bytes]:
-    return [string[i : i + 1] for i in range(len(string))]
+byte_native("aten::slice.str")(
+    lambda string, start, end, step: string[python_slice(start, end, step)]
+)
 
 
 @byte_native("aten::ord")
@@ -165,15 +157,8 @@ def byte_of_value(i: int) -> str:
     return decode(bytes((i & 0xFF,)))
 
 
-@byte_native("aten::isidentifier")
-def is_identifier(string: bytes) -> bool:
-    """Letters and digits, no digit first; torch does not count the underscore."""
-    return string.isalnum() and not string[:1].isdigit()
-
-
-@byte_native("aten::isprintable")
-def is_printable(string: bytes) -> bool:
-    return all(0x20 <= byte < 0x7F for byte in string)
+# Letters and digits, no digit first; torch does not count the underscore.
+byte_native("aten::isidentifier")(lambda string: string.isalnum() and not string[:1].isdigit())
 
 
 def _padded(string: bytes, left: int, right: int, fill: bytes) -> bytes:
@@ -183,14 +168,14 @@ def _padded(string: bytes, left: int, right: int, fill: bytes) -> bytes:
     return fill * left + string + fill * right
 
 
-@byte_native("aten::ljust")
-def justify_left(string: bytes, width: int, fill: bytes) -> bytes:
-    return _padded(string, 0, width - len(string), fill)
-
-
-@byte_native("aten::rjust")
-def justify_right(string: bytes, width: int, fill: bytes) -> bytes:
-    return _padded(string, width - len(string), 0, fill)
+byte_native("aten::ljust")(
+    lambda string, width, fill: _padded(string, 0, width - len(string), fill)
+)
+byte_native("aten::rjust")(
+    lambda string, width, fill: _padded(string, width - len(string), 0, fill)
+)
+# Zeros before the string; a sign stays where it was, after them.
+byte_native("aten::zfill")(lambda string, width: _padded(string, width - len(string), 0, b"0"))
 
 
 @byte_native("aten::center")
@@ -199,12 +184,6 @@ def center(string: bytes, width: int, fill: bytes) -> bytes:
     total = max(0, width - len(string))
     less, more = total // 2, (total + 1) // 2
     return _padded(string, *((more, less) if width % 2 else (less, more)), fill)
-
-
-@byte_native("aten::zfill")
-def fill_with_zeros(string: bytes, width: int) -> bytes:
-    """Zeros before the string; a sign stays where it was, after them."""
-    return _padded(string, width - len(string), 0, b"0")
 
 
 @byte_native("aten::expandtabs")
@@ -275,30 +254,21 @@ def _position(
     return found + start if found >= 0 else -1
 
 
-@byte_native("aten::find")
-def find(string: bytes, part: bytes, start: int, end: int) -> int:
-    return _position(string, part, start, end, bytes.find)
+def _enter_search(name: str, index_name: str, search: Callable[[bytes, bytes], int]) -> None:
+    @byte_native(f"aten::{name}")
+    def find(string: bytes, part: bytes, start: int, end: int) -> int:
+        return _position(string, part, start, end, search)
+
+    @byte_native(f"aten::{index_name}")
+    def index(string: bytes, part: bytes, start: int, end: int) -> int:
+        position = find(string, part, start, end)
+        if position < 0:
+            raise value_fault("ValueError: substring not found")
+        return position
 
 
-@byte_native("aten::rfind")
-def find_last(string: bytes, part: bytes, start: int, end: int) -> int:
-    return _position(string, part, start, end, bytes.rfind)
-
-
-def _found(position: int) -> int:
-    if position < 0:
-        raise value_fault("ValueError: substring not found")
-    return position
-
-
-@byte_native("aten::index.str")
-def index(string: bytes, part: bytes, start: int, end: int) -> int:
-    return _found(find(string, part, start, end))
-
-
-@byte_native("aten::rindex")
-def index_of_last(string: bytes, part: bytes, start: int, end: int) -> int:
-    return _found(find_last(string, part, start, end))
+_enter_search("find", "index.str", bytes.find)
+_enter_search("rfind", "rindex", bytes.rfind)
 
 
 @byte_native("aten::count")
@@ -321,21 +291,19 @@ def _piece(string: bytes, start: int, end: int) -> bytes:
     return string[start:] if end < start else string[start:end]
 
 
-@byte_native("aten::startswith")
-def starts_with(string: bytes, part: bytes, start: int, end: int) -> bool:
-    return _piece(string, start, end).startswith(part)
-
-
-@byte_native("aten::endswith")
-def ends_with(string: bytes, part: bytes, start: int, end: int) -> bool:
-    return _piece(string, start, end).endswith(part)
+byte_native("aten::startswith")(
+    lambda string, part, start, end: _piece(string, start, end).startswith(part)
+)
+byte_native("aten::endswith")(
+    lambda string, part, start, end: _piece(string, start, end).endswith(part)
+)
 
 
 @byte_native("aten::split.str")
 def split(string: bytes, separator: bytes | None, maximum: int) -> list[bytes]:
     """Split at ``separator``, or at runs of blanks, where torch ignores ``maximum``."""
     if separator is None:
-        return [piece for piece in _BLANKS.split(string) if piece]
+        return list(filter(None, _BLANKS.split(string)))
     if not separator:
         raise value_fault("ValueError: empty separator")
     return string.split(separator, maximum)
@@ -362,11 +330,9 @@ def split_lines(string: bytes, keep_ends: bool) -> list[bytes]:
     return [*pieces, string[begin:]] if begin != len(string) else pieces
 
 
-@byte_native("aten::partition")
-def partition(string: bytes, separator: bytes) -> tuple[bytes, bytes, bytes]:
-    return string.partition(separator) if separator else (b"", b"", string)
-
-
-@byte_native("aten::rpartition")
-def partition_at_last(string: bytes, separator: bytes) -> tuple[bytes, bytes, bytes]:
-    return string.rpartition(separator) if separator else (string, b"", b"")
+byte_native("aten::partition")(
+    lambda string, separator: string.partition(separator) if separator else (b"", b"", string)
+)
+byte_native("aten::rpartition")(
+    lambda string, separator: string.rpartition(separator) if separator else (string, b"", b"")
+)

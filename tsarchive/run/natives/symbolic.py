@@ -3,6 +3,10 @@
 Symbols are not compared with the range of 64 bits, and not turned into numbers: either would
 become a condition on the shapes that the exported program takes. torch.compile shows symbols and
 numbers alike, so there nothing wraps.
+
+Code of torch.jit.trace computes with sizes as tensors without dimensions, and takes the numbers
+out again. A tracer does not know the values of its tensors, so here the number goes along with the
+tensor as an attribute, and is taken where code asks for it.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from types import MappingProxyType, MethodDescriptorType
+from types import MethodDescriptorType
 from typing import Any, Final
 
 import torch
@@ -21,6 +25,12 @@ from tsarchive.run.natives.table import NATIVES, Native, overload, wrong_kind
 from tsarchive.run.natives.tensors import attribute
 
 _HELD: Final = "_tsarchive_number"
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor)
+_INTEGERS = (int, torch.SymInt)
+_FLOATS = (float, torch.SymFloat)
+# Not annotated in torch.
+_sym_float: Any = torch.sym_float
+_sym_int: Any = torch.sym_int
 
 
 def holding(tensor: torch.Tensor, number: Any) -> torch.Tensor:
@@ -40,48 +50,19 @@ def _version(tensor: torch.Tensor) -> int:
     return 0 if torch.compiler.is_dynamo_compiling() else tensor._version
 
 
-def _add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
-    return a + b * alpha
-
-
-def _subtract(a: Any, b: Any, *, alpha: Any = 1) -> Any:
-    return a - b * alpha
-
-
 def _divide(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return a / b
-    is_exact = rounding_mode == "floor" or (a < 0) == (b < 0)
-    return a // b if is_exact else -(abs(a) // abs(b))
+    return a // b if rounding_mode == "floor" else _truncating_divide(a, b)
 
 
-def _floor(a: Any) -> Any:
-    as_float: Any = torch.sym_float
-    return as_float(math.floor(a))
+def _truncating_divide(a: int, b: int) -> int:
+    return a // b if (a < 0) == (b < 0) else -(abs(a) // abs(b))
 
 
 def _to_dtype(a: Any, dtype: int, *_: Any, **__: Any) -> Any:
     kind = to_dtype(dtype)
-    is_float = kind is not None and kind.is_floating_point
-    convert: Any = torch.sym_float if is_float else torch.sym_int
-    return convert(a)
-
-
-_BINARY: Final[dict[str, tuple[Callable[..., Any], tuple[str, ...]]]] = {
-    "aten::add": (_add, ("Tensor", "Scalar")),
-    "aten::sub": (_subtract, ("Tensor", "Scalar")),
-    "aten::mul": (operator.mul, ("Tensor", "Scalar")),
-    "aten::div": (_divide, ("Tensor", "Scalar", "Tensor_mode", "Scalar_mode")),
-    "aten::floor_divide": (operator.floordiv, ("", "Scalar")),
-    "aten::remainder": (operator.mod, ("Tensor", "Scalar")),
-}
-_UNARY: Final[dict[str, Callable[..., Any]]] = {
-    "aten::neg": operator.neg,
-    "aten::floor": _floor,
-    "aten::detach": lambda a: a,
-    "aten::clone": lambda a, **_: a,
-    "aten::to.dtype": _to_dtype,
-}
+    return (_sym_float if kind is not None and kind.is_floating_point else _sym_int)(a)
 
 
 def _following(key: str, operation: Callable[..., Any]) -> Native:
@@ -114,31 +95,34 @@ def _forgetting(key: str) -> Native:
     return call
 
 
+# By the name of the operator, or its full name for those with one overload here.
+_ON_SIZES: Final[dict[str, tuple[Callable[..., Any], tuple[str, ...]]]] = {
+    "aten::add": (lambda a, b, alpha=1: a + b * alpha, (".Tensor", ".Scalar")),
+    "aten::sub": (lambda a, b, alpha=1: a - b * alpha, (".Tensor", ".Scalar")),
+    "aten::mul": (operator.mul, (".Tensor", ".Scalar")),
+    "aten::div": (_divide, (".Tensor", ".Scalar", ".Tensor_mode", ".Scalar_mode")),
+    "aten::floor_divide": (operator.floordiv, ("", ".Scalar")),
+    "aten::remainder": (operator.mod, (".Tensor", ".Scalar")),
+    "aten::neg": (operator.neg, ("",)),
+    "aten::floor": (lambda a: _sym_float(math.floor(a)), ("",)),
+    "aten::detach": (lambda a: a, ("",)),
+    "aten::clone": (lambda a, **_: a, ("",)),
+    "aten::to": (_to_dtype, (".dtype",)),
+}
 _WRITING: Final = tuple(
     f"aten::{name}_.{kind}"
     for name in ("add", "sub", "mul", "div", "floor_divide", "remainder", "fill")
     for kind in ("Tensor", "Scalar")
 )
-
-SIZE_ARITHMETIC: Final[Mapping[str, Native]] = MappingProxyType(
-    {
-        key: _following(key, operation)
-        for key, operation in (
-            *_UNARY.items(),
-            *(
-                (f"{name}.{kind}".rstrip("."), operation)
-                for name, (operation, kinds) in _BINARY.items()
-                for kind in kinds
-            ),
-        )
-    }
-    | {key: _forgetting(key) for key in (*_WRITING, "aten::copy_", "aten::zero_")}
-)
+SIZE_ARITHMETIC: Final[Mapping[str, Native]] = {
+    **{
+        name + kind: _following(name + kind, operation)
+        for name, (operation, kinds) in _ON_SIZES.items()
+        for kind in kinds
+    },
+    **{key: _forgetting(key) for key in (*_WRITING, "aten::copy_", "aten::zero_")},
+}
 """Operators of torch that follow numbers, by key, for code that is traced."""
-
-
-_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor)
-_INTEGERS = (int, torch.SymInt)
 
 
 def _where_symbolic(operation: Native, native: Native) -> Native:
@@ -155,8 +139,7 @@ def _where_symbolic(operation: Native, native: Native) -> Native:
 
 def _as_floats(operation: Callable[[Any, Any], Any]) -> Native:
     """``operation`` on floats, as C converts an int that stands beside a float."""
-    as_float: Any = torch.sym_float
-    return lambda a, b: operation(as_float(a), as_float(b))
+    return lambda a, b: operation(_sym_float(a), _sym_float(b))
 
 
 def _on_scalars(operation: Callable[[Any, Any], Any]) -> Native:
@@ -169,10 +152,6 @@ def _on_scalars(operation: Callable[[Any, Any], Any]) -> Native:
     return call
 
 
-def _same(a: Any) -> Any:
-    return a
-
-
 def _extreme(of_numbers: Callable[..., Any], of_symbols: Callable[..., Any]) -> Native:
     """Tracers refuse functions of torch that give a number."""
 
@@ -183,21 +162,9 @@ def _extreme(of_numbers: Callable[..., Any], of_symbols: Callable[..., Any]) -> 
     return call
 
 
-def _truncating_divide(a: int, b: int) -> int:
-    return a // b if (a < 0) == (b < 0) else -(abs(a) // abs(b))
-
-
-def _divide_with_remainder(a: int, b: int) -> tuple[int, int]:
-    return a // b, a % b
-
-
 def _range_length(low: int, high: int, step: int) -> int:
     distance = high - low if step > 0 else low - high
     return 1 + (distance - 1) // abs(step) if distance > 0 else 0
-
-
-def _derive_index(index: int, start: int, step: int) -> int:
-    return start + index * step
 
 
 def _total(values: list[int]) -> int:
@@ -208,18 +175,7 @@ def _total(values: list[int]) -> int:
 
 
 def _square_root(a: Any) -> Any:
-    return math.sqrt(a) if isinstance(a, (int, float)) else _as_floats(operator.pow)(a, 0.5)
-
-
-def _round(a: Any) -> Any:
-    as_float: Any = torch.sym_float
-    return as_float(round(as_float(a)))
-
-
-def _floor_divide_floats(a: float, b: float) -> float:
-    as_float: Any = torch.sym_float
-    result: float = as_float(math.floor(a / b))
-    return result
+    return math.sqrt(a) if isinstance(a, (int, float)) else _sym_float(a) ** 0.5
 
 
 def _tensor_of_number(value: Any) -> torch.Tensor:
@@ -235,14 +191,12 @@ def _number_in(tensor: torch.Tensor) -> Any:
 
 def _integer_in(tensor: torch.Tensor) -> Any:
     """The only element as a number or a symbol, towards zero."""
-    as_integer: Any = torch.sym_int
     value = _number_in(tensor)
-    return as_integer(value) if isinstance(value, (float, torch.SymFloat)) else value
+    return _sym_int(value) if isinstance(value, _FLOATS) else value
 
 
 def _float_in(tensor: torch.Tensor) -> Any:
-    as_float: Any = torch.sym_float
-    return as_float(_number_in(tensor))
+    return _sym_float(_number_in(tensor))
 
 
 def _new_tensor(
@@ -252,7 +206,7 @@ def _new_tensor(
     device: torch.device | None = None,
     requires_grad: bool = False,
 ) -> torch.Tensor:
-    kind = torch.get_default_dtype() if isinstance(value, (float, torch.SymFloat)) else torch.int64
+    kind = torch.get_default_dtype() if isinstance(value, _FLOATS) else torch.int64
     made = torch.scalar_tensor(value, dtype=to_dtype(dtype) or kind, device=device)
     return made.requires_grad_(requires_grad)
 
@@ -263,12 +217,7 @@ _ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "aten::mul": operator.mul,
     "aten::div": operator.truediv,
     "aten::remainder": operator.mod,
-    "aten::eq": operator.eq,
-    "aten::ne": operator.ne,
-    "aten::lt": operator.lt,
-    "aten::le": operator.le,
-    "aten::gt": operator.gt,
-    "aten::ge": operator.ge,
+    **{f"aten::{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "prim::min": _extreme(min, torch.sym_min),
     "prim::max": _extreme(max, torch.sym_max),
 }
@@ -276,27 +225,25 @@ _OTHERS: Final[dict[str, Native]] = {
     "aten::neg.int": operator.neg,
     "prim::abs.int": abs,
     "aten::floordiv.int": operator.floordiv,
-    "aten::floordiv.float": _floor_divide_floats,
+    "aten::floordiv.float": lambda a, b: _sym_float(math.floor(a / b)),
     "aten::__round_to_zero_floordiv.int": _truncating_divide,
-    "aten::divmod.int": _divide_with_remainder,
-    "aten::pow.int": _as_floats(operator.pow),
+    "aten::divmod.int": lambda a, b: (a // b, a % b),
     "aten::pow.float": operator.pow,
-    "aten::pow.int_float": _as_floats(operator.pow),
-    "aten::pow.float_int": _as_floats(operator.pow),
-    "aten::sqrt.int": _square_root,
-    "aten::sqrt.float": _square_root,
-    "aten::floor.int": _same,
-    "aten::ceil.int": _same,
+    **{f"aten::pow.{kind}": _as_floats(operator.pow) for kind in ("int", *MIXED)},
+    **{f"aten::sqrt.{kind}": _square_root for kind in ("int", "float")},
+    "aten::floor.int": lambda a: a,
+    "aten::ceil.int": lambda a: a,
     "aten::floor.float": math.floor,
     "aten::ceil.float": math.ceil,
-    "aten::round.int": _round,
-    "aten::round.float": _round,
+    **dict.fromkeys(
+        ("aten::round.int", "aten::round.float"), lambda a: _sym_float(round(_sym_float(a)))
+    ),
     "aten::Float.int": torch.sym_float,
     "aten::Float.Scalar": torch.sym_float,
     "aten::Int.float": torch.sym_int,
     "aten::Int.Scalar": torch.sym_int,
     "aten::__range_length": _range_length,
-    "aten::__derive_index": _derive_index,
+    "aten::__derive_index": lambda index, start, step: start + index * step,
     "aten::Int.Tensor": _integer_in,
     "aten::Float.Tensor": _float_in,
     "aten::IntImplicit": _integer_in,
@@ -352,5 +299,5 @@ def _method(native: MethodDescriptorType) -> Native:
     return call
 
 
-SYMBOLIC: Final[Mapping[str, Native]] = MappingProxyType(_rows())
+SYMBOLIC: Final[Mapping[str, Native]] = _rows()
 """What runs instead of the natives of the same keys while code is traced."""

@@ -1,10 +1,18 @@
-"""The table of native operators: schema name and overload name → Python function."""
+"""The table of native operators: schema name and overload name → Python function.
+
+torch raises RuntimeError for all faults of the running program. Here faults name the class that the
+same fault has in Python, so that a caller can tell an index from a key without reading the text.
+
+A few bytes of code can ask for more memory than there is (``"a".ljust(1 << 60)``). Python would
+raise MemoryError or OverflowError, or take all memory first; torch ends its process. So what one
+operator makes is bounded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 
@@ -38,24 +46,16 @@ def native(*keys: str) -> Callable[[N], N]:
     return enter
 
 
-def assertion_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.AssertionError")
+def _fault(class_: type[Exception]) -> Callable[[str], ScriptError]:
+    return lambda message: ScriptError(message, exception=f"builtins.{class_.__name__}")
 
 
-def index_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.IndexError")
-
-
-def key_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.KeyError")
-
-
-def value_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.ValueError")
-
-
-def type_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.TypeError")
+assertion_fault = _fault(AssertionError)
+division_fault = _fault(ZeroDivisionError)
+index_fault = _fault(IndexError)
+key_fault = _fault(KeyError)
+type_fault = _fault(TypeError)
+value_fault = _fault(ValueError)
 
 
 def wrong_kind(value: object, wanted: type) -> ScriptError:
@@ -65,10 +65,6 @@ def wrong_kind(value: object, wanted: type) -> ScriptError:
     of any name, and those of Python's objects are no values of TorchScript.
     """
     return type_fault(f"expected a {wanted.__name__}, but found a {type(value).__name__}")
-
-
-def division_fault(message: str) -> ScriptError:
-    return ScriptError(message, exception="builtins.ZeroDivisionError")
 
 
 def overload(key: str) -> Native:
@@ -99,3 +95,28 @@ def guarded(function: Native, key: str) -> Native:
             return answer(*arguments)
 
     return call
+
+
+MAX_BYTES: Final = 2**28
+"""Of the string that one operator makes."""
+MAX_ITEMS: Final = 2**26
+"""Of the list that one operator makes; an int in it has 40 bytes."""
+
+
+def check_bytes(count: int) -> None:
+    """Raise ScriptError before a string is made that would have more than ``MAX_BYTES``."""
+    if count > MAX_BYTES:
+        raise _refused(f"a string of {count} bytes", MAX_BYTES)
+
+
+def check_items(count: int) -> None:
+    """Raise ScriptError before a list is made that would have more than ``MAX_ITEMS``."""
+    if count > MAX_ITEMS:
+        raise _refused(f"a list of {count} items", MAX_ITEMS)
+
+
+def _refused(what: str, limit: int) -> ScriptError:
+    """It stands for the MemoryError that Python would raise."""
+    error = ScriptError(f"{what} is not made", exception="builtins.MemoryError")
+    error.limit = limit
+    return error

@@ -1,4 +1,4 @@
-"""Tensors of nested lists, and nested lists of tensors."""
+"""Operators on tensors that give no tensors, or take lists, numbers or any values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.bounds import check_items
 from tsarchive.run.natives.conversions import checked_int
 from tsarchive.run.natives.dtypes import LAYOUTS, NUMBERS, dtype_of, scalar_type_name, to_dtype
-from tsarchive.run.natives.table import native, wrong_kind
+from tsarchive.run.natives.table import check_items, native, wrong_kind
 
 _ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
 _FLOAT = "float"
@@ -30,7 +29,12 @@ def tensor_of_list(
     first and then converted to ``dtype``.
     Raises ScriptError for other elements and where lists of one depth differ in length.
     """
-    sizes, initial = _measure(data), _initial_dtype(element)
+    # The lengths of the first list of every depth.
+    sizes, first = [len(data)], data
+    while first and isinstance(first[0], list):
+        first = first[0]
+        sizes.append(len(first))
+    initial = _initial_dtype(element)
     if 0 in sizes:
         tensor = torch.empty(sizes, dtype=initial, device=_HOST)
     else:
@@ -47,15 +51,6 @@ def _initial_dtype(element: str) -> torch.dtype:
     return _ELEMENT_TYPES[element]
 
 
-def _measure(data: list[Any]) -> list[int]:
-    """The lengths of the first list of every depth."""
-    sizes = [len(data)]
-    while data and isinstance(data[0], list):
-        data = data[0]
-        sizes.append(len(data))
-    return sizes
-
-
 def _check_lengths(data: list[Any], sizes: list[int], depth: int) -> None:
     if len(data) != sizes[depth]:
         raise ScriptError(
@@ -66,15 +61,7 @@ def _check_lengths(data: list[Any], sizes: list[int], depth: int) -> None:
             _check_lengths(item, sizes, depth + 1)
 
 
-@native("aten::as_tensor.list")
-def as_tensor_of_list(
-    data: list[Any],
-    *,
-    dtype: int | None,
-    device: torch.device | None,
-    element: str = _FLOAT,
-) -> torch.Tensor:
-    return tensor_of_list(data, dtype, device, element)
+native("aten::as_tensor.list")(tensor_of_list)
 
 
 @native("aten::tensor")
@@ -100,10 +87,8 @@ def to_list(tensor: torch.Tensor, depth: int, element: int) -> Any:
         raise wrong_kind(tensor, torch.Tensor)
     expected = (torch.int64, torch.float32, torch.bool, torch.complex64)[element]
     dtype = tensor.dtype
-    same_kind = (expected.is_floating_point and dtype.is_floating_point) or (
-        expected.is_complex and dtype.is_complex
-    )
-    if dtype is not expected and not same_kind:
+    is_float = expected.is_floating_point and dtype.is_floating_point
+    if dtype is not expected and not (is_float or (expected.is_complex and dtype.is_complex)):
         raise ScriptError(
             "Output annotation element type and runtime tensor element type must match for "
             f"tolist(): {scalar_type_name(expected)} vs {scalar_type_name(dtype)}"
@@ -142,50 +127,33 @@ def float_of_tensor(tensor: torch.Tensor) -> float:
     return float(value.real)
 
 
-def _check_implicit(tensor: torch.Tensor) -> None:
+def _checked_implicit(tensor: torch.Tensor) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise wrong_kind(tensor, torch.Tensor)
     if tensor.requires_grad:
         raise ScriptError("Cannot input a tensor that requires grad as a scalar argument")
     if tensor.dim() != 0:
         raise ScriptError("Cannot input a tensor of dimension other than 0 as a scalar argument")
+    return tensor
 
 
 @native("aten::IntImplicit")
 def implicit_int(tensor: torch.Tensor) -> int:
-    _check_implicit(tensor)
-    dtype = tensor.dtype
+    dtype = _checked_implicit(tensor).dtype
     if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
         kind = scalar_type_name(dtype)
         raise ScriptError(f"Cannot input a tensor of type {kind} as an integral argument")
     return int_of_tensor(tensor)
 
 
-@native("aten::FloatImplicit")
-def implicit_float(tensor: torch.Tensor) -> float:
-    _check_implicit(tensor)
-    return float_of_tensor(tensor)
-
-
-@native("aten::ComplexImplicit")
-def implicit_complex(tensor: torch.Tensor) -> complex:
-    _check_implicit(tensor)
-    return complex(_only_item(tensor))
-
-
-@native("aten::ScalarImplicit")
-def implicit_scalar(tensor: torch.Tensor) -> complex:
-    _check_implicit(tensor)
-    value: complex = _only_item(tensor)
-    return value
+native("aten::FloatImplicit")(lambda tensor: float_of_tensor(_checked_implicit(tensor)))
+native("aten::ComplexImplicit")(lambda tensor: complex(_checked_implicit(tensor).item()))
+native("aten::ScalarImplicit")(lambda tensor: _checked_implicit(tensor).item())
 
 
 _NUMBER_TYPES = {
-    bool: torch.bool,
-    int: torch.int64,
-    float: torch.float64,
-    complex: torch.complex128,
-}
+    bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
+}  # fmt: skip
 
 
 @native("prim::NumToTensor.Scalar", "prim::NumToTensor.bool")
@@ -196,40 +164,15 @@ def tensor_of_number(value: complex) -> torch.Tensor:
 
 # prim:: operators of one tensor that are attributes in Python under the same name.
 ATTRIBUTES = (
-    "data",
-    "device",
-    "grad",
-    "is_cpu",
-    "is_cuda",
-    "is_ipu",
-    "is_maia",
-    "is_meta",
-    "is_mkldnn",
-    "is_mps",
-    "is_mtia",
-    "is_nested",
-    "is_quantized",
-    "is_sparse",
-    "is_sparse_csr",
-    "is_vulkan",
-    "is_xla",
-    "is_xpu",
-    "itemsize",
-    "name",
-    "nbytes",
-    "requires_grad",
-)
+    "data", "device", "grad", "is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn",
+    "is_mps", "is_mtia", "is_nested", "is_quantized", "is_sparse", "is_sparse_csr", "is_vulkan",
+    "is_xla", "is_xpu", "itemsize", "name", "nbytes", "requires_grad",
+)  # fmt: skip
 # aten:: operators that are methods in Python under the same name, arguments and result alike.
 _METHODS = (
-    "dim",
-    "element_size",
-    "is_complex",
-    "is_contiguous",
-    "is_floating_point",
-    "item",
-    "numel",
+    "dim", "element_size", "is_complex", "is_contiguous", "is_floating_point", "item", "numel",
     "storage_offset",
-)
+)  # fmt: skip
 
 
 def attribute(name: str, class_: type = torch.Tensor) -> Callable[[Any], Any]:
@@ -277,29 +220,14 @@ def length(tensor: torch.Tensor) -> int:
     return tensor.shape[0]
 
 
-@native("prim::dtype")
-def dtype_number(tensor: torch.Tensor) -> int:
-    return NUMBERS[tensor.dtype]
-
-
-@native("prim::layout")
-def layout_number(tensor: torch.Tensor) -> int:
-    return LAYOUTS[tensor.layout]
-
-
-@native("aten::promote_types")
-def promote_types(a: int, b: int) -> int:
-    return NUMBERS[torch.promote_types(dtype_of(a), dtype_of(b))]
-
-
-@native("aten::can_cast")
-def can_cast(source: int, target: int) -> bool:
-    return torch.can_cast(dtype_of(source), dtype_of(target))
-
-
-@native("aten::result_type.Scalar_Scalar")
-def result_type(a: complex, b: complex) -> int:
-    return NUMBERS[torch.result_type(a, b)]
+native("prim::dtype")(lambda tensor: NUMBERS[tensor.dtype])
+native("prim::layout")(lambda tensor: LAYOUTS[tensor.layout])
+native("aten::promote_types")(lambda a, b: NUMBERS[torch.promote_types(dtype_of(a), dtype_of(b))])
+native("aten::can_cast")(lambda a, b: torch.can_cast(dtype_of(a), dtype_of(b)))
+native("aten::result_type.Scalar_Scalar")(lambda a, b: NUMBERS[torch.result_type(a, b)])
+native("aten::device", "aten::device.with_index")(torch.device)
+native("prim::type")(attribute("type", torch.device))
+native("prim::index")(attribute("index", torch.device))
 
 
 @native("aten::broadcast_shapes")
@@ -313,20 +241,6 @@ def _broadcast_length(a: int, b: int) -> int:
     if a != b and 1 not in (a, b):
         raise ScriptError(f"The size of tensor a ({a}) must match the size of tensor b ({b})")
     return b if a == 1 else a
-
-
-@native("aten::device")
-def device(text: str) -> torch.device:
-    return torch.device(text)
-
-
-@native("aten::device.with_index")
-def device_with_index(kind: str, index: int) -> torch.device:
-    return torch.device(kind, index)
-
-
-native("prim::type")(attribute("type", torch.device))
-native("prim::index")(attribute("index", torch.device))
 
 
 @native("aten::dequantize.any")
@@ -360,13 +274,5 @@ def _letters(subscripts: list[int]) -> str:
     return "".join(chr(65 + n) if n < 26 else chr(71 + n) for n in subscripts)
 
 
-@native("prim::VarConcat")
-def concatenate(*arguments: Any) -> torch.Tensor:
-    *tensors, dim = arguments
-    return torch.cat(tensors, dim)
-
-
-@native("prim::VarStack")
-def stack(*arguments: Any) -> torch.Tensor:
-    *tensors, dim = arguments
-    return torch.stack(tensors, dim)
+native("prim::VarConcat")(lambda *arguments: torch.cat(arguments[:-1], arguments[-1]))
+native("prim::VarStack")(lambda *arguments: torch.stack(arguments[:-1], arguments[-1]))

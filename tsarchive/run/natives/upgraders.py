@@ -4,12 +4,16 @@ Code of an archive whose operator version lies below an operator's change was wr
 schema. torch replaces such calls, in methods, by functions; these are they, under torch's names:
 operator, overload (none for the default one), first and last version concerned. Their arguments
 are those of the old schema, which are the parameters here.
+
+In archives of torch 1.4 and 1.5 packed weights were tensors, and are objects of a class written in
+C++ today. Slots and lists of old code that are declared to hold tensors hold these objects; the
+quantized operators here are given them. Convolutions had arguments that belong to the packed
+weights today.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,129 +25,80 @@ _aten = torch.ops.aten
 _DEFAULT_STEPS = 100
 
 
-def _any_floating(*values: Tensor | complex) -> bool:
-    return any(
-        value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, float)
-        for value in values
-    )
+def _division(true: Any, whole: Any) -> Callable[..., Any]:
+    """True division when an operand or ``out`` is floating, else rounding towards zero."""
+
+    def divide(self: Tensor, other: Tensor | complex, **out: Tensor) -> Any:
+        if any(map(_is_floating, (self, other, *out.values()))):
+            return true(self, other, **out)
+        return whole(self, other, rounding_mode="trunc", **out)
+
+    return divide
 
 
-def div_tensor(self: Tensor, other: Tensor) -> Tensor:
-    """True division when either is floating, else rounding towards zero."""
-    result: Tensor = (
-        _aten.true_divide.Tensor(self, other)
-        if _any_floating(self, other)
-        else _aten.divide.Tensor_mode(self, other, rounding_mode="trunc")
-    )
-    return result
+def _is_floating(value: Tensor | complex) -> bool:
+    return value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, float)
 
 
-def div_tensor_in_place(self: Tensor, other: Tensor) -> Tensor:
-    result: Tensor = (
-        _aten.true_divide_.Tensor(self, other)
-        if _any_floating(self, other)
-        else _aten.divide_.Tensor_mode(self, other, rounding_mode="trunc")
-    )
-    return result
-
-
-def div_scalar(self: Tensor, other: complex) -> Tensor:
-    """As with two tensors; the type of the number at run time decides."""
-    result: Tensor = (
-        _aten.true_divide.Scalar(self, other)
-        if _any_floating(self, other)
-        else _aten.divide.Scalar_mode(self, other, rounding_mode="trunc")
-    )
-    return result
-
-
-def div_scalar_in_place(self: Tensor, other: complex) -> Tensor:
-    result: Tensor = (
-        _aten.true_divide_.Scalar(self, other)
-        if _any_floating(self, other)
-        else _aten.divide_.Scalar_mode(self, other, rounding_mode="trunc")
-    )
-    return result
-
-
-def div_out(self: Tensor, other: Tensor, *, out: Tensor) -> Tensor:
-    """A floating ``out`` asks for true division too."""
-    result: Tensor = (
-        _aten.true_divide.out(self, other, out=out)
-        if _any_floating(self, other, out)
-        else _aten.divide.out_mode(self, other, rounding_mode="trunc", out=out)
-    )
-    return result
-
-
-def full(size: list[int], fill_value: complex, *, dtype: int | None, **options: Any) -> Tensor:
+def full(size: list[int], fill_value: complex, *, dtype: int | None, **options: Any) -> Any:
     """Without a dtype the value fills as a float."""
     value = float(fill_value.real) if dtype is None else fill_value
-    result: Tensor = _aten.full.default(size, value, dtype=dtype, **options)
-    return result
+    return _aten.full.default(size, value, dtype=dtype, **options)
 
 
 def full_with_names(
     size: list[int], fill_value: complex, *, names: list[str] | None, **options: Any
-) -> Tensor:
+) -> Any:
     """As ``full``; the names are dropped, as torch does."""
     del names
     return full(size, fill_value, **options)
 
 
-def linspace(start: complex, end: complex, steps: int | None, **options: Any) -> Tensor:
+def _spaced(packet: Any) -> Callable[..., Any]:
     """One hundred steps where none are given."""
-    count = _DEFAULT_STEPS if steps is None else steps
-    result: Tensor = _overload_for_out("linspace", options)(start, end, count, **options)
-    return result
+
+    def spaced(
+        start: complex, end: complex, steps: int | None, *base: float, **options: Any
+    ) -> Any:
+        count = _DEFAULT_STEPS if steps is None else steps
+        return _overload(packet, options)(start, end, count, *base, **options)
+
+    return spaced
 
 
-def logspace(
-    start: complex, end: complex, steps: int | None, base: float, **options: Any
-) -> Tensor:
-    """One hundred steps where none are given."""
-    count = _DEFAULT_STEPS if steps is None else steps
-    result: Tensor = _overload_for_out("logspace", options)(start, end, count, base, **options)
-    return result
-
-
-def gelu(self: Tensor, **options: Any) -> Tensor:
+def gelu(self: Tensor, **options: Any) -> Any:
     """The exact function, not its tanh approximation."""
-    result: Tensor = _overload_for_out("gelu", options)(self, approximate="none", **options)
-    return result
+    return _overload(_aten.gelu, options)(self, approximate="none", **options)
 
 
-def _overload_for_out(name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
-    packet = getattr(_aten, name)
-    overload: Callable[..., Any] = packet.out if "out" in options else packet.default
-    return overload
+def _overload(packet: Any, options: Mapping[str, Any]) -> Any:
+    return packet.out if "out" in options else packet.default
 
 
 _divide, _divide_in_place = _aten.divide, _aten.divide_
+_true, _true_in_place = _aten.true_divide, _aten.true_divide_
 
-UPGRADERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "div_Tensor_0_3": div_tensor,
-        "div_Scalar_0_3": div_scalar,
-        "div_out_0_3": div_out,
-        "div__Tensor_0_3": div_tensor_in_place,
-        "div__Scalar_0_3": div_scalar_in_place,
-        "div_Tensor_mode_0_3": _divide.Tensor_mode,
-        "div_Scalar_mode_0_3": _divide.Scalar_mode,
-        "div_out_mode_0_3": _divide.out_mode,
-        "div__Tensor_mode_0_3": _divide_in_place.Tensor_mode,
-        "div__Scalar_mode_0_3": _divide_in_place.Scalar_mode,
-        "full_0_4": full,
-        "full_names_0_4": full_with_names,
-        "full_out_0_4": _aten.full.out,
-        "linspace_0_7": linspace,
-        "linspace_out_0_7": linspace,
-        "logspace_0_8": logspace,
-        "logspace_out_0_8": logspace,
-        "gelu_0_9": gelu,
-        "gelu_out_0_9": gelu,
-    }
-)
+UPGRADERS: Mapping[str, Callable[..., Any]] = {
+    "div_Tensor_0_3": _division(_true.Tensor, _divide.Tensor_mode),
+    "div_Scalar_0_3": _division(_true.Scalar, _divide.Scalar_mode),
+    "div_out_0_3": _division(_true.out, _divide.out_mode),
+    "div__Tensor_0_3": _division(_true_in_place.Tensor, _divide_in_place.Tensor_mode),
+    "div__Scalar_0_3": _division(_true_in_place.Scalar, _divide_in_place.Scalar_mode),
+    "div_Tensor_mode_0_3": _divide.Tensor_mode,
+    "div_Scalar_mode_0_3": _divide.Scalar_mode,
+    "div_out_mode_0_3": _divide.out_mode,
+    "div__Tensor_mode_0_3": _divide_in_place.Tensor_mode,
+    "div__Scalar_mode_0_3": _divide_in_place.Scalar_mode,
+    "full_0_4": full,
+    "full_names_0_4": full_with_names,
+    "full_out_0_4": _aten.full.out,
+    "linspace_0_7": _spaced(_aten.linspace),
+    "linspace_out_0_7": _spaced(_aten.linspace),
+    "logspace_0_8": _spaced(_aten.logspace),
+    "logspace_out_0_8": _spaced(_aten.logspace),
+    "gelu_0_9": gelu,
+    "gelu_out_0_9": gelu,
+}
 """The old operators by torch's name of the upgrader."""
 
 
@@ -152,14 +107,9 @@ _lstm = torch.ops.aten.quantized_lstm
 _HALF = 5  # the number of float16 in schemas
 
 
-@native("quantized::linear_unpack.legacy")
-def linear_unpack(packed: Any) -> Any:
-    return _quantized.linear_unpack.default(packed)
-
-
-@native("quantized::linear_unpack_fp16.legacy")
-def linear_unpack_half(packed: Any) -> Any:
-    return _quantized.linear_unpack_fp16.default(packed)
+linear_unpack = _quantized.linear_unpack.default
+native("quantized::linear_unpack.legacy")(linear_unpack)
+native("quantized::linear_unpack_fp16.legacy")(_quantized.linear_unpack_fp16.default)
 
 
 def _is_packed(params: list[Any]) -> bool:
@@ -177,56 +127,31 @@ def _cells(params: list[Any], dtype: int | None) -> list[Any]:
     ]
 
 
-def _bias(packed: Any) -> Tensor:
+def _bias(packed: Any) -> Any:
     weight, bias = linear_unpack(packed)
-    found: Tensor = torch.zeros(weight.size(0)) if bias is None else bias
-    return found
+    return torch.zeros(weight.size(0)) if bias is None else bias
 
 
 @native("aten::quantized_lstm.input_legacy")
-def lstm(
-    data: Tensor, hx: list[Tensor], params: list[Any], *rest: Any, dtype: Any, use_dynamic: bool
-) -> Any:
-    options = {"dtype": dtype, "use_dynamic": use_dynamic}
+def lstm(data: Tensor, hx: list[Tensor], params: list[Any], *rest: Any, **options: Any) -> Any:
     if not _is_packed(params):
         return _lstm.input_legacy(data, hx, params, *rest, **options)
-    return _lstm.input(data, hx, _cells(params, dtype), *rest, **options)
+    return _lstm.input(data, hx, _cells(params, options["dtype"]), *rest, **options)
 
 
 @native("aten::quantized_lstm.data_legacy")
 def lstm_of_packed_sequence(
-    data: Tensor,
-    batch_sizes: Tensor,
-    hx: list[Tensor],
-    params: list[Any],
-    *rest: Any,
-    dtype: Any,
-    use_dynamic: bool,
+    data: Tensor, sizes: Tensor, hx: list[Tensor], params: list[Any], *rest: Any, **options: Any
 ) -> Any:
-    options = {"dtype": dtype, "use_dynamic": use_dynamic}
     if not _is_packed(params):
-        return _lstm.data_legacy(data, batch_sizes, hx, params, *rest, **options)
-    return _lstm.data(data, batch_sizes, hx, _cells(params, dtype), *rest, **options)
+        return _lstm.data_legacy(data, sizes, hx, params, *rest, **options)
+    return _lstm.data(data, sizes, hx, _cells(params, options["dtype"]), *rest, **options)
 
 
-# Stride, padding, dilation and groups stand in the packed weights.
+def _convolution(overload: Any) -> Callable[..., Any]:
+    """Stride, padding, dilation and groups stand in the packed weights."""
+    return lambda x, packed, *given: overload(x, packed, *given[-2:])
 
 
-@native("quantized::conv2d")
-def conv2d(x: Tensor, packed: Any, *given: Any) -> Any:
-    return _quantized.conv2d.new(x, packed, *given[-2:])
-
-
-@native("quantized::conv2d_relu")
-def conv2d_relu(x: Tensor, packed: Any, *given: Any) -> Any:
-    return _quantized.conv2d_relu.new(x, packed, *given[-2:])
-
-
-@native("quantized::conv3d")
-def conv3d(x: Tensor, packed: Any, *given: Any) -> Any:
-    return _quantized.conv3d.new(x, packed, *given[-2:])
-
-
-@native("quantized::conv3d_relu")
-def conv3d_relu(x: Tensor, packed: Any, *given: Any) -> Any:
-    return _quantized.conv3d_relu.new(x, packed, *given[-2:])
+for _name in ("conv2d", "conv2d_relu", "conv3d", "conv3d_relu"):
+    native(f"quantized::{_name}")(_convolution(getattr(_quantized, _name).new))

@@ -1,4 +1,8 @@
-"""Operators on values of any type: identity, hash, optionals, tuples, enums, modules."""
+"""Operators on values of any type, and those that print, warn, raise, or tell where code runs.
+
+hash() gives the 64-bit numbers of torch built with GNU's standard library. Operators on files run
+only where a policy allows them by name.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +39,7 @@ def is_same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b if isinstance(a, _PLAIN) else a is b
 
 
-@native("aten::__isnot__")
-def is_not_same(a: Any, b: Any) -> bool:
-    return not is_same(a, b)
+native("aten::__isnot__")(lambda a, b: not is_same(a, b))
 
 
 @native("aten::_unwrap_optional")
@@ -57,9 +59,7 @@ def uninitialized() -> None:
     """A value that no path of a valid program reads."""
 
 
-@native("prim::IfThenElse")
-def choose(condition: bool, x: T, y: T) -> T:
-    return x if condition else y
+native("prim::IfThenElse")(lambda condition, x, y: x if condition else y)
 
 
 @native("prim::TupleIndex")
@@ -76,10 +76,7 @@ def tuple_slice(values: tuple[Any, ...], begin: int, end: int) -> tuple[Any, ...
     return values[begin:end]
 
 
-@native("prim::id")
-def identity_number(x: object | None) -> int:
-    """A number that no other living object has; 0 for None."""
-    return 0 if x is None else id(x)
+native("prim::id")(lambda x: 0 if x is None else id(x))
 
 
 @native("prim::EnumName")
@@ -112,40 +109,20 @@ _MULTIPLIER = 0xC6A4A7935BD1E995
 _SEED = 0xC70F6907
 _GOLDEN_RATIO = 0x9E3779B9
 _DEVICE_TYPES = (
-    "cpu",
-    "cuda",
-    "mkldnn",
-    "opengl",
-    "opencl",
-    "ideep",
-    "hip",
-    "fpga",
-    "maia",
-    "xla",
-    "vulkan",
-    "metal",
-    "xpu",
-    "mps",
-    "meta",
-    "hpu",
-    "ve",
-    "lazy",
-    "ipu",
-    "mtia",
-)
+    "cpu", "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip", "fpga", "maia", "xla", "vulkan",
+    "metal", "xpu", "mps", "meta", "hpu", "ve", "lazy", "ipu", "mtia",
+)  # fmt: skip
 """In the order of their numbers."""
 
 
-@native("aten::hash.generic")
-def hash_value(value: Any) -> int:
+native("aten::hash.generic")(lambda value: wrap(_hash(value)))
+
+
+def _hash(value: Any) -> int:
     """The hash of a number, string, tuple, device, tensor (by identity) or None.
 
     Raises ScriptError for lists, dicts and what else torch does not hash.
     """
-    return wrap(_hash(value))
-
-
-def _hash(value: Any) -> int:
     if value is None:
         return 0
     if isinstance(value, int):
@@ -157,7 +134,9 @@ def _hash(value: Any) -> int:
     if isinstance(value, tuple):
         return _hash_of_items(value)
     if isinstance(value, torch.device):
-        return _hash_of_device(value)
+        # Above 16 bits of index, of which no index fills eight.
+        index = 0xFF if value.index is None else value.index
+        return _DEVICE_TYPES.index(value.type) << 16 | index
     if isinstance(value, torch.Tensor):
         return id(value)
     raise type_fault(f"unhashable type: '{type(value).__name__}'")
@@ -169,12 +148,6 @@ def _hash_of_items(items: tuple[Any, ...]) -> int:
         mixed = _hash(item) + _GOLDEN_RATIO + (seed << 6) + (seed >> 2)
         seed ^= mixed & _MASK
     return seed
-
-
-def _hash_of_device(device: torch.device) -> int:
-    """The number of the device type above 16 bits of index, of which no index fills eight."""
-    index = 0xFF if device.index is None else device.index
-    return _DEVICE_TYPES.index(device.type) << 16 | index
 
 
 def murmur64a(data: bytes) -> int:
@@ -194,6 +167,12 @@ def _shift_mix(value: int) -> int:
 
 
 _ASSERTION = "AssertionError: "
+
+native("aten::is_scripting")(lambda: True)
+native("aten::_get_tracing_state", "aten::has_torch_function")(lambda *_: False)
+native("aten::is_grad_enabled")(torch.is_grad_enabled)
+native("aten::set_grad_enabled")(torch._C._set_grad_enabled)
+native("aten::save")(torch.save)
 
 
 @native("prim::Print")
@@ -240,27 +219,3 @@ def call_ignored_function(*_: Any) -> None:
         "in the exported binary, meaning that it cannot be executed now. Make sure that ignored "
         "operations are never executed after import"
     )
-
-
-@native("aten::is_scripting")
-def is_scripting() -> bool:
-    return True
-
-
-@native("aten::_get_tracing_state", "aten::has_torch_function")
-def never(*_: Any) -> bool:
-    return False
-
-
-native("aten::is_grad_enabled")(torch.is_grad_enabled)
-
-
-@native("aten::set_grad_enabled")
-def set_grad_enabled(value: bool) -> None:
-    torch._C._set_grad_enabled(value)
-
-
-@native("aten::save")
-def save(item: Any, filename: str) -> None:
-    """``torch.save`` of a value of the archive's code."""
-    torch.save(item, filename)

@@ -145,10 +145,6 @@ class Aliases:
         for output in node.outputs:
             self._release(output)
 
-    def _constant(self, node: Node) -> None:
-        """Constants are shared by all calls."""
-        self._extract(node)
-
     def _fill(self, node: Node) -> None:
         users = [user for user, _ in node.output.uses if self._kept is None or user in self._kept]
         if len(users) == 1 and users[0].kind in COPIES_LISTS:
@@ -213,7 +209,7 @@ class Aliases:
 
 
 _RULES: dict[str, Callable[[Aliases, Node], None]] = {
-    "prim::Constant": Aliases._constant,
+    "prim::Constant": Aliases._extract,  # shared by all calls
     "prim::CreateObject": Aliases._nothing,
     "prim::Uninitialized": Aliases._nothing,
     "prim::Print": Aliases._nothing,

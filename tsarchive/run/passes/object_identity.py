@@ -12,7 +12,6 @@ import enum
 import operator
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import ArchiveError
@@ -62,13 +61,10 @@ def _are_one_member(one: enum.Enum, other: object) -> bool:
     return type(one) is type(other) and one.name == getattr(other, "name", None)
 
 
-def _own_complex(number: complex) -> complex:
-    return complex(number.real, number.imag)
-
-
-_OWN: Final[Mapping[type, Callable[[Any], Any]]] = MappingProxyType(
-    {str: own_text, complex: _own_complex}
-)
+_OWN: Final[Mapping[type, Callable[[Any], Any]]] = {
+    str: own_text,
+    complex: lambda number: complex(number.real, number.imag),
+}
 
 
 def own_value(value: Any) -> Any:

@@ -12,8 +12,7 @@ from tsarchive.formats.executorch.methods import Method
 from tsarchive.formats.executorch.program import Program
 from tsarchive.formats.executorch.regions import Regions
 from tsarchive.ir.classes import ClassType, Function
-from tsarchive.policy import Guard
-from tsarchive.policy.policy import NO_LIMITS
+from tsarchive.policy import NO_LIMITS, Guard
 from tsarchive.run.calls_from_python import PublicMethod
 from tsarchive.run.classes import Classes
 from tsarchive.run.compiler import Compiler
