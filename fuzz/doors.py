@@ -14,7 +14,7 @@ from tsarchive.formats.executorch.values import Tensor
 from tsarchive.formats.torchscript.tensors import without_warnings
 from tsarchive.ir.types import annotation
 from tsarchive.run.modules import ArchiveModule
-from tsarchive.testing.zip_draft import take_apart
+from tsarchive.testing.mutated_archive import take_apart
 
 MOST_ELEMENTS = 1 << 20
 LIMITS = tsarchive.Limits(steps=2000, seconds=1.0, bytes=1 << 26)

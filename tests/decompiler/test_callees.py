@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tests.support.archives import TORCH
-from tsarchive.decompiler.callees import METHOD, callee
-from tsarchive.decompiler.references import References
+from tsarchive.decompiler.naming import References
+from tsarchive.decompiler.operators import METHOD, callee
 from tsarchive.run.operators import find_native, operator_schemas
 
 STUBS = Path(torch.__file__).parent / "_C"

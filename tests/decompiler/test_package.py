@@ -15,7 +15,7 @@ from torch import nn
 import tsarchive
 from tests.support.archives import ARCHIVES, torch_saved
 from tests.support.command_line import document, error, process, run
-from tsarchive.decompiler.line_breaks import wrapped
+from tsarchive.decompiler.layout import wrapped
 from tsarchive.operators.python_forms import (
     NON_ZERO_DIVISOR,
     READABLE_FORMS,

@@ -20,14 +20,18 @@ from tsarchive.formats.pt2.decoding import read_json
 from tsarchive.formats.pt2.schema import ExportedProgram
 from tsarchive.pickler import loads
 from tsarchive.testing import mutated_archives, mutated_code, mutated_pickles, mutated_programs
-from tsarchive.testing.mutated_archive import mutate_archive, mutate_record
+from tsarchive.testing.mutated_archive import (
+    HEADERS,
+    mutate_archive,
+    mutate_record,
+    mutate_zip,
+    take_apart,
+)
 from tsarchive.testing.mutated_bytes import BOUNDARIES, boundary, mutate_bytes
 from tsarchive.testing.mutated_json import mutate_json
 from tsarchive.testing.mutated_pickle import mutate_pickle, split_opcodes
 from tsarchive.testing.mutated_source import mutate_code
-from tsarchive.testing.mutated_zip import mutate_zip
 from tsarchive.testing.seeds import small_archive, small_code, small_pickle
-from tsarchive.testing.zip_draft import HEADERS, take_apart
 
 SETTINGS = settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 SOUND = sorted(path for path in ARCHIVES.glob("*.pt") if not path.name.endswith(".io.pt"))

@@ -1,9 +1,9 @@
 """Decompiles an archive to a package of readable Python that needs torch alone.
 
 ``package`` collects the files. ``program`` holds definitions, whose ``bodies`` are translated node
-by node: ``translation`` keeps the state of one function, ``control_flow`` writes statements,
-``expressions`` and ``operators`` expressions. ``constructors`` and ``objects`` rebuild what the
-modules hold, and ``layout`` writes modules as text.
+by node: ``translation`` keeps the state of one function and writes expressions, ``operators`` those
+of operators, ``control_flow`` statements. ``objects`` rebuilds what the modules hold, and
+``layout`` writes modules as text.
 
 May import the runner for its analyses and natives, and importers of archives.
 """

@@ -14,12 +14,18 @@ from . import syntax
 from .annotations import shown_type
 from .control_flow import finish_function
 from .layout import Definition
-from .members import OF_CONTAINERS, Members, container_base, is_accessor, is_plain, members_of
-from .naming import identifier
+from .naming import (
+    OF_CONTAINERS,
+    SHARED_SLOTS,
+    Members,
+    container_base,
+    identifier,
+    is_accessor,
+    is_plain,
+    members_of,
+)
 from .program import Program
 from .translation import Translation, function_definition, without_type_parameters
-
-_SHARED = ("training", "_is_full_backward_hook")
 
 
 def body_of(program: Program, key: Type | Function, definition: Definition) -> list[ast.stmt]:
@@ -42,7 +48,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
     body: list[ast.stmt] = []
     is_container = container_base(class_) is not None
     for attribute in class_.attributes.values():
-        if attribute.name in _SHARED or is_container:
+        if attribute.name in SHARED_SLOTS or is_container:
             continue
         shown = shown_type(program, attribute.type)
         name = members.slot(attribute.name)
@@ -151,7 +157,7 @@ def _enum_body(program: Program, enum: EnumType, definition: Definition) -> list
             shown += "_"
         names[name] = shown
         body.append(syntax.assign([shown], syntax.literal(value)))
-    program.note_members(enum, names)
+    program.enum_members[enum] = names
     base = syntax.attribute(program.references.module("enum"), "Enum")
     return [_class(definition, [base], body)]
 

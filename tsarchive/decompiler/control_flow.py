@@ -1,8 +1,13 @@
-"""Statements with blocks: if, for, while, with, raise, and the bodies of forked calls."""
+"""Statements: if, for, while, with, raise, assert, and the bodies of forked calls.
+
+An if that only computes a value becomes an expression: ``a and b``, ``x if condition else y``.
+"""
 
 from __future__ import annotations
 
 import ast
+import builtins
+import re
 from collections.abc import Callable, Sequence
 
 from tsarchive.errors import UnsupportedError
@@ -15,18 +20,18 @@ from tsarchive.ir.graph import (
     has_trip_count,
     is_constant_true,
     matching_exit,
+    must_be_none,
 )
-from tsarchive.ir.types import NONE
+from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.dynamic_calls import is_autocast
 from tsarchive.run.passes.uses import all_nodes
 
 from . import syntax
-from .assignments import ends, move, names_in, separated
-from .conditions import as_expression, negated
-from .exceptions import assertion, raised
-from .expressions import is_call_of_init, is_call_of_setter
-from .members import members_of
-from .translation import Translation, function_definition
+from .layout import without_markers
+from .naming import identifier, members_of
+from .program import Program
+from .syntax import ends, move, moves, names_in
+from .translation import Translation, function_definition, is_call_of_init, is_call_of_setter
 
 _LARGE_CONDITION = 6
 
@@ -76,7 +81,7 @@ def _construct(translation: Translation, node: Node) -> None:
         translation.simple(node)
         return
     arguments = translation.operands(node, range(1, len(node.inputs)))
-    class_ = translation.program.class_(made.type)
+    class_ = translation.program.reference(made.type)
     shown = syntax.call(class_, arguments)
     translation.flush()
     if len(translation.uses_of(made)) == 1:
@@ -102,14 +107,12 @@ def _if(translation: Translation, node: Node) -> None:
         )  # fmt: skip
     branches = [_branch(translation, block, used, targets) for block in node.blocks]
     if len(used) == 1:
-        shown = as_expression(node.outputs[used[0]], condition, branches, targets[0])
+        shown = _as_expression(node.outputs[used[0]], condition, branches, targets[0])
         if shown is not None:
             translation.keep(node.outputs[used[0]], shown)
             return
     bodies = [_assigned(statements, targets, values) for statements, values in branches]
-    comment = translation.comments.before(node)
-    if comment is not None:
-        translation.statements.append(comment)
+    translation.comment(node)
     for index, name in zip(used, targets, strict=True):
         translation.hold(name, node.outputs[index])
     _emit_if(translation, condition, bodies)
@@ -117,23 +120,19 @@ def _if(translation: Translation, node: Node) -> None:
 
 def _emit_if(translation: Translation, condition: ast.expr, bodies: list[list[ast.stmt]]) -> None:
     body, other = bodies
-    if not _has_statements(body):
-        condition, body, other = negated(condition), other, body
-    if not _has_statements(body):
+    if not body:
+        condition, body, other = _negated(condition), other, body
+    if not body:
         translation.statements.append(syntax.expression_statement(condition))
         return
-    shown = assertion(condition, body, other)
+    shown = _assertion(condition, body, other)
     if shown is not None:
         translation.statements += shown
         return
     if ends(body):
         translation.statements += [ast.If(condition, body, []), *other]
         return
-    translation.statements.append(ast.If(condition, body, other if _has_statements(other) else []))
-
-
-def _has_statements(body: Sequence[ast.stmt]) -> bool:
-    return bool(body)
+    translation.statements.append(ast.If(condition, body, other))
 
 
 _Branch = tuple[list[ast.stmt], list[ast.expr]]
@@ -142,26 +141,19 @@ _Branch = tuple[list[ast.stmt], list[ast.expr]]
 def _branch(
     translation: Translation, block: Block, used: Sequence[int], targets: Sequence[str]
 ) -> _Branch:
-    for index, name in zip(used, targets, strict=True):
-        translation.wishes.setdefault(block.returns[index], name)
-    with translation.variables.branch(), translation.inside(block) as statements:
+    results = [block.returns[index] for index in used]
+    with translation.wishing(results, targets), translation.inside(block) as statements:
         translate_nodes(translation, block.nodes)
         values = translation.operands(block.return_node, used)
         translation.flush()
-        for index, name in zip(used, targets, strict=True):
-            if translation.wishes.get(block.returns[index]) == name:
-                del translation.wishes[block.returns[index]]
-        return statements, values
+    return statements, values
 
 
 def _assigned(
     statements: list[ast.stmt], targets: Sequence[str], values: Sequence[ast.expr]
 ) -> list[ast.stmt]:
-    """A branch with the assignment of its results, which code that raises does not reach."""
-    if ends(statements):
-        return statements
-    moved = move(targets, values)
-    return statements if moved is None else [*statements, *separated(moved)]
+    """Statements with the assignment of their results, which code that raises does not reach."""
+    return statements if ends(statements) else [*statements, *moves(targets, values)]
 
 
 def _loop(translation: Translation, node: Node) -> None:
@@ -181,7 +173,7 @@ def _loop(translation: Translation, node: Node) -> None:
     if is_counted:
         _for(translation, node, targets, shown, element or body.params[0])
     elif is_endless:
-        statements, _, _ = _loop_body(translation, body, targets, node)
+        statements = _endless_body(translation, node, targets)
         translation.emit(ast.While(syntax.literal(True), statements, []), node)
     else:
         _while(translation, node, targets, shown[0])
@@ -205,12 +197,11 @@ def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict
         taken = list(targets.values())
         targets[index] = translation.variables.choose(candidate, point, besides=taken)
         first.append(translation.use(before))
-    moved = move(list(targets.values()), first)
-    if moved is not None:
-        if any(names_in(shown) & set(targets.values()) for shown in header):
-            _compute_first(translation, header)
-        for statement in separated(moved):
-            translation.emit(statement)
+    moved = moves(list(targets.values()), first)
+    if moved and any(names_in(shown) & set(targets.values()) for shown in header):
+        _compute_first(translation, header)
+    for statement in moved:
+        translation.emit(statement)
     for index, name in targets.items():
         translation.hold(name, node.outputs[index])
         translation.hold(name, body.params[index + 1])
@@ -225,29 +216,33 @@ def _compute_first(translation: Translation, header: list[ast.expr]) -> None:
 
 
 def _loop_body(
-    translation: Translation, body: Block, targets: dict[int, str], node: Node
-) -> tuple[list[ast.stmt], ast.expr | None, ast.stmt | None]:
-    """The statements of the body and its assignments at the end, the condition, the assignments."""
+    translation: Translation, node: Node, targets: dict[int, str]
+) -> tuple[list[ast.stmt], ast.expr | None, list[ast.expr]]:
+    """The statements of the body, the condition at its end, and the carried values there.
+
+    The condition is None where it is always true.
+    """
+    (body,) = node.blocks
     used = [index + 1 for index in targets]
+    results = [body.returns[index] for index in used]
+    wished = translation.wishing(results, list(targets.values()))
     condition: ast.expr | None = None
-    for index, name in targets.items():
-        translation.wishes.setdefault(body.returns[index + 1], name)
-    with translation.variables.branch(), translation.inside(body) as statements:
+    with wished, translation.inside(body) as statements:
         translate_nodes(translation, body.nodes)
-        if not is_constant_true(body.returns[0]):
-            condition, *values = translation.operands(body.return_node, [0, *used])
-        else:
+        if is_constant_true(body.returns[0]):
             values = translation.operands(body.return_node, used)
+        else:
+            condition, *values = translation.operands(body.return_node, [0, *used])
         translation.flush()
-        moved = move(list(targets.values()), values)
-    for index, name in targets.items():
-        if translation.wishes.get(body.returns[index + 1]) == name:
-            del translation.wishes[body.returns[index + 1]]
     for index, name in targets.items():
         translation.hold(name, node.outputs[index])
-    if moved is not None and not ends(statements) and condition is None:
-        statements += separated(moved)
-    return statements or [ast.Pass()], condition, moved
+    return statements, condition, values
+
+
+def _endless_body(translation: Translation, node: Node, targets: dict[int, str]) -> list[ast.stmt]:
+    """The body of a loop without a condition, with its assignments at the end."""
+    statements, _, values = _loop_body(translation, node, targets)
+    return _assigned(statements, list(targets.values()), values) or [ast.Pass()]
 
 
 def _for(
@@ -257,62 +252,32 @@ def _for(
     shown: Sequence[ast.expr],
     counter: Value,
 ) -> None:
-    (body,) = node.blocks
     name = "_"
     if translation.is_live(counter):
-        point = translation.live_ranges.start(body.param_node)
+        point = translation.live_ranges.start(node.blocks[0].param_node)
         name = translation.define(counter, point, list(targets.values()))
-    statements, _, _ = _loop_body(translation, body, targets, node)
+    statements = _endless_body(translation, node, targets)
     called = syntax.call(translation.references.builtin("range"), shown)
     translation.emit(ast.For(ast.Name(name, ast.Store()), called, statements, [], lineno=0), node)
 
 
 def _while(translation: Translation, node: Node, targets: dict[int, str], first: ast.expr) -> None:
     """``while condition:``, or with a variable where turns compute the condition differently."""
-    (body,) = node.blocks
-    statements, condition, moved = _loop_body(translation, body, targets, node)
+    statements, condition, values = _loop_body(translation, node, targets)
     assert condition is not None
-    changed = names_in(moved) if moved else set()
-    if syntax.same(first, condition) and not changed & names_in(condition):
-        body_with_move = (
-            statements if moved is None else [*_without_pass(statements), *separated(moved)]
-        )
-        translation.emit(ast.While(first, body_with_move, []), node)
-        return
-    if _is_true(first) and not changed & names_in(condition):
-        leave = ast.If(negated(condition), [ast.Break()], [])
-        body_with_move = [
-            *_without_pass(statements),
-            *([] if moved is None else separated(moved)),
-            leave,
-        ]
-        translation.emit(ast.While(first, body_with_move, []), node)
+    moved = moves(list(targets.values()), values)
+    changed = set().union(*map(names_in, moved))
+    is_same, is_true = syntax.same(first, condition), syntax.same(first, syntax.literal(True))
+    if (is_same or is_true) and not changed & names_in(condition):
+        leave = [] if is_same else [ast.If(_negated(condition), [ast.Break()], [])]
+        body = [*statements, *moved, *leave] or [ast.Pass()]
+        translation.emit(ast.While(first, body, []), node)
         return
     keep = translation.variables.new("proceed")
     translation.emit(syntax.assign([keep], first))
-    both = move([keep, *targets.values()], [condition, *_values_of(moved, targets)])
+    both = move([keep, *targets.values()], [condition, *values])
     assert both is not None
-    translation.emit(ast.While(syntax.name(keep), [*_without_pass(statements), both], []), node)
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
-
-
-def _values_of(moved: ast.stmt | None, targets: dict[int, str]) -> list[ast.expr]:
-    """The value that every target is assigned by ``moved``; its own where it is not."""
-    found: dict[str, ast.expr] = {}
-    match moved:
-        case ast.Assign([ast.Name(name)], value):
-            found[name] = value
-        case ast.Assign([ast.Tuple(names)], ast.Tuple(values)):
-            shown = [name.id for name in names if isinstance(name, ast.Name)]
-            found = dict(zip(shown, values, strict=True))
-    return [found.get(name, syntax.name(name)) for name in targets.values()]
-
-
-def _without_pass(statements: list[ast.stmt]) -> list[ast.stmt]:
-    return [statement for statement in statements if not isinstance(statement, ast.Pass)]
+    translation.emit(ast.While(syntax.name(keep), [*statements, both], []), node)
 
 
 def _is_counted(loop: Node, translation: Translation) -> bool:
@@ -372,15 +337,13 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
     variable: ast.expr | None = None
     if translation.is_live(enter.output):
         variable = ast.Name(translation.define(enter.output), ast.Store())
-    comment = translation.comments.before(enter)
+    translation.comment(enter)
     outer = translation.statements
     translation.statements = []
     translate_nodes(translation, inside)
     translation.flush()
     body = translation.statements or [ast.Pass()]
     translation.statements = outer
-    if comment is not None:
-        translation.statements.append(comment)
     translation.statements.append(ast.With([ast.withitem(called, variable)], body))
 
 
@@ -395,22 +358,21 @@ def _set_attr(translation: Translation, node: Node) -> None:
     assert isinstance(owner, ClassType)
     base, value = translation.operands(node)
     place = members_of(owner).reach(base, node.name)
-    place.ctx = ast.Store()  # type: ignore[attr-defined]  # an attribute or subscript
-    translation.emit(ast.Assign([place], value, lineno=0), node)
+    translation.emit(syntax.store(place, value), node)
 
 
 def _set_property(translation: Translation, node: Node) -> None:
     owner = node.input.type
     assert isinstance(owner, ClassType)
     base, value = translation.operands(node)
-    place = ast.Attribute(base, members_of(owner).method(node.name), ast.Store())
-    translation.emit(ast.Assign([place], value, lineno=0), node)
+    place = syntax.attribute(base, members_of(owner).method(node.name))
+    translation.emit(syntax.store(place, value), node)
     translation.known[node.output] = syntax.literal(None)
 
 
 def _raise(translation: Translation, node: Node) -> None:
-    arguments = translation.operands(node)
-    translation.emit(raised(translation.program, node, arguments), node)
+    message = translation.operands(node)[0]
+    translation.emit(_raised(translation.program, node.inputs[1], message), node)
 
 
 def _closure(translation: Translation, node: Node) -> None:
@@ -451,14 +413,12 @@ def finish_function(translation: Translation, block: Block, index: int = 0) -> N
     translate_nodes(translation, block.nodes[: block.nodes.index(last)])
     (condition,) = translation.operands(last)
     translation.flush()
-    comment = translation.comments.before(last)
+    translation.comment(last)
     bodies = []
     for inner in last.blocks:
-        with translation.variables.branch(), translation.inside(inner) as statements:
+        with translation.inside(inner) as statements:
             finish_function(translation, inner, last.outputs.index(result))
             bodies.append(statements)
-    if comment is not None:
-        translation.statements.append(comment)
     _emit_if(translation, condition, bodies)
 
 
@@ -483,9 +443,7 @@ def _return(translation: Translation, block: Block, index: int = 0) -> None:
     if ends(translation.statements):
         return
     if not isinstance(shown, ast.Name | ast.Constant):
-        comment = translation.comments.before(block.returns[index].node)
-        if comment is not None:
-            translation.statements.append(comment)
+        translation.comment(block.returns[index].node)
     translation.statements.append(ast.Return(shown))
 
 
@@ -500,3 +458,128 @@ _BY_KIND: dict[str, Callable[[Translation, Node], None]] = {
     "prim::fork": _closure,
     "prim::awaitable": _closure,
 }
+
+
+_KEY = re.compile(r"@[\w.:]*")
+_LONGEST = 60
+_LONGEST_NAMED = 40
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+def _negated(condition: ast.expr) -> ast.expr:
+    match condition:
+        case ast.UnaryOp(ast.Not(), operand):
+            return operand
+        case ast.Compare(left, [sign], [right]) if type(sign) in _OPPOSITE:
+            return ast.Compare(left, [_OPPOSITE[type(sign)]()], [right])
+        case ast.Constant(bool() as value):
+            return ast.Constant(not value)
+    return ast.UnaryOp(ast.Not(), condition)
+
+
+def _as_expression(
+    result: Value,
+    condition: ast.expr,
+    branches: Sequence[tuple[list[ast.stmt], list[ast.expr]]],
+    target: str,
+) -> ast.expr | None:
+    """The expression for an if whose branches only compute ``result``; None for statements."""
+    if any(statements for statements, _ in branches):
+        return None
+    (then,), (other,) = (values for _, values in branches)
+    if result.type == BOOL:
+        found = _boolean(condition, then, other)
+        if found is not None:
+            return found
+    limit = _LONGEST if result.name is None else _LONGEST_NAMED
+    if any(isinstance(value, ast.Name) and value.id == target for value in (then, other)):
+        return None
+    if _length(then) > limit or _length(other) > limit:
+        return None
+    return ast.IfExp(condition, then, other)
+
+
+def _length(node: ast.expr) -> int:
+    """The length of the text, with the names of globals and not their keys."""
+    return len(_KEY.sub("", ast.unparse(node)))
+
+
+def _boolean(condition: ast.expr, then: ast.expr, other: ast.expr) -> ast.expr | None:
+    match then, other:
+        case ast.Constant(True), ast.Constant(False):
+            return condition
+        case ast.Constant(False), ast.Constant(True):
+            return _negated(condition)
+        case _, ast.Constant(False):
+            return _joined(ast.And, condition, then)
+        case ast.Constant(True), _:
+            return _joined(ast.Or, condition, other)
+        case ast.Constant(False), _:
+            return _joined(ast.And, _negated(condition), other)
+        case _, ast.Constant(True):
+            return _joined(ast.Or, _negated(condition), then)
+    return None
+
+
+def _joined(kind: type[ast.boolop], first: ast.expr, second: ast.expr) -> ast.expr:
+    parts: list[ast.expr] = []
+    for part in (first, second):
+        is_same = isinstance(part, ast.BoolOp) and type(part.op) is kind
+        parts += part.values if is_same and isinstance(part, ast.BoolOp) else [part]
+    return ast.BoolOp(kind(), parts)
+
+
+_ASSERTION = "AssertionError: "
+_FAILED = "AssertionError"
+EXCEPTIONS = "_exceptions"
+
+
+def _raised(program: Program, class_: Value, message: ast.expr) -> ast.stmt:
+    """``raise ValueError(message)``, with a class of the package where Python has none."""
+    references = program.references
+    text = _assertion_text(message) if must_be_none(class_) else None
+    if text is not None:
+        return ast.Raise(
+            syntax.call(references.builtin(_FAILED), [] if _is_empty(text) else [text])
+        )
+    if must_be_none(class_) or not class_.node.is_constant:
+        return ast.Raise(syntax.call(references.builtin("RuntimeError"), [message]))
+    module, _, name = class_.node.attributes["value"].rpartition(".")
+    found = getattr(builtins, name, None)
+    is_exception = isinstance(found, type) and issubclass(found, Exception)
+    if module in ("builtins", "") and is_exception:
+        return ast.Raise(syntax.call(references.builtin(name), [message]))
+    shown = identifier(name, private=False)
+    program.exceptions.setdefault(shown)
+    return ast.Raise(syntax.call(references.imported(EXCEPTIONS, shown), [message]))
+
+
+def _assertion_text(message: ast.expr) -> ast.expr | None:
+    """The text of an assertion that failed, None for other messages."""
+    match message:
+        case ast.Constant(str() as text) if text.startswith(_ASSERTION):
+            return syntax.string(text.removeprefix(_ASSERTION))
+        case ast.BinOp(ast.Constant(str() as text), ast.Add(), rest) if text == _ASSERTION:
+            return rest
+    return None
+
+
+def _assertion(
+    condition: ast.expr, body: Sequence[ast.stmt], other: list[ast.stmt]
+) -> list[ast.stmt] | None:
+    """``assert`` for an if that fails and does nothing else; what follows if it does not."""
+    if len(without_markers(body)) != 1:
+        return None
+    match body[-1]:
+        case ast.Raise(ast.Call(ast.Name(name), arguments)) if name.startswith(f"{_FAILED}@"):
+            pass
+        case _:
+            return None
+    text = None if not arguments or _is_empty(arguments[0]) else arguments[0]
+    return [ast.Assert(_negated(condition), text), *other]
+
+
+def _is_empty(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == ""

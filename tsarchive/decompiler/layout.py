@@ -1,4 +1,8 @@
-"""The modules of a package: definitions in the order in which they need each other, as text."""
+"""The text of the modules of a package: imports, definitions, comments, line breaks.
+
+Comments lead back to the lines of the original program. A syntax tree has no comments: a marker
+statement stands for one until the text is written.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,14 @@ import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
+from tsarchive.ir.graph import Node
+from tsarchive.ir.source_ranges import Range
 
 from . import syntax
-from .comments import Comment, is_marker, marker_name, with_comments
-from .line_breaks import wrapped
-from .naming import Pool
-from .references import HELPERS, Reference, References, helper_name
+from .naming import Pool, Reference, References, numbered
 
 
 @contextmanager
@@ -32,7 +36,8 @@ with _old_names_of_ast():
     import astor
 
 
-_EXTERNAL = ("torch", "typing", "enum", "math", "collections")
+_BUILTINS_HOME = (0, "builtins")
+_EXTERNAL = ("builtins", "torch", "typing", "enum", "math", "collections")
 
 
 @dataclass(eq=False, slots=True)
@@ -154,56 +159,33 @@ class Layout:
         modules: list[tuple[str, str]] = []
         froms: dict[tuple[int, str], list[tuple[str, str | None]]] = {}
         for reference, name in names.items():
-            if reference.definition is not None:
-                self._own(module, reference, name, froms, late)
-            elif not reference.name:
+            own = reference.wanted_name
+            key, shown = _home(module, reference), (own, name if name != own else None)
+            if reference.definition is None and not reference.name:
                 modules.append((reference.home, name))
-            elif reference.home:
-                _add(froms, module, reference, name)
-            elif name != reference.name:
-                froms.setdefault((0, "builtins"), []).append((reference.name, name))
-        early += [_import(home, name) for home, name in sorted(modules)]
-        outside = sorted(key for key in froms if key[0] == 0)
-        inside = sorted(key for key in froms if key[0])
-        early += [_from(home, level, sorted(froms[level, home])) for level, home in outside]
-        early += [_from(home, level, sorted(froms[level, home])) for level, home in inside]
+            elif reference.definition is None or reference.definition.path != module.path:
+                if self._waits(reference, module):
+                    late.append(_from(key[1], key[0], [shown]))
+                elif name != own or key != _BUILTINS_HOME:
+                    froms.setdefault(key, []).append(shown)
+            elif name != own:
+                late.append(syntax.assign([name], syntax.name(own)))
+        for home, name in sorted(modules):
+            early.append(ast.Import([ast.alias(home, name if name != home else None)]))
+        early += [_from(home, level, sorted(froms[level, home])) for level, home in sorted(froms)]
         return early, late
 
-    def _own(
-        self,
-        module: Module,
-        reference: Reference,
-        name: str,
-        froms: dict[tuple[int, str], list[tuple[str, str | None]]],
-        late: list[ast.stmt],
-    ) -> None:
-        path = reference.definition.path
-        if path == module.path:
-            if name != reference.wanted_name:
-                late.append(syntax.assign([name], syntax.name(reference.wanted_name)))
-            return
-        shown = (reference.wanted_name, name if name != reference.wanted_name else None)
-        level, home = len(module.path), ".".join(path)
-        if self._reaches(path, module.path):
-            late.append(_from(home, level, [shown]))
-        else:
-            froms.setdefault((level, home), []).append(shown)
+    def _waits(self, reference: Reference, module: Module) -> bool:
+        definition = reference.definition
+        return definition is not None and self._reaches(definition.path, module.path)
 
 
-def _add(
-    froms: dict[tuple[int, str], list[tuple[str, str | None]]],
-    module: Module,
-    reference: Reference,
-    name: str,
-) -> None:
-    own = helper_name(reference.name) if reference.home == HELPERS else reference.name
-    is_external = reference.home.partition(".")[0] in _EXTERNAL
-    key = (0 if is_external else len(module.path), reference.home)
-    froms.setdefault(key, []).append((own, name if name != own else None))
-
-
-def _import(home: str, name: str) -> ast.stmt:
-    return ast.Import([ast.alias(home, name if name != home else None)])
+def _home(module: Module, reference: Reference) -> tuple[int, str]:
+    """The level and the name of the module that ``module`` imports a reference from."""
+    if reference.definition is not None:
+        return len(module.path), ".".join(reference.definition.path)
+    home = reference.home or "builtins"
+    return 0 if home.partition(".")[0] in _EXTERNAL else len(module.path), home
 
 
 def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast.stmt:
@@ -240,12 +222,9 @@ def _names_of(used: Iterable[Reference], module: Module) -> dict[Reference, str]
 
 
 def _free(reference: Reference, taken: set[str]) -> str:
-    name, number = reference.wanted_name, 1
     is_builtin = not reference.home and reference.definition is None
-    while name in taken or (not is_builtin and name in _BUILTINS):
-        name = f"{reference.wanted_name}_{number}"
-        number += 1
-    return name
+    unfit = taken if is_builtin else taken | _BUILTINS
+    return next(name for name in numbered(reference.wanted_name) if name not in unfit)
 
 
 _BUILTINS = frozenset(dir(builtins))
@@ -330,3 +309,171 @@ def _string(text: str) -> str:
     if shown[0] == "'" and '"' not in shown:
         return f'"{shown[1:-1]}"'
     return shown
+
+
+_WIDTH: Final = 96
+_INDENT: Final = 4
+_OPEN: Final = "([{"
+_CLOSE: Final = ")]}"
+
+
+def wrapped(line: str) -> str:
+    """The line, broken where it is too long: what a bracket holds stands between its two lines.
+
+    Several items stand on a line of their own each. A line without brackets stays long.
+    """
+    if len(line) <= _WIDTH:
+        return line
+    pair = _outer_pair(line)
+    if pair is None:
+        return line
+    begin, end = pair
+    indent = " " * (len(line) - len(line.lstrip(" ")) + _INDENT)
+    head, body, tail = line[: begin + 1], line[begin + 1 : end], line[end:]
+    whole = indent + body.strip()
+    items = [whole] if len(whole) <= _WIDTH else [indent + item for item in _items(body)]
+    closing = indent[_INDENT:] + tail
+    return "\n".join([wrapped(head), *map(wrapped, items), wrapped(closing)])
+
+
+def _brackets(line: str) -> Iterator[tuple[int, str, int]]:
+    """Brackets and commas outside of strings: position, character, depth around it."""
+    depth, position = 0, 0
+    while position < len(line):
+        character = line[position]
+        if character in "'\"":
+            position = _end_of_string(line, position)
+        elif character in _CLOSE:
+            depth -= 1
+            yield position, character, depth
+        elif character in _OPEN:
+            yield position, character, depth
+            depth += 1
+        elif character == ",":
+            yield position, character, depth
+        position += 1
+
+
+def _end_of_string(line: str, start: int) -> int:
+    quote, position = line[start], start + 1
+    while position < len(line) and line[position] != quote:
+        position += 2 if line[position] == "\\" else 1
+    return position
+
+
+def _outer_pair(line: str) -> tuple[int, int] | None:
+    """The brackets that hold most and stand in no others; the first ones of a ``def``."""
+    found, begin, longest = None, 0, 0
+    is_definition = line.lstrip(" ").startswith("def ")
+    for position, character, depth in _brackets(line):
+        if depth == 0 and character in _OPEN:
+            begin = position
+        elif depth == 0 and character in _CLOSE and position - begin > max(longest, 1):
+            found, longest = (begin, position), position - begin
+            if is_definition:
+                break
+    return found
+
+
+def _items(body: str) -> list[str]:
+    """The items between commas; each keeps its own comma."""
+    found, begin = [], 0
+    for position, character, depth in _brackets(body):
+        if character == "," and depth == 0:
+            found.append(body[begin : position + 1].strip())
+            begin = position + 1
+    rest = body[begin:].strip()
+    return [*found, rest] if rest else found
+
+
+_MARKER = "comment_number_"
+_MARKED = re.compile(rf"( *){_MARKER}([0-9]+)")
+_NUMBER = "comment_number"
+_SEPARATORS = re.compile(r"[/\\]")
+
+
+class Comments:
+    """Makes a comment where the original line changes. ``full_paths`` keeps folders."""
+
+    def __init__(self, *, full_paths: bool = False) -> None:
+        self.all: list[Comment] = []
+        self._full_paths = full_paths
+        self._last: Comment | None = None
+
+    def before(self, node: Node) -> ast.stmt | None:
+        """The marker for the line that ``node`` comes from, None where it was told already."""
+        comment = _described(node.range, full_paths=self._full_paths)
+        if comment is None or comment == self._last:
+            return None
+        self._last = comment
+        self.all.append(comment)
+        marker = ast.Name(_MARKER, ast.Load())
+        setattr(marker, _NUMBER, len(self.all) - 1)
+        return ast.Expr(marker)
+
+    def start(self) -> None:
+        self._last = None
+
+
+class Comment(NamedTuple):
+    """A line of the original program: ``file:line``, and its text."""
+
+    where: str
+    text: str
+
+    def beside(self, line: str) -> str:
+        """The comment before a line of Python, which does not say the same twice."""
+        is_same = line.strip().rstrip(":") == self.text
+        return f"# {self.where}" if is_same or not self.text else f"# {self.where}: {self.text}"
+
+
+def _described(range_: Range | None, *, full_paths: bool) -> Comment | None:
+    location = None if range_ is None else range_.location
+    if location is None or not location.filename:
+        return None
+    name = location.filename
+    if not full_paths:
+        name = _SEPARATORS.split(name)[-1]
+    text = _printable(location.text).rstrip(": ")
+    return Comment(f"{_printable(name)}:{location.line}", text)
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def is_marker(node: ast.Name) -> bool:
+    return hasattr(node, _NUMBER)
+
+
+def without_markers(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements that are no comments."""
+    return [
+        statement
+        for statement in body
+        if not (
+            isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Name)
+            and is_marker(statement.value)
+        )
+    ]
+
+
+def marker_name(marker: ast.Name) -> str:
+    return f"{_MARKER}{getattr(marker, _NUMBER)}"
+
+
+def with_comments(text: str, comments: Sequence[Comment]) -> str:
+    """The text with comments in the place of their markers."""
+    lines = text.split("\n")
+    following = [*lines[1:], ""]
+    return "\n".join(_line(*pair, comments) for pair in zip(lines, following, strict=True))
+
+
+def _line(line: str, following: str, comments: Sequence[Comment]) -> str:
+    match = _MARKED.fullmatch(line)
+    if match is None:
+        return line
+    indent, number = match.groups()
+    shown = f"{indent}{comments[int(number)].beside(following)}"
+    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."

@@ -1,12 +1,32 @@
-"""Names of modules, classes and members: identifiers of Python, whatever the archive says."""
+"""The names that things of an archive have in Python, where they must be identifiers.
+
+A reference to an import or a definition is an ``ast.Name`` whose identifier is a key until the
+module that holds it is laid out; then it gets a name that no variable of the module has.
+
+Parameters, buffers and submodules keep their names, which state dicts show. Where such a name is
+no identifier, or means something to ``torch.nn.Module``, the table that holds it is used instead.
+"""
 
 from __future__ import annotations
 
+import ast
 import builtins
 import keyword
-from collections.abc import Iterable
+import re
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from typing import Any
 
-from tsarchive.ir.names import to_identifier, unmangled
+import torch
+
+from tsarchive.ir.classes import ClassType, Function, InterfaceType
+from tsarchive.ir.names import is_identifier, to_identifier, unmangled
+from tsarchive.ir.types import BOOL, FLOAT, INT, STRING, DictType, ListType
+from tsarchive.run.slots import SlotKind, slot_kind
+
+from . import syntax
 
 _LONGEST = 60
 _ROOT = "__torch__"
@@ -50,6 +70,13 @@ def module_path(qualified_name: str) -> tuple[str, ...]:
     return tuple(f"m{part}" if part[0] == "_" else part for part in parts) or (_ROOT_MODULE,)
 
 
+def numbered(name: str, separator: str = "_") -> Iterator[str]:
+    """The name, then ``name_1``, ``name_2`` and so on."""
+    yield name
+    for number in count(1):
+        yield f"{name}{separator}{number}"
+
+
 class Pool:
     """Makes names unique within one scope, also where case is ignored."""
 
@@ -58,12 +85,226 @@ class Pool:
         self._taken = set(taken)
 
     def unique(self, candidate: str) -> str:
-        found, number = candidate, 1
-        while self._key(found) in self._taken:
-            found = f"{candidate}_{number}"
-            number += 1
+        found = next(n for n in numbered(candidate) if self._key(n) not in self._taken)
         self._taken.add(self._key(found))
         return found
 
     def _key(self, name: str) -> str:
         return name.lower() if self._fold else name
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class Reference:
+    """Something that a module imports or defines.
+
+    ``home``: the module it comes from, "" for builtins; ``name``: its name there, "" for the
+    module itself; ``shown``: the name that the importing module should give it. ``definition``
+    takes the place of all three for what the package itself defines.
+    """
+
+    home: str
+    name: str
+    shown: str
+    definition: Any = None
+
+    @property
+    def wanted_name(self) -> str:
+        return self.shown if self.definition is None else str(self.definition.name)
+
+    @property
+    def key(self) -> str:
+        if self.definition is not None:
+            return f"definition@{self.definition.number}"
+        return f"{self.shown}@{self.home}:{self.name}"
+
+
+class References:
+    """Everything that the code of one package refers to, by key."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Reference] = {}
+
+    def by_key(self, key: str) -> Reference | None:
+        return self._known.get(key)
+
+    def to(self, reference: Reference) -> ast.Name:
+        self._known.setdefault(reference.key, reference)
+        return ast.Name(reference.key, ast.Load())
+
+    def to_definition(self, definition: Any) -> ast.Name:
+        return self.to(Reference("", "", "", definition))
+
+    def builtin(self, name: str) -> ast.Name:
+        return self.to(Reference("", name, name))
+
+    def module(self, home: str, shown: str | None = None) -> ast.Name:
+        return self.to(Reference(home, "", shown or home))
+
+    def imported(self, home: str, name: str) -> ast.Name:
+        return self.to(Reference(home, name, name))
+
+    def helper(self, key: str) -> ast.Name:
+        """A function of the package's own small run time."""
+        return self.to(Reference(HELPERS, key, helper_name(key)))
+
+
+HELPERS = "_torchscript"
+"""The module of a package that holds operators which Python and torch do not have."""
+
+
+def helper_name(key: str) -> str:
+    """The name of the function for an operator: ``aten::sorted.int`` is ``sorted_int``."""
+    shown = key.partition("::")[2].replace(".", "_").strip("_")
+    is_taken = keyword.iskeyword(shown) or hasattr(builtins, shown)
+    return f"{shown}_" if is_taken else shown
+
+
+SHARED_SLOTS = frozenset({"training", "_is_full_backward_hook"})
+_OF_MODULES = (frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()) - SHARED_SLOTS
+_OF_OBJECTS = frozenset(dir(object))
+OF_CONTAINERS = frozenset({"__len__", "__contains__"})
+"""Methods that torch's containers of modules have themselves."""
+
+_GETTER_END = "_getter"
+_GETTER = re.compile(f"__(.+){_GETTER_END}")
+_ACCESSOR = re.compile("__.+_(getter|setter)")
+_STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_setstate"}
+
+
+def is_plain(name: str) -> bool:
+    """Whether the name can stand behind a dot."""
+    is_private = name.startswith("__") and not name.endswith("__")
+    return is_identifier(name) and not keyword.iskeyword(name) and not is_private
+
+
+def is_accessor(name: str) -> bool:
+    """Whether a method of an archive gets or sets a property."""
+    return _ACCESSOR.fullmatch(name) is not None
+
+
+class Members:
+    """The names that the members of one class have in Python."""
+
+    def __init__(self, class_: ClassType) -> None:
+        self.class_ = class_
+        self._inherited = _OF_MODULES if class_.is_module else _OF_OBJECTS
+        self._methods: dict[str, str] = {}
+        self._slots: dict[str, str] = {}
+        hooks = [hook.name for hook in class_.hooks()]
+        self._properties = _properties(class_, self._inherited)
+        self._methods |= self._properties
+        taken = {*class_.methods, *class_.attributes, *self._properties.values()}
+        for name in (*class_.methods, *hooks):
+            self._methods.setdefault(name, self._fitting(name, taken, is_method=True))
+        for name in class_.attributes:
+            self._slots[name] = self._fitting(name, taken, is_method=False)
+
+    def _fitting(self, name: str, taken: set[str], *, is_method: bool) -> str:
+        found = _STATE_METHODS.get(name, name) if is_method else name
+        if is_method and self._is_syntax(found):
+            return found
+        hidden = self._inherited if found != "forward" else frozenset()
+        if is_plain(found) and found not in hidden and (is_method or found not in self._methods):
+            return found
+        found = method_name(name, is_module=self.class_.is_module) if is_method else found
+        found = identifier(found, private=False)
+        while (found in taken and found != name) or found in self._inherited:
+            found += "_"
+        taken.add(found)
+        return found
+
+    def _is_syntax(self, name: str) -> bool:
+        is_special = name.startswith("__") and name.endswith("__") and is_identifier(name)
+        return is_special and (name not in _OF_MODULES or not self.class_.is_module)
+
+    def constants(self) -> dict[str, Any]:
+        """The constants that can be attributes, with their values."""
+        taken = {*self._inherited, *self._slots, *self._methods, *self._properties.values()}
+        return {
+            name: constant.value
+            for name, constant in self.class_.constants.items()
+            if is_plain(name) and name not in taken
+        }
+
+    def is_getter(self, name: str) -> bool:
+        return name in self._properties and name.endswith(_GETTER_END)
+
+    def is_setter(self, name: str) -> bool:
+        return name in self._properties and not name.endswith(_GETTER_END)
+
+    def method(self, name: str) -> str:
+        return self._methods[name]
+
+    def slot(self, name: str) -> str:
+        return self._slots[name]
+
+    def kind(self, name: str) -> SlotKind:
+        return slot_kind(self.class_, self.class_.attributes[name])
+
+    def is_direct(self, name: str) -> bool:
+        """Whether a slot is an attribute of Python, not an entry of a table only."""
+        return self.kind(name) is SlotKind.PLAIN or self._slots[name] == name
+
+    def reach(self, base: ast.expr, name: str) -> ast.expr:
+        """The expression for the slot ``name`` of the object ``base``."""
+        kind = self.kind(name)
+        if kind is SlotKind.MODULE and container_base(self.class_) is not None:
+            return syntax.subscript(base, syntax.literal(int(name)))
+        if self.is_direct(name):
+            return syntax.attribute(base, self._slots[name])
+        return syntax.subscript(syntax.attribute(base, kind.value), syntax.string(name))
+
+
+def _properties(class_: ClassType, inherited: Container[str]) -> dict[str, str]:
+    """The methods that get and set properties, by which an archive knows them, with their names.
+
+    A module takes tensors that are assigned to it for parameters: there a setter of tensors, and
+    its getter, stay methods.
+    """
+    found = {}
+    for getter in class_.methods:
+        match = _GETTER.fullmatch(getter)
+        name = match[1] if match else ""
+        if not is_plain(name) or name in inherited or name in class_.attributes:
+            continue
+        setter = class_.methods.get(f"__{name}_setter")
+        if name in class_.methods or (setter and class_.is_module and _takes_tensor(setter)):
+            continue
+        found[getter] = name
+        if setter:
+            found[setter.name] = name
+    return found
+
+
+def _takes_tensor(setter: Function) -> bool:
+    type_ = setter.schema.arguments[-1].type
+    return type_ not in (INT, FLOAT, BOOL, STRING) and not isinstance(type_, ListType | DictType)
+
+
+def method_name(name: str, *, is_module: bool) -> str:
+    """The name of a method that torch.nn.Module has not, as all classes of an interface give it."""
+    return f"{name}_" if is_module and name != "forward" and name in _OF_MODULES else name
+
+
+@cache
+def members_of(class_: ClassType) -> Members:
+    return Members(class_)
+
+
+@cache
+def container_base(class_: ClassType) -> str | None:
+    """``Sequential`` or ``ModuleList`` for a class of submodules that are only numbered."""
+    names = [
+        name
+        for name, slot in class_.attributes.items()
+        if slot_kind(class_, slot) is SlotKind.MODULE
+        and isinstance(slot.type, ClassType | InterfaceType)
+    ]
+    if not names or names != [str(index) for index in range(len(names))]:
+        return None
+    if class_.forward_hooks or class_.forward_pre_hooks:
+        return None
+    others = set(class_.attributes) - set(names) - SHARED_SLOTS
+    if others or set(class_.methods) - OF_CONTAINERS - {"forward"}:
+        return None
+    return "Sequential" if "forward" in class_.methods else "ModuleList"

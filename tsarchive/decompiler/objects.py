@@ -1,11 +1,15 @@
-"""Expressions that make the values of attributes again: plain ones, containers, objects."""
+"""Expressions that make modules, objects and other values of attributes again.
+
+Values that all instances of a module class share stand in its ``__init__``; others are arguments of
+it, under the names of the attributes.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
 from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,17 +17,15 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
 from tsarchive.run.modules import ArchiveObject
-from tsarchive.run.slots import get_slot
+from tsarchive.run.slots import SlotKind, get_slot
 from tsarchive.run.typecheck import type_of_class
 
 from . import syntax
-from .members import members_of
-from .reachability import modules_with_paths
-
-if TYPE_CHECKING:
-    from .program import Program
-    from .weights import TensorFile
-
+from .layout import Definition
+from .naming import SHARED_SLOTS, container_base, members_of
+from .program import Program, module_type
+from .translation import function_definition
+from .weights import TensorFile
 
 WEIGHTS = "_weights"
 OBJECTS = "_objects"
@@ -107,7 +109,7 @@ class ObjectValues:
         found = type_of_class(type(value))
         if isinstance(found, EnumType):
             member = self._program.enum_member(found, value.name)
-            return syntax.attribute(self._program.class_(found), member)
+            return syntax.attribute(self._program.reference(found), member)
         try:
             return syntax.literal(value)
         except TypeError:
@@ -138,7 +140,7 @@ class ObjectValues:
             for index, (item, element) in enumerate(zip(value, types, strict=True))
         ]
         if isinstance(found, TupleType) and found.qualified_name:
-            return syntax.call(self._program.class_(found), items)
+            return syntax.call(self._program.reference(found), items)
         return ast.Tuple(items, ast.Load())
 
     def _native(self, value: Any, path: str) -> ast.expr:
@@ -160,7 +162,7 @@ class ObjectValues:
             keys.append(syntax.string(members.slot(name)))
             items.append(self.value(get_slot(value, attribute), attribute.type, f"{path}.{name}"))
         new = self._program.references.imported(OBJECTS, "new")
-        shown = self._program.class_(class_)
+        shown = self._program.reference(class_)
         return syntax.call(new, [shown, ast.Dict(keys, items)])
 
 
@@ -170,7 +172,7 @@ _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
 def shared_objects(root: torch.nn.Module) -> frozenset[int]:
     """The ids of lists, dicts and objects that more than one attribute holds."""
     counts: Counter[int] = Counter()
-    for _, module in modules_with_paths(root):
+    for _, module in root.named_modules():
         for name, value in module.__dict__.items():
             if name not in _TABLES:
                 _count(value, counts)
@@ -198,3 +200,257 @@ def _parts(value: Any) -> Iterable[Any]:
         case ArchiveObject():
             return value.__dict__.values()
     return ()
+
+
+class Instances:
+    """The modules of an archive, each with the expression that makes it again."""
+
+    def __init__(self, program: Program, root: torch.nn.Module, file: TensorFile) -> None:
+        self._program = program
+        self._file = file
+        self._values = ObjectValues(program, file, shared_objects(root))
+        self._paths: dict[torch.nn.Module, str] = {}
+        self._of: dict[Definition, list[torch.nn.Module]] = {}
+        self._made: dict[torch.nn.Module, ast.expr] = {}
+        self._arguments: dict[Definition, list[str]] = {}
+        self._slots: dict[tuple[torch.nn.Module, str], ast.expr] = {}
+        for path, module in root.named_modules():
+            self._note(path, module)
+        self._note_aliases(root)
+        for path, module in root.named_modules():
+            if module.training:
+                file.training.append(path)
+            self._tensors(path, module)
+        self.root = self.made(root)
+
+    def _note(self, path: str, module: torch.nn.Module) -> None:
+        self._paths[module] = path
+        self._of.setdefault(self._program.definition(module_type(module)), []).append(module)
+
+    def _note_aliases(self, root: torch.nn.Module) -> None:
+        for path, module in root.named_modules(remove_duplicate=False):
+            owner = path.rpartition(".")[0]
+            is_alias = self._paths[module] != path
+            if is_alias and self._paths.get(root.get_submodule(owner)) == owner:
+                self._file.modules[path] = self._paths[module]
+
+    def _tensors(self, path: str, module: torch.nn.Module) -> None:
+        for table in (module._parameters, module._buffers):
+            for name, tensor in table.items():
+                if tensor is not None and not tensor.is_meta:
+                    full_name = f"{path}.{name}" if path else name
+                    self._file.add(full_name, tensor)
+                    self._file.state.append(full_name)
+
+    def made(self, module: torch.nn.Module) -> ast.expr:
+        """The call that makes a module like this one."""
+        found = self._made.get(module)
+        if found is None and container_base(module_type(module)) is not None:
+            found = self._made[module] = self._container(module)
+        if found is None:
+            definition = self._program.definition(module_type(module))
+            keywords = {
+                _argument(module, name): self._passed(module, name)
+                for name in self._differing(definition)
+            }
+            class_ = self._program.references.to_definition(definition)
+            found = self._made[module] = syntax.call(class_, (), keywords)
+        return found
+
+    def _container(self, module: torch.nn.Module) -> ast.expr:
+        """``Sequential(a, b)`` or ``ModuleList([a, b])``: their own ``__init__`` does it all."""
+        type_ = module_type(module)
+        class_ = self._program.reference(type_)
+        names = [name for name in type_.attributes if name not in SHARED_SLOTS]
+        children = [self._slot(module, name) for name in names]
+        if container_base(type_) == "ModuleList":
+            return syntax.call(class_, [ast.List(children, ast.Load())])
+        return syntax.call(class_, children)
+
+    def _differing(self, definition: Definition) -> list[str]:
+        """The slots in which the instances of a class differ; writes its ``__init__`` as well."""
+        if definition in self._arguments:
+            return self._arguments[definition]
+        first, *rest = self._of[definition]
+        slots = [name for name in module_type(first).attributes if name not in SHARED_SLOTS]
+        constants = sorted(members_of(module_type(first)).constants())
+        found = []
+        for name in (*constants, *slots):
+            shown = ast.dump(self._slot(first, name))
+            if any(ast.dump(self._slot(other, name)) != shown for other in rest):
+                found.append(name)
+        self._arguments[definition] = found
+        self._write(definition, first, [*constants, *slots], found)
+        return found
+
+    def _slot(self, module: torch.nn.Module, name: str) -> ast.expr:
+        key = module, name
+        if key not in self._slots:
+            self._slots[key] = self._described(module, name)
+        return self._slots[key]
+
+    def _described(self, module: torch.nn.Module, name: str) -> ast.expr:
+        class_ = module_type(module)
+        if name not in class_.attributes:
+            return self._constant(class_, name)
+        attribute = class_.attributes[name]
+        try:
+            value = get_slot(module, attribute)
+        except KeyError:
+            return syntax.literal(None)
+        kind = members_of(class_).kind(name)
+        if isinstance(value, torch.nn.Module):
+            return self.made(value)
+        path = f"{self._paths[module]}.{name}" if self._paths[module] else name
+        if kind in (SlotKind.PARAMETER, SlotKind.BUFFER) and value is not None:
+            return self._values.placeholder(value, path, is_parameter=kind is SlotKind.PARAMETER)
+        return self._values.value(value, attribute.type, path)
+
+    def _constant(self, class_: ClassType, name: str) -> ast.expr:
+        try:
+            return syntax.literal(members_of(class_).constants()[name])
+        except TypeError:
+            return syntax.literal(None)
+
+    def _passed(self, module: torch.nn.Module, name: str) -> ast.expr:
+        """The argument for a slot: the shape alone where that is all that differs."""
+        shown = self._slot(module, name)
+        definition = self._program.definition(module_type(module))
+        return _shape(shown) or shown if self._differ_in_shape(definition, name) else shown
+
+    def _differ_in_shape(self, definition: Definition, name: str) -> bool:
+        forms = {_without_shape(self._slot(module, name)) for module in self._of[definition]}
+        return len(forms) == 1 and None not in forms
+
+    def _write(
+        self,
+        definition: Definition,
+        module: torch.nn.Module,
+        slots: list[str],
+        differing: list[str],
+    ) -> None:
+        class_ = module_type(module)
+        common: list[ast.stmt] = []
+        body: list[ast.stmt] = [_super_init(self._program)]
+        names: list[str] = []
+        for name in slots:
+            shown = self._slot(module, name)
+            if name in differing:
+                names.append(_argument(module, name))
+                argument = syntax.name(names[-1])
+                is_shape = self._differ_in_shape(definition, name)
+                shown = _with_shape(shown, argument) if is_shape else argument
+            if name in class_.attributes:
+                body.append(_assigned(class_, name, _spread(shown)))
+            elif name in differing:
+                place = syntax.attribute(syntax.name("self"), name)
+                body.append(syntax.store(place, shown))
+            else:
+                common.append(syntax.assign([name], shown))
+        body += _hooks(class_)
+        arguments = [ast.arg("self"), *map(ast.arg, names)]
+        made = function_definition("__init__", arguments, [], body, syntax.literal(None))
+        definition.variables |= {"self", *names}
+        _insert(definition, common, [made] if len(body) > 1 else [])
+
+
+def _argument(module: torch.nn.Module, name: str) -> str:
+    class_ = module_type(module)
+    shown = members_of(class_).slot(name) if name in class_.attributes else name
+    return f"{shown}_" if shown == "self" else shown
+
+
+def _super_init(program: Program) -> ast.stmt:
+    made = syntax.call(program.references.builtin("super"))
+    return syntax.expression_statement(syntax.call(syntax.attribute(made, "__init__")))
+
+
+def _assigned(class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
+    """The statement that fills a slot of ``self``."""
+    members = members_of(class_)
+    self_ = syntax.name("self")
+    kind = members.kind(name)
+    is_none = isinstance(shown, ast.Constant) and shown.value is None
+    if members.is_direct(name) and kind is SlotKind.BUFFER:
+        return _registered("register_buffer", name, shown)
+    if (
+        members.is_direct(name)
+        and kind is SlotKind.PARAMETER
+        and (is_none or isinstance(shown, ast.Name))
+    ):
+        return _registered("register_parameter", name, shown)
+    return syntax.store(members.reach(self_, name), shown)
+
+
+def _registered(method: str, name: str, shown: ast.expr) -> ast.stmt:
+    called = syntax.attribute(syntax.name("self"), method)
+    return syntax.expression_statement(syntax.call(called, [syntax.string(name), shown]))
+
+
+def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
+    """Hooks take the module as their first argument, as methods do."""
+    members = members_of(class_)
+    own = syntax.attribute(syntax.name("self"), "__class__")
+    for method, hooks in (
+        ("register_forward_pre_hook", class_.forward_pre_hooks),
+        ("register_forward_hook", class_.forward_hooks),
+    ):
+        for hook in hooks:
+            called = syntax.attribute(syntax.name("self"), method)
+            function = syntax.attribute(own, members.method(hook.name))
+            yield syntax.expression_statement(syntax.call(called, [function]))
+
+
+def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt]) -> None:
+    """Put constants before the annotations of a class, and ``__init__`` behind them."""
+    class_ = definition.body[0]
+    if not isinstance(class_, ast.ClassDef):
+        raise UnsupportedError(f"{definition.qualified_name} is no class")
+    body = [statement for statement in class_.body if not isinstance(statement, ast.Pass)]
+    position = 0
+    while position < len(body) and isinstance(body[position], ast.AnnAssign):
+        position += 1
+    class_.body = [*first, *body[:position], *made, *body[position:]] or [ast.Pass()]
+
+
+def _find_empty(shown: ast.expr) -> ast.Call | None:
+    """The ``torch.empty(shape, ...)`` in the placeholder of a tensor."""
+    match shown:
+        case ast.Call(ast.Attribute(_, "empty"), [_, *_]):
+            return shown
+        case ast.Call(ast.Attribute(_, "Parameter"), [inner, *_]):
+            return _find_empty(inner)
+    return None
+
+
+def _shape(shown: ast.expr) -> ast.expr | None:
+    empty = _find_empty(shown)
+    return None if empty is None else empty.args[0]
+
+
+def _with_shape(shown: ast.expr, shape: ast.expr) -> ast.expr:
+    match shown:
+        case ast.Call(ast.Attribute(_, "empty") as function, _, keywords):
+            return ast.Call(function, [shape], keywords)
+        case ast.Call(function, [inner, *rest], keywords):
+            return ast.Call(function, [_with_shape(inner, shape), *rest], keywords)
+    raise UnsupportedError("a placeholder has no shape")
+
+
+def _spread(shown: ast.expr) -> ast.expr:
+    """``torch.empty(4, 3)`` for ``torch.empty((4, 3))``."""
+    match shown:
+        case ast.Call(
+            ast.Attribute(_, "empty") as function, [ast.Tuple([_, *_] as sizes)], keywords
+        ):
+            return ast.Call(function, list(sizes), keywords)
+        case ast.Call(ast.Attribute(_, "Parameter") as function, [inner], keywords):
+            return ast.Call(function, [_spread(inner)], keywords)
+    return shown
+
+
+def _without_shape(shown: ast.expr) -> Any:
+    """A key that placeholders of different shapes share; None for other expressions."""
+    if _find_empty(shown) is None:
+        return None
+    return ast.dump(_with_shape(shown, syntax.literal(None)))

@@ -1,21 +1,32 @@
-"""Python expressions for operators: syntax, functions of torch, or the package's own helpers."""
+"""Python expressions for operators: syntax, functions of torch, or the package's own helpers.
+
+``torch.relu`` and the methods of tensors are made from the same schemas as the operators, as long
+as no Python function stands in front of them. Chains of select and slice become ``x[:, 0]``.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+import keyword
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MethodDescriptorType
 from typing import Any
+
+import torch
+import torch.nn.functional
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
 from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import Node, Value, must_be_none
+from tsarchive.ir.graph import MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, Type
+from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
 from tsarchive.ir.values import TableConstant, necessary_arguments
+from tsarchive.operators.bindings import BOUND_BY_HAND, FUNCTIONALS, WITHOUT_ALPHA
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.python_forms import NON_ZERO_DIVISOR, READABLE_FORMS, WRAPPING
-from tsarchive.run.checks import enum_names
+from tsarchive.run.checks import MEMORY_FORMATS, enum_names
 from tsarchive.run.expressions import nesting, told_element
+from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS
 from tsarchive.run.operators import (
     find_native,
     implementation,
@@ -24,8 +35,7 @@ from tsarchive.run.operators import (
 from tsarchive.run.passes.peephole import as_number
 
 from . import syntax
-from .callees import METHOD, by_overload, callee, enum_literal
-from .indexing import indexed, is_index
+from .naming import References
 from .program import Program
 
 _OPERANDS = 2
@@ -47,7 +57,8 @@ class Operators:
     def operator(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         schema = node.schema or schema_without_text(node)
         if node.upgrader is not None:
-            return self._upgraded(node, schema, arguments)
+            upgrader = self.references.helper(f"upgrader::{node.upgrader}")
+            return syntax.call(upgrader, *_by_schema(schema, dict(enumerate(arguments))))
         number = known_number(node)
         if number is not None:
             arguments = [arguments[0], syntax.literal(number), *arguments[2:]]
@@ -81,7 +92,7 @@ class Operators:
         modules = {"torch", "math"}
         names = {
             name: self.references.module(name) if name in modules else self.references.builtin(name)
-            for name in syntax.names_in(form)
+            for name in syntax.template_names(form)
             if name not in ("True", "False", "None")
         }
         return syntax.substituted(form, arguments, names)
@@ -89,19 +100,11 @@ class Operators:
     def helper(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         """A call of the function that runs the operator here, copied into the package."""
         schema = node.schema or schema_without_text(node)
-        positional, keywords = _by_schema(schema, arguments)
+        positional, keywords = _by_schema(schema, dict(enumerate(arguments)))
         element = told_element(schema, node)
         if element is not None:
             keywords["element"] = syntax.string(element)
         return syntax.call(self.references.helper(schema.full_name), positional, keywords)
-
-    def _upgraded(
-        self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]
-    ) -> ast.expr:
-        positional, keywords = _by_schema(schema, arguments)
-        return syntax.call(
-            self.references.helper(f"upgrader::{node.upgrader}"), positional, keywords
-        )
 
     def _call(self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
         try:
@@ -109,57 +112,40 @@ class Operators:
         except UnknownOperatorError as error:
             return self._missing(schema.full_name, error.message)
         kept = self._kept_arguments(node, schema, arguments)
-        positional, keywords, is_plain = kept
-        names = keywords.keys()
-        found = callee(schema, len(positional), self.references, names) if is_plain else None
-        if found == METHOD:
-            function = syntax.attribute(positional[0], schema.name.partition("::")[2])
-            if schema.name == "aten::to" and len(positional) > len(schema.arguments) - 1:
-                keywords["memory_format"] = positional.pop()
-            return self._as_list(node, syntax.call(function, positional[1:], keywords))
-        if isinstance(found, ast.expr):
-            return self._as_list(node, syntax.call(found, positional, keywords))
-        positional, keywords = self._all_needed(node, schema, arguments)
-        return syntax.call(by_overload(schema, self.references), positional, keywords)
+        if kept is not None:
+            positional, keywords = _by_schema(schema, kept)
+            found = callee(schema, len(positional), self.references, keywords)
+            if found == METHOD:
+                receiver, *positional = positional
+                found = syntax.attribute(receiver, schema.name.partition("::")[2])
+                if schema.name == "aten::to" and len(positional) > len(schema.arguments) - 2:
+                    keywords["memory_format"] = positional.pop()
+            if isinstance(found, ast.expr):
+                return self._as_list(node, syntax.call(found, positional, keywords))
+        count, outs = necessary_arguments(schema, node.inputs)
+        total = len(arguments)
+        needed = {i: arguments[i] for i in range(total) if i < count or i >= total - outs}
+        return syntax.call(by_overload(schema, self.references), *_by_schema(schema, needed))
 
     def _kept_arguments(
         self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]
-    ) -> tuple[list[ast.expr], dict[str, ast.expr], bool]:
-        """Arguments that differ from their defaults; false where a number stands for a dtype."""
+    ) -> dict[int, ast.expr] | None:
+        """Arguments that differ from their defaults; None where a number stands for a dtype."""
         count, _ = necessary_arguments(schema, node.inputs)
         enums = enum_names(schema.full_name)
-        positional: list[ast.expr] = []
-        keywords: dict[str, ast.expr] = {}
+        kept: dict[int, ast.expr] = {}
         for offset, argument in enumerate(schema.arguments):
-            value, shown = node.inputs[offset], arguments[offset]
-            if argument.kwarg_only and _is_default(argument.default, value):
+            value = node.inputs[offset]
+            by_name = argument.kwarg_only
+            if _is_default(argument.default, value) if by_name else offset >= count:
                 continue
-            if not argument.kwarg_only and offset >= count:
-                continue
+            shown: ast.expr | None = arguments[offset]
             if offset in enums:
-                member = self._enum_argument(enums[offset], value, shown)
-                if member is None:
-                    return [], {}, False
-                shown = member
-            if argument.kwarg_only:
-                keywords[argument.name] = shown
-            else:
-                positional.append(shown)
-        return positional, keywords, True
-
-    def _all_needed(
-        self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]
-    ) -> tuple[list[ast.expr], dict[str, ast.expr]]:
-        count, outs = necessary_arguments(schema, node.inputs)
-        kept = [i for i in range(len(arguments)) if i < count or i >= len(arguments) - outs]
-        positional, keywords = [], {}
-        for offset in kept:
-            argument = schema.arguments[offset]
-            if argument.kwarg_only:
-                keywords[argument.name] = arguments[offset]
-            else:
-                positional.append(arguments[offset])
-        return positional, keywords
+                shown = self._enum_argument(enums[offset], value, arguments[offset])
+            if shown is None:
+                return None
+            kept[offset] = shown
+        return kept
 
     def _as_list(self, node: Node, made: ast.expr) -> ast.expr:
         """Python's functions give tuples where TorchScript has lists."""
@@ -306,10 +292,12 @@ def is_only_read(value: Value) -> bool:
 
 
 def _by_schema(
-    schema: FunctionSchema, arguments: Sequence[ast.expr]
+    schema: FunctionSchema, arguments: Mapping[int, ast.expr]
 ) -> tuple[list[ast.expr], dict[str, ast.expr]]:
-    positional, keywords = [], {}
-    for offset, shown in enumerate(arguments):
+    """Arguments by position, and those that are given by name."""
+    positional: list[ast.expr] = []
+    keywords: dict[str, ast.expr] = {}
+    for offset, shown in arguments.items():
         if offset < len(schema.arguments) and schema.arguments[offset].kwarg_only:
             keywords[schema.arguments[offset].name] = shown
         else:
@@ -353,3 +341,202 @@ _SPECIAL: dict[str, _Special] = {
     "aten::tensor": Operators._tensor_of_list,
     "aten::as_tensor.list": Operators._tensor_of_list,
 }
+
+
+METHOD = "method"
+"""Stands for the method of the first argument."""
+
+_functions = torch._C._VariableFunctions
+_nn = torch._C._nn
+
+_GAPPY = ListType(OptionalType(TENSOR))
+_TO_OVERLOADS = frozenset({"device", "dtype", "other"})
+
+
+def callee(
+    schema: FunctionSchema, count: int, references: References, keywords: Collection[str] = ()
+) -> ast.expr | str | None:
+    """The callee for an operator with the first ``count`` arguments by position.
+
+    ``keywords`` are the names of those that are given by name.
+
+    ``METHOD`` means the method of the first argument that has the operator's name, None that
+    the operator is reached by its overload alone.
+    """
+    namespace, _, name = schema.name.partition("::")
+    is_usual = _has_no_out(schema) and not _is_misread(schema, count)
+    if namespace == "aten" and is_usual and _concerns_tensors(schema):
+        if name in FUNCTIONALS and count <= FUNCTIONALS[name]:
+            return syntax.attribute(_functional(references), name)
+        if _is_function(name):
+            return syntax.attribute(references.module("torch"), name)
+        shared = getattr(_nn, name, None)
+        if shared is not None and getattr(torch.nn.functional, name, None) is shared:
+            return syntax.attribute(_functional(references), name)
+        if name == "to":
+            return METHOD if _is_to(schema, count, keywords) else None
+        if _is_method(schema, name):
+            return METHOD
+    return None
+
+
+def by_overload(schema: FunctionSchema, references: References) -> ast.expr:
+    """``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
+    namespace, _, name = schema.name.partition("::")
+    found: ast.expr = references.module("torch")
+    for part in ("ops", namespace, name, schema.overload or "default"):
+        if part.isidentifier() and not keyword.iskeyword(part):
+            found = syntax.attribute(found, part)
+        else:
+            found = syntax.call(references.builtin("getattr"), [found, syntax.string(part)])
+    return found
+
+
+def _functional(references: References) -> ast.expr:
+    return references.module("torch.nn.functional", "F")
+
+
+def _has_no_out(schema: FunctionSchema) -> bool:
+    return not any(argument.is_out for argument in schema.arguments)
+
+
+def _concerns_tensors(schema: FunctionSchema) -> bool:
+    """Functions of torch make tensors of numbers, where TorchScript has operators on numbers."""
+    types = [argument.type for argument in (*schema.arguments, *schema.returns)]
+    return any(map(_holds_tensor, types))
+
+
+def _holds_tensor(type_: Type) -> bool:
+    return type_ == TENSOR or any(map(_holds_tensor, type_.parts()))
+
+
+def _is_function(name: str) -> bool:
+    found = getattr(_functions, name, None)
+    return found is not None and getattr(torch, name, None) is found
+
+
+def _is_misread(schema: FunctionSchema, count: int) -> bool:
+    """Whether torch's Python functions take these arguments for others, or not at all."""
+    name = schema.name.partition("::")[2]
+    if name in BOUND_BY_HAND or (schema.full_name in WITHOUT_ALPHA and count > _OPERANDS):
+        return True
+    return any(argument.type == _GAPPY for argument in schema.arguments)
+
+
+def _is_to(schema: FunctionSchema, count: int, keywords: Collection[str]) -> bool:
+    """Whether ``x.to`` of Python takes the arguments."""
+    if schema.overload == "prim_Device":
+        return count <= _OPERANDS
+    if schema.overload == "dtype_layout":
+        return bool(keywords) and not {"layout", "pin_memory"} & set(keywords)
+    return schema.overload in _TO_OVERLOADS
+
+
+def _is_method(schema: FunctionSchema, name: str) -> bool:
+    if not schema.arguments or schema.arguments[0].type != TENSOR:
+        return False
+    if schema.arguments[0].name not in ("self", "input") or name.startswith("__"):
+        return False
+    bound = getattr(torch._C.TensorBase, name, None)
+    return isinstance(bound, MethodDescriptorType) and name not in torch.Tensor.__dict__
+
+
+def enum_literal(kind: str, number: int, references: References) -> ast.expr | None:
+    """``torch.float32`` for the number of a ScalarType, likewise the others; None if unknown."""
+    if kind == "ScalarType":
+        shown = str(DTYPES.get(number, "")).removeprefix("torch.")
+    elif kind == "Layout":
+        layouts = {position: str(layout) for layout, position in LAYOUTS.items()}
+        shown = layouts.get(number, "").removeprefix("torch.")
+    else:
+        shown = MEMORY_FORMATS.get(number, "")
+    return syntax.attribute(references.module("torch"), shown) if shown else None
+
+
+_MOST_DIMENSIONS = 8
+_KINDS = frozenset(
+    {"aten::select.int", "aten::slice.Tensor", "aten::index.Tensor", "aten::slice.t"}
+)
+_MARK = "tensor_items"
+
+
+def is_index(schema: FunctionSchema) -> bool:
+    return schema.full_name in _KINDS
+
+
+def indexed(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+    """The subscript for a node, None where it has no such form."""
+    assert node.schema is not None
+    match node.schema.full_name:
+        case "aten::slice.t":
+            bounds = _slice(node.inputs[1:], arguments[1:])
+            return None if bounds is None else syntax.subscript(arguments[0], bounds)
+        case "aten::select.int":
+            return _extended(arguments[0], _dimension(node.inputs[1]), arguments[2])
+        case "aten::slice.Tensor":
+            bounds = _slice(node.inputs[2:], arguments[2:])
+            if bounds is None:
+                return None
+            return _extended(arguments[0], _dimension(node.inputs[1]), bounds)
+    return _by_tensors(node, arguments)
+
+
+def _dimension(value: Value) -> int | None:
+    if not value.node.is_constant:
+        return None
+    number: int = value.node.attributes["value"]
+    return number if 0 <= number < _MOST_DIMENSIONS else None
+
+
+def _slice(values: Sequence[Value], bounds: Sequence[ast.expr]) -> ast.Slice | None:
+    start, end, step = values
+    shown_step = None
+    if not _is_number(step, 1):
+        if not step.node.is_constant or step.node.attributes["value"] < 1:
+            return None
+        shown_step = bounds[2]
+    return ast.Slice(
+        None if _is_number(start, 0) or must_be_none(start) else bounds[0],
+        None if _is_number(end, MAX_TRIP_COUNT) or must_be_none(end) else bounds[1],
+        shown_step,
+    )
+
+
+def _extended(base: ast.expr, dimension: int | None, item: ast.expr) -> ast.expr | None:
+    """``base[..., item]`` at ``dimension``, joined with a subscript that ``base`` ends in."""
+    if dimension is None:
+        return None
+    items: list[ast.expr] = list(getattr(base, _MARK, ()))
+    kept = sum(isinstance(known, ast.Slice) for known in items)
+    if items and isinstance(base, ast.Subscript) and dimension >= kept:
+        base = base.value
+        dimension -= kept
+    else:
+        items = []
+    items += [ast.Slice()] * dimension
+    items.append(item)
+    index = items[0] if len(items) == 1 else ast.Tuple(items, ast.Load())
+    made = syntax.subscript(base, index)
+    setattr(made, _MARK, tuple(items))
+    return made
+
+
+def _by_tensors(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+    """``x[:, i]`` for tensors side by side; a gap between them would change the result's order."""
+    made = node.inputs[1].node
+    if made.kind != "prim::ListConstruct" or not made.inputs:
+        return None
+    match arguments[1]:
+        case ast.List(shown):
+            given = [not must_be_none(value) for value in made.inputs]
+        case _:
+            return None
+    first = given.index(True) if True in given else len(given)
+    last = len(given) - given[::-1].index(True) if True in given else 0
+    if first >= last or not all(given[first:last]) or (last - first > 1 and first > 0):
+        return None
+    items: list[ast.expr] = [
+        item if is_given else ast.Slice() for item, is_given in zip(shown, given, strict=True)
+    ][:last]
+    index = items[0] if len(items) == 1 else ast.Tuple(items, ast.Load())
+    return syntax.subscript(arguments[0], index)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import os
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,10 @@ from typing import BinaryIO
 
 import torch
 
+from tsarchive.container import Container
+from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.formats.base import LoadOptions
+from tsarchive.formats.registry import zip_format
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.ir.types import ANY
 from tsarchive.ir.values import GeneratorSeed
@@ -19,27 +25,20 @@ from tsarchive.run.modules import ArchiveModule
 
 from . import syntax
 from .bodies import body_of
-from .comments import Comments
-from .constants import CONSTANTS, small_tensor
-from .constructors import Instances
-from .destination import SHADOWING, WrittenFile, destination, write
-from .exceptions import EXCEPTIONS
-from .layout import Definition, Layout, Module, settle_paths, written
-from .loading import root_of
-from .naming import Pool
-from .objects import OBJECTS, WEIGHTS, ObjectValues
-from .program import Program
-from .reachability import module_type
-from .references import HELPERS
+from .control_flow import EXCEPTIONS
+from .layout import Comments, Definition, Layout, Module, settle_paths, written
+from .naming import HELPERS, Pool
+from .objects import OBJECTS, WEIGHTS, Instances, ObjectValues
+from .program import CONSTANTS, Program, module_type
 from .runtime import runtime_files
 from .translation import function_definition, without_type_parameters
 from .weights import TensorFile
 
-__all__ = ["DecompileReport", "WrittenFile", "decompile"]
-
 _SUPPORT = Path(__file__).parent / "support"
 _MODEL = "_model"
 _LOAD = "load"
+_SMALL = 16
+_FITTING = (torch.float32, torch.float64, torch.int64, torch.int32, torch.bool)
 _LOAD_TEXT = (
     "The model. Its tensors and those of ``_constants`` go to ``device``; the code stays as it is."
 )
@@ -98,21 +97,18 @@ def decompile(
     Python form, CallError for a directory that is not empty or that no package can be in, and
     for a ``map_location`` that is no device; OSError when nothing can be written.
     """
-    target = destination(directory, force=force)
+    target = _destination(directory, force=force)
     device = given_device(map_location)
-    tell = step or _tell_nothing
+    tell = step or (lambda _: None)
     tell("reading")
     guard = Guard(policy or Policy.default())
-    package = _Package(root_of(f, device, guard), device, full_paths=full_paths)
+    package = _Package(_root_of(f, device, guard), device, full_paths=full_paths)
     tell("translating")
     files = package.files()
     tell("writing")
-    written_files = write(target, files)
-    return DecompileReport(str(directory), package.root_name, written_files, package.untranslated)
-
-
-def _tell_nothing(_: str) -> None:
-    """Default no-op callback."""
+    untranslated = tuple(package.program.untranslated)
+    written_files = tuple(_write(target, *file) for file in sorted(files.items()))
+    return DecompileReport(str(directory), package.root.name, written_files, untranslated)
 
 
 class _Package:
@@ -123,23 +119,18 @@ class _Package:
     ) -> None:
         self._device = device
         self._comments = Comments(full_paths=full_paths)
-        self._program = Program(root, self._comments, body_of)
+        self.program = Program(root, self._comments, body_of)
         self._tensors = TensorFile()
-        self._instances = Instances(self._program, root, self._tensors)
-        self._root = self._program.definition(module_type(root))
-        self.root_name = self._root.name
-
-    @property
-    def untranslated(self) -> tuple[str, ...]:
-        return tuple(self._program.untranslated)
+        self._instances = Instances(self.program, root, self._tensors)
+        self.root = self.program.definition(module_type(root))
 
     def files(self) -> dict[str, bytes]:
         constants = self._constants()
         entry = self._entry()
-        archive_modules = list(self._program.modules.values())
+        archive_modules = list(self.program.modules.values())
         settle_paths(archive_modules, _TABLES, SHADOWING)
         modules = [*archive_modules, *constants, entry]
-        layout = Layout(modules, self._program.references, self._comments.all)
+        layout = Layout(modules, self.program.references, self._comments.all)
         texts = {module.file: layout.text(module) for module in modules}
         texts |= self._support(layout)
         texts["__init__.py"] = self._interface()
@@ -151,9 +142,9 @@ class _Package:
     def _constants(self) -> list[Module]:
         """The module of the constants; each is one object for all code."""
         body: list[ast.stmt] = []
-        values = ObjectValues(self._program, self._tensors)
-        torch_module = self._program.references.module("torch")
-        for name, value in self._program.constants.values.items():
+        values = ObjectValues(self.program, self._tensors)
+        torch_module = self.program.references.module("torch")
+        for name, value in self.program.constants.items():
             body.append(syntax.assign([name], self._constant(values, torch_module, name, value)))
         return [_module((CONSTANTS,), body)] if body else []
 
@@ -161,7 +152,7 @@ class _Package:
         self, values: ObjectValues, torch_module: ast.expr, name: str, value: object
     ) -> ast.expr:
         if isinstance(value, torch.Tensor):
-            shown = small_tensor(value, torch_module)
+            shown = _small_tensor(value, torch_module)
             return shown or values.tensor(value, f"{CONSTANTS}.{name}")
         if isinstance(value, GeneratorSeed):
             return values.generator(value.device, value.seed)
@@ -169,8 +160,8 @@ class _Package:
 
     def _entry(self) -> Module:
         """The function that builds the model."""
-        references = self._program.references
-        root = references.to_definition(self._root)
+        references = self.program.references
+        root = references.to_definition(self.root)
         lambda_ = ast.Lambda(ast.arguments([], [], None, [], [], None, []), self._instances.root)
         build = references.imported(WEIGHTS, "build")
         arguments = [lambda_, syntax.name("device")]
@@ -187,8 +178,8 @@ class _Package:
 
     def _tensor_constants(self) -> list[ast.expr]:
         return [
-            self._program.references.imported(CONSTANTS, name)
-            for name, value in self._program.constants.values.items()
+            self.program.references.imported(CONSTANTS, name)
+            for name, value in self.program.constants.items()
             if isinstance(value, torch.Tensor)
         ]
 
@@ -197,7 +188,7 @@ class _Package:
 
         Nothing else: the modules of the package are names in there, too.
         """
-        root = self._root
+        root = self.root
         shown = Pool([_LOAD], fold=False).unique(root.name)
         alias = ast.alias(root.name, None if shown == root.name else shown)
         return written(
@@ -213,8 +204,8 @@ class _Package:
         texts = {f"{WEIGHTS}.py": (_SUPPORT / "weights.py").read_text(encoding="utf-8")}
         if any(reference.home == OBJECTS for reference in used):
             texts[f"{OBJECTS}.py"] = (_SUPPORT / "objects.py").read_text(encoding="utf-8")
-        if self._program.exceptions:
-            texts[f"{EXCEPTIONS}.py"] = _exceptions(list(self._program.exceptions))
+        if self.program.exceptions:
+            texts[f"{EXCEPTIONS}.py"] = _exceptions(list(self.program.exceptions))
         keys = [reference.name for reference in used if reference.home == HELPERS]
         prefix = f"{HELPERS}."
         whole = {r.home.removeprefix(prefix) for r in used if r.home.startswith(prefix)}
@@ -233,3 +224,91 @@ def _exceptions(names: list[str]) -> str:
         made = ast.ClassDef(name, [syntax.name("RuntimeError")], [], [ast.Pass()], [])
         body.append(without_type_parameters(made))
     return written(body)
+
+
+SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)
+"""Modules that the package or torch imports: a file or folder of such a name would hide them."""
+
+_NAME_HINT = "Name a directory as an import statement can, such as my_model"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file of the package: its path inside of it, and its size in bytes."""
+
+    name: str
+    size: int
+
+
+def _destination(directory: str | os.PathLike[str], *, force: bool) -> Path:
+    """The directory of the package.
+
+    Raises CallError for a file, for a directory that is not empty unless ``force``, and for a
+    name that no import statement can have or that hides a module which the package imports.
+    """
+    shown = os.fspath(directory)
+    if not shown:
+        raise CallError("the directory of the package has no name", hint=_NAME_HINT)
+    target = Path(shown)
+    for folder in (target, *target.parents):
+        if folder.exists() and not folder.is_dir():
+            raise CallError(
+                f"{str(folder)!r} is a file, not a directory",
+                hint="Name another directory, or move the file away",
+            )
+    _check_name(Path(os.path.abspath(target)).name, shown)
+    if not force and target.exists() and any(target.iterdir()):
+        raise CallError(
+            f"{shown!r} exists and is not an empty directory",
+            hint="Name another one, or write into it with force=True",
+        )
+    return target
+
+
+def _check_name(name: str, shown: str) -> None:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise CallError(f"Python cannot import a package named {name!r}", hint=_NAME_HINT)
+    if name in SHADOWING:
+        raise CallError(
+            f"a package in {shown!r} would hide the module {name!r} of Python or torch",
+            hint="Name a directory that no other module is named after, such as my_model",
+        )
+
+
+def _write(target: Path, name: str, content: bytes) -> WrittenFile:
+    path = target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return WrittenFile(name, len(content))
+
+
+_HOST = torch.device("cpu")
+
+
+def _root_of(
+    f: str | os.PathLike[str] | BinaryIO, device: torch.device | None, guard: Guard
+) -> ArchiveModule:
+    """The module of an archive with its tensors on the CPU and the code as it is for ``device``.
+
+    By default the devices that code, constants and attributes name are those of the file.
+    """
+    container = Container.open(f)
+    found = zip_format(container.records)
+    if not found.has_code:
+        raise found.not_torchscript(container.records)
+    return found.importer(container, LoadOptions(device, guard, tensors_on=_HOST)).load()
+
+
+def _small_tensor(tensor: torch.Tensor, torch_module: ast.expr) -> ast.expr | None:
+    """``torch.tensor([...])`` for a few plain numbers; None for other tensors."""
+    is_plain = tensor.layout == torch.strided and tensor.dtype in _FITTING
+    if not is_plain or tensor.numel() > _SMALL or tensor.requires_grad or tensor.is_meta:
+        return None
+    if tensor.numel() == 0 or not tensor.is_contiguous():
+        return None
+    dtype = syntax.attribute(torch_module, str(tensor.dtype).removeprefix("torch."))
+    made = syntax.attribute(torch_module, "tensor")
+    try:
+        return syntax.call(made, [syntax.literal(tensor.tolist())], {"dtype": dtype})
+    except TypeError as error:
+        raise UnsupportedError(f"a constant tensor has no literal: {error}") from error

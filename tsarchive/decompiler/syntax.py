@@ -1,4 +1,4 @@
-"""Builds Python syntax trees of values, templates and calls: the only way to write code.
+"""Builds Python syntax trees of values, templates, calls and assignments.
 
 Nothing of an archive reaches generated code but through these nodes: as an identifier that was
 checked, or as a literal.
@@ -64,6 +64,12 @@ def assign(targets: Sequence[str], value: ast.expr, *, unpack: bool = False) -> 
     return ast.Assign([ast.Tuple(names, ast.Store())], value, lineno=0)
 
 
+def store(place: ast.expr, value: ast.expr) -> ast.Assign:
+    """``place = value`` for an attribute or a subscript."""
+    place.ctx = ast.Store()  # type: ignore[attr-defined]
+    return ast.Assign([place], value, lineno=0)
+
+
 def literal(value: Any) -> ast.expr:
     """The expression that gives a plain value back: numbers, strings, None, containers of them."""
     match value:
@@ -125,7 +131,7 @@ def substituted(
     return filled
 
 
-def names_in(text: str) -> set[str]:
+def template_names(text: str) -> set[str]:
     """The names of a template that are no arguments."""
     nodes = ast.walk(_template(text))
     return {node.id for node in nodes if isinstance(node, ast.Name) and node.id[0] != "_"}
@@ -158,3 +164,44 @@ class _Fill(ast.NodeTransformer):
         if node.id[0] == "_":
             return self._arguments[int(node.id[1:])]
         return self._globals[node.id]
+
+
+def move(targets: Sequence[str], values: Sequence[ast.expr]) -> ast.stmt | None:
+    """Assign in parallel, leaving out what is in place already."""
+    pairs = [
+        (name, value)
+        for name, value in zip(targets, values, strict=True)
+        if not (isinstance(value, ast.Name) and value.id == name)
+    ]
+    if not pairs:
+        return None
+    names, shown = zip(*pairs, strict=True)
+    if len(names) == 1:
+        return assign(names, shown[0])
+    return assign(names, ast.Tuple(list(shown), ast.Load()))
+
+
+def moves(targets: Sequence[str], values: Sequence[ast.expr]) -> list[ast.stmt]:
+    """As ``move``, one statement for each target if none is read after its assignment."""
+    moved = move(targets, values)
+    match moved:
+        case ast.Assign([ast.Tuple(names)], ast.Tuple(shown)):
+            stored = [name.id for name in names if isinstance(name, ast.Name)]
+            later = [set().union(*map(names_in, shown[i + 1 :])) for i in range(len(shown))]
+            if not any(name in behind for name, behind in zip(stored, later, strict=True)):
+                return [assign([n], v) for n, v in zip(stored, shown, strict=True)]
+    return [] if moved is None else [moved]
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def ends(body: Sequence[ast.stmt]) -> bool:
+    """Whether control never leaves this code at its end."""
+    match body[-1] if body else None:
+        case ast.Raise() | ast.Return():
+            return True
+        case ast.If(_, inner, other):
+            return ends(inner) and ends(other)
+    return False

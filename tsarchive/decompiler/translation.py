@@ -8,25 +8,29 @@ So everything is computed in the order of the archive's code.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import Block, Node, Value, carried_index
+from tsarchive.errors import UnsupportedError
+from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.graph import Block, Node, Value, carried_index, must_be_none
+from tsarchive.ir.types import FLOAT, NONE, ListType, TupleType, Type
+from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.checks import enum_names
 from tsarchive.run.operators import find_native
 from tsarchive.run.passes.liveness import Liveness
-from tsarchive.run.passes.uses import all_nodes
+from tsarchive.run.passes.object_identity import must_differ
+from tsarchive.run.passes.peephole import known_result
+from tsarchive.run.passes.uses import all_nodes, called_function
 
 from . import syntax
-from .code_motion import Movable, dtype_values
-from .expressions import Expressions
-from .live_ranges import LiveRanges, Point
+from .annotations import type_test
+from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
 from .program import Program
-from .variables import Variables
+from .variables import LiveRanges, Movable, Point, Variables, dtype_values
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 # Expressions that nest deeper are hard to read, and at some depth Python refuses them.
@@ -55,16 +59,24 @@ _NAME_OF_OPERATOR = {
 }  # fmt: skip
 
 
-class Translation(Expressions):
-    """The state of translating one function: its variables, and the expressions that wait."""
+class Translation:
+    """The state of translating one function.
+
+    ``known`` holds the expressions of values that are computed, ``waiting`` those that their user
+    may take.
+    """
 
     def __init__(self, function: Function, graph: Block, program: Program) -> None:
         live, nodes = Liveness(graph, program.effects), list(all_nodes(graph.nodes))
-        operators = Operators(function, program, _dtypes(nodes))
-        unchanged = program.identities.of(graph, live.nodes, known_number)
-        super().__init__(function, program, operators, live.values, unchanged)
+        self.function = function
+        self.program = program
+        self.references = program.references
         self.comments = program.comments
-        self.live_nodes = live.nodes
+        self.operators = Operators(function, program, _dtypes(nodes))
+        self.live_nodes, self.live_values = live.nodes, live.values
+        self.known: dict[Value, ast.expr] = {}
+        # Nodes whose result is their first operand.
+        self._unchanged = program.identities.of(graph, live.nodes, known_number)
         self.movable = Movable(program.assigned)
         self.live_ranges = LiveRanges(graph, self.live_nodes, self.movable)
         self.variables = Variables(self.live_ranges, _names(graph, nodes))
@@ -99,10 +111,14 @@ class Translation(Expressions):
         """Add a statement after all waiting expressions."""
         self.flush()
         if node is not None:
-            comment = self.comments.before(node)
-            if comment is not None:
-                self.statements.append(comment)
+            self.comment(node)
         self.statements.append(statement)
+
+    def comment(self, node: Node) -> None:
+        """Name the original line of a node, unless the last comment did."""
+        comment = self.comments.before(node)
+        if comment is not None:
+            self.statements.append(comment)
 
     def flush(self) -> None:
         """Assign all waiting expressions to variables."""
@@ -112,9 +128,7 @@ class Translation(Expressions):
 
     def _assign(self, value: Value, shown: ast.expr) -> None:
         name = self.define(value)
-        comment = self.comments.before(value.node)
-        if comment is not None:
-            self.statements.append(comment)
+        self.comment(value.node)
         self.statements.append(syntax.assign([name], shown))
 
     def define(self, value: Value, point: Point | None = None, besides: Sequence[str] = ()) -> str:
@@ -155,15 +169,11 @@ class Translation(Expressions):
                 self.flush()
         return [taken[i] if i in taken else self.use(node.inputs[i]) for i in chosen]
 
-    def settled_operands(self, node: Node) -> list[ast.expr]:
-        """The inputs as variables and constants, which may be evaluated in any order."""
-        self.flush()
-        return [self.use(value) for value in node.inputs]
-
     def simple(self, node: Node) -> None:
         """A node without blocks of its own."""
-        is_reordered = _is_out_of_order(node)
-        arguments = self.settled_operands(node) if is_reordered else self.operands(node)
+        if _is_out_of_order(node):
+            self.flush()  # variables and constants may be evaluated in any order
+        arguments = self.operands(node)
         if node.schema is not None and node.schema.full_name in READABLE_STATEMENTS:
             self._statement(node, READABLE_STATEMENTS[node.schema.full_name], arguments)
             return
@@ -225,24 +235,15 @@ class Translation(Expressions):
         self.emit(syntax.assign(names, shown, unpack=True), node)
 
     def _statement(self, node: Node, form: str, arguments: Sequence[ast.expr]) -> None:
+        changed, key, *value = arguments
         if form == "extend":
-            self._extend(node, arguments)
-            return
-        place = ast.Subscript(arguments[0], arguments[1], ast.Store())
-        if form == "set":
-            self.emit(ast.Assign([place], arguments[2], lineno=0), node)
+            extend = syntax.call(syntax.attribute(changed, "extend"), [key])
+            self.emit(syntax.expression_statement(extend), node)
+        elif form == "set":
+            self.emit(syntax.store(syntax.subscript(changed, key), value[0]), node)
         else:
-            self.emit(ast.Delete([ast.Subscript(arguments[0], arguments[1], ast.Del())]), node)
-        self._alias(node, arguments[0])
-
-    def _extend(self, node: Node, arguments: Sequence[ast.expr]) -> None:
-        extend = syntax.call(syntax.attribute(arguments[0], "extend"), [arguments[1]])
-        self.emit(syntax.expression_statement(extend), node)
-        self._alias(node, arguments[0])
-
-    def _alias(self, node: Node, changed: ast.expr) -> None:
-        """Assign the result of an operator that returns its first operand."""
-        for output in node.outputs:
+            self.emit(ast.Delete([ast.Subscript(changed, key, ast.Del())]), node)
+        for output in node.outputs:  # the first operand
             if self.is_live(output):
                 self._assign(output, changed)
 
@@ -251,9 +252,151 @@ class Translation(Expressions):
         """Collect the statements written inside in the list that this yields."""
         outer = self.statements, self.waiting, self.block
         self.statements, self.waiting, self.block = [], [], block
-        with self.comments.nested():
+        with self.variables.branch():
             yield self.statements
+        self.comments.start()
         self.statements, self.waiting, self.block = outer
+
+    @contextmanager
+    def wishing(self, values: Sequence[Value], names: Sequence[str]) -> Iterator[None]:
+        """Prefer these variables for these values inside."""
+        for value, name in zip(values, names, strict=True):
+            self.wishes.setdefault(value, name)
+        yield
+        for value, name in zip(values, names, strict=True):
+            if self.wishes.get(value) == name:
+                del self.wishes[value]
+
+    def is_live(self, value: Value) -> bool:
+        return value in self.live_values
+
+    def use(self, value: Value) -> ast.expr:
+        """The expression that stands for ``value``: a variable, a constant, or what can move."""
+        found = self.known.get(value)
+        if found is None:
+            if not value.node.is_constant and not self.is_live(value):
+                return syntax.literal(None)  # its users ignore it
+            if not value.node.is_constant:
+                raise UnsupportedError(
+                    f"{self.function.qualified_name} uses a value before it is computed"
+                )
+            found = self.known[value] = self.constant(value)
+        return found
+
+    def constant(self, value: Value) -> ast.expr:
+        type_ = value.type
+        if isinstance(type_, FunctionType):
+            return self.program.reference(type_.function)
+        if must_be_none(value):
+            return syntax.literal(None)
+        content = value.node.attributes["value"]
+        if type_ == FLOAT and isinstance(content, int):
+            content = float(content)
+        return self.value(content, type_)
+
+    def value(self, content: Any, type_: Type) -> ast.expr:
+        """The expression for a constant of a graph."""
+        match content:
+            case Device(text):
+                return syntax.call(
+                    syntax.attribute(self.references.module("torch"), "device"),
+                    [syntax.string(text)],
+                )
+            case EnumMember(enum, name):
+                member = self.program.enum_member(enum, name)
+                return syntax.attribute(self.program.reference(enum), member)
+            case TableConstant() | GeneratorSeed() | ObjectValue():
+                return self.program.constant(content)
+            case tuple() if isinstance(type_, TupleType):
+                items = [self.value(*pair) for pair in zip(content, type_.elements, strict=True)]
+                return self._tuple_of(type_, items)
+            case list() if isinstance(type_, ListType):
+                items = [self.value(item, type_.element) for item in content]
+                return ast.List(items, ast.Load())
+        try:
+            return syntax.literal(content)
+        except TypeError:
+            raise UnsupportedError(
+                f"{self.function.qualified_name} has a constant of type {type(content).__name__}"
+            ) from None
+
+    def expression(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        """The expression of a node whose operands are ``arguments``."""
+        if node in self._unchanged:
+            return arguments[0]
+        result = known_result(node)
+        if result is not None:
+            return syntax.literal(result)
+        build = _BY_KIND.get(node.kind)
+        if build is not None:
+            return build(self, node, arguments)
+        return self.operators.operator(node, arguments)
+
+    def _tuple(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        type_ = node.output.type
+        assert isinstance(type_, TupleType)
+        return self._tuple_of(type_, arguments)
+
+    def _tuple_of(self, type_: TupleType, items: Sequence[ast.expr]) -> ast.expr:
+        if type_.qualified_name:
+            return syntax.call(self.program.reference(type_), items)
+        return ast.Tuple(list(items), ast.Load())
+
+    def _tuple_index(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        values, index = arguments
+        type_, position = node.inputs[0].type, node.inputs[1].node
+        if isinstance(type_, TupleType) and type_.qualified_name and position.is_constant:
+            field = type_.fields[position.attributes["value"]]
+            if is_plain(field) and not field.startswith("_"):
+                return syntax.attribute(values, field)
+        return syntax.subscript(values, index)
+
+    def _tuple_slice(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        bounds = [syntax.literal(int(node.attributes[key])) for key in ("beg", "end")]
+        return syntax.subscript(arguments[0], ast.Slice(*bounds))
+
+    def _create_object(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        class_ = self.program.reference(node.output.type)
+        return syntax.call(syntax.attribute(class_, "__new__"), [class_])
+
+    def _get_attr(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        owner = node.input.type
+        if not isinstance(owner, ClassType):
+            raise UnsupportedError(f"{self.function.qualified_name} reads an attribute of no class")
+        return members_of(owner).reach(arguments[0], node.name)
+
+    def _call_method(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        receiver, *rest = arguments
+        type_ = node.input.type
+        is_module = isinstance(type_, ClassType | InterfaceType) and type_.is_module
+        if node.name == "forward" and is_module and not self.program.has_hooks(type_):
+            return syntax.call(receiver, rest)
+        if isinstance(type_, ClassType) and not type_.is_native:
+            members = members_of(type_)
+            found = syntax.attribute(receiver, members.method(node.name))
+            return found if members.is_getter(node.name) else syntax.call(found, rest)
+        name = method_name(node.name, is_module=is_module)
+        return syntax.call(syntax.attribute(receiver, name), rest)
+
+    def _container_item(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        container, key = arguments
+        shown = syntax.call(self.references.builtin("str"), [key])
+        return syntax.subscript(syntax.attribute(container, "_modules"), shown)
+
+    def _isinstance(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        types = tuple(node.attributes["types"])
+        return type_test(self.program, arguments[0], types, node.input.type)
+
+    def _identity(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        first, second = node.inputs
+        negated = node.kind == "aten::__isnot__"
+        if must_differ(first, second, self.function.graph):
+            return syntax.literal(negated)
+        if must_be_none(first) or must_be_none(second):
+            sign: ast.cmpop = ast.IsNot() if negated else ast.Is()
+            ordered = arguments if must_be_none(second) else arguments[::-1]
+            return ast.Compare(ordered[0], [sign], [ordered[1]])
+        return self.operators.helper(node, arguments)
 
 
 def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
@@ -312,3 +455,47 @@ def without_type_parameters(made: _D) -> _D:
     if "type_params" in made._fields:
         setattr(made, "type_params", [])  # noqa: B010  # a field that older Pythons lack
     return made
+
+
+def is_call_of_setter(node: Node) -> bool:
+    """Whether the node sets a property."""
+    if node.kind != "prim::CallMethod" or called_function(node) is None:
+        return False
+    type_ = node.input.type
+    return isinstance(type_, ClassType) and members_of(type_).is_setter(node.name)
+
+
+def is_call_of_init(node: Node) -> bool:
+    """Whether the node calls the ``__init__`` of an object that was made for it."""
+    return (
+        node.kind == "prim::CallMethod"
+        and node.name == "__init__"
+        and node.input.node.kind == "prim::CreateObject"
+        and called_function(node) is not None
+        and node.output.type == NONE
+    )
+
+
+_BY_KIND: dict[str, Callable[[Translation, Node, Sequence[ast.expr]], ast.expr]] = {
+    "prim::Uninitialized": lambda _t, _n, arguments: syntax.literal(None),
+    "prim::TupleConstruct": Translation._tuple,
+    "prim::TupleIndex": Translation._tuple_index,
+    "prim::TupleSlice": Translation._tuple_slice,
+    "prim::ListConstruct": lambda _t, _n, arguments: ast.List(list(arguments), ast.Load()),
+    "prim::DictConstruct": lambda _t, _n, arguments: ast.Dict(
+        list(arguments[::2]), list(arguments[1::2])
+    ),
+    "prim::CreateObject": Translation._create_object,
+    "prim::GetAttr": Translation._get_attr,
+    "prim::CallFunction": lambda _t, _n, arguments: syntax.call(arguments[0], arguments[1:]),
+    "prim::CallMethod": Translation._call_method,
+    "prim::ModuleContainerIndex": Translation._container_item,
+    "prim::isinstance": Translation._isinstance,
+    "prim::EnumValue": lambda _t, _n, arguments: syntax.attribute(arguments[0], "value"),
+    "prim::EnumName": lambda _t, _n, arguments: syntax.attribute(arguments[0], "name"),
+    "prim::unchecked_cast": lambda _t, _n, arguments: arguments[0],
+    "prim::unchecked_unwrap_optional": lambda _t, _n, arguments: arguments[0],
+    "prim::tolist": lambda _t, _n, arguments: syntax.call(syntax.attribute(arguments[0], "tolist")),
+    "aten::__is__": Translation._identity,
+    "aten::__isnot__": Translation._identity,
+}

@@ -1,15 +1,22 @@
-"""Assigns values to local variables, with the names of the original program where it had some."""
+"""Assigns values to local variables, with the names of the original program where it had some.
+
+Values of one name share a variable where their live ranges allow it. Nodes are numbered in the
+order of the text. A value that a loop uses and that was made outside of it is needed until the loop
+ends; what only the other branch of an ``if`` uses does not count.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
-from tsarchive.ir.graph import Value
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.types import INT
 
-from .live_ranges import LiveRanges, Point
-from .naming import GLOBAL_NAMES, identifier
+from .naming import GLOBAL_NAMES, identifier, numbered
 
 _NUMBERED = re.compile(r"(.*?[^0-9])[0-9]+")
 
@@ -24,10 +31,7 @@ class Variables:
         self.used: set[str] = set()
 
     def parameter(self, value: Value, name: str) -> str:
-        found, number = identifier(name), 1
-        while found in self._holders:
-            found = f"{identifier(name)}_{number}"
-            number += 1
+        found = next(n for n in numbered(identifier(name)) if n not in self._holders)
         self.hold(found, value)
         return found
 
@@ -44,12 +48,11 @@ class Variables:
         """
         if wish and wish not in besides and self._is_free(wish, point):
             return wish
-        base = self._base(candidate)
-        found, number = base, 1
-        while found in besides or found in GLOBAL_NAMES or not self._is_free(found, point):
-            found = f"{base}_{number}"
-            number += 1
-        return found
+        return next(
+            name
+            for name in numbered(self._base(candidate))
+            if name not in besides and name not in GLOBAL_NAMES and self._is_free(name, point)
+        )
 
     def new(self, candidate: str) -> str:
         """A variable that no other value of the function shares."""
@@ -75,3 +78,153 @@ class Variables:
         outer = dict(self._holders)
         yield
         self._holders = outer
+
+
+class Point(NamedTuple):
+    """A place in a function: its number, and the blocks around it as (node, number of block)."""
+
+    number: int
+    path: tuple[tuple[Node, int], ...]
+
+
+class LiveRanges:
+    """The places of the nodes of one function.
+
+    ``moves`` tells which nodes may be computed later than where they stand, where their result
+    is used: what they use is needed until then.
+    """
+
+    def __init__(self, graph: Block, live: Container[Node], moves: Callable[[Node], bool]) -> None:
+        self._live = live
+        self._moves = moves
+        self._points: dict[Node, Point] = {}
+        self._ends: dict[Node, int] = {}
+        self._next = 1
+        self._number(graph, ())
+        self._needed: dict[Value, tuple[Point, ...]] = {}
+
+    def _number(self, block: Block, path: tuple[tuple[Node, int], ...]) -> None:
+        self._place(block.param_node, path)
+        for node in block.nodes:
+            self._place(node, path)
+            for index, inner in enumerate(node.blocks):
+                self._number(inner, (*path, (node, index)))
+            self._ends[node] = self._next
+            self._next += 1
+        self._place(block.return_node, path)
+
+    def _place(self, node: Node, path: tuple[tuple[Node, int], ...]) -> None:
+        self._points[node] = Point(self._next, path)
+        self._next += 1
+
+    def start(self, node: Node) -> Point:
+        return self._points[node]
+
+    def end(self, node: Node) -> Point:
+        """The place behind the blocks of a node."""
+        return self._points[node]._replace(number=self._ends[node])
+
+    def is_needed_after(self, value: Value, point: Point) -> bool:
+        return any(
+            use.number > point.number and not _exclude(use.path, point.path)
+            for use in self._uses(value)
+        )
+
+    def _uses(self, value: Value) -> tuple[Point, ...]:
+        found = self._needed.get(value)
+        if found is None:
+            home = self._points[value.node].path
+            found = tuple(self._outside_loops(use, home) for use in self._used_at(value))
+            self._needed[value] = found
+        return found
+
+    def _used_at(self, value: Value) -> Iterator[Point]:
+        for user, _ in value.uses:
+            if user not in self._points or not (user in self._live or _is_return(user)):
+                continue
+            yield self._points[user]
+            if self._moves(user):
+                for output in user.outputs:
+                    yield from self._uses(output)
+
+    def _outside_loops(self, use: Point, home: tuple[tuple[Node, int], ...]) -> Point:
+        """A use inside of a loop that does not hold the value's definition: the loop's end."""
+        for depth in range(len(home), len(use.path)):
+            node = use.path[depth][0]
+            if node.kind == "prim::Loop":
+                return self.end(node)
+        return use
+
+
+def _is_return(node: Node) -> bool:
+    return node.kind == "prim::Return"
+
+
+def _exclude(one: tuple[tuple[Node, int], ...], other: tuple[tuple[Node, int], ...]) -> bool:
+    """Whether two places lie in different branches of one ``if``."""
+    for (node, index), (other_node, other_index) in zip(one, other, strict=False):
+        if node is not other_node:
+            return False
+        if index != other_index:
+            return True
+    return False
+
+
+_ALIASES = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optional"})
+_BUILDERS = frozenset({"prim::TupleConstruct", "prim::ListConstruct", "prim::TupleIndex"})
+
+
+class Movable:
+    """Decides for one archive; ``assigned`` holds the attributes that its code sets."""
+
+    def __init__(self, assigned: Container[tuple[ClassType, str]]) -> None:
+        self._assigned = assigned
+
+    def __call__(self, node: Node) -> bool:
+        """Whether the value of the node does not depend on when it is computed.
+
+        Tuples and lists count where one user reads them; their items must be at hand, too.
+        """
+        if node.kind in _ALIASES or node.kind == "prim::Uninitialized":
+            return True
+        if node.kind == "prim::GetAttr":
+            owner = node.input.type
+            is_fixed = isinstance(owner, ClassType) and (owner, node.name) not in self._assigned
+            return is_fixed and isinstance(owner, ClassType) and owner.is_module
+        if node.kind in _BUILDERS:
+            return len(node.output.uses) == 1 and node.output.name is None
+        if node.kind == "prim::NumToTensor":
+            return node.input.type == INT and all(
+                _only_converts(use.user) for use in node.output.uses
+            )
+        return False
+
+
+def _only_converts(user: Node) -> bool:
+    return user.schema is not None and user.schema.full_name == "aten::Int.Tensor"
+
+
+def dtype_values(nodes: list[Node], takes_dtype: dict[Value, list[bool]]) -> set[Value]:
+    """The results of prim::dtype that can stay a torch.dtype because all users take one."""
+    found = {value for value, answers in takes_dtype.items() if all(answers)}
+    changed = True
+    while changed:
+        changed = False
+        for node in nodes:
+            if node.kind not in ("aten::eq", "aten::ne"):
+                continue
+            bad = [value for value in node.inputs if not _is_dtype(value, found)]
+            mine = [value for value in node.inputs if value in found]
+            if bad and mine:
+                found.difference_update(mine)
+                changed = True
+    return found
+
+
+def _is_dtype(value: Value, found: set[Value]) -> bool:
+    return value in found or (value.node.is_constant and isinstance(_content(value), int))
+
+
+def _content(value: Value) -> object:
+    content: object = value.node.attributes["value"]
+    return content

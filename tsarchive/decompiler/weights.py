@@ -13,11 +13,10 @@ import torch
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.torchscript.tensors import storage_bytes
 
-_DTYPES: Mapping[torch.dtype, str] = {
-    torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16",
-    torch.int32: "I32", torch.int64: "I64", torch.float16: "F16", torch.bfloat16: "BF16",
-    torch.float32: "F32", torch.float64: "F64", torch.complex64: "C64",
-}  # fmt: skip
+from .naming import numbered
+from .support.weights import DTYPES
+
+_DTYPES: Mapping[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
 
 
 @dataclass(slots=True)
@@ -37,10 +36,7 @@ class TensorFile:
         """Note a tensor; the name it got, which is another one where the name is taken."""
         if tensor.is_meta or tensor.is_nested:
             raise UnsupportedError(f"the tensor {name!r} has no data of its own")
-        found, number = name, 1
-        while found in self._tensors and self._tensors[found] is not tensor:
-            found = f"{name}~{number}"
-            number += 1
+        found = next(n for n in numbered(name, "~") if self._tensors.get(n, tensor) is tensor)
         self._tensors[found] = tensor
         return found
 
@@ -112,7 +108,7 @@ def safetensors(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]
     data: list[bytes] = []
     end = 0
     for name, tensor in ordered:
-        content = _bytes(tensor)
+        content = bytes(storage_bytes(tensor.detach().contiguous().clone()))
         header[name] = {
             "dtype": _DTYPES[tensor.dtype],
             "shape": list(tensor.shape),
@@ -123,11 +119,6 @@ def safetensors(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return b"".join([len(text).to_bytes(8, "little"), text, *data])
-
-
-def _bytes(tensor: torch.Tensor) -> bytes:
-    own = tensor.detach().contiguous().clone()
-    return bytes(storage_bytes(own))
 
 
 def _saved(tensors: Mapping[str, torch.Tensor]) -> bytes:

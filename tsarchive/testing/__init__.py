@@ -14,8 +14,14 @@ from .assertions import assert_no_jitter
 from .program import Program
 
 if TYPE_CHECKING:
-    from .mutations import mutated_archives, mutated_code, mutated_pickles, mutated_programs
-    from .strategies import programs, traceable_programs
+    from .strategies import (
+        mutated_archives,
+        mutated_code,
+        mutated_pickles,
+        mutated_programs,
+        programs,
+        traceable_programs,
+    )
 
 __all__ = [
     "Program",
@@ -28,22 +34,12 @@ __all__ = [
     "traceable_programs",
 ]
 
-_HOMES = {
-    "mutated_archives": "mutations",
-    "mutated_code": "mutations",
-    "mutated_pickles": "mutations",
-    "mutated_programs": "mutations",
-    "programs": "strategies",
-    "traceable_programs": "strategies",
-}
-
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module(f"{__name__}.{home}"), name)
+        return getattr(import_module(f"{__name__}.strategies"), name)
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise

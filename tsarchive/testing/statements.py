@@ -1,19 +1,67 @@
-"""Drawing of statements and blocks."""
+"""Drawing of expressions, statements and blocks, and the variables that these may use."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
-from . import statement_forms
-from .expressions import Expressions
-from .scope import Scope
-from .type_text import split
+from .forms import LOOPS, UNROLLED, WITH
+from .values import LITERALS
+from .vocabulary import Hole, Vocabulary, holes, parts, split
 
 _EXPRESSION_DEPTH = 2
 _MOST_STATEMENTS = 4
 _MOST_TURNS = 4
+
+
+@dataclass(slots=True)
+class Scope:
+    """The variables in scope.
+
+    ``types``: the type of every variable that may be read; ``fixed``: those of them that may not be
+    assigned; ``used``: every name of the function, since torch compiles some blocks as part of
+    their surroundings.
+    """
+
+    types: dict[str, str] = field(default_factory=dict)
+    fixed: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+
+    def inner(self) -> Scope:
+        return replace(self, types={**self.types}, fixed={*self.fixed})
+
+    def closed(self) -> Scope:
+        """Return an inner scope in which no variable of this one may be assigned."""
+        return replace(self.inner(), fixed={*self.types})
+
+    def named(self, type_: str) -> list[str]:
+        return [name for name, found in self.types.items() if found == type_]
+
+    def assignable(self, type_: str) -> list[str]:
+        return [name for name in self.named(type_) if name not in self.fixed]
+
+    def declare(self, name: str, type_: str) -> None:
+        self.types[name] = type_
+        self.used.add(name)
+
+    def refine(self, name: str, type_: str) -> None:
+        """Refine a variable to ``type_``; assigning it would undo that."""
+        self.types[name] = type_
+        self.fixed.add(name)
+
+    def join(self, before: Container[str], branches: Iterable[Scope]) -> None:
+        """Adopt the variables that every branch that falls through defines with the same type.
+
+        ``before`` are the names that existed before the branches.
+        """
+        first, *rest = branches
+        for name, type_ in first.types.items():
+            if name not in before and all(branch.types.get(name) == type_ for branch in rest):
+                self.declare(name, type_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +106,72 @@ class _Condition:
     fails: str = ""
 
 
-class Statements(Expressions):
+class Statements:
+    """Draws expressions of a wanted type, statements and blocks."""
+
+    def __init__(self, draw: DrawFn, vocabulary: Vocabulary) -> None:
+        self.draw = draw
+        self.vocabulary = vocabulary
+
+    def pick(self, options: Sequence[T]) -> T:
+        return self.draw(st.sampled_from(options))
+
+    def chance(self, out_of: int) -> bool:
+        """Return True once in ``out_of`` draws; False is the simpler answer."""
+        return self.draw(st.integers(1, out_of)) == out_of
+
+    def expression(self, type_: str, scope: Scope, depth: int) -> str:
+        """Draw an expression of ``type_``, of forms nested up to ``depth`` deep."""
+        options = scope.named(type_)
+        options += [_LITERAL] if type_ in LITERALS else self.vocabulary.leaves_of(type_)
+        if depth:
+            options += self.usable(self.vocabulary.expressions.get(type_, []), scope)
+        chosen = self.pick(options)
+        if chosen == _LITERAL:
+            return self.draw(LITERALS[type_])
+        return self.fill(chosen, scope, max(depth - 1, 0))[0]
+
+    def usable(self, forms: Sequence[str], scope: Scope) -> list[str]:
+        """Return the forms whose holes can be filled from the scope."""
+        return [form for form in forms if all(_has_variable(hole, scope) for hole in holes(form))]
+
+    def fill(self, form: str, scope: Scope, depth: int) -> tuple[str, dict[str, str]]:
+        """Return the text of a form, and the variables that it defines."""
+        filling = _Filling()
+        text = "".join(
+            part if isinstance(part, str) else self._fill_hole(part, filling, scope, depth)
+            for part in parts(form)
+        )
+        return text, filling.defined
+
+    def _fill_hole(self, hole: Hole, filling: _Filling, scope: Scope, depth: int) -> str:
+        if not hole.type:
+            return filling.labelled[hole.label]
+        if hole.marker == "+":
+            name = self.new_name(scope, filling.defined)
+            filling.defined[name] = hole.type
+        elif hole.needs_variable:
+            name = self.pick(_variables(hole, scope))
+        else:
+            return self._fill_expression(hole, scope, depth)
+        if hole.label:
+            filling.labelled[hole.label] = name
+        return name
+
+    def _fill_expression(self, hole: Hole, scope: Scope, depth: int) -> str:
+        if hole.extra:
+            scope = scope.inner()
+            scope.declare(*hole.extra)
+        return self.expression(hole.type, scope, depth)
+
+    def new_name(self, scope: Scope, also_taken: Container[str] = ()) -> str:
+        stem = name = self.pick(_NAMES)
+        count = 1
+        while name in also_taken or name in scope.used:
+            count += 1
+            name = f"{stem}_{count}"
+        return name
+
     def body(self, scope: Scope, result: str, depth: int) -> list[str]:
         """Return the lines of a function that returns ``result``."""
         block = self.block(scope, Place(depth, result, exits=self.chance(2)))
@@ -183,11 +296,11 @@ class Statements(Expressions):
         return Block(["else:", *block.indented()], block.leaves)
 
     def _loop(self, scope: Scope, place: Place) -> Block:
-        form = self.pick(self.usable(self.vocabulary.loops, scope))
+        form = self.pick(self.usable(LOOPS, scope))
         return self._repeated(form, scope, replace(place.inside(), in_loop=True))
 
     def _unrolled(self, scope: Scope, place: Place) -> Block:
-        form = self.pick(self.usable(self.vocabulary.unrolled, scope))
+        form = self.pick(self.usable(UNROLLED, scope))
         # All iterations share one scope, in which blocks may not declare a variable again.
         return self._repeated(form, scope, replace(place.inside(), depth=0, in_loop=False))
 
@@ -214,7 +327,7 @@ class Statements(Expressions):
             # Here torch may fail on variables that are first assigned inside `with`.
             scope = scope.closed()
         block = self.block(scope, inside)
-        return Block([f"{self.pick(statement_forms.WITH)}:", *block.indented()], block.leaves)
+        return Block([f"{self.pick(WITH)}:", *block.indented()], block.leaves)
 
 
 _RAISED = ("ValueError", "RuntimeError", "AssertionError", "NotImplementedError")
@@ -227,6 +340,33 @@ def _declare(scope: Scope, defined: dict[str, str]) -> None:
 
 def _refine(scope: Scope, name: str, type_: str) -> None:
     if type_ == "None":
-        scope.hide(name)
+        del scope.types[name]
     elif type_:
         scope.refine(name, type_)
+
+
+T = TypeVar("T")
+
+_LITERAL = ""
+# Names with a meaning in serialized code, and names that look generated.
+_NAMES = (
+    "a", "b", "x", "y", "out", "n", "x1", "x10", "_0", "_1", "_x", "value", "result", "attribute",
+    "aten", "ops", "fork", "inf", "nan", "getattr", "uninitialized", "CONSTANTS", "self_",
+    "a_variable_with_a_name_that_is_long",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Filling:
+    """State shared by the holes of one form: labelled variables, and those it will define."""
+
+    labelled: dict[str, str] = field(default_factory=dict)
+    defined: dict[str, str] = field(default_factory=dict)
+
+
+def _variables(hole: Hole, scope: Scope) -> list[str]:
+    return scope.assignable(hole.type) if hole.marker == "=" else scope.named(hole.type)
+
+
+def _has_variable(hole: Hole, scope: Scope) -> bool:
+    return not hole.needs_variable or bool(_variables(hole, scope))

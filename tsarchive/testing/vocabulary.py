@@ -1,13 +1,28 @@
-"""The forms from which expressions and statements are drawn; definitions add their own."""
+"""The forms from which expressions and statements are drawn; definitions add their own.
+
+A form is a piece of source with typed holes, such as ``(<int> + len(<str>))``:
+
+| hole | stands for |
+|---|---|
+| ``<int>`` | an expression of the type |
+| ``<int|i:str>`` | an expression that may use the variable ``i`` of the second type as well |
+| ``<.int>`` | a variable of the type |
+| ``<=int>`` | a variable of the type that may be assigned |
+| ``<+int>`` | a new variable of the type |
+| ``<.int:v>``, then ``<:v>`` | a variable, and the same variable again |
+
+Types are annotation text, with patterns over them such as ``Dict[str, T]``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from . import forms, statement_forms
-from .type_text import match, substitute
+from . import forms
 
 PLAIN_TYPES = ("int", "float", "Tensor", "bool", "str", "complex")
 TYPES = (
@@ -20,34 +35,37 @@ TYPES = (
 )  # fmt: skip
 
 
+def _bindings(pattern: str, types: Iterable[str] = TYPES) -> Iterator[dict[str, str]]:
+    """Yield the bindings of the types that fit a pattern."""
+    return (bound for type_ in types if (bound := match(pattern, type_)) is not None)
+
+
 def _forms_by_type() -> dict[str, list[str]]:
     found = defaultdict(list, {type_: list(texts) for type_, texts in forms.CONCRETE.items()})
     for pattern, result, texts in forms.GENERIC:
-        for type_ in TYPES:
-            bound = match(pattern, type_)
-            if bound is not None:
-                found[substitute(result, bound)] += [substitute(text, bound) for text in texts]
+        for bound in _bindings(pattern):
+            found[substitute(result, bound)] += [substitute(text, bound) for text in texts]
     return found
 
 
 @cache
 def _leaves(type_: str) -> list[str]:
-    found: list[str] = []
-    for pattern, texts in forms.LEAVES.items():
-        bound = match(pattern, type_)
-        if bound is not None:
-            found += [substitute(text, bound) for text in texts]
-    return found
+    return [
+        substitute(text, bound)
+        for pattern, texts in forms.LEAVES.items()
+        for bound in _bindings(pattern, [type_])
+        for text in texts
+    ]
 
 
 def _statements() -> list[str]:
-    found = list(statement_forms.SIMPLE)
-    for pattern, texts in statement_forms.GENERIC:
-        for type_ in TYPES:
-            bound = match(pattern, type_)
-            if bound is not None:
-                found += [substitute(text, bound) for text in texts]
-    return found
+    generic = [
+        substitute(text, bound)
+        for pattern, texts in forms.GENERIC_STATEMENTS
+        for bound in _bindings(pattern)
+        for text in texts
+    ]
+    return [*forms.SIMPLE_STATEMENTS, *generic]
 
 
 @dataclass(slots=True)
@@ -62,8 +80,6 @@ class Vocabulary:
     expressions: dict[str, list[str]] = field(default_factory=_forms_by_type)
     leaves: dict[str, list[str]] = field(default_factory=dict)
     statements: list[str] = field(default_factory=_statements)
-    loops: list[str] = field(default_factory=lambda: list(statement_forms.LOOPS))
-    unrolled: list[str] = field(default_factory=lambda: list(statement_forms.UNROLLED))
     names: set[str] = field(default_factory=set)
     objects: set[str] = field(default_factory=set)
 
@@ -81,8 +97,89 @@ class Vocabulary:
             {type_: list(texts) for type_, texts in self.expressions.items()},
             {type_: list(texts) for type_, texts in self.leaves.items()},
             list(self.statements),
-            list(self.loops),
-            list(self.unrolled),
             set(self.names),
             set(self.objects),
         )
+
+
+_HOLE = re.compile(
+    r"<(?P<marker>[.=+]?)(?P<type>[A-Za-z][\w\[\], .]*)?(?::(?P<label>\w+))?"
+    r"(?:\|(?P<name>\w+):(?P<extra>[\w\[\], ]+))?>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A place in a form; ``type`` is empty where a label is used again."""
+
+    marker: str
+    type: str
+    label: str
+    extra: tuple[str, str] | None
+
+    @property
+    def needs_variable(self) -> bool:
+        return self.marker in (".", "=") and self.type != ""
+
+
+@cache
+def parts(form: str) -> tuple[str | Hole, ...]:
+    """Split a form into plain text and holes, in order."""
+    found: list[str | Hole] = []
+    end = 0
+    for match in _HOLE.finditer(form):
+        found += [form[end : match.start()], _hole(match)]
+        end = match.end()
+    return (*found, form[end:])
+
+
+def _hole(match: re.Match[str]) -> Hole:
+    extra = (match["name"], match["extra"]) if match["name"] else None
+    return Hole(match["marker"], match["type"] or "", match["label"] or "", extra)
+
+
+def holes(form: str) -> tuple[Hole, ...]:
+    return tuple(part for part in parts(form) if isinstance(part, Hole))
+
+
+_VARIABLE = re.compile(r"\b([TU])\b")
+
+
+def split(type_: str) -> tuple[str, tuple[str, ...]]:
+    """Split ``Dict[str, List[int]]`` into ``("Dict", ("str", "List[int]"))``."""
+    head, bracket, rest = type_.partition("[")
+    return head, tuple(_arguments(rest[:-1])) if bracket else ()
+
+
+def _arguments(text: str) -> Iterator[str]:
+    depth, start = 0, 0
+    for index, char in enumerate(text):
+        depth += (char == "[") - (char == "]")
+        if char == "," and not depth:
+            yield text[start:index].strip()
+            start = index + 1
+    yield text[start:].strip()
+
+
+def match(pattern: str, type_: str) -> dict[str, str] | None:
+    """Bind the type variables ``T`` and ``U`` of a pattern to parts of ``type_``.
+
+    They are not bound to unions: an expression has one member of a union as its type.
+    """
+    if _VARIABLE.fullmatch(pattern):
+        return None if type_.startswith("Union[") else {pattern: type_}
+    (head, wanted), (found_head, found) = split(pattern), split(type_)
+    if head != found_head or len(wanted) != len(found):
+        return None
+    bound: dict[str, str] = {}
+    for one, other in zip(wanted, found, strict=True):
+        inner = match(one, other)
+        if inner is None:
+            return None
+        bound |= inner
+    return bound
+
+
+def substitute(text: str, bound: Mapping[str, str]) -> str:
+    """Replace the type variables of ``text``."""
+    return _VARIABLE.sub(lambda found: bound[found[1]], text)
