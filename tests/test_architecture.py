@@ -60,7 +60,7 @@ MAY_IMPORT = {
         "tsarchive.run", "tsarchive.scanning",
     },
     "tsarchive.formats.torchscript": {
-        "tsarchive.adopt", "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
+        "tsarchive.adopt", "tsarchive.analyses", "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
         "tsarchive.formats", "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler",
         "tsarchive.policy", "tsarchive.printer", "tsarchive.run", "tsarchive.scanning",
     },

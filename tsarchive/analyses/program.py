@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,8 +10,9 @@ from typing import Any, Final
 
 from tsarchive.errors import ArchiveError
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.open_world import UNKNOWN_NAME, UNREACHABLE
+from tsarchive.frontend.open_world import UNKNOWN_NAME, UNREACHABLE, OpenWorld
 from tsarchive.frontend.places import CodePlace
+from tsarchive.frontend.splitting import check_code
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.graph import Node, Value, nested_blocks
@@ -27,6 +29,12 @@ _MAGIC: Final = "__"
 _NOT_BY_SYNTAX: Final = frozenset({"__init__", "__setstate__", "__getstate__"})
 _CALLED: Final = ("__call__", "forward")
 _LONGEST_NAME: Final = 200
+# Bytes that are not UTF-8, and carriage returns, which are not line ends here: code with such
+# bytes outside of strings does not run, and each is one byte for the parser.
+_UNPARSABLE = re.compile("[\udc80-\udcff\r]")
+_LINE_END = re.compile(rb"\n")
+# Where code is besides ``code/``: before torch 1.3, and in a torch.package.
+_OTHER_FOLDERS: Final = ("libs/", ".data/ts_code/code/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +59,35 @@ class NamedOperator:
 @dataclass(slots=True)
 class Facts:
     """What a function names: ``leads_to`` are qualified names of functions of the archive,
-    ``unknown`` the names that mean nothing, with their lines, ``assigned`` the attributes that it
-    assigns, as qualified name of the class and name."""
+    ``unknown`` the names that mean nothing, with their lines."""
 
     operators: list[NamedOperator] = field(default_factory=list)
     leads_to: set[str] = field(default_factory=set)
     unknown: list[tuple[str, int]] = field(default_factory=list)
-    assigned: set[tuple[str, str]] = field(default_factory=set)
 
 
 class Program:
     """The code records of an archive, lowered in an open world.
 
-    ``constant`` gives entry N of the constant table and its type; ``stored_as`` tells which records
-    have another name in the archive. Records of archives of before torch 1.3 hold the methods of a
-    module without its class.
+    ``constant`` gives entry N of the constant table and its type. Records of archives of before
+    torch 1.3 hold the methods of a module without its class.
     """
 
     def __init__(
         self,
-        records: Mapping[str, str],
+        records: Mapping[str, bytes],
         constant: Callable[[int], tuple[Any, Type]],
         version: int,
-        stored_as: Mapping[str, str],
     ) -> None:
+        self.data = records
+        # Qualified names lead to records in one folder.
+        self.stored_as = {_as_code(name): name for name in records}
+        self.texts = {
+            known: _UNPARSABLE.sub(" ", records[name].decode("utf-8", "surrogateescape"))
+            for known, name in self.stored_as.items()
+        }
         self.code = CodeImporter(
-            records,
+            self.texts,
             operators=overloads_of,
             constant=constant,
             version=version,
@@ -84,11 +95,13 @@ class Program:
             evaluate=lambda schema: None,
             open_world=True,
         )
-        self.stored_as = stored_as
         self.record_of: dict[str, str] = {}
         self._faults: list[ArchiveError] = []
         self._facts: dict[str, Facts] = {}
-        for record in records:
+        self._types: dict[str, Mapping[str, NamedType]] = {}
+        self._starts: dict[str, list[int]] = {}
+        self.records: list[str] = []
+        for record in self.texts:
             self._split(record)
 
     def _split(self, record: str) -> None:
@@ -98,21 +111,67 @@ class Program:
         except ArchiveError as error:
             self._faults.append(error)
         else:
+            self.records.append(record)
             self.record_of |= dict.fromkeys(names, record)
+
+    def check_syntax(self) -> None:
+        """Note what is wrong in text that stands in no definition, or stands there twice."""
+        for record, text in self.texts.items():
+            try:
+                with bounded(record):
+                    check_code(text, record)
+            except ArchiveError as error:
+                self.world.refuse(error)
+
+    def types_in(self, record: str) -> Mapping[str, NamedType]:
+        """Return what a record defines, by qualified name; records as they are in ``texts``."""
+        found = self._types.get(record)
+        if found is None:
+            found = self._types[record] = self.code.define_all(record)
+        return found
+
+    def functions_in(self, record: str) -> Iterator[Function]:
+        """Yield the functions, methods and hooks of a record, if it can be cut into definitions."""
+        if record in self.records:
+            yield from _functions(self.types_in(record).values())
+
+    def functions_mentioning(self, text: str) -> Iterator[Function]:
+        """Yield the functions of records that contain a text."""
+        for record, content in self.texts.items():
+            if text in content:
+                yield from self.functions_in(record)
+
+    def offset(self, record: str, line: int, column: int) -> int:
+        """Return the byte of a record that the frontend has at a column of a 1-based line."""
+        starts = self._starts.get(record)
+        if starts is None:
+            data = self.data[self.stored_as[record]]
+            starts = self._starts[record] = [0, *(m.end() for m in _LINE_END.finditer(data))]
+        return starts[line - 1] + column
+
+    def default(self, function: Function, parameter: str) -> Value | None:
+        """Return the default of a parameter as it is written; None where there is none."""
+        _ = function.schema
+        return self.world.constants.get((function.qualified_name, parameter))
+
+    @property
+    def world(self) -> OpenWorld:
+        """What of the code is not known."""
+        world = self.code.context.open
+        assert world is not None
+        return world
 
     @property
     def faults(self) -> tuple[ArchiveError, ...]:
         """What could not be lowered, once the facts of all functions are known."""
-        world = self.code.context.open
-        assert world is not None
-        return (*self._faults, *world.refused)
+        return (*self._faults, *self.world.refused)
 
     @cached_property
     def types(self) -> Mapping[str, NamedType]:
         """What the records define."""
         found: dict[str, NamedType] = {}
-        for record in dict.fromkeys(self.record_of.values()):
-            found |= self.code.define_all(record)
+        for record in self.records:
+            found |= self.types_in(record)
         return found
 
     @cached_property
@@ -123,15 +182,7 @@ class Program:
     @cached_property
     def functions(self) -> Mapping[str, Function]:
         """All functions, methods and hooks, by qualified name."""
-        found: dict[str, Function] = {}
-        for type_ in self.types.values():
-            match type_:
-                case FunctionType(function):
-                    found[function.qualified_name] = function
-                case ClassType():
-                    inner = (*type_.methods.values(), *type_.hooks())
-                    found |= {function.qualified_name: function for function in inner}
-        return found
+        return {function.qualified_name: function for function in _functions(self.types.values())}
 
     @cached_property
     def by_last_name(self) -> Mapping[str, Collection[str]]:
@@ -155,6 +206,22 @@ class Program:
         """Return the record that a function stands in, by its name in the archive."""
         known = self.record_of.get(function) or self.record_of[function.rpartition(".")[0]]
         return self.stored_as.get(known, known)
+
+
+def _functions(types: Iterable[NamedType]) -> Iterator[Function]:
+    for type_ in types:
+        match type_:
+            case FunctionType(function):
+                yield function
+            case ClassType():
+                yield from (*type_.methods.values(), *type_.hooks())
+
+
+def _as_code(name: str) -> str:
+    for folder in _OTHER_FOLDERS:
+        if name.startswith(folder):
+            return f"code/{name.removeprefix(folder)}"
+    return name
 
 
 def line_of(node: Node) -> int:
@@ -193,8 +260,6 @@ class _Reading:
                 self._method(node)
             case "prim::GetAttr" if node.refusal is not None:
                 self._by_name(node.name)
-            case "prim::SetAttr" if isinstance(node.input.type, ClassType):
-                self.found.assigned.add((node.input.type.qualified_name, node.name))
             case "prim::CreateObject":
                 self._lead_to_method(node.output.type, "__init__")
             case "prim::Enter" | "prim::Exit":
@@ -272,8 +337,3 @@ def _is_operator(node: Node) -> bool:
         return True
     is_operator = node.refusal is not None and not node.kind.startswith("prim::")
     return is_operator and row_of(node.kind).risk is not Risk.COMPUTE
-
-
-def owner_of(value: Value) -> str | None:
-    """Return the qualified name of the class that a value is an object of."""
-    return value.type.qualified_name if isinstance(value.type, ClassType) else None

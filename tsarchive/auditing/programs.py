@@ -14,7 +14,7 @@ from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.formats.torchscript.bytecode import BYTECODE, operators_in_bytecode
-from tsarchive.formats.torchscript.code_records import ENCODING, NEWEST_VERSION, format_version
+from tsarchive.formats.torchscript.code_records import NEWEST_VERSION, format_version
 from tsarchive.formats.torchscript.pickled import objects_of
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import TENSOR, UNKNOWN, Type
@@ -30,8 +30,6 @@ _LOADED: Final = ("data.pkl", "constants.pkl", "attributes.pkl")
 # A class is there only where its library is loaded, and that runs what the archive brings it.
 _OF_CLASSES: Final = {Risk.NATIVE_CODE: Severity.INFO}
 _CONSTANTS: Final = "constants.pkl"
-# Where code is besides ``code/``: before torch 1.3, and in a torch.package.
-_OTHER_FOLDERS: Final = ("libs/", ".data/ts_code/code/")
 _SHOWN: Final = 200
 _TOO_DEEP: Final = "the code is nested too deeply to be looked into"
 _UNKNOWN: Final = "What it does is unknown: do not load the file"
@@ -39,16 +37,7 @@ _UNKNOWN: Final = "What it does is unknown: do not load the file"
 
 def program_of(code: Mapping[str, bytes], container: Container) -> Program:
     """Return the code of an archive; what only its constants tell is not known without them."""
-    stored_as = {_as_code(name): name for name in code}
-    texts = {known: code[name].decode(*ENCODING) for known, name in stored_as.items()}
-    return Program(texts, _Constants(container).constant, _version(container), stored_as)
-
-
-def _as_code(name: str) -> str:
-    for folder in _OTHER_FOLDERS:
-        if name.startswith(folder):
-            return f"code/{name.removeprefix(folder)}"
-    return name
+    return Program(code, _Constants(container).constant, _version(container))
 
 
 def _version(container: Container) -> int:
@@ -99,6 +88,7 @@ def audit_program(
         uses += operators_of(reach, renamed or {}, _pickled_text(pickles))
         found.entry_points += reach.entry_points
         found.findings.add(_unknown_names(reach))
+        program.check_syntax()
         found.findings.add(_unreadable(program))
     except RecursionError:
         found.find("code-unreadable", Severity.ERROR, Nature.HOSTILE, _TOO_DEEP, hint=_UNKNOWN)

@@ -10,6 +10,7 @@ from tsarchive.errors import SourceError
 from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
 from tsarchive.ir.graph import Block
 from tsarchive.ir.names import unmangled
+from tsarchive.ir.source_ranges import byte_length
 from tsarchive.ir.types import FLOAT, INT, STRING, UNKNOWN, EnumType, NamedType, TupleType, Type
 
 from .arithmetic import number
@@ -17,7 +18,7 @@ from .context import Context
 from .functions import FunctionReader, lowering_of
 from .plain import read_literal
 from .splitting import Line, Piece, split_class
-from .syntax import parse_expression, string_value
+from .syntax import ASSIGNED, parse_expression, string_value
 
 _NAME_LISTS = ("__parameters__", "__buffers__", "__forward_pre_hooks__", "__forward_hooks__")
 # An attribute where it is assigned, and, harmlessly, in front of other arguments.
@@ -171,9 +172,17 @@ class _ClassReader:
         if literal is not None:
             return ClassConstant(line.name, type_, literal.value)
         record = self.piece.record
-        node = parse_expression(text, record, line.number)
-        lowering = lowering_of(self.context, record, line.number - 1, f"_ = {text}")
-        return ClassConstant(line.name, type_, lowering.constant_of(node, type_))
+        before = self._before(line, text)
+        node = parse_expression(text, record, line.number, before)
+        lowering = lowering_of(self.context, record, line.number - 1, f"{before}{text}")
+        value = lowering.constant_of(node, type_, self.name, line.name)
+        return ClassConstant(line.name, type_, value)
+
+    def _before(self, line: Line, text: str) -> str:
+        """Return what to parse before a value so that columns are those of the record."""
+        row = self.context.sources.places(self.piece.record).lines[line.number - 1]
+        column = byte_length(row[: max(row.rfind(text), 0)])
+        return f"{'_'.ljust(column - 2)}= " if column > len(ASSIGNED) else ASSIGNED
 
     def _methods(self, class_: ClassType, lists: dict[str, list[str]]) -> None:
         hooks = {*lists["__forward_pre_hooks__"], *lists["__forward_hooks__"]}

@@ -46,6 +46,8 @@ class FunctionReader:
         self.function = Function(name, self.schema, self.graph)
 
     def schema(self) -> FunctionSchema:
+        if self.context.open is not None:
+            return self._read_schema()  # what is written stands in each record
         return self.context.sharing.schema(self.function, self._read_schema)
 
     def _read_schema(self) -> FunctionSchema:
@@ -85,7 +87,8 @@ class FunctionReader:
         type_ = self._untyped(name) if text is None else self.context.parse_type(text)
         if default is None:
             return Argument(name, type_)
-        literal = None if text is None else read_literal(default, type_)
+        is_read = text is not None and self.context.open is None
+        literal = read_literal(default, type_) if is_read else None
         return None if literal is None else Argument(name, type_, literal.value)
 
     def _parsed_schema(self) -> tuple[tuple[Argument, ...], Type]:
@@ -176,7 +179,10 @@ class FunctionReader:
             if not pairs:
                 raise self.piece.fail(f"the method {self.piece.name} has no self")
             # The type of self is known: what is written there does not count.
-            leading.append(Argument(pairs.pop(0)[0].arg, self.owner))
+            self_ = pairs.pop(0)[0]
+            if self.context.open is not None and self_.annotation is not None:
+                self._type(self_.annotation)
+            leading.append(Argument(self_.arg, self.owner))
         rest = [self._argument(parameter, default) for parameter, default in pairs]
         return (*leading, *rest)
 
@@ -197,7 +203,8 @@ class FunctionReader:
             raise self._cursor.locate(error, parameter) from error.__cause__
         value = NO_DEFAULT
         if default is not None:
-            value = self._lowering(None).constant_of(default, type_)
+            lowering = self._lowering(None)
+            value = lowering.constant_of(default, type_, self.name, parameter.arg)
         return Argument(parameter.arg, type_, value, repeat=repeat)
 
 

@@ -43,8 +43,8 @@ from .emitter import Arguments, Emitter, method_schema, positional
 from .environment import Frame, Scope
 from .folding import fold
 from .grammar import OF_PYTHON
-from .open_world import UNLOWERED, UNREACHABLE
-from .places import Cursor, Located, shorten
+from .open_world import EARLY_RETURN, UNLOWERED, UNREACHABLE
+from .places import CodePlace, Cursor, Located, shorten
 from .references import (
     BUILTINS,
     Builtin,
@@ -133,8 +133,11 @@ class FunctionLowering:
         fold(self.builder, self.context.evaluate)
         return self.frame.finish()
 
-    def constant_of(self, node: ast.expr, type_: Type) -> Any:
-        """Return the value of a class constant or of the default of a parameter."""
+    def constant_of(self, node: ast.expr, type_: Type, owner: str, name: str) -> Any:
+        """Return the value of a constant of a class, or of the default of a function's parameter.
+
+        ``owner`` is the qualified name of the class or function.
+        """
         self.cursor.statement = node
         given = self.value(node, type_)
         converted = self.emit.conversions.convert(given, type_)
@@ -142,6 +145,8 @@ class FunctionLowering:
             raise self.cursor.error(
                 node, f"expected {annotation(type_)}, but found {annotation(given.type)}"
             )
+        if self.context.open is not None:
+            self.context.open.constants[owner, name] = converted.value
         return self._folded(converted.value.node, node)
 
     def _folded(self, made: Node, node: Located) -> Any:
@@ -248,6 +253,12 @@ class FunctionLowering:
                 self.expression(child)
             else:
                 self._lower_rest(child)
+
+    def _early_return(self, statement: ast.stmt) -> None:
+        """Keep the value of a return that is refused, in an open world."""
+        if self.context.open is not None and isinstance(statement, ast.Return):
+            value = self.emit.none() if statement.value is None else self.value(statement.value)
+            self.builder.append(EARLY_RETURN, [value.value])
 
     def _give_up(self, error: SourceError, statement: ast.stmt) -> None:
         """Go on behind a statement that is refused: the names that it assigns hold anything."""
@@ -464,6 +475,7 @@ class FunctionLowering:
             try:
                 handler = STATEMENTS.get(type(statement))
                 if handler is None:
+                    self._early_return(statement)
                     cursor.refuse(statement, f"a statement {type(statement).__name__}")
                 handler(self, statement)
             except SourceError as error:
@@ -573,6 +585,7 @@ class FunctionLowering:
                     reference = self.emit.as_value(reference, target)
                 if isinstance(reference, Typed):
                     self.fresh_name(reference.value, target.id, since)
+                self._note_mention(reference, target)
                 self.bind(target.id, reference, target)
             case ast.Tuple(elements):
                 self._unpack(elements, reference, target, since)
@@ -683,7 +696,14 @@ class FunctionLowering:
         self._store(node.target, result, len(self.builder.block.nodes))
 
     def _expression_statement(self, node: ast.Expr) -> None:
-        self.expression(node.value)
+        self._note_mention(self.expression(node.value), node.value)
+
+    def _note_mention(self, reference: Reference, node: Located) -> None:
+        """Note an operator that is named and not called there, in an open world."""
+        if self.context.open is not None and isinstance(reference, OperatorReference):
+            error = self.cursor.error(node, f"{reference.kind} is not called")
+            given = positional(*filter(None, [reference.target]))
+            self.emit.unresolved(reference.kind, given, error)
 
     def _pass(self, node: ast.Pass) -> None:
         pass
@@ -855,7 +875,10 @@ class FunctionLowering:
         callee = self.expression(node.func)
         if type(callee) is OperatorReference:
             given = self.arguments(node)
-            return self.emit.call_named_operator(callee.kind, callee.target, given, node)
+            found = self.emit.call_named_operator(callee.kind, callee.target, given, node)
+            if self.context.open is not None:
+                self.builder.block.nodes[-1].attributes["arguments"] = self._places(node)
+            return found
         if isinstance(callee, Special):
             return self._special(callee, node, hint)
         if isinstance(callee, Constructor):
@@ -882,6 +905,11 @@ class FunctionLowering:
         if self.context.open is None:
             raise error
         return self.emit.unknown_name(name, error)
+
+    def _places(self, node: ast.Call) -> tuple[tuple[str | None, CodePlace], ...]:
+        """Return the names and places of the arguments of a call."""
+        places = [(None, self.cursor.place(argument)) for argument in node.args]
+        return (*places, *((k.arg, self.cursor.place(k.value)) for k in node.keywords))
 
     def _new_object(self, callee: Constructor, node: ast.Call) -> Typed:
         same = len(node.args) == 1 and self.expression(node.args[0]) == TypeReference(callee.type)

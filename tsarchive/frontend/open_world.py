@@ -11,6 +11,7 @@ from typing import Final
 
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import ClassType
+from tsarchive.ir.graph import Value
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.subtyping import has_unknown
 from tsarchive.ir.types import Type
@@ -18,6 +19,8 @@ from tsarchive.operators.overloads import native_class
 
 UNLOWERED: Final = "prim::Unlowered"
 """An expression or statement that is refused; what stands in it is lowered before it."""
+EARLY_RETURN: Final = "prim::EarlyReturn"
+"""A return that is not the last statement of a function, which is refused; its value."""
 UNKNOWN_NAME: Final = "prim::UnknownName"
 """A bare name that means nothing; the attribute ``name``."""
 UNREACHABLE: Final = "prim::Unreachable"
@@ -30,6 +33,9 @@ class OpenWorld:
 
     def __init__(self) -> None:
         self.refused: list[ArchiveError] = []
+        # Constants of classes and defaults of parameters as they are written, by the qualified
+        # name of the class or function, and their own.
+        self.constants: dict[tuple[str, str], Value] = {}
         self._classes: dict[str, ClassType] = {}
         self._known: set[str] = set()
 

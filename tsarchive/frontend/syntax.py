@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Final
 
 from tsarchive.errors import SourceError, UnknownClassError
 from tsarchive.ir.text_limits import check_text
@@ -94,9 +95,15 @@ def parse_statements(
     return block.body
 
 
-def parse_expression(text: str, record: str, line: int) -> ast.expr:
-    """Parse the text of one expression that stands on ``line`` of ``record``."""
-    match parse_statements(f"_ = {text}", record, line):
+ASSIGNED: Final = "_ = "
+
+
+def parse_expression(text: str, record: str, line: int, before: str = ASSIGNED) -> ast.expr:
+    """Parse the text of one expression that stands on ``line`` of ``record``.
+
+    ``before`` assigns it; columns count from its start.
+    """
+    match parse_statements(f"{before}{text}", record, line):
         case [ast.Assign([_], value)]:
             return value
     raise SourceError(f"{text!r} is not an expression", record=record, line=line)

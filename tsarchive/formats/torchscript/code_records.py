@@ -15,12 +15,12 @@ OLDEST_VERSION, NEWEST_VERSION = 1, 10
 _VERSION_RECORDS = (".data/version", "version")
 
 # Strings may hold bytes that are not UTF-8.
-ENCODING = ("utf-8", "surrogateescape")
+_ENCODING = ("utf-8", "surrogateescape")
 
 
 def encoded(text: str) -> bytes:
     """Return the text of a code record as it is stored."""
-    return text.encode(*ENCODING)
+    return text.encode(*_ENCODING)
 
 
 def format_version(container: Container) -> int:
@@ -52,7 +52,7 @@ class CodeRecords(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         if name not in self._known:
             raise KeyError(name)
-        return self._container.read(name).decode(*ENCODING)
+        return self._container.read(name).decode(*_ENCODING)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

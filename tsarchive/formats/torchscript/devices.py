@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from tsarchive.analyses.devices import NamedDevice, is_device_text
 from tsarchive.container import ChangedContainer, Container
 from tsarchive.errors import CallError
 from tsarchive.ir.values import is_device
 from tsarchive.pickler import Value, dumps, loads
 
 from .code_records import DEBUG_SUFFIX
-from .device_places import DevicePlace, Places, is_device_text, places_in
+from .device_places import Places, places_in
 from .edits import Edit, EditedText, move_debug_record
 from .pickled import devices_in, move_devices, objects_of, replace_strings
 
@@ -113,7 +114,7 @@ def _names_another(container: Container, places: Places, tensors_on: Collection[
     return any(device.partition(":")[0] not in (_HOST, _NOWHERE) for device in named)
 
 
-def _moved_place(place: DevicePlace, devices: DeviceMap) -> str:
+def _moved_place(place: NamedDevice, devices: DeviceMap) -> str:
     if place.is_for_cpu and place.device == _HOST:
         return _HOST
     device = devices.moved(place.device)
@@ -127,11 +128,11 @@ def _edits(places: Places, devices: DeviceMap) -> dict[str, list[Edit]]:
     for place in places.devices:
         device = _moved_place(place, devices)
         if device != place.device:
-            found.setdefault(place.record, []).extend(place.write(device))
+            found.setdefault(place.text.record, []).extend(places.moved(place, device))
     for pinned in places.pinned:
         is_moved = pinned.device is not None and devices.moved(pinned.device) != pinned.device
         if is_moved or devices.target.partition(":")[0] in (_HOST, _NOWHERE):
-            found.setdefault(pinned.record, []).extend(pinned.edits)
+            found.setdefault(pinned.text.record, []).extend(places.unpinned(pinned))
     return found
 
 

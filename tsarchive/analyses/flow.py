@@ -1,0 +1,111 @@
+"""Where values come from: through control flow, calls and attributes, against their direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from tsarchive.frontend.open_world import EARLY_RETURN
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.graph import PARAM, Node, Value, carried_values, nested_blocks, walk
+
+from .program import Program
+
+_CALLS: Final = frozenset({"prim::CallFunction", "prim::CallMethod"})
+_MOST_PLACES: Final = 32
+
+
+class Origin(NamedTuple):
+    """A value, and the function in whose graph it stands."""
+
+    function: Function
+    value: Value
+
+
+class Flow:
+    """Goes one step back at a time; ``most`` bounds the callers and writers that are looked at."""
+
+    def __init__(self, program: Program, most: int | None = _MOST_PLACES) -> None:
+        self.program = program
+        self.most = most
+        # The node around each block of a graph, by the node of the block's parameters.
+        self._around: dict[Function, dict[Node, Node]] = {}
+
+    def through_control(self, origin: Origin) -> list[Origin]:
+        """Return what a result of control flow, or a value inside of it, may be."""
+        function, value = origin
+        node = value.node
+        index = node.outputs.index(value)
+        found: Sequence[Value] = ()
+        if node.kind == "prim::If":
+            returns = [block.returns for block in node.blocks]
+            found = [values[index] for values in returns if index < len(values)]
+        elif node.kind == "prim::Loop":
+            found = _carried(node, index)
+        elif node.kind == PARAM and node is not function.graph.param_node:
+            around = self._node_around(function, node)
+            if around is not None and around.kind == "prim::Loop":
+                found = _carried(around, index - 1) if index else ()
+            elif around is not None:  # what a closure takes from around it
+                found = around.inputs[index : index + 1]
+        return [Origin(function, value) for value in found]
+
+    def _node_around(self, function: Function, param: Node) -> Node | None:
+        if function not in self._around:
+            nodes = walk(function.graph.nodes)
+            self._around[function] = {b.param_node: n for n in nodes for b in nested_blocks(n)}
+        return self._around[function].get(param)
+
+    def through_calls(self, origin: Origin) -> list[Origin]:
+        """Return what a parameter may be: its default, and what calls give."""
+        function, value = origin
+        index = function.graph.params.index(value)
+        found: list[Origin] = []
+        default = self.program.default(function, value.name or "")
+        if default is not None:
+            found.append(Origin(function, default))
+        for caller, call in islice(self._calls_of(function), self.most):
+            place = index + (call.kind == "prim::CallFunction")
+            if place < len(call.inputs):
+                found.append(Origin(caller, call.inputs[place]))
+        return found
+
+    def _calls_of(self, function: Function) -> Iterator[tuple[Function, Node]]:
+        for caller in self.program.functions_mentioning(function.name):
+            for node in walk(caller.graph.nodes):
+                if node.kind in _CALLS and self.callee(node) is function:
+                    yield caller, node
+
+    def through_result(self, call: Node) -> list[Origin]:
+        """Return what a call of a function of the archive may give."""
+        function = self.callee(call) if call.kind in _CALLS else None
+        if function is None:
+            return []
+        early = (node.input for node in walk(function.graph.nodes) if node.kind == EARLY_RETURN)
+        return [Origin(function, value) for value in (*function.graph.returns, *early)]
+
+    def through_attribute(self, owner: ClassType, attribute: str) -> list[Origin]:
+        """Return what code assigns to an attribute of a class."""
+        writes = (
+            Origin(writer, node.inputs[1])
+            for writer in self.program.functions_mentioning(attribute)
+            for node in walk(writer.graph.nodes)
+            if node.kind == "prim::SetAttr" and node.name == attribute and node.input.type is owner
+        )
+        return list(islice(writes, self.most))
+
+    def callee(self, call: Node) -> Function | None:
+        """Return the function or method that a call certainly runs."""
+        if call.kind == "prim::CallFunction":
+            value = call.input.node.attributes.get("value")
+            return value if isinstance(value, Function) else None
+        type_ = call.input.type
+        return type_.methods.get(call.name) if isinstance(type_, ClassType) else None
+
+
+def _carried(loop: Node, index: int) -> Sequence[Value]:
+    if len(loop.outputs) != len(loop.inputs) - 2:
+        return ()  # it was refused before it was whole
+    carried = list(carried_values(loop))[index]
+    return carried.first, carried.last
