@@ -9,19 +9,21 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tsarchive.describing.facts import Needs
 from tsarchive.errors import SourceError
+from tsarchive.frontend.mentions import dotted, live_nodes
+from tsarchive.frontend.syntax import parse_statements
 from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX
 
-from .code_records import encoded
 from .pickled import names_in
-from .program_text import RecordText, dotted, record_of
 
 # Most nodes are of these; a name by itself is that of a local.
 _NAMING_NOTHING: Final = frozenset({ast.Constant, ast.Load, ast.Name, ast.Store})
+# Bytes that are not UTF-8, and carriage returns, which are not line ends here.
+_UNPARSABLE: Final = re.compile("[\udc80-\udcff\r]")
 _NUMBER: Final = re.compile(rf"(?<={MANGLE_PREFIX})[0-9]+")
 
 
@@ -69,16 +71,18 @@ class _Mentions:
 class _Text:
     """The statements of a record, and of all records that differ from it in mangled names."""
 
-    def __init__(self, record: RecordText) -> None:
-        self._record = record
+    def __init__(self, body: list[ast.stmt]) -> None:
+        kinds = ast.ClassDef | ast.FunctionDef
+        self._body = body
+        self._definitions = {node.name: node for node in body if isinstance(node, kinds)}
         self._mentions: dict[ast.stmt, _Mentions] = {}
 
     def definition(self, name: str) -> _Mentions | None:
-        found = self._record.definitions.get(name)
+        found = self._definitions.get(name)
         return None if found is None else self._of(found)
 
     def all(self) -> list[_Mentions]:
-        return [self._of(statement) for statement in self._record.tree]
+        return [self._of(statement) for statement in self._body]
 
     def _of(self, statement: ast.stmt) -> _Mentions:
         if statement not in self._mentions:
@@ -106,14 +110,16 @@ class _Texts:
             self._of_records[record] = self._texts[text], numbers
         return self._of_records[record]
 
-    def _parsed(self, record: str, text: str) -> RecordText:
-        found = RecordText(record, encoded(text))
+    def _parsed(self, record: str, text: str) -> list[ast.stmt]:
         try:
-            found.tree  # noqa: B018  # parses
+            return _parse(record, text)
         except SourceError:
-            RecordText(record, encoded(self._code[record])).tree  # noqa: B018  # as it is written
+            _parse(record, self._code[record])  # errors show names as they are written
             raise
-        return found
+
+
+def _parse(record: str, text: str) -> list[ast.stmt]:
+    return parse_statements(_UNPARSABLE.sub(" ", text), record, 1)
 
 
 class _Reader:
@@ -142,7 +148,7 @@ class _Reader:
                 self._native.add(name)
             return
         module, _, own_name = name.rpartition(".")
-        record = record_of(module)
+        record = f"code/{module.replace('.', '/')}.py"
         if record in self._texts:
             text, numbers = self._texts[record]
             found = text.definition(own_name)
@@ -185,40 +191,3 @@ def _operator(name: str) -> Iterator[str]:
             yield f"aten::{name}"
         case ["ops", namespace, name]:
             yield f"{namespace}::{name}"
-
-
-def live_nodes(root: ast.AST, without: Set[type] = frozenset()) -> Iterator[ast.AST]:
-    """Every node but those of branches that a literal rules out, and of some types ``without``."""
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        yield node
-        known = _known(node.test) if isinstance(node, ast.If | ast.IfExp) else None
-        if known is None:
-            pending += [child for child in _children(node) if type(child) not in without]
-        elif isinstance(node, ast.If):
-            pending += [node.test, *(node.body if known else node.orelse)]
-        elif isinstance(node, ast.IfExp):
-            pending += [node.test, node.body if known else node.orelse]
-
-
-def _children(node: ast.AST) -> list[ast.AST]:
-    """Like ``ast.iter_child_nodes``, in less than half of the time."""
-    found: list[ast.AST] = []
-    for value in vars(node).values():
-        if isinstance(value, ast.AST):
-            found.append(value)
-        elif isinstance(value, list):
-            found += [item for item in value if isinstance(item, ast.AST)]
-    return found
-
-
-def _known(condition: ast.expr) -> bool | None:
-    """What a literal, or ``not`` before one, decides."""
-    negations = 0
-    while isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
-        condition, negations = condition.operand, negations + 1
-    match condition:
-        case ast.Constant(bool() as value):
-            return value != bool(negations % 2)
-    return None

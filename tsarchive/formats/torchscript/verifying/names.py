@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tsarchive.formats.torchscript.needs import live_nodes
-from tsarchive.formats.torchscript.program_text import dotted
 from tsarchive.frontend.grammar import OF_PYTHON
+from tsarchive.frontend.mentions import dotted, live_nodes
 from tsarchive.frontend.references import BUILTINS, Special
 from tsarchive.ir.types import SIMPLE_TYPES
 
