@@ -10,6 +10,7 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import (
+    INCOMPLETE,
     ArchiveError,
     MissingRecordError,
     PickleError,
@@ -290,7 +291,7 @@ class Unpickling:
             message, hint = f"the class {name} is not registered", what_registers(name)
         else:
             message = f"the archive holds an object of {name}, but does not define it"
-            hint = "The archive is incomplete: download or copy it again"
+            hint = INCOMPLETE
         return UnknownClassError(message, record=self.record, hint=hint)
 
     def _object(self, value: Object) -> Any:
