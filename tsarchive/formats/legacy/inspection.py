@@ -178,11 +178,7 @@ class Values:
         if tensor.quantizer is None:
             function = Global("torch._utils", "_rebuild_tensor_v2")
             return Reduce(function, (*view, tensor.requires_grad, None))
-        quantizer = (
-            Global("torch", "per_tensor_affine"),
-            tensor.quantizer.scale,
-            tensor.quantizer.zero_point,
-        )
+        quantizer = (Global("torch", "per_tensor_affine"), *tensor.quantizer)
         function = Global("torch._utils", "_rebuild_qtensor")
         return Reduce(function, (*view, quantizer, tensor.requires_grad, None))
 

@@ -195,10 +195,9 @@ class Unpickling:
         return PickleError(message, record=self.record, limit=limit)
 
     def _list(self, value: Iterable[Any]) -> list[Any]:
+        # C calls, such as from `map`, count twice towards recursion in Python 3.12.
         found = []
-        for (
-            item
-        ) in value:  # C calls, such as from `map`, count twice towards recursion in Python 3.12
+        for item in value:
             found.append(self.value(item))
         return found
 
