@@ -115,41 +115,28 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Archive": "tsarchive.archive",
-    "open": "tsarchive.archive",
-    "AuditReport": "tsarchive.auditing",
-    "audit": "tsarchive.auditing",
-    "Conversion": "tsarchive.converting",
-    "convert": "tsarchive.converting",
-    "DecompileReport": "tsarchive.decompiler",
-    "WrittenFile": "tsarchive.decompiler",
-    "decompile": "tsarchive.decompiler",
-    "to_exported_program": "tsarchive.exporting",
-    "Finding": "tsarchive.findings",
-    "Nature": "tsarchive.findings",
-    "Severity": "tsarchive.findings",
-    "GraphReport": "tsarchive.comparing",
-    "JitterReport": "tsarchive.comparing",
-    "ReadComparison": "tsarchive.comparing",
-    "RecordDifference": "tsarchive.comparing",
-    "SaveComparison": "tsarchive.comparing",
-    "Unprinted": "tsarchive.comparing",
-    "check_jitter": "tsarchive.jitter",
-    "load": "tsarchive.loading",
-    "Missing": "tsarchive.lacking",
-    "missing": "tsarchive.lacking",
-    "Needs": "tsarchive.formats.torchscript.needs",
-    "Limits": "tsarchive.policy",
-    "Policy": "tsarchive.policy",
-    "Page": "tsarchive.reporting",
-    "SectionSize": "tsarchive.reporting",
-    "report": "tsarchive.reporting",
-    "save": "tsarchive.saving",
-    "ModuleInfo": "tsarchive.formats.torchscript.inspection",
-    "TensorInfo": "tsarchive.describing.tensors",
-    "TensorTotals": "tsarchive.describing.tensors",
-    "VerifyReport": "tsarchive.verifying",
-    "verify": "tsarchive.verifying",
+    name: f"tsarchive.{module}"
+    for module, names in {
+        "archive": "Archive open",
+        "auditing": "AuditReport audit",
+        "comparing": (
+            "GraphReport JitterReport ReadComparison RecordDifference SaveComparison Unprinted"
+        ),
+        "converting": "Conversion convert",
+        "decompiler": "DecompileReport WrittenFile decompile",
+        "describing.facts": "ModuleInfo Needs",
+        "describing.tensors": "TensorInfo TensorTotals",
+        "exporting": "to_exported_program",
+        "findings": "Finding Nature Severity",
+        "jitter": "check_jitter",
+        "lacking": "Missing missing",
+        "loading": "load",
+        "policy": "Limits Policy",
+        "reporting": "Page SectionSize report",
+        "saving": "save",
+        "verifying": "VerifyReport verify",
+    }.items()
+    for name in names.split()
 }
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable
 from functools import cache
-from typing import TypeGuard
+from typing import Final, TypeGuard
+
+INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
+"""The hint of errors about parts that are not there."""
 
 
 class ArchiveError(Exception):

@@ -191,3 +191,32 @@ def require_whole(findings: Iterable[Finding]) -> None:
                 f"the file that was loaded is broken: {finding.message}",
                 hint="Get the file again from where it came from, or copy it as it is",
             )
+
+
+def broken(
+    rule: str, message: str, record: str, hint: str | None = None, offset: int | None = None
+) -> Finding:
+    """Return a finding of damage: nothing can be done with the part that the rule is about."""
+    return Finding(rule, Severity.ERROR, Nature.BROKEN, message, record, offset, hint=hint)
+
+
+def hostile(
+    rule: str, message: str, record: str, hint: str | None = None, offset: int | None = None
+) -> Finding:
+    """Return a finding that only intent explains."""
+    return Finding(rule, Severity.ERROR, Nature.HOSTILE, message, record, offset, hint=hint)
+
+
+def unusual(rule: str, message: str, record: str, hint: str | None = None) -> Finding:
+    """Return a finding of what no writer writes, and which does no harm."""
+    return Finding(rule, Severity.WARNING, Nature.UNUSUAL, message, record, hint=hint)
+
+
+def note(rule: str, message: str, record: str, offset: int | None = None) -> Finding:
+    """Return a finding that is only worth knowing."""
+    return Finding(rule, Severity.INFO, Nature.UNUSUAL, message, record, offset)
+
+
+def refused(error: ArchiveError, rule: str, record: str) -> Finding:
+    """Return the finding of an error that a reader raises; limits are reached by intent alone."""
+    return fault(error, rule, Nature.BROKEN if error.limit is None else Nature.HOSTILE, record)

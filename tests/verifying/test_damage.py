@@ -15,7 +15,6 @@ from tests.support.verifying import SEQUENTIAL, changed, records, verified, zipp
 from tsarchive.container import Container
 from tsarchive.errors import PickleError
 from tsarchive.findings import Nature
-from tsarchive.formats.legacy import verifying as legacy
 from tsarchive.formats.torchscript.importer import Importer
 from tsarchive.formats.torchscript.verifying import checking as torchscript
 from tsarchive.formats.torchscript.verifying import code
@@ -448,8 +447,7 @@ def test_a_stack_that_is_exhausted_is_a_finding(monkeypatch):
 
 def test_code_beyond_the_cap_is_not_read(monkeypatch):
     monkeypatch.setattr(code, "MAX_CODE_BYTES", 100)
-    for module in (legacy, torchscript):
-        monkeypatch.setattr(module, "MAX_CODE_BYTES", 100)
+    monkeypatch.setattr(torchscript, "MAX_CODE_BYTES", 100)
     for data in (changed(), archive(model_of()).read()):
         report = verified(data)
         assert report.findings[0].rule == "code-size"

@@ -14,7 +14,7 @@ from tsarchive.container.faults import STRICT, Place
 from tsarchive.container.layout import STORED
 from tsarchive.container.members import Members, read_members
 from tsarchive.container.source import PartOfSource, Source, open_source
-from tsarchive.errors import ArchiveError, MissingRecordError
+from tsarchive.errors import INCOMPLETE, ArchiveError, MissingRecordError
 
 from .local_header import check_descriptor, locate_data
 
@@ -198,7 +198,7 @@ class Container(Closing):
             raise MissingRecordError(
                 "the archive has no such record",
                 record=name,
-                hint="The archive is incomplete: download or copy it again",
+                hint=INCOMPLETE,
             )
         return entry
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
 from tsarchive.container.closing import Closing
 from tsarchive.errors import ArchiveError, UnsupportedError
@@ -181,13 +181,17 @@ def known_totals(archive: OpenedArchive) -> TensorTotals | None:
 
 class View(ABC):
     """The members of :class:`tsarchive.Archive` that depend on the format, which says there what
-    they are. A format overrides all of them but those that have a default here.
+    they are. A format overrides those that it has; the others call :meth:`refuse`.
     """
 
     methods_record: str | None = None
     """Where ``code`` is of methods, not of records: the record that they are all in."""
     has_listings = False
     """Whether ``code`` are listings of programs, which have lines of user source between them."""
+
+    def refuse(self) -> NoReturn:
+        """Raise ArchiveError: files of the format have nothing of what was asked for."""
+        raise UnsupportedError("files of this format have no such part")
 
     @property
     def has_modules(self) -> bool:
@@ -228,29 +232,29 @@ class View(ABC):
         return MappingProxyType({})
 
     @property
-    @abstractmethod
-    def classes(self) -> CodeImporter: ...
+    def classes(self) -> CodeImporter:
+        self.refuse()
 
     @property
-    @abstractmethod
-    def root(self) -> Object: ...
+    def root(self) -> Object:
+        self.refuse()
 
-    @abstractmethod
-    def tensors(self) -> Iterator[tuple[str, TensorInfo]]: ...
+    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
+        self.refuse()
 
-    @abstractmethod
-    def tree(self) -> ModuleInfo: ...
+    def tree(self) -> ModuleInfo:
+        self.refuse()
 
-    @abstractmethod
-    def needs(self) -> Needs: ...
+    def needs(self) -> Needs:
+        self.refuse()
 
     def operators(self) -> Mapping[str, int]:
         """How many places call each operator."""
         return self.needs().operators
 
-    @abstractmethod
     def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
         """The storage of a tensor from its first element on, for ``info`` that tells a place.
 
         Raises UnsupportedError for tensors whose elements are not there as they are.
         """
+        self.refuse()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Protocol
 
 from tsarchive.container import Container
-from tsarchive.errors import MissingRecordError, SaveError, UnsupportedError
+from tsarchive.errors import INCOMPLETE, MissingRecordError, SaveError, UnsupportedError
 from tsarchive.formats.records import RecordTable
 from tsarchive.garbage import not_collecting
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _CONSTANTS: Final = "constants/"
 _CANONICAL_ROOT: Final = "archive"
 _FINGERPRINT: Final = ".data/serialization_id"
-_INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
 
 
 class NamedTypes(Protocol):
@@ -186,7 +185,7 @@ class Format(ABC):
         missing = "constants.pkl" if "data.pkl" in names else "data.pkl"
         message, hint = f"not a TorchScript archive: {missing} is not in it", self.what_to_do
         if not self.has_code and any(name.startswith("code/") for name in names):
-            hint = _INCOMPLETE
+            hint = INCOMPLETE
         elif self.is_known:
             message = f"not a TorchScript archive, but {self.what_it_is}"
         return MissingRecordError(message, record=missing, hint=hint)

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-from tsarchive.findings import Finding, Findings, Nature, Severity
+from tsarchive.errors import INCOMPLETE
+from tsarchive.findings import Finding, Findings, Nature, Severity, broken
 from tsarchive.formats.base import Check, Importer, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.formats.verification import OTHER_KIND, Step
@@ -18,10 +19,7 @@ from .archive import View
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts, ModuleInfo, Needs
-    from tsarchive.describing.tensors import TensorInfo
-    from tsarchive.frontend import CodeImporter
-    from tsarchive.pickler import Object
+    from tsarchive.describing.facts import Facts, ModuleInfo
 
     from .archive import OpenedArchive
     from .base import LoadOptions, SaveOptions
@@ -71,13 +69,7 @@ class _Foreign(ZipFormat):
         raise self.not_torchscript(())
 
     def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:
-        return _ForeignCheck(
-            container,
-            self.what_it_is,
-            self.what_to_do,
-            findings,
-            may_be_torchscript=self.may_be_torchscript,
-        )
+        return _ForeignCheck(container, self, findings)
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
         from .description import zip_facts
@@ -107,53 +99,32 @@ class _Package(_Foreign):
 
 
 class _ForeignCheck:
-    """``may_be_torchscript`` tells that what lacks a record of TorchScript has this format."""
+    """Tells what the file is, or what it lacks to be TorchScript."""
 
     code_records = 0
 
-    def __init__(
-        self,
-        container: Container,
-        what_it_is: str,
-        what_to_do: str,
-        findings: Findings,
-        *,
-        may_be_torchscript: bool,
-    ) -> None:
-        self._container = container
-        self._what_it_is = what_it_is
-        self._what_to_do = what_to_do
+    def __init__(self, container: Container, format_: _Foreign, findings: Findings) -> None:
+        self._names = container.records
+        self._format = format_
         self._findings = findings
-        self._may_be_torchscript = may_be_torchscript
 
     def run(self, step: Step) -> None:
-        """Tell what the file is, or what it lacks to be TorchScript."""
-        names = self._container.records
-        if self._may_be_torchscript and any(map(_TELLING.fullmatch, names)):
+        if self._format.may_be_torchscript and any(map(_TELLING.fullmatch, self._names)):
             self._findings.add(self._missing())
         else:
             self._findings.add([self._other_kind()])
 
     def _missing(self) -> Iterator[Finding]:
+        message = "a TorchScript archive has this record, and it is not there"
         for name in ("data.pkl", "constants.pkl"):
-            if name not in self._container.records:
-                yield Finding(
-                    "record-missing",
-                    Severity.ERROR,
-                    Nature.BROKEN,
-                    "a TorchScript archive has this record, and it is not there",
-                    name,
-                    hint="The archive is incomplete: download or copy it again",
-                )
+            if name not in self._names:
+                yield broken("record-missing", message, name, INCOMPLETE)
 
     def _other_kind(self) -> Finding:
-        return Finding(
-            OTHER_KIND,
-            Severity.WARNING,
-            Nature.OTHER_KIND,
-            f"it is {self._what_it_is}, not a TorchScript archive: only its container was checked",
-            hint=self._what_to_do,
-        )
+        what = self._format.what_it_is
+        message = f"it is {what}, not a TorchScript archive: only its container was checked"
+        hint = self._format.what_to_do
+        return Finding(OTHER_KIND, Severity.WARNING, Nature.OTHER_KIND, message, hint=hint)
 
 
 class _ForeignView(View):
@@ -185,31 +156,11 @@ class _ForeignView(View):
 
         return DebugRecords(self._container)
 
-    @property
-    def classes(self) -> CodeImporter:
-        self._refuse()
-
-    @property
-    def root(self) -> Object:
-        self._refuse()
-
-    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
-        self._refuse()
-
-    def tree(self) -> ModuleInfo:
-        self._refuse()
-
-    def needs(self) -> Needs:
-        self._refuse()
-
-    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
-        self._refuse()
-
     def require_code(self) -> None:
         if not self.code:
-            self._refuse()
+            self.refuse()
 
-    def _refuse(self) -> NoReturn:
+    def refuse(self) -> NoReturn:
         raise self._format.not_torchscript(self._container.records)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tsarchive.describing.facts import ModuleInfo
 from tsarchive.describing.tensors import StorageInfo, TensorInfo
@@ -35,8 +35,6 @@ OWN_NAMESPACES: Final = frozenset({"dim_order_ops", "executorch_prim"})
 
 if TYPE_CHECKING:
     from tsarchive.describing.facts import Needs
-    from tsarchive.frontend import CodeImporter
-    from tsarchive.pickler import Object
 
 _Named = tuple[str, TensorInfo]
 
@@ -100,12 +98,7 @@ class ExecutorchView(View):
                 found[name.partition(".")[0]] += count
         return Needs(dict(found), ())
 
-    @property
-    def classes(self) -> CodeImporter:
-        raise no_zip(self.regions.kind)
-
-    @property
-    def root(self) -> Object:
+    def refuse(self) -> NoReturn:
         raise no_zip(self.regions.kind)
 
     def element_bytes(self, name: str, info: TensorInfo) -> memoryview:

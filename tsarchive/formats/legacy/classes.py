@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tsarchive.errors import FormatError, MissingRecordError, SourceError
+from tsarchive.errors import INCOMPLETE, FormatError, MissingRecordError, SourceError
 from tsarchive.formats.torchscript.code_records import CodeRecords
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.context import Dialect
@@ -116,7 +116,7 @@ class _Classes:
                 f"the archive has no such record, which holds the methods of "
                 f"{class_.qualified_name}",
                 record=record,
-                hint="The archive is incomplete: download or copy it again",
+                hint=INCOMPLETE,
             )
         for name, piece in _methods(self._records[record], record).items():
             class_.methods[name] = self._code.method(class_, piece, OPERATOR_VERSION)

@@ -7,23 +7,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.container import Container
-from tsarchive.describing.facts import ModuleInfo
-from tsarchive.describing.tensors import TensorInfo
-from tsarchive.errors import FormatError, MissingRecordError, PickleError, UnsupportedError
-from tsarchive.formats.archive import View
+from tsarchive.errors import (
+    INCOMPLETE,
+    FormatError,
+    MissingRecordError,
+    PickleError,
+    UnsupportedError,
+)
 from tsarchive.formats.torchscript.code_records import CodeRecords
 from tsarchive.formats.torchscript.debug import DebugRecords
 from tsarchive.formats.torchscript.inspection import (
+    PickledView,
     Root,
-    class_finder,
     constants_in,
-    module_tree,
-    named_tensors,
+    signatures_of_code,
 )
 from tsarchive.formats.torchscript.pickled import reachable
 from tsarchive.formats.torchscript.stored_tensors import is_tensor
 from tsarchive.frontend import CodeImporter
-from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import Type
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, Value, loads
 
@@ -34,11 +35,10 @@ if TYPE_CHECKING:
     from tsarchive.describing.facts import Needs
 
 
-class LegacyView(View):
-    """The parts of an open archive, each read on demand."""
+class LegacyView(PickledView):
+    """An archive from before torch 1.3."""
 
-    def __init__(self, container: Container) -> None:
-        self._container = container
+    _record = MODEL
 
     @cached_property
     def model(self) -> Model:
@@ -64,16 +64,7 @@ class LegacyView(View):
     @cached_property
     def _main(self) -> tuple[Module, CodeImporter]:
         """Return the main module, and the importer that knows its class."""
-        classes = CodeImporter(
-            self.code,
-            operators=lambda name: (),
-            constant=_no_constant,
-            version=OPERATOR_VERSION,
-            native_class=lambda name: ClassType(name, is_native=True),
-            evaluate=lambda schema: None,
-            dialect=DIALECT,
-            reads_bodies=False,
-        )
+        classes = signatures_of_code(self.code, _no_constant, OPERATOR_VERSION, dialect=DIALECT)
         return module_of(self.model.main, classes, self.code), classes
 
     @cached_property
@@ -85,25 +76,11 @@ class LegacyView(View):
     def _values(self) -> Values:
         return Values(self._container, self.model)
 
-    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
-        """Yield every tensor by its dotted name: those of the root, and those that code names."""
-        class_of = class_finder(self.classes)
-        return named_tensors(self._roots(), class_of, self._container.records)
-
-    def tree(self) -> ModuleInfo:
-        """Return the modules below the root."""
-        class_of = class_finder(self.classes)
-        return module_tree(Root(MODEL, "", self.root), class_of, self._container.records)
-
     def needs(self) -> Needs:
         """What all of the code needs."""
         from tsarchive.formats.torchscript.needs import needs_of_all
 
         return needs_of_all(self.code, DIALECT.renamed)
-
-    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
-        assert info.storage is not None
-        return self._container.view(info.storage)[info.offset :]
 
     def _roots(self) -> Iterator[Root]:
         """Yield the root, and the rest of the tensor table, which holds the code's constants."""
@@ -201,11 +178,7 @@ class Values:
         if tensor.quantizer is None:
             function = Global("torch._utils", "_rebuild_tensor_v2")
             return Reduce(function, (*view, tensor.requires_grad, None))
-        quantizer = (
-            Global("torch", "per_tensor_affine"),
-            tensor.quantizer.scale,
-            tensor.quantizer.zero_point,
-        )
+        quantizer = (Global("torch", "per_tensor_affine"), *tensor.quantizer)
         function = Global("torch._utils", "_rebuild_qtensor")
         return Reduce(function, (*view, quantizer, tensor.requires_grad, None))
 
@@ -218,7 +191,7 @@ class Values:
             raise MissingRecordError(
                 "the archive has no such record, which a tensor lies in",
                 record=tensor.record,
-                hint="The archive is incomplete: download or copy it again",
+                hint=INCOMPLETE,
             )
         count = record.size // tensor.itemsize
         kind = Global("torch", tensor.storage)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.formats.torchscript.stored_tensors import PerTensor
 from tsarchive.pickler.storage_types import STORAGE_TYPES
 from tsarchive.strict_json import parse_object
 
@@ -41,14 +42,6 @@ _QUANTIZED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Quantizer:
-    """One scale and zero point for all elements."""
-
-    scale: float
-    zero_point: int
-
-
-@dataclass(frozen=True, slots=True)
 class TensorDef:
     """An entry of the table of tensors: a view of the storage in ``record``.
 
@@ -62,7 +55,7 @@ class TensorDef:
     offset: int
     requires_grad: bool
     device: str
-    quantizer: Quantizer | None
+    quantizer: PerTensor | None
 
     @property
     def itemsize(self) -> int:
@@ -136,7 +129,7 @@ def _tensor(fields: Fields) -> TensorDef:
     storage = fields.choice("dataType", _STORAGES.get, "element type of tensors")
     quantizer = None
     if fields.flag("isQuantized"):
-        quantizer = Quantizer(fields.number("scale"), fields.integer("zeroPoint"))
+        quantizer = PerTensor(fields.number("scale"), fields.integer("zeroPoint"))
         if storage not in _QUANTIZED:
             raise fields.error("dataType", "is one that cannot be quantized")
         storage = _QUANTIZED[storage]

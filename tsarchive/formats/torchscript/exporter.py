@@ -218,12 +218,7 @@ class _Rereading:
         self._names = text.names
         self._constants = text.constants
         self._known: dict[int, Any] = {}
-        self._code = runnable_code(
-            text.files,
-            constant=self._constant,
-            version=text.version,
-            debug=places,
-        )
+        self._code = runnable_code(text.files, self._constant, text.version, debug=places)
 
     def value(self, value: Any) -> Any:
         build = _BUILDERS.get(type(value))

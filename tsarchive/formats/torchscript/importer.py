@@ -10,6 +10,7 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import (
+    INCOMPLETE,
     ArchiveError,
     MissingRecordError,
     PickleError,
@@ -194,10 +195,9 @@ class Unpickling:
         return PickleError(message, record=self.record, limit=limit)
 
     def _list(self, value: Iterable[Any]) -> list[Any]:
+        # C calls, such as from `map`, count twice towards recursion in Python 3.12.
         found = []
-        for (
-            item
-        ) in value:  # C calls, such as from `map`, count twice towards recursion in Python 3.12
+        for item in value:
             found.append(self.value(item))
         return found
 
@@ -290,7 +290,7 @@ class Unpickling:
             message, hint = f"the class {name} is not registered", what_registers(name)
         else:
             message = f"the archive holds an object of {name}, but does not define it"
-            hint = "The archive is incomplete: download or copy it again"
+            hint = INCOMPLETE
         return UnknownClassError(message, record=self.record, hint=hint)
 
     def _object(self, value: Object) -> Any:

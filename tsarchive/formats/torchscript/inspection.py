@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -314,11 +315,57 @@ _DATA = "data.pkl"
 _CONSTANTS = "constants.pkl"
 
 
-class TorchScriptView(View):
-    """The parts of an open archive, each read on demand."""
+def signatures_of_code(
+    texts: Mapping[str, str],
+    constant: Callable[[int], tuple[Any, Type]],
+    version: int,
+    **options: Any,
+) -> CodeImporter:
+    """Make a CodeImporter that gives classes and signatures without operators and graphs."""
+    return CodeImporter(
+        texts,
+        operators=lambda name: (),
+        constant=constant,
+        version=version,
+        native_class=lambda name: ClassType(name, is_native=True),
+        evaluate=lambda schema: None,
+        reads_bodies=False,
+        **options,
+    )
+
+
+class PickledView(View):
+    """An archive whose modules a pickle describes, or could: each part is read on demand."""
+
+    _record: str
+    """The record that describes the modules."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
+
+    @abstractmethod
+    def _roots(self) -> Iterator[Root]:
+        """Yield the values that hold tensors."""
+
+    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
+        """Yield every tensor by its dotted name: those of the root, and those that code names."""
+        class_of = class_finder(self.classes)
+        return named_tensors(self._roots(), class_of, self._container.records)
+
+    def tree(self) -> ModuleInfo:
+        """Return the modules below the root."""
+        class_of = class_finder(self.classes)
+        return module_tree(Root(self._record, "", self.root), class_of, self._container.records)
+
+    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
+        assert info.storage is not None
+        return self._container.view(info.storage)[info.offset :]
+
+
+class TorchScriptView(PickledView):
+    """An archive of torch 1.3 and later."""
+
+    _record = _DATA
 
     @property
     def format_version(self) -> int:
@@ -335,15 +382,7 @@ class TorchScriptView(View):
 
     @cached_property
     def classes(self) -> CodeImporter:
-        return CodeImporter(
-            self.code,
-            operators=lambda name: (),
-            constant=self._constant,
-            version=self.format_version,
-            native_class=lambda name: ClassType(name, is_native=True),
-            evaluate=lambda schema: None,
-            reads_bodies=False,
-        )
+        return signatures_of_code(self.code, self._constant, self.format_version)
 
     @cached_property
     def root(self) -> Object:
@@ -353,25 +392,11 @@ class TorchScriptView(View):
             raise FormatError("the root of the archive is not an object", record=_DATA)
         return found
 
-    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
-        """Yield every tensor by its dotted name: those of the root, and those that code names."""
-        class_of = class_finder(self.classes)
-        return named_tensors(self._roots(), class_of, self._container.records)
-
-    def tree(self) -> ModuleInfo:
-        """Return the modules below the root."""
-        class_of = class_finder(self.classes)
-        return module_tree(Root(_DATA, "", self.root), class_of, self._container.records)
-
     def needs(self) -> Needs:
         """What the code needs that is reached from the root and the constants."""
         from .needs import needs_of
 
         return needs_of(self.code, (self.root, self._constants))
-
-    def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
-        assert info.storage is not None
-        return self._container.view(info.storage)[info.offset :]
 
     def _roots(self) -> Iterator[Root]:
         """Yield the roots of tensors.

@@ -107,15 +107,13 @@ class _Records:
     ) -> None:
         self._table = table
         self._definitions = definitions
-        self._code = runnable_code(
-            texts,
-            constant=table.constant,
-            version=version,
-        )
+        self._code = runnable_code(texts, table.constant, version)
 
     def body(self, record: str) -> TaggedText:
         """Print the definitions of a record, in file order."""
-        printer = self._definitions(Literals(self._table, own_name), own_name, _ignore)
+        literals = Literals(self._table, own_name)
+        # Dependencies are ignored: every definition of a record is printed anyway.
+        printer = self._definitions(literals, own_name, lambda dependency: None)
         for name in self._code.definitions(record):
             printer.define(self._hook(name) or self._defined(name))
         return printer.body
@@ -133,10 +131,6 @@ class _Records:
                 if hook.qualified_name == name:
                     return hook.type
         return None
-
-
-def _ignore(_: NamedType) -> None:
-    """Ignore a dependency: every definition of a record is printed anyway."""
 
 
 class _Table:

@@ -272,15 +272,9 @@ def module_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> l
     """The records of a module with extra files by name. Raises SaveError where it has no code."""
     if isinstance(module, ArchiveModule):
         return loaded_records(module, files, debug=debug)
-    extras = extra_files(files)
-    if is_script_module(module):
-        traced = traced_input_records(adopt_traced(module))
-        root = adopt_module(module)
-        return archive_records(root, code=None, extras=Extras(extras, traced), debug=debug)
-    if is_script_function(module):
-        root = adopt_placeholder(module)
-        return archive_records(root, code=None, extras=Extras(extras), debug=debug)
-    raise _no_code(module)
+    traced = traced_input_records(adopt_traced(module)) if is_script_module(module) else ()
+    extras = Extras(extra_files(files), traced)
+    return archive_records(_adopted(module), code=None, extras=extras, debug=debug)
 
 
 def canonical_module_records(module: Any, files: Mapping[str, bytes]) -> list[NewRecord]:
@@ -288,14 +282,7 @@ def canonical_module_records(module: Any, files: Mapping[str, bytes]) -> list[Ne
     extras = extra_files(dict(sorted(files.items())))
     if isinstance(module, ArchiveModule):
         return canonical_loaded_records(module, extras)
-    if is_script_module(module):
-        return _records_read_back(adopt_module(module), extras)
-    if is_script_function(module):
-        return _records_read_back(adopt_placeholder(module), extras)
-    raise _no_code(module)
-
-
-def _records_read_back(root: ObjectValue, extras: tuple[NewRecord, ...]) -> list[NewRecord]:
+    root = _adopted(module)
     try:
         return canonical_records(settled_text(root, Constants()), extras)
     except SourceError as error:
@@ -305,8 +292,12 @@ def _records_read_back(root: ObjectValue, extras: tuple[NewRecord, ...]) -> list
         ) from error
 
 
-def _no_code(module: Any) -> SaveError:
-    return SaveError(
+def _adopted(module: Any) -> ObjectValue:
+    if is_script_module(module):
+        return adopt_module(module)
+    if is_script_function(module):
+        return adopt_placeholder(module)
+    raise SaveError(
         f"a {type(module).__name__} has no TorchScript code",
         hint="Script or trace the module with torch.jit first, or load an archive",
     )

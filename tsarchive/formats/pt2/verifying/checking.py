@@ -8,7 +8,7 @@ from typing import Final
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding, Findings
+from tsarchive.findings import Finding, Findings, refused, unusual
 from tsarchive.formats.pt2.compiled import weight_records
 from tsarchive.formats.pt2.records import AOTINDUCTOR, CONSTANTS, WEIGHTS, Records
 from tsarchive.formats.pt2.schema import ExportedProgram
@@ -17,7 +17,6 @@ from tsarchive.formats.verification import Step
 
 from .conventions import container_classes, convention_findings, field_findings
 from .graphs import graph_findings
-from .making import refused, unusual
 from .payloads import Payloads
 from .records import record_findings
 from .saved import pickle_findings, saved_findings

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tsarchive.errors import ArchiveError, UnsupportedError
-from tsarchive.findings import Finding
+from tsarchive.findings import Finding, broken, note, refused, unusual
 from tsarchive.formats.pt2.pytrees import Tree, read_tree
 from tsarchive.formats.pt2.records import NEWEST_SCHEMA
 from tsarchive.formats.pt2.schema import ExportedProgram, ModuleCallEntry, ModuleCallSignature
-
-from .making import broken, note, refused, unusual
 
 _RULE: Final = "program-convention"
 _QUALIFIED: Final = re.compile(r'"(?:\w+\.)+(\w+)"')

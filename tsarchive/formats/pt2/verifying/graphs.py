@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from tsarchive.findings import Finding
+from tsarchive.findings import Finding, broken
 from tsarchive.formats.pt2.schema import Argument, Graph
 
-from .making import broken
 from .names import ValueKind, named_values
 
 _RULE = "program-value"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tsarchive.errors import ArchiveError, MissingRecordError
-from tsarchive.findings import Finding, Findings
+from tsarchive.findings import Finding, Findings, broken, hostile, refused, unusual
 from tsarchive.formats.pt2.dtypes import DTYPES
 from tsarchive.formats.pt2.payloads import Configured, Payload, Storage, StoredView, saved_payload
 from tsarchive.formats.pt2.records import (
@@ -21,7 +21,6 @@ from tsarchive.formats.pt2.records import (
 from tsarchive.formats.pt2.schema import PayloadConfig, PayloadMeta
 from tsarchive.formats.pt2.torch_save import Saved
 
-from .making import broken, hostile, refused, unusual
 from .signatures import Stored
 from .texts import expression_fault, expressions_of_payloads
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tsarchive.container import Container
-from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding
+from tsarchive.errors import INCOMPLETE, ArchiveError
+from tsarchive.findings import Finding, broken, note, unusual
 from tsarchive.formats.pt2.records import (
     CONSTANTS,
     FLAT_CONSTANTS,
@@ -23,8 +23,6 @@ from tsarchive.formats.records import RecordTable, Role
 from tsarchive.formats.torchscript.code_records import NEWEST_VERSION, OLDEST_VERSION
 from tsarchive.formats.torchscript.verifying.checking import byte_order_findings, unknown_records
 
-from .making import broken, note, unusual
-
 _FORMAT, _ARCHIVE_VERSION = "archive_format", "archive_version"
 _FORMAT_NAME, _KNOWN_ARCHIVE_VERSION = b"pt2", b"0"
 # Records of one model each: the folder and what follows the name of the model.
@@ -35,7 +33,6 @@ _OF_A_MODEL: Final = (
     (CONSTANTS, ".pt"),
     (SAMPLE_INPUTS, ".pt"),
 )
-_INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
 
 
 def record_findings(
@@ -56,7 +53,7 @@ def _versions(container: Container, records: Records) -> Iterator[Finding]:
         return
     if not records.has(_FORMAT):
         message = "a PT2 archive has this record, and it is not there: torch refuses the file"
-        yield broken("record-missing", message, _FORMAT, _INCOMPLETE)
+        yield broken("record-missing", message, _FORMAT, INCOMPLETE)
     yield from _differing(
         container, _FORMAT, _FORMAT_NAME, "the format is {}, not pt2: torch refuses the file"
     )
@@ -98,7 +95,7 @@ def _container_version(container: Container) -> Iterator[Finding]:
 def _schema_version(container: Container) -> Iterator[Finding]:
     text = _content(container, "version")
     if text is None:
-        yield broken("record-missing", "the record is not there", "version", _INCOMPLETE)
+        yield broken("record-missing", "the record is not there", "version", INCOMPLETE)
     elif not re.fullmatch(rb"\d{1,3}\.\d{1,3}", text):
         message = f"the version is {text[:20]!r}, not two numbers with a dot between"
         yield broken("record-version", message, "version")
@@ -110,7 +107,7 @@ def _missing(records: Records) -> Iterator[Finding]:
         for record in _required(records, model):
             if not records.has(record):
                 message = f"the model {model!r} has this record, and it is not there"
-                yield broken("record-missing", message, record, _INCOMPLETE)
+                yield broken("record-missing", message, record, INCOMPLETE)
 
 
 def _required(records: Records, model: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tsarchive.container import Container, ContainerSurvey, survey_inside
 from tsarchive.errors import ArchiveError, PickleError
-from tsarchive.findings import Finding, Nature, Severity, excused
+from tsarchive.findings import Finding, Nature, Severity, excused, hostile, refused, unusual
 from tsarchive.formats.pt2.torch_save import Saved
 from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH, tensor_findings
 from tsarchive.formats.torchscript.verifying.pickles import (
@@ -19,8 +19,6 @@ from tsarchive.formats.torchscript.verifying.pickles import (
     names_in_pickle,
 )
 from tsarchive.pickler import loads
-
-from .making import hostile, refused, unusual
 
 _PICKLE: Final = "data.pkl"
 _SHOWN: Final = 120

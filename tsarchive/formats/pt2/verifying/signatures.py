@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tsarchive.findings import Finding
+from tsarchive.findings import Finding, broken, note
 from tsarchive.formats.pt2.payloads import Kind, Payload, PickledPayload, StoredView
 from tsarchive.formats.pt2.schema import Argument, ExportedProgram, Graph, InputSpec, OutputSpec
 
-from .making import broken, note
 from .names import named_values
 
 _RULE: Final = "program-signature"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding, Findings, Nature, Severity, fault
+from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault, note, unusual
 from tsarchive.formats.records import RecordTable, Role
 from tsarchive.formats.torchscript.code_records import (
     DEBUG_SUFFIX,
@@ -34,24 +36,49 @@ from .pickles import (
 )
 
 
-class TorchScriptCheck:
-    """Goes through the layers. Records that are ``damaged`` cannot be read and are passed over."""
+@dataclass
+class ArchiveCheck:
+    """Checks that have several layers. Records that are ``damaged`` cannot be read and are passed
+    over."""
 
-    def __init__(
-        self,
-        container: Container,
-        table: RecordTable,
-        findings: Findings,
-        damaged: Collection[str],
-    ) -> None:
-        self._container = container
-        self._table = table
-        self._findings = findings
-        self._damaged = damaged
-        self._storages = Storages(container, damaged)
-        self._pickles: dict[str, Pickle] = {}
-        self._texts: dict[str, str] = {}
-        self._is_whole = True
+    container: Container
+    table: RecordTable
+    findings: Findings
+    damaged: Collection[str]
+
+    @cached_property
+    def storages(self) -> Storages:
+        return Storages(self.container, self.damaged)
+
+    def sound_names(self) -> Iterator[str]:
+        """The records that can be read."""
+        return (name for name in self.container.records if name not in self.damaged)
+
+    def is_short(self, code: Iterable[str]) -> bool:
+        """Whether the records of code are not too long to be read."""
+        if sum(self.container.records[name].size for name in code) <= MAX_CODE_BYTES:
+            return True
+        self.findings.add([too_much_code()])
+        return False
+
+    def has_code_syntax(self, name: str, text: str) -> bool:
+        """Whether a record has the syntax of code."""
+        found = list(syntax_findings(name, text))
+        self.findings.add(found)
+        return not found
+
+    def may_lack_code(self) -> bool:
+        """Whether code may be lost with the damaged records."""
+        return any(may_be_code(name, self.table) for name in self.damaged)
+
+
+@dataclass
+class TorchScriptCheck(ArchiveCheck):
+    """Checks an archive of torch 1.3 and later."""
+
+    _pickles: dict[str, Pickle] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict)
+    _is_whole: bool = True
 
     @property
     def code_records(self) -> int:
@@ -60,7 +87,7 @@ class TorchScriptCheck:
     def run(self, step: Step) -> None:
         """Look at everything; ``step`` is told what comes next."""
         step("records")
-        self._findings.add(record_findings(self._container, self._table, has_debug=True))
+        self.findings.add(record_findings(self.container, self.table, has_debug=True))
         step("pickles")
         self._read_pickles()
         step("code")
@@ -68,41 +95,36 @@ class TorchScriptCheck:
         step("tensors")
         self._check_uses(code)
 
-    def _names(self) -> Iterator[str]:
-        return (name for name in self._container.records if name not in self._damaged)
-
     def _read_pickles(self) -> None:
-        for name in filter(is_pickle, self._names()):
-            found = read_pickle(self._container, name)
+        for name in filter(is_pickle, self.sound_names()):
+            found = read_pickle(self.container, name)
             if not isinstance(found, Pickle):
-                self._findings.add(found)
+                self.findings.add(found)
                 self._is_whole = False
             elif is_debug(name):
-                self._findings.add(use_findings(found, None))
-                self._findings.add(debug_findings(self._container, name, self._described(name)))
+                self.findings.add(use_findings(found, None))
+                self.findings.add(debug_findings(self.container, name, self._described(name)))
             else:
                 self._pickles[name] = found
 
     def _described(self, debug: str) -> int | None:
         """The bytes of the code that a debug record is about."""
-        record = self._container.records.get(debug.removesuffix(DEBUG_SUFFIX))
+        record = self.container.records.get(debug.removesuffix(DEBUG_SUFFIX))
         return None if record is None else record.size
 
     def _check_code(self) -> CodeImporter | None:
         """Check the code; give what finds its classes, unless any of it is not code."""
-        records = CodeRecords(self._container)
-        sizes = (self._container.records[name].size for name in records)
-        if sum(sizes) > MAX_CODE_BYTES:
-            self._findings.add([too_much_code()])
+        records = CodeRecords(self.container)
+        if not self.is_short(records):
             return None
-        for name in filter(records.__contains__, self._names()):
-            self._findings.add(self._read_code(records, name))
-        is_code = [self._has_code_syntax(*item) for item in self._texts.items()]
+        for name in filter(records.__contains__, self.sound_names()):
+            self.findings.add(self._read_code(records, name))
+        is_code = [self.has_code_syntax(*item) for item in self._texts.items()]
         if len(self._texts) < len(records) or not all(is_code):
             return None
         constants = self._value("constants.pkl")
         code = importer(self._texts, constants, self._version())
-        self._findings.add(code_findings(code, self._texts, constants))
+        self.findings.add(code_findings(code, self._texts, constants))
         return code
 
     def _read_code(self, records: CodeRecords, name: str) -> Iterator[Finding]:
@@ -111,14 +133,9 @@ class TorchScriptCheck:
         except ArchiveError as error:
             yield fault(error, "zip-record", record=name)
 
-    def _has_code_syntax(self, name: str, text: str) -> bool:
-        found = list(syntax_findings(name, text))
-        self._findings.add(found)
-        return not found
-
     def _version(self) -> int:
         try:
-            return format_version(self._container)
+            return format_version(self.container)
         except ArchiveError:
             return NEWEST_VERSION
 
@@ -127,21 +144,16 @@ class TorchScriptCheck:
         return None if found is None else found.value
 
     def _check_uses(self, code: CodeImporter | None) -> None:
-        may_lack_code = any(may_be_code(name, self._table) for name in self._damaged)
+        may_lack_code = self.may_lack_code()
         for pickle in self._pickles.values():
-            self._findings.add(use_findings(pickle, code, may_lack_code=may_lack_code))
-            self._findings.add(self._storages.findings(pickle))
+            self.findings.add(use_findings(pickle, code, may_lack_code=may_lack_code))
+            self.findings.add(self.storages.findings(pickle))
         root = self._pickles.get("data.pkl")
         if root is not None and not isinstance(root.value, Object):
-            self._findings.add([_not_a_module()])
-        if self._is_whole and not self._damaged:
-            self._findings.add(unreferenced(self._container, self._storages.referenced))
-
-
-def _not_a_module() -> Finding:
-    """The finding of a data.pkl whose value has no class of the archive."""
-    message = "the root of the archive is not an object"
-    return Finding("pickle-root", Severity.ERROR, Nature.BROKEN, message, "data.pkl")
+            message = "the root of the archive is not an object"
+            self.findings.add([broken("pickle-root", message, "data.pkl")])
+        if self._is_whole and not self.damaged:
+            self.findings.add(unreferenced(self.container, self.storages.referenced))
 
 
 # What file managers put into the folders that they show.
@@ -193,22 +205,15 @@ def _version(container: Container) -> Iterator[Finding]:
         yield fault(error, "record-version")
         return
     if not OLDEST_VERSION <= version <= NEWEST_VERSION:
-        yield Finding(
+        yield broken(
             "record-version",
-            Severity.ERROR,
-            Nature.BROKEN,
             f"the format version is {version}; {OLDEST_VERSION} to {NEWEST_VERSION} are known",
             ".data/version" if ".data/version" in container.records else "version",
-            hint="A newer torch wrote it, or it is damaged",
+            "A newer torch wrote it, or it is damaged",
         )
     if {"version", ".data/version"} <= container.records.keys():
-        yield Finding(
-            "record-version",
-            Severity.WARNING,
-            Nature.UNUSUAL,
-            "there are two version records; .data/version counts",
-            "version",
-        )
+        message = "there are two version records; .data/version counts"
+        yield unusual("record-version", message, "version")
 
 
 def byte_order_findings(container: Container) -> Iterator[Finding]:
@@ -220,21 +225,14 @@ def byte_order_findings(container: Container) -> Iterator[Finding]:
     except ArchiveError:
         return  # which the check of its data has found
     if order not in _BYTE_ORDERS:
-        yield Finding(
-            "record-byteorder",
-            Severity.WARNING,
-            Nature.BROKEN,
-            f"the byte order is {order[:20]!r}, neither little nor big",
-            "byteorder",
-        )
+        message = f"the byte order is {order[:20]!r}, neither little nor big"
+        yield Finding("record-byteorder", Severity.WARNING, Nature.BROKEN, message, "byteorder")
     elif order == b"big":
-        yield Finding(
+        yield unusual(
             "record-byteorder",
-            Severity.WARNING,
-            Nature.UNUSUAL,
             "a big-endian machine wrote the tensors; they are read as little-endian",
             "byteorder",
-            hint="Save it again on the machine that wrote it, in little-endian byte order",
+            "Save it again on the machine that wrote it, in little-endian byte order",
         )
 
 
@@ -253,14 +251,14 @@ def _undocumented(container: Container) -> Iterator[Finding]:
             rule, message = "record-debug", "it is the debug record of code that is not there"
         else:
             continue
-        yield Finding(rule, Severity.INFO, Nature.UNUSUAL, message, name)
+        yield note(rule, message, name)
 
 
 def _notes(container: Container, table: RecordTable) -> Iterator[Finding]:
     for name, record in container.records.items():
         if table.role(name) is Role.EXTRA:
             message = f"an extra file of {record.size:,} bytes, which torch does not look into"
-            yield Finding("record-extra", Severity.INFO, Nature.UNUSUAL, message, name)
+            yield note("record-extra", message, name)
     if "traced_inputs.pkl" in container.records:
         message = "the example inputs of torch.jit.trace, without their data"
-        yield Finding("record-inputs", Severity.INFO, Nature.UNUSUAL, message, "traced_inputs.pkl")
+        yield note("record-inputs", message, "traced_inputs.pkl")

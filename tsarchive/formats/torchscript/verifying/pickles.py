@@ -10,8 +10,18 @@ from types import MappingProxyType
 from typing import Any
 
 from tsarchive.container import Container
-from tsarchive.errors import ArchiveError, PickleError, SourceError, UnknownClassError
-from tsarchive.findings import Finding, Nature, Severity, excused, fault
+from tsarchive.errors import INCOMPLETE, ArchiveError, PickleError, SourceError, UnknownClassError
+from tsarchive.findings import (
+    Finding,
+    Nature,
+    Severity,
+    excused,
+    fault,
+    hostile,
+    note,
+    refused,
+    unusual,
+)
 from tsarchive.formats.torchscript.debug import read_any_debug_record
 from tsarchive.formats.torchscript.inspection import storage_record
 from tsarchive.formats.torchscript.pickled import reachable
@@ -65,7 +75,6 @@ _VALUES = frozenset(
 # Types of the first attributes.pkl, which Python never had.
 _OLD_CLASSES = frozenset({"__main__.TensorID", "__main__.IntList"})
 _ARCHIVE_CODE = "__torch__."
-_INCOMPLETE = "The archive is incomplete: download or copy it again"
 _LONGEST_SHOWN = 120
 
 
@@ -100,8 +109,7 @@ def read_pickle(container: Container, record: str) -> Pickle | list[Finding]:
     except PickleError as error:
         names = named.names.items()
         foreign = [_foreign(record, name, at) for name, at in names if is_foreign(name)]
-        nature = Nature.BROKEN if error.limit is None else Nature.HOSTILE
-        return [fault(error, "pickle-malformed", nature, record), *foreign]
+        return [refused(error, "pickle-malformed", record), *foreign]
 
 
 def is_foreign(name: str | None) -> bool:
@@ -114,14 +122,12 @@ def is_foreign(name: str | None) -> bool:
 
 def _foreign(record: str, name: str | None, offset: int | None) -> Finding:
     shown = "a name that it computes" if name is None else repr(name[:_LONGEST_SHOWN])
-    return Finding(
+    return hostile(
         "pickle-global",
-        Severity.ERROR,
-        Nature.HOSTILE,
         f"the pickle names {shown}, which is not of the format: Python's pickle would import it",
         record,
+        "Never unpickle this file; tsarchive does not import what pickles name",
         offset,
-        hint="Never unpickle this file; tsarchive does not import what pickles name",
     )
 
 
@@ -134,14 +140,15 @@ def use_findings(
     ``may_lack_code``, some that the archive had are lost: a name may be that of any of them.
     """
     if is_deeper_than(MAX_DEPTH, pickle.value):
-        yield _too_deep(pickle.record)
+        message = f"more than {MAX_DEPTH} values are nested, which no model has"
+        yield hostile("pickle-depth", message, pickle.record)
     check = _Uses(pickle, code, may_lack_code)
     for name, offset in pickle.named.names.items():
         if not is_foreign(name) or check.is_defined(name):
             continue
         if name is not None and name in check.subclasses:
             message = f"a tensor is of the subclass {name[:_LONGEST_SHOWN]!r}, which loading drops"
-            yield check.note("pickle-subclass", message, name)
+            yield note("pickle-subclass", message, pickle.record, offset)
         else:
             yield check.foreign(name, offset)
     for value in check.values:
@@ -149,11 +156,6 @@ def use_findings(
             yield from check.call(value)
         elif isinstance(value, Object):
             yield from check.made(value)
-
-
-def _too_deep(record: str) -> Finding:
-    message = f"more than {MAX_DEPTH} values are nested, which no model has"
-    return Finding("pickle-depth", Severity.ERROR, Nature.HOSTILE, message, record)
 
 
 class _Uses:
@@ -267,12 +269,7 @@ class _Uses:
         if is_foreign(name):
             return self.foreign(name, self.pickle.named.names.get(name))
         message = f"{name[:_LONGEST_SHOWN]} is not defined by the archive's code"
-        return self._wrong("pickle-class", message, name, hint=_INCOMPLETE)
-
-    def note(self, rule: str, message: str, name: str) -> Finding:
-        """A finding about something harmless that no writer does."""
-        offset = self.pickle.named.names.get(name)
-        return Finding(rule, Severity.INFO, Nature.UNUSUAL, message, self.pickle.record, offset)
+        return self._wrong("pickle-class", message, name, hint=INCOMPLETE)
 
     def _wrong(
         self,
@@ -310,13 +307,8 @@ def debug_findings(container: Container, record: str, code_bytes: int | None) ->
         yield fault(error, "pickle-debug")
         return
     if code_bytes is not None and any(not 0 <= row.offset <= code_bytes for row in ranges):
-        yield Finding(
-            "pickle-debug",
-            Severity.WARNING,
-            Nature.BROKEN,
-            "it speaks of places behind the end of the code",
-            record,
-        )
+        message = "it speaks of places behind the end of the code"
+        yield Finding("pickle-debug", Severity.WARNING, Nature.BROKEN, message, record)
 
 
 _BUILT = (Object, Reduce, list, tuple, dict)
@@ -540,11 +532,6 @@ def unreferenced(container: Container, referenced: set[str]) -> Iterator[Finding
     """A finding for each storage that no pickle refers to."""
     for name, record in container.records.items():
         if name.startswith(_STORAGE_FOLDERS) and name not in referenced:
-            yield Finding(
-                "record-unreferenced",
-                Severity.WARNING,
-                Nature.UNUSUAL,
-                f"no tensor lies in these {record.size:,} bytes",
-                name,
-                hint="See what it is before you pass the file on",
-            )
+            message = f"no tensor lies in these {record.size:,} bytes"
+            hint = "See what it is before you pass the file on"
+            yield unusual("record-unreferenced", message, name, hint)
