@@ -224,22 +224,20 @@ class Expressions:
         constant = value.node.attributes["value"]
         if type_ == FLOAT and isinstance(constant, int):
             constant = float(constant)
-        if isinstance(constant, str | EnumMember) and self._keeps_apart:
-            return self.globals.name("constant", self._own_constant(value.node))
-        if is_literal(constant) and not is_named(type_):
+        keeps_apart = isinstance(constant, str | EnumMember) and self._keeps_apart
+        if is_literal(constant) and not (is_named(type_) or keeps_apart):
             return ascii(constant)
-        return self.globals.name("constant", self.linkage.objects.constant(value.node))
+        made = self.linkage.objects.constant(value.node)
+        if keeps_apart and isinstance(made, str):
+            made = self.linkage.analyses.comparisons.text(made)
+        elif keeps_apart:
+            made = own_member(made)
+        return self.globals.name("constant", made)
 
     @cached_property
     def _keeps_apart(self) -> bool:
         """Whether code may compare strings and enum members by ``is``; tracers do not see that."""
         return self.dispatch.inlines and self.linkage.analyses.comparisons.of(self.function)
-
-    def _own_constant(self, node: Node) -> Any:
-        constant = self.linkage.objects.constant(node)
-        if isinstance(constant, str):
-            return self.linkage.analyses.comparisons.text(constant)
-        return own_member(constant)
 
     def known_tensor(self, value: Value) -> Any:
         """The tensor that ``value`` always is when this code runs; None if unknown."""
@@ -330,16 +328,12 @@ class Expressions:
         if isinstance(type_, ClassType) and is_forward(type_, node.name):
             name = self._unless_hooked(name, receiver, node.name)
             return f"{name}({self.passed(node.inputs)})"
-        return f"{self._checked_method(name, node)}({self.passed(node.inputs)})"
-
-    def _checked_method(self, name: str, node: Node) -> str:
-        """The method ``name``, after a check that the receiver is of its class."""
-        class_ = self.class_to_check(node.input)
-        if class_ is None:
-            return name
-        text, find = self.use(node.input), self.globals.name("method_of", method_of)
-        other = f"{find}({text}, {class_}, {node.name!a}, {name})"
-        return f"({name} if {self.is_of(text, class_)} else {other})"
+        class_ = self.class_to_check(receiver)
+        if class_ is not None:
+            text, find = self.use(receiver), self.globals.name("method_of", method_of)
+            other = f"{find}({text}, {class_}, {node.name!a}, {name})"
+            name = f"({name} if {self.is_of(text, class_)} else {other})"
+        return f"{name}({self.passed(node.inputs)})"
 
     def method_name(self, node: Node, name: str) -> str:
         """The function that a method of the input of ``node`` is called by."""
