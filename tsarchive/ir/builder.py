@@ -61,13 +61,12 @@ class Builder:
         key = (_constant_key(value), type_)
         found = self.constants.get(key)
         if found is None:
-            found = self.constants[key] = self._new_constant(value, type_)
+            if self._hoists_constants:
+                found = Node(CONSTANT, attributes={"value": value}).add_output(type_)
+            else:
+                found = self.append(CONSTANT, (), type_, value=value).output
+            self.constants[key] = found
         return found
-
-    def _new_constant(self, value: Any, type_: Type) -> Value:
-        if self._hoists_constants:
-            return Node(CONSTANT, attributes={"value": value}).add_output(type_)
-        return self.append(CONSTANT, (), type_, value=value).output
 
     def default(self, argument: Argument) -> Value:
         """Return the value of an argument that a call leaves out."""

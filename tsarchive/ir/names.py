@@ -29,8 +29,6 @@ NATIVE_PREFIX = "__torch__.torch.classes."
 MANGLE_PREFIX = "___torch_mangle_"
 _MANGLED = re.compile(rf"{MANGLE_PREFIX}\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_DOT = re.compile(r"\.")
-_DOT_OR_OPERATOR = re.compile(r"[-.+*/]")
 _NOT_IN_IDENTIFIER = re.compile(r"[^A-Za-z_0-9]")
 _UNIQUE_SUFFIX = re.compile(r"(.*)\.\d+", re.DOTALL)
 
@@ -65,16 +63,16 @@ def checked_type_name(name: str) -> str:
 
     torch takes a type by its text, which only has to parse: ``__torch__.my-model.Net`` does.
     """
-    return _checked_parts(name, _DOT_OR_OPERATOR)
+    return _checked_parts(name, "[-.+*/]")
 
 
 def checked_value_name(name: str) -> str:
     """``name`` if it can stand for a function, a class or a member of one. Raises SaveError."""
-    return _checked_parts(name, _DOT)
+    return _checked_parts(name, "[.]")
 
 
-def _checked_parts(name: str, separator: re.Pattern[str]) -> str:
-    for part in separator.split(name):
+def _checked_parts(name: str, separator: str) -> str:
+    for part in re.split(separator, name):
         checked_identifier(part, f"in {name}, the part")
     return name
 

@@ -296,7 +296,11 @@ class _Parser:
         if name == "Union":
             self.expect("[")
             return UnionType(tuple(self.type_list("]")))
-        return self.named_type(name)
+        if name in _BASE_TYPES:
+            return _BASE_TYPES[name]
+        if re.fullmatch(r"t\w{0,2}|[a-z]V", name):
+            return VarType(name)
+        return self.resolve(name)
 
     def type_list(self, end: str) -> list[Type]:
         found = []
@@ -307,13 +311,6 @@ class _Parser:
             if self.peek() != end:
                 self.expect(",")
         return found
-
-    def named_type(self, name: str) -> Type:
-        if name in _BASE_TYPES:
-            return _BASE_TYPES[name]
-        if re.fullmatch(r"t\w{0,2}|[a-z]V", name):
-            return VarType(name)
-        return self.resolve(name)
 
     def literal(self) -> Any:
         if self.accept("["):

@@ -62,7 +62,10 @@ def is_subtype(narrow: Type, wide: Type) -> bool:
                 return set(SCALARS).issubset(members)
             return any(is_subtype(narrow, member) for member in members)
         case SimpleType():
-            return _is_kind(narrow, wide)
+            if wide == NUMBER:
+                return narrow in SCALARS
+            kind = _KINDS.get(wide)
+            return kind is not None and isinstance(narrow, kind)
         case TupleType():
             return isinstance(narrow, TupleType) and _is_subtuple(narrow, wide)
         case HandleType(kind, element):
@@ -84,13 +87,6 @@ def has_unknown(type_: Type) -> bool:
     return type_ is UNKNOWN or (
         isinstance(type_, COMPOSITE) and any(map(has_unknown, type_.parts()))
     )
-
-
-def _is_kind(narrow: Type, wide: SimpleType) -> bool:
-    if wide == NUMBER:
-        return narrow in SCALARS
-    kind = _KINDS.get(wide)
-    return kind is not None and isinstance(narrow, kind)
 
 
 _KINDS: dict[SimpleType, type[Type]] = {

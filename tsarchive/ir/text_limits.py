@@ -51,18 +51,12 @@ def plain_end(text: str, longest: int) -> int:
 
     No line before has more than ``longest`` characters, those of brackets that it opens included.
     """
-    limit = _first_doubtful(text)
+    doubtful = (match.start() for match in _DOUBTFUL.finditer(text) if match["doubt"])
+    limit = next(doubtful, len(text))
     position = 0
     while found := _LINES.match(text, position, min(limit, position + longest)):
         position = found.end()
     return position
-
-
-def _first_doubtful(text: str) -> int:
-    for match in _DOUBTFUL.finditer(text):
-        if match["doubt"]:
-            return match.start()
-    return len(text)
 
 
 # One code record. The largest seen, of an unrolled recurrent network, has 6 MB.
@@ -165,7 +159,9 @@ class _Scan:
             elif kind == "string" and is_word:
                 self._fail(match.start(), "a string with letters in front of it")
             if depth > MAX_DEPTH:
-                self._too_deep(match.start())
+                message = f"more than {MAX_DEPTH} signs in one expression"
+                message = f"the code is nested too deeply: {message}"
+                raise self._beyond(match.start(), message, MAX_DEPTH)
             is_word = kind == "word"
 
     def _check_sign(self, sign: str, position: int) -> None:
@@ -183,10 +179,6 @@ class _Scan:
         if match.end() - match.start() > limit:
             message = f"{what} of more than {limit} characters is not read"
             raise self._beyond(match.start(), message, limit)
-
-    def _too_deep(self, position: int) -> NoReturn:
-        message = f"the code is nested too deeply: more than {MAX_DEPTH} signs in one expression"
-        raise self._beyond(position, message, MAX_DEPTH)
 
     def _fail(self, position: int, what: str) -> NoReturn:
         error = self._error(position, f"{what} cannot stand in TorchScript code")

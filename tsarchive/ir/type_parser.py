@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from tsarchive.errors import SourceError
@@ -149,19 +150,11 @@ def _union(members: tuple[Type, ...]) -> Type:
     return union_of(members)
 
 
-def _optional(element: Type) -> Type:
-    return element if isinstance(element, OptionalType) else OptionalType(element)
-
-
-def _handle(kind: str) -> Callable[[Type], Type]:
-    return lambda element: HandleType(kind, element)
-
-
 _SINGLE: dict[str, Callable[[Type], Type]] = {
     "List": ListType,
     "list": ListType,
-    "Optional": _optional,
-    **{name: _handle(kind) for name, kind in _HANDLES.items()},
+    "Optional": lambda type_: type_ if isinstance(type_, OptionalType) else OptionalType(type_),
+    **{name: partial(HandleType, kind) for name, kind in _HANDLES.items()},
 }
 
 

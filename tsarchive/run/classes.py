@@ -58,7 +58,9 @@ def build_class(type_: Type, compiler: Compiler) -> Any:
         case ClassType(is_native=False, is_module=True):
             return _module_class(type_, compiler)
         case ClassType(is_native=False):
-            return _object_class(type_, compiler)
+            members = _members(type_, compiler, ArchiveObject)
+            members["slot_keys"] = tuple(slot_key(type_, name) for name in type_.attributes)
+            return type(members["__qualname__"], (ArchiveObject,), members)
         case EnumType():
             return _enum_class(type_)
         case TupleType(qualified_name=str()):
@@ -75,12 +77,6 @@ def _module_class(type_: ClassType, compiler: Compiler) -> type[ArchiveModule]:
             hooks = getattr(type_, f"forward_{name}")
             members[f"archive_{name}"] = tuple(public_method(hook, compiler) for hook in hooks)
     return type(members["__qualname__"], tuple(bases), members)
-
-
-def _object_class(type_: ClassType, compiler: Compiler) -> type[ArchiveObject]:
-    members = _members(type_, compiler, ArchiveObject)
-    members["slot_keys"] = tuple(slot_key(type_, name) for name in type_.attributes)
-    return type(members["__qualname__"], (ArchiveObject,), members)
 
 
 def _members(type_: ClassType, compiler: Compiler, base: type) -> dict[str, Any]:

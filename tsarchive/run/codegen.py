@@ -271,7 +271,7 @@ class _Writer(Expressions):
         """The condition of an if: tracers cannot decide on a symbol, but can assume it holds."""
         text = self.whole(node.input)
         is_plain = self.dispatch.inlines or not _fails_unless_true(node)
-        return text if is_plain else f"{self.globals.name('held', held)}({text})"
+        return text if is_plain else self.call(held, text)
 
     def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> str | None:
         """Write a branch. Returns the text of its one result, if it has no statements."""
@@ -356,8 +356,7 @@ class _Writer(Expressions):
             self.line(f"({self._targets(node.outputs)},) = {self.use(node.input)}")
 
     def _unpack_list(self, node: Node) -> None:
-        unpack = self.globals.name("unpack_list", unpack_list)
-        text = f"{unpack}({self.use(node.input)}, {len(node.outputs)})"
+        text = self.call(unpack_list, self.use(node.input), str(len(node.outputs)))
         targets = f"({self._targets(node.outputs)},) = " if node.outputs else ""
         self.line(targets + text)
 
@@ -366,7 +365,7 @@ class _Writer(Expressions):
         target, value = self.receiver(node.inputs[0]), self.use(node.inputs[1])
         check = _TABLE_CHECKS.get(kind)
         if check is not None:
-            value = f"{self.globals.name(check.__name__, check)}({value})"
+            value = self.call(check, value)
         self.line(f"{target}.{kind.value}[{key!a}] = {value}")
 
     def _closure(self, node: Node) -> None:
@@ -377,14 +376,12 @@ class _Writer(Expressions):
             if tensor is not None:
                 self.known[param] = tensor
         self.add_graph(callee, subgraph)
-        class_ = _CLOSURES[node.kind]
-        start = self.globals.name(class_.__name__, class_)
-        arguments = "".join(f", {self.use(value)}" for value in node.inputs)
         if self.dispatch.bounded is not None:
             # Deferred code may run after the call has ended.
             bounded = self.globals.name("bounded", self.dispatch.bounded)
             callee = f"{bounded}({callee})"
-        self.line(f"{self._targets(node.outputs)} = {start}({callee}{arguments})")
+        text = self.call(_CLOSURES[node.kind], callee, *map(self.use, node.inputs))
+        self.line(f"{self._targets(node.outputs)} = {text}")
 
     def _with(self, nodes: Sequence[Node]) -> None:
         """Write code between Enter and Exit; ``__exit__`` always gets Nones."""

@@ -84,10 +84,10 @@ def signatures_of(binding: Callable[..., Any], named: Sequence[str]) -> tuple[Si
     ``self`` of methods stands in front. ``named`` are the names that parameters by name may have.
     """
     is_method = type(binding).__name__ == "method_descriptor"
-    given = (_fitting("Tensor"),) if is_method else ()
+    given = (_fitting_values()["Tensor"],) if is_method else ()
     try:
         found = _found(binding, given, named)
-    except _Unknown:
+    except (_Unknown, KeyError):
         return ()
     first = tuple(Parameter("self", "Tensor") for _ in given)
     return tuple(Signature((*first, *one.positional), one.named) for one in found)
@@ -137,7 +137,7 @@ def _asked(
     for position in range(most):
         name, type_ = _matched(_WANTED.search(_error(binding, *values, object()))).groups()
         positional.append(Parameter(name, type_, has_default=position >= least))
-        values.append(_fitting(type_))
+        values.append(_fitting_values()[type_])
     return Signature(tuple(positional), tuple(_asked_by_name(binding, values, named)))
 
 
@@ -149,7 +149,7 @@ def _asked_by_name(
         answer = _error(binding, *values, **keywords, **{name: object()})
         if "unexpected keyword" not in answer and "takes no keyword" not in answer:
             type_ = _matched(_WANTED.search(answer))[2]
-            keywords[name] = _fitting(type_)
+            keywords[name] = _fitting_values()[type_]
             yield Parameter(name, type_, has_default=True)
 
 
@@ -157,13 +157,6 @@ def _matched(match: re.Match[str] | None) -> re.Match[str]:
     if match is None:
         raise _Unknown
     return match
-
-
-def _fitting(type_: str) -> Any:
-    try:
-        return _fitting_values()[type_]
-    except KeyError:
-        raise _Unknown from None
 
 
 @cache

@@ -191,6 +191,10 @@ class Expressions:
     def uses(self, values: Iterable[Value]) -> str:
         return ", ".join(map(self.use, values))
 
+    def call(self, function: Callable[..., Any], *arguments: str) -> str:
+        """The text of a call of a function of this library."""
+        return f"{self.globals.name(function.__name__, function)}({', '.join(arguments)})"
+
     def use_if_live(self, value: Value) -> str:
         """Like ``use``; None for an item of a result that the caller does not want."""
         return self.use(value) if value.node.is_constant or value in self.live_values else "None"
@@ -209,7 +213,7 @@ class Expressions:
             return self.use(node.inputs[0])
         text = _BY_KIND.get(node.kind, Expressions._operator)(self, node)
         if makes_text(node) and self._keeps_apart:
-            return f"{self.globals.name('own_value', own_value)}({text})"
+            return self.call(own_value, text)
         return text
 
     def _constant(self, value: Value) -> str:
@@ -224,22 +228,20 @@ class Expressions:
         constant = value.node.attributes["value"]
         if type_ == FLOAT and isinstance(constant, int):
             constant = float(constant)
-        if isinstance(constant, str | EnumMember) and self._keeps_apart:
-            return self.globals.name("constant", self._own_constant(value.node))
-        if is_literal(constant) and not is_named(type_):
+        keeps_apart = isinstance(constant, str | EnumMember) and self._keeps_apart
+        if is_literal(constant) and not (is_named(type_) or keeps_apart):
             return ascii(constant)
-        return self.globals.name("constant", self.linkage.objects.constant(value.node))
+        made = self.linkage.objects.constant(value.node)
+        if keeps_apart and isinstance(made, str):
+            made = self.linkage.analyses.comparisons.text(made)
+        elif keeps_apart:
+            made = own_member(made)
+        return self.globals.name("constant", made)
 
     @cached_property
     def _keeps_apart(self) -> bool:
         """Whether code may compare strings and enum members by ``is``; tracers do not see that."""
         return self.dispatch.inlines and self.linkage.analyses.comparisons.of(self.function)
-
-    def _own_constant(self, node: Node) -> Any:
-        constant = self.linkage.objects.constant(node)
-        if isinstance(constant, str):
-            return self.linkage.analyses.comparisons.text(constant)
-        return own_member(constant)
 
     def known_tensor(self, value: Value) -> Any:
         """The tensor that ``value`` always is when this code runs; None if unknown."""
@@ -272,12 +274,11 @@ class Expressions:
         values, index = map(self.use, node.inputs)
         if node.inputs[1].node.is_constant:
             return f"{values}[{index}]"
-        return f"{self.globals.name('tuple_item', tuple_item)}({values}, {index})"
+        return self.call(tuple_item, values, index)
 
     def _tuple_slice(self, node: Node) -> str:
-        begin, end = int(node.attributes["beg"]), int(node.attributes["end"])
-        take = self.globals.name("tuple_slice", tuple_slice)
-        return f"{take}({self.use(node.input)}, {begin}, {end})"
+        bounds = (str(int(node.attributes[name])) for name in ("beg", "end"))
+        return self.call(tuple_slice, self.use(node.input), *bounds)
 
     def _list(self, node: Node) -> str:
         type_ = node.output.type
@@ -308,7 +309,7 @@ class Expressions:
     def _create_object(self, node: Node) -> str:
         name, type_ = self.class_name(node.output.type), node.output.type
         if isinstance(type_, ClassType) and type_.is_module:
-            return f"{self.globals.name('unset_object', unset_object)}({name})"
+            return self.call(unset_object, name)
         return f"{name}.__new__({name})"
 
     def _call_function(self, node: Node) -> str:
@@ -330,16 +331,12 @@ class Expressions:
         if isinstance(type_, ClassType) and is_forward(type_, node.name):
             name = self._unless_hooked(name, receiver, node.name)
             return f"{name}({self.passed(node.inputs)})"
-        return f"{self._checked_method(name, node)}({self.passed(node.inputs)})"
-
-    def _checked_method(self, name: str, node: Node) -> str:
-        """The method ``name``, after a check that the receiver is of its class."""
-        class_ = self.class_to_check(node.input)
-        if class_ is None:
-            return name
-        text, find = self.use(node.input), self.globals.name("method_of", method_of)
-        other = f"{find}({text}, {class_}, {node.name!a}, {name})"
-        return f"({name} if {self.is_of(text, class_)} else {other})"
+        class_ = self.class_to_check(receiver)
+        if class_ is not None:
+            text = self.use(receiver)
+            other = self.call(method_of, text, class_, ascii(node.name), name)
+            name = f"({name} if {self.is_of(text, class_)} else {other})"
+        return f"{name}({self.passed(node.inputs)})"
 
     def method_name(self, node: Node, name: str) -> str:
         """The function that a method of the input of ``node`` is called by."""
@@ -430,8 +427,7 @@ class Expressions:
             value.node.is_constant and is_number_of(kind, value.node.attributes["value"])
         ):
             return self.use(value)
-        check = number_check(kind)
-        return f"{self.globals.name(check.__name__, check)}({self.use(value)})"
+        return self.call(number_check(kind), self.use(value))
 
     def number_operand(self, node: Node) -> int | float | complex | None:
         if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:
@@ -460,8 +456,7 @@ class Expressions:
         class_ = self.class_to_check(value)
         if class_ is None:
             return text
-        check = self.globals.name("checked", checked)
-        return f"({text} if {self.is_of(text, class_)} else {check}({text}, {class_}))"
+        return f"({text} if {self.is_of(text, class_)} else {self.call(checked, text, class_)})"
 
     def class_to_check(self, value: Value) -> str | None:
         """The name of the class to check a value against; None where its class is certain."""
@@ -492,7 +487,7 @@ class Expressions:
             return self._in_members(node.input, kind, key)
         text = self.use(node.input)
         find = find_list if _holds_list(node) else FINDERS.get(kind)
-        own = f"{text}.{kind.value}[{key!a}]" if find is None else self._found(find, text, key)
+        own = f"{text}.{kind.value}[{key!a}]" if find is None else self.call(find, text, ascii(key))
         return own, ""
 
     def _in_members(self, module: Value, kind: SlotKind, key: str) -> tuple[str, str]:
@@ -508,11 +503,8 @@ class Expressions:
         """A slot of an object of another class, or a tensor that Python code moved elsewhere."""
         text = self.use(node.input)
         if class_ is None:
-            return self._found(FINDERS[self.slot(node)[0]], text, node.name)
-        return f"{self.globals.name('read_slot', read_slot)}({text}, {class_}, {node.name!a})"
-
-    def _found(self, find: Callable[[Any, str], Any], text: str, key: str) -> str:
-        return f"{self.globals.name(find.__name__, find)}({text}, {key!a})"
+            return self.call(FINDERS[self.slot(node)[0]], text, ascii(node.name))
+        return self.call(read_slot, text, class_, ascii(node.name))
 
     def reads_members(self, node: Node) -> bool:
         """Whether a node reads a slot straight from the dictionary of a module.
@@ -698,8 +690,7 @@ def _keeps_type(user: Node, offset: int, value: Value) -> bool:
 
 def _calling(function: Callable[..., Any]) -> Callable[[Expressions, Node], str]:
     """The expression that calls ``function`` with the inputs of a node."""
-    name = function.__name__
-    return lambda self, node: f"{self.globals.name(name, function)}({self.uses(node.inputs)})"
+    return lambda self, node: self.call(function, *map(self.use, node.inputs))
 
 
 _BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {

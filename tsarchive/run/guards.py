@@ -25,23 +25,18 @@ from tsarchive.ir.schema import FunctionSchema
 
 from .checks import Check, plain, require
 from .layer_checks import (
-    DERIVATIVE_CHECKS,
-    RECURRENT_CHECKS,
+    LAYER_CHECKS,
     SAVED_ARGUMENTS,
     SAVED_WHERE,
     SAVES_RESULTS,
     USUAL_WINDOWS,
-    WINDOW_CHECKS,
     for_saving,
     with_own_indices,
 )
 from .packed import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
 from .tensor_checks import (
-    DIVISION_CHECKS,
     INDICES,
     INDICES_OF,
-    MATRIX_CHECKS,
-    SPARSE_CHECKS,
     SPARSE_MAKERS,
     TENSOR_CHECKS,
     WITH_SPARE,
@@ -156,16 +151,7 @@ def adopt(slot: Tensor, written: Any, is_fixed: bool) -> None:
 Run = Callable[..., Any]
 Copy = Callable[[Tensor], Tensor]
 
-_CHECKS: Final[Mapping[str, Check]] = {
-    **DERIVATIVE_CHECKS,
-    **DIVISION_CHECKS,
-    **MATRIX_CHECKS,
-    **PACKED_CHECKS,
-    **RECURRENT_CHECKS,
-    **SPARSE_CHECKS,
-    **TENSOR_CHECKS,
-    **WINDOW_CHECKS,
-}
+_CHECKS: Final[Mapping[str, Check]] = {**LAYER_CHECKS, **PACKED_CHECKS, **TENSOR_CHECKS}
 USUAL: Final[Mapping[str, Callable[..., bool]]] = {
     **USUAL_WINDOWS,
     "aten::layer_norm": lambda data, *_: not data.is_nested,
@@ -185,10 +171,10 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
         run = _passing(_COPIED_RESULTS[name], run)
     if name in SAVES_RESULTS:
         run = _passing(with_own_indices, run)
-    if name in SAVED_WHERE:
-        run = _where(schema, SAVED_WHERE[name], _saving_copies(schema, run), run)
-    elif name in SAVED_ARGUMENTS:
-        run = _saving_copies(schema, run)
+    if name in SAVED_ARGUMENTS:
+        saving = _with_copies(schema, SAVED_ARGUMENTS[name], for_saving, run)
+        flags = SAVED_WHERE.get(name)
+        run = saving if flags is None else _where(schema, flags, saving, run)
     if name in SPARSE_MAKERS:
         run = _passing(validated, _with_copies(schema, INDICES, torch.clone, run))
     elif any(argument.name == "layout" for argument in schema.arguments):
@@ -320,10 +306,6 @@ def _with_copies(schema: FunctionSchema, copied: frozenset[str], copy: Copy, run
         return run(*given, **{name: passed(name, value) for name, value in kwargs.items()})
 
     return run_on_copies
-
-
-def _saving_copies(schema: FunctionSchema, run: Run) -> Run:
-    return _with_copies(schema, SAVED_ARGUMENTS[schema.name], for_saving, run)
 
 
 def _where(schema: FunctionSchema, flags: Sequence[str], then: Run, otherwise: Run) -> Run:

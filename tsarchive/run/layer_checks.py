@@ -170,13 +170,6 @@ _MAX_POOLS: Final = {
 }
 _AVERAGE_POOLS: Final = {f"aten::avg_pool{rank}d": rank for rank in (1, 2, 3)}
 
-WINDOW_CHECKS: Final[Mapping[str, Check]] = {
-    **{f"aten::{name}": _pad for name in _PADS},
-    **{f"aten::{name}": _columns for name in ("col2im", "im2col")},
-    **{f"aten::{name}": check_steps for name in _CONVOLUTIONS},
-    **{name: _max_pool(rank) for name, rank in _MAX_POOLS.items()},
-    **{name: _average_pool(rank) for name, rank in _AVERAGE_POOLS.items()},
-}
 
 _NEAR: Final[Mapping[str, IsHarmless]] = {
     **dict.fromkeys(_STEPS, lambda number: isinstance(number, str) or number < _FAR),
@@ -306,12 +299,6 @@ def _distances(given: Given) -> None:
     has_formula = data.requires_grad and torch.is_grad_enabled()
     require(not has_formula or (data.dim() > 0 and data.size(0) > 0), "distances of no rows")
 
-
-DERIVATIVE_CHECKS: Final[Mapping[str, Check]] = {
-    "aten::convolution_backward": _convolution_gradient,
-    "aten::max_pool2d_with_indices_backward": _max_pool_gradient,
-    "aten::pdist": _distances,
-}
 
 _WITH_TARGETS: Final = (
     "aten::cross_entropy_loss", "aten::multi_margin_loss", "aten::multilabel_margin_loss",
@@ -535,7 +522,17 @@ def _cell(gates: int) -> Check:
 
 
 _CELL_GATES: Final = {"gru": 3, "lstm": 4, "rnn_relu": 1, "rnn_tanh": 1}
-RECURRENT_CHECKS: Final[Mapping[str, Check]] = {
+
+
+LAYER_CHECKS: Final[Mapping[str, Check]] = {
+    **{f"aten::{name}": _pad for name in _PADS},
+    **{f"aten::{name}": _columns for name in ("col2im", "im2col")},
+    **{f"aten::{name}": check_steps for name in _CONVOLUTIONS},
+    **{name: _max_pool(rank) for name, rank in _MAX_POOLS.items()},
+    **{name: _average_pool(rank) for name, rank in _AVERAGE_POOLS.items()},
+    "aten::convolution_backward": _convolution_gradient,
+    "aten::max_pool2d_with_indices_backward": _max_pool_gradient,
+    "aten::pdist": _distances,
     "aten::_pad_packed_sequence": _padded,
     "aten::gru": _rnn(3),
     "aten::lstm": _lstm,

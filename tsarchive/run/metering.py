@@ -174,12 +174,6 @@ _known: weakref.WeakValueDictionary[Limits, Budgets] = weakref.WeakValueDictiona
 _lock = threading.Lock()
 
 
-def budgets_of(limits: Limits) -> Budgets:
-    """The budgets of these limits, the same for all archives."""
-    with _lock:
-        return _known.setdefault(limits, Budgets(limits))
-
-
 # Natives that make tensors, though their schemas do not say so.
 _MAKING_TENSORS = frozenset({"aten::dequantize.any"})
 _PAID_AT_ONCE = 1 << 16
@@ -189,7 +183,8 @@ def metering_of(limits: Limits) -> Metering:
     """The metering for some limits. Archives with equal limits share their budgets."""
     if limits.bytes is not None:
         prepare()
-    return Metering(budgets_of(limits))
+    with _lock:
+        return Metering(_known.setdefault(limits, Budgets(limits)))
 
 
 def _spending_in_traces(budgets: Budgets) -> Callable[..., None]:

@@ -181,7 +181,8 @@ def native_class(qualified_name: str) -> ClassType | None:
     _native_classes[qualified_name] = found
     try:
         for name in empty._method_names():
-            found.methods[name] = _native_method(found, name, str(empty._get_method(name).schema))
+            schema = _parse(str(empty._get_method(name).schema))._replace(name=name, overload="")
+            found.methods[name] = Function(f"{qualified_name}.{name}", schema, no_graph)
     except ArchiveError:
         del _native_classes[qualified_name]
         raise
@@ -208,8 +209,3 @@ def _empty_object(qualified_name: str) -> Any:
     schema = torch._C.parse_schema(f"f({qualified_name} x) -> ()")
     type_: Any = schema.arguments[0].type
     return torch._C._create_object_with_type(type_)
-
-
-def _native_method(owner: ClassType, name: str, schema_text: str) -> Function:
-    schema = _parse(schema_text)._replace(name=name, overload="")
-    return Function(f"{owner.qualified_name}.{name}", schema, no_graph)

@@ -316,7 +316,7 @@ def _linear(state: Any) -> Any:
     weight, bias = _tuple(state, _PAIR)
     _require_tensors([weight], [bias])
     check_linear(weight, bias)
-    return plain(weight), _kept(bias)
+    return plain(weight), None if bias is None else kept(bias)
 
 
 def _convolution(rank: int) -> Callable[[Any], Any]:
@@ -333,7 +333,7 @@ def _convolution(rank: int) -> Callable[[Any], Any]:
         transposed = numbers[-1] == 1
         check_convolution(weight, bias, shape, numbers[-2], rank, transposed=transposed)
         config = torch.tensor(numbers, dtype=torch.int16)
-        return "2", [config, plain(weight)], [_kept(bias)]
+        return "2", [config, plain(weight)], [None if bias is None else kept(bias)]
 
     return check
 
@@ -411,10 +411,6 @@ def _require_tensors(needed: Sequence[Any], optional: Sequence[Any]) -> None:
     found = [item for item in (*needed, *optional) if item is not None]
     fits = all(t.layout is torch.strided and t.device.type == "cpu" for t in found)
     require(fits, "the state has tensors that are sparse or on another device")
-
-
-def _kept(bias: Tensor | None) -> Tensor | None:
-    return None if bias is None else kept(bias)
 
 
 _STATES: Final[Mapping[str, Callable[[Any], Any]]] = {

@@ -21,7 +21,7 @@ import torch
 from tsarchive.errors import ScriptError
 from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
 from tsarchive.ir.names import is_identifier
-from tsarchive.ir.types import NONE, TENSOR, ListType, OptionalType, Type
+from tsarchive.ir.types import NONE, TENSOR, ListType, OptionalType
 
 from .natives.table import type_fault
 from .typecheck import type_of_class
@@ -56,15 +56,11 @@ _LONG_NAME: Final = 64
 def slot_kind(owner: ClassType, attribute: Attribute) -> SlotKind:
     if not owner.is_module:
         return SlotKind.PLAIN
-    if _is_module_type(attribute.type):
+    if isinstance(attribute.type, (ClassType, InterfaceType)) and attribute.type.is_module:
         return SlotKind.MODULE
     if (attribute.is_parameter or attribute.is_buffer) and attribute.type in _MAY_HOLD_TENSORS:
         return SlotKind.PARAMETER if attribute.is_parameter else SlotKind.BUFFER
     return SlotKind.PLAIN
-
-
-def _is_module_type(type_: Type) -> bool:
-    return isinstance(type_, (ClassType, InterfaceType)) and type_.is_module
 
 
 def slot_key(owner: ClassType, name: str) -> str:

@@ -388,55 +388,6 @@ _RETYPING: Final = (
     *(f"{kind}_like" for kind in ("empty", "full", "ones", "rand", "randint", "randn", "zeros")),
 )
 _RESIZING: Final = ("interpolate", "upsample", "upsample_bilinear", "upsample_nearest")
-TENSOR_CHECKS: Final[Mapping[str, Check]] = {
-    **{f"aten::__{name}": _resized for name in _RESIZING},
-    "aten::_grouped_mm": _grouped_mm,
-    "aten::_grad_sum_to_size": _sum_to_size,
-    "aten::_native_multi_head_attention": _attention,
-    "aten::_transformer_encoder_layer_fwd": _attention,
-    "aten::_weight_norm": _weight_norm,
-    "aten::arange": _range,
-    "aten::as_strided": _sizes,
-    "aten::as_strided_copy": _sizes,
-    "aten::as_strided_scatter": _sizes,
-    "aten::binomial": _binomial,
-    **{f"aten::{name}": _expanded for name in ("broadcast_to", "expand", "expand_copy")},
-    "aten::choose_qparams_optimized": _best_scale,
-    "aten::combinations": _combinations,
-    "aten::copy": _copy,
-    "aten::ctc_loss": _ctc,
-    "aten::embedding_bag": _embedding_bag,
-    "aten::fused_moving_avg_obs_fake_quant": _moving_average,
-    "aten::grid_sampler": _grid,
-    "aten::grid_sampler_2d": _grid,
-    "aten::grid_sampler_3d": _grid,
-    **{f"aten::{name}": _histogram for name in ("histc", "histogram", "histogramdd")},
-    **{f"aten::{name}": _layer_norm for name in ("layer_norm", "native_layer_norm")},
-    "aten::native_batch_norm": _batch_norm,
-    "aten::native_group_norm": _group_norm,
-    "aten::polygamma": _zeta,
-    "aten::polygamma_": _zeta,
-    "aten::quantize_per_channel": _per_channel,
-    **{f"aten::random{end}": _random_from for end in ("_.from", ".from", ".from_out")},
-    "aten::range": _range,
-    "aten::repeat_interleave": _repeats,
-    "aten::rrelu_with_noise": _rrelu,
-    "aten::rrelu_with_noise_": _rrelu,
-    "aten::scaled_dot_product_attention": _dot_product,
-    "aten::select.int": _select,
-    **{f"aten::to.{kind}": _nested_dtype for kind in ("device", "dtype", "dtype_layout", "other")},
-    **{f"aten::{name}": _nested_dtype for name in _RETYPING},
-    "aten::trapezoid": _not_nested,
-    "aten::trapz": _not_nested,
-    **{f"aten::to.prim_{kind}": _copied for kind in ("Device", "dtype", "other")},
-    "aten::view.dtype": _bytes_view,
-    "aten::view_copy": _bytes_view,
-    **{f"aten::{name}": _scaled for name in _SCALED},
-    **{f"aten::{name}": _filtered for name in _FILTERED},
-    **{f"aten::special_{name}": _order for name in _POLYNOMIALS},
-    "aten::special_polygamma": _zeta,
-    "aten::special_zeta": _zeta,
-}
 
 
 _DIVIDED: Final = (torch.int32, torch.int64)  # as such; smaller integers are divided as int
@@ -508,12 +459,6 @@ def _elements(tensor: Tensor) -> Tensor:
 
 
 _FLOORING: Final = ("floor_divide", "fmod", "fmod_", "remainder", "remainder_")
-DIVISION_CHECKS: Final[Mapping[str, Check]] = {
-    "aten::floor_divide_": _floor_divide_in_place,
-    "aten::lcm": _multiples,
-    "aten::lcm_": _multiples,
-    **{f"aten::{name}": _no_overflow for name in _FLOORING if _FLOORING_TRAPS},
-}
 
 
 _MOST_FACTORS = 1 << 10
@@ -593,18 +538,6 @@ def _chain(given: Given) -> None:
 def _power(given: Given) -> None:
     """torch takes the power to ``-n`` of the inverse."""
     require(given["n"] != INT64_MIN, "the least integer has no opposite")
-
-
-MATRIX_CHECKS: Final[Mapping[str, Check]] = {
-    "aten::chain_matmul": _chain,
-    "aten::linalg_eigvals": _eigenvalues,
-    "aten::linalg_ldl_solve": _pivot_pairs,
-    "aten::linalg_lstsq": _least_squares,
-    "aten::linalg_matrix_power": _power,
-    "aten::linalg_multi_dot": _chain,
-    "aten::lu_unpack": _pivots,
-    "aten::matrix_power": _power,
-}
 
 
 SPARSE_MAKERS: Final = frozenset(
@@ -697,7 +630,66 @@ def _product(sparse: str, dense: str) -> Check:
     return check
 
 
-SPARSE_CHECKS: Final[Mapping[str, Check]] = {
+TENSOR_CHECKS: Final[Mapping[str, Check]] = {
+    **{f"aten::__{name}": _resized for name in _RESIZING},
+    "aten::_grouped_mm": _grouped_mm,
+    "aten::_grad_sum_to_size": _sum_to_size,
+    "aten::_native_multi_head_attention": _attention,
+    "aten::_transformer_encoder_layer_fwd": _attention,
+    "aten::_weight_norm": _weight_norm,
+    "aten::arange": _range,
+    "aten::as_strided": _sizes,
+    "aten::as_strided_copy": _sizes,
+    "aten::as_strided_scatter": _sizes,
+    "aten::binomial": _binomial,
+    **{f"aten::{name}": _expanded for name in ("broadcast_to", "expand", "expand_copy")},
+    "aten::choose_qparams_optimized": _best_scale,
+    "aten::combinations": _combinations,
+    "aten::copy": _copy,
+    "aten::ctc_loss": _ctc,
+    "aten::embedding_bag": _embedding_bag,
+    "aten::fused_moving_avg_obs_fake_quant": _moving_average,
+    "aten::grid_sampler": _grid,
+    "aten::grid_sampler_2d": _grid,
+    "aten::grid_sampler_3d": _grid,
+    **{f"aten::{name}": _histogram for name in ("histc", "histogram", "histogramdd")},
+    **{f"aten::{name}": _layer_norm for name in ("layer_norm", "native_layer_norm")},
+    "aten::native_batch_norm": _batch_norm,
+    "aten::native_group_norm": _group_norm,
+    "aten::polygamma": _zeta,
+    "aten::polygamma_": _zeta,
+    "aten::quantize_per_channel": _per_channel,
+    **{f"aten::random{end}": _random_from for end in ("_.from", ".from", ".from_out")},
+    "aten::range": _range,
+    "aten::repeat_interleave": _repeats,
+    "aten::rrelu_with_noise": _rrelu,
+    "aten::rrelu_with_noise_": _rrelu,
+    "aten::scaled_dot_product_attention": _dot_product,
+    "aten::select.int": _select,
+    **{f"aten::to.{kind}": _nested_dtype for kind in ("device", "dtype", "dtype_layout", "other")},
+    **{f"aten::{name}": _nested_dtype for name in _RETYPING},
+    "aten::trapezoid": _not_nested,
+    "aten::trapz": _not_nested,
+    **{f"aten::to.prim_{kind}": _copied for kind in ("Device", "dtype", "other")},
+    "aten::view.dtype": _bytes_view,
+    "aten::view_copy": _bytes_view,
+    **{f"aten::{name}": _scaled for name in _SCALED},
+    **{f"aten::{name}": _filtered for name in _FILTERED},
+    **{f"aten::special_{name}": _order for name in _POLYNOMIALS},
+    "aten::special_polygamma": _zeta,
+    "aten::special_zeta": _zeta,
+    "aten::floor_divide_": _floor_divide_in_place,
+    "aten::lcm": _multiples,
+    "aten::lcm_": _multiples,
+    **{f"aten::{name}": _no_overflow for name in _FLOORING if _FLOORING_TRAPS},
+    "aten::chain_matmul": _chain,
+    "aten::linalg_eigvals": _eigenvalues,
+    "aten::linalg_ldl_solve": _pivot_pairs,
+    "aten::linalg_lstsq": _least_squares,
+    "aten::linalg_matrix_power": _power,
+    "aten::linalg_multi_dot": _chain,
+    "aten::lu_unpack": _pivots,
+    "aten::matrix_power": _power,
     **{f"aten::{name}_": _in_place for name in ("t", "transpose", "swapaxes", "swapdims")},
     **{f"aten::to_sparse{kind}": _blocks for kind in ("", "_bsc", "_bsr", "_csc", "_csr")},
     "aten::smm": _product("self", "mat2"),

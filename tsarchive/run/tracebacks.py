@@ -52,7 +52,7 @@ def with_origins(traceback: TracebackType | None) -> TracebackType | None:
     found: TracebackType | None = None
     for position in reversed(range(len(entries))):
         entry = entries[position]
-        if _is_of_runner(entry.tb_frame):
+        if str(entry.tb_frame.f_globals.get("__name__", "")).startswith(_RUNNER):
             continue
         is_told = position + 1 < len(entries) and _is_origin(entries[position + 1].tb_frame)
         origin = None if is_told else origin_of(entry.tb_frame, entry.tb_lineno)
@@ -111,18 +111,17 @@ def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
         traceback = traceback.tb_next
 
 
-def _is_of_runner(frame: FrameType) -> bool:
-    name = frame.f_globals.get("__name__", "")
-    return isinstance(name, str) and name.startswith(_RUNNER)
-
-
 def _is_origin(frame: FrameType) -> bool:
     return _IS_ORIGIN in frame.f_globals
 
 
 def _entry_at(origin: Location, function: str, after: TracebackType | None) -> TracebackType:
     _show(origin)
-    frame = _frame(_code(origin, function), origin)
+    try:
+        exec(_code(origin, function), {_IS_ORIGIN: origin, "Exception": Exception})
+    except Exception as error:
+        *_, raised = _entries(error.__traceback__)
+    frame = raised.tb_frame
     return TracebackType(after, frame, frame.f_lasti, origin.line)
 
 
@@ -135,14 +134,6 @@ def _code(origin: Location, function: str) -> CodeType:
     module = ast.Module([ast.Raise(error, None, **nowhere)], [])
     filename = (origin.filename or _UNKNOWN).replace("\0", "\\0")
     return compile(module, filename, "exec").replace(co_name=function)
-
-
-def _frame(code: CodeType, origin: Location) -> FrameType:
-    try:
-        exec(code, {_IS_ORIGIN: origin, "Exception": Exception})
-    except Exception as error:
-        *_, raised = _entries(error.__traceback__)
-    return raised.tb_frame
 
 
 def _show(origin: Location) -> None:

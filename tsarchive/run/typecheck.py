@@ -139,19 +139,11 @@ def type_of(value: Any) -> Type:
     if isinstance(value, list):
         return ListType(type_of(value[0]) if value else UNKNOWN)
     if isinstance(value, dict):
-        return _type_of_dict(value)
+        for key, item in value.items():
+            return DictType(type_of(key), type_of(item))
+        return DictType(UNKNOWN, UNKNOWN)
     if isinstance(value, tuple):
         return TupleType(tuple(map(type_of, value)))
-    return _rare_type(value)
-
-
-def _type_of_dict(value: dict[Any, Any]) -> DictType:
-    for key, item in value.items():
-        return DictType(type_of(key), type_of(item))
-    return DictType(UNKNOWN, UNKNOWN)
-
-
-def _rare_type(value: Any) -> Type:
     if isinstance(value, torch.ScriptObject):
         return native_class(value._type().annotation_str) or ANY
     if isinstance(value, torch.UntypedStorage | torch.TypedStorage):

@@ -8,6 +8,7 @@ few do, and those that pass such values to them, work with objects of their own.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import operator
 from collections.abc import Callable, Mapping
@@ -51,14 +52,12 @@ def own_text(text: str) -> str:
 def own_member(member: enum.Enum) -> enum.Enum:
     """Another object for a member of an enum of an archive, which equals it."""
     class_: Any = type(member)
-    class_.__eq__ = _are_one_member
+    class_.__eq__ = lambda one, other: (
+        type(one) is type(other) and one.name == getattr(other, "name", None)
+    )
     made: enum.Enum = object.__new__(class_)
     made.__dict__.update(member.__dict__, _value_=own_value(member.value))
     return made
-
-
-def _are_one_member(one: enum.Enum, other: object) -> bool:
-    return type(one) is type(other) and one.name == getattr(other, "name", None)
 
 
 _OWN: Final[Mapping[type, Callable[[Any], Any]]] = {
@@ -181,21 +180,21 @@ class Comparisons:
         while waiting:
             function = waiting.pop()
             known = self._known.get(function)
-            graph = _graph_of(function) if known is None else Block()
+            graph = Block()
+            with contextlib.suppress(ArchiveError):  # it fails when it is called
+                graph = function.graph if known is None else graph
             if known or any(_compares(node, graph) for node in walk(graph.nodes)):
                 return True
-            callees = {callee for node in walk(graph.nodes) if (callee := _given_such(node))}
+            callees = {
+                callee
+                for node in walk(graph.nodes)
+                if (callee := called_function(node))
+                and any(may_hold_shared(value.type) for value in node.inputs)
+            }
             waiting += callees - reached
             reached |= callees
         self._known.update(dict.fromkeys(reached, False))
         return False
-
-
-def _graph_of(function: Function) -> Block:
-    try:
-        return function.graph
-    except ArchiveError:
-        return Block()  # it fails when it is called
 
 
 def _compares(node: Node, graph: Block) -> bool:
@@ -207,9 +206,3 @@ def _compares(node: Node, graph: Block) -> bool:
     first, second = node.inputs
     are_shared = _may_be_shared(first.type) and _may_be_shared(second.type)
     return are_shared and not must_differ(first, second, graph)
-
-
-def _given_such(node: Node) -> Function | None:
-    """The function that a call passes such values to."""
-    callee = called_function(node)
-    return callee if callee and any(may_hold_shared(v.type) for v in node.inputs) else None

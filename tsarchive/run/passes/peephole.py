@@ -117,15 +117,13 @@ def _int(value: Value) -> int | None:
 
 def known_result(node: Node) -> int | None:
     """The result of an operator that does not depend on its operands, which then may be dead."""
-    if node.kind in _EQUALITY:
+    if node.kind in _EQUALITY and len(node.inputs) == _BINARY:
         return _known_equality(node)
     return _known_length(node) if node.kind == "aten::len" else None
 
 
 def _known_equality(node: Node) -> bool | None:
     """The result of ``==`` and ``!=`` with one value on both sides: equal, even where it is nan."""
-    if node.kind not in _EQUALITY or len(node.inputs) != _BINARY:
-        return None
     first, second = node.inputs
     if first is not second:
         return None
@@ -189,8 +187,8 @@ def _is_unseen(node: Node, made: Container[Node], live: Container[Node]) -> bool
     if node.kind == DIVIDED and node.inputs[0].node not in made:
         return False
     users = [use for use in node.output.uses if use.user in live or use.user.kind == RETURN]
-    return all(_takes_int(user) or (user in made and not position) for user, position in users)
-
-
-def _takes_int(user: Node) -> bool:
-    return user.schema is not None and user.schema.full_name == "aten::Int.Tensor"
+    return all(
+        (user.schema is not None and user.schema.full_name == "aten::Int.Tensor")
+        or (user in made and not position)
+        for user, position in users
+    )

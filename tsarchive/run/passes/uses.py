@@ -56,15 +56,10 @@ def wanted_values(graph: Block, wanted: Wanted) -> Sequence[Value]:
         return graph.returns
     if not wanted:
         return ()
-    made = _returned_tuple(graph)
-    return graph.returns if made is None else [made.inputs[index] for index in wanted]
-
-
-def _returned_tuple(graph: Block) -> Node | None:
-    """The node that makes the result, where it is a tuple made for that alone."""
     (result,) = graph.returns
+    # A tuple that is made for the result alone.
     is_made = result.node.kind == "prim::TupleConstruct" and len(result.uses) == 1
-    return result.node if is_made else None
+    return [result.node.inputs[index] for index in wanted] if is_made else graph.returns
 
 
 ALIASES = frozenset(
