@@ -19,8 +19,7 @@ from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import EnumType, ListType, NamedType, TupleType, own_name
 
 from .literals import check_zeros, enum_float_text, quoted
-from .read_types import needed_declarations
-from .shadowing import shadowed_builtins
+from .reading_back import needed_declarations, shadowed_builtins
 from .statements import Statements
 
 # Names that hold class metadata in a class body; slots of these names are quoted.

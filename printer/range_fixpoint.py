@@ -16,7 +16,7 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node
 from tsarchive.ir.source_ranges import Mark, Range, Source, TaggedRange, TaggedText, range_records
 
-from .literal_marks import UNIQUE, is_number
+from .literals import UNIQUE, is_number
 
 _ROUNDS = 2
 

@@ -1,14 +1,14 @@
-"""Printing of statements: the body of a function as lines of source."""
+"""Printing of function bodies: statements, and expressions with a method for each kind of node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
 
 from tsarchive.errors import SaveError
-from tsarchive.ir.classes import ClassType, InterfaceType
+from tsarchive.ir.classes import ClassType, FunctionType, InterfaceType
 from tsarchive.ir.graph import (
     PARAM,
     RETURN,
@@ -18,13 +18,24 @@ from tsarchive.ir.graph import (
     carried_values,
     has_trip_count,
     is_constant_true,
+    must_be_none,
 )
-from tsarchive.ir.names import NamePool, checked_identifier, to_identifier
+from tsarchive.ir.names import (
+    NamePool,
+    checked_identifier,
+    checked_value_name,
+    is_identifier,
+    to_identifier,
+)
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.subtyping import unify
 from tsarchive.ir.types import (
+    NONE,
     TENSOR,
+    DictType,
     EnumType,
+    ListType,
     NamedType,
     OptionalType,
     Rename,
@@ -35,17 +46,20 @@ from tsarchive.ir.types import (
     annotation,
     is_named,
 )
+from tsarchive.ir.values import necessary_arguments
 
-from .expressions import Expressions, Part
-from .inline import constants_in_order, inlined_nodes
-from .literals import Literals
+from .literals import Literals, can_be_inferred, check_zeros, marked_literal, string_text
+from .reading_back import Declarations, constants_in_order, inlined_nodes
 from .versions import Versions
 
 _LONG = 40
 
 
-class Statements(Expressions):
-    """Prints function bodies into ``body``, the text of one code record."""
+class Statements:
+    """Prints function bodies into ``body``, the text of one code record.
+
+    ``owner`` is the node being printed.
+    """
 
     name_pool: ClassVar[type[NamePool]] = NamePool
 
@@ -56,7 +70,15 @@ class Statements(Expressions):
         depend: Callable[[NamedType], None],
         versions: Versions | None = None,
     ) -> None:
-        super().__init__(literals, rename, depend)
+        self.literals = literals
+        self.rename = rename
+        self.depend = depend
+        self.owner: Node | None = None
+        self.capturing: Node | None = None
+        self.in_closure = False
+        self.declarations = Declarations()
+        self.identifiers: dict[Value, str] = {}
+        self.stored: dict[Value, TaggedText] = {}
         self.body = TaggedText()
         self.names = self.name_pool()
         self.level = 0
@@ -89,14 +111,6 @@ class Statements(Expressions):
         self.level += 1
         yield
         self.level -= 1
-
-    @contextmanager
-    def at(self, node: Node) -> Iterator[None]:
-        """Attribute the text written inside the block to ``node``."""
-        outer = self.owner
-        self.owner = node
-        yield
-        self.owner = outer
 
     def register(self, type_: Type) -> None:
         """Record every named type inside ``type_`` as a dependency of the code."""
@@ -146,7 +160,7 @@ class Statements(Expressions):
         self._register_types(node)
         self.versions.add(node, in_method=self.in_method)
         if not node.is_constant:
-            _BY_KIND.get(node.kind, Statements._define)(self, node)
+            _STATEMENTS.get(node.kind, Statements._define)(self, node)
         self.owner = outer
 
     def _return(self, node: Node) -> None:
@@ -229,11 +243,7 @@ class Statements(Expressions):
 
     def _if(self, node: Node) -> None:
         self.assign_names(node.outputs)
-        self.open_line()
-        self.body.mark(self.body.length, node)
-        self.put("if ")
-        self.put(self.use(node.input))
-        self.put(":\n")
+        self._header(node, None, "if ", self.use(node.input), ":\n")
         self._branch(node, node.blocks[0])
         self.line("else:")
         self._branch(node, node.blocks[1])
@@ -263,21 +273,22 @@ class Statements(Expressions):
         self.assign_names(body.params[:1])
         if counted:
             counter, bound = self.use(body.params[0]), self.use(node.inputs[0])
-            self._loop_header(node, node.inputs[1], "for ", counter, " in range(", bound, "):\n")
+            self._header(node, node.inputs[1], "for ", counter, " in range(", bound, "):\n")
         else:
             self._assign(body.params[:1], [condition])
-            self._loop_header(node, node.inputs[0], "while ", self.use(body.params[0]), ":\n")
+            self._header(node, node.inputs[0], "while ", self.use(body.params[0]), ":\n")
         first_kept = 1 if counted else 0
         targets = body.params[first_kept:]
         with self.indented():
             self._print_block(body, has_more=bool(targets))
             self._assign(targets, body.returns[first_kept:])
 
-    def _loop_header(self, node: Node, implicit: Value, *parts: Part) -> None:
-        """Print a loop header; ``implicit`` is the condition or trip count that the text omits."""
+    def _header(self, node: Node, implicit: Value | None, *parts: Part) -> None:
+        """Print the line of an if or a loop, of which the text may omit the ``implicit`` input."""
         self.open_line()
         self.body.mark(self.body.length, node)
-        self.body.mark(self.body.length, implicit.node, str(implicit.node.attributes["value"]))
+        if implicit is not None:
+            self.body.mark(self.body.length, implicit.node, str(implicit.node.attributes["value"]))
         for part in parts:
             self.put(part)
 
@@ -326,8 +337,10 @@ class Statements(Expressions):
         for used in node.inputs:
             if used in self.stored:
                 self.stored[used] = self._captured(used)
-        with self.at(node):
-            return self.expression(node)
+        outer, self.owner = self.owner, node
+        text = self.expression(node)
+        self.owner = outer
+        return text
 
     def _enter(self, node: Node) -> None:
         parts: list[Part] = ["with ", self.use(node.input)]
@@ -349,6 +362,208 @@ class Statements(Expressions):
         item.mark(0, node)
         type_text = annotation(node.output.type, self.literals.tag)
         self.line(self.use(node.output), f" : {type_text} = ", item)
+
+    def build(self, *parts: Part) -> TaggedText:
+        text = TaggedText()
+        for part in parts:
+            if isinstance(part, str):
+                text.write(part, self.owner)
+            else:
+                text.append(part)
+        return text
+
+    def use(self, value: Value) -> TaggedText:
+        """Return a value as its user prints it: its identifier, or the expression stored for it."""
+        name = self.identifiers.get(value)
+        if name is None:
+            return self.stored[value]
+        text = TaggedText()
+        text.write(name, self.capturing or self.owner)
+        return text
+
+    def list_of(self, values: Iterable[Value]) -> list[Part]:
+        parts: list[Part] = []
+        for value in values:
+            parts += [", ", self.use(value)]
+        return parts[1:]
+
+    def annotation(self, type_: Type) -> str:
+        return annotation(type_, self.rename)
+
+    def expression(self, node: Node) -> TaggedText:
+        text = _EXPRESSIONS.get(node.kind, Statements._operator)(self, node)
+        if _has_location(node):
+            text.mark(_location(node, str(text)), node)
+        return text
+
+    def _constant(self, node: Node) -> TaggedText:
+        type_ = node.output.type
+        if isinstance(type_, FunctionType):
+            self.depend(type_)
+            return self.build(checked_value_name(self.rename(type_)))
+        value = None if must_be_none(node.output) else node.attributes["value"]
+        check_zeros(value)
+        literal = self.literals.literal(value, type_)
+        text = marked_literal(literal, node, in_closure=self.in_closure)
+        return self._annotate(type_, text) if node.output in self.declarations.always else text
+
+    def _uninitialized(self, node: Node) -> TaggedText:
+        return self.build(f"uninitialized({self.annotation(node.output.type)})")
+
+    def _conversion(self, node: Node) -> TaggedText:
+        return self._annotate(node.output.type, self.use(node.input))
+
+    def _annotate(self, type_: Type, *parts: Part) -> TaggedText:
+        return self.build("annotate(", self.annotation(type_), ", ", *parts, ")")
+
+    def _builtin_call(self, node: Node) -> TaggedText:
+        name = node.kind.partition("::")[2].lower()
+        return self.build(f"{name}(", *self.list_of(node.inputs), ")")
+
+    def _get_item(self, node: Node) -> TaggedText:
+        base = self.use(node.inputs[0]).owned_by(self.owner)
+        shown: list[Part] = [base] if is_identifier(str(base)) else ["(", base, ")"]
+        return self.build(*shown, "[", self.use(node.inputs[1]), "]")
+
+    def _tuple(self, node: Node) -> TaggedText:
+        type_ = node.output.type
+        assert isinstance(type_, TupleType)
+        name = checked_value_name(self.rename(type_)) if type_.qualified_name else ""
+        end = ",)" if len(node.inputs) == 1 else ")"
+        return self.build(f"{name}(", *self.list_of(node.inputs), end)
+
+    def _tuple_index(self, node: Node) -> TaggedText:
+        base, index = node.inputs
+        return self.build("(", self.use(base), ")[", self.use(index), "]")
+
+    def _tuple_slice(self, node: Node) -> TaggedText:
+        begin, end = node.attributes["beg"], node.attributes["end"]
+        return self.build("(", self.use(node.input), f")[{begin}:{end}]")
+
+    def _list(self, node: Node) -> TaggedText:
+        type_ = node.output.type
+        assert isinstance(type_, ListType)
+        items: list[Part] = ["[", *self.list_of(node.inputs), "]"]
+        if not can_be_inferred(type_.element) or self._needs_type(node):
+            return self._annotate(type_, *items)
+        return self.build(*items)
+
+    def _dict(self, node: Node) -> TaggedText:
+        type_ = node.output.type
+        assert isinstance(type_, DictType)
+        pairs: list[Part] = []
+        for key, value in zip(node.inputs[::2], node.inputs[1::2], strict=True):
+            pairs += [", ", self.use(key), ": ", self.use(value)]
+        items: list[Part] = ["{", *pairs[1:], "}"]
+        inferred = can_be_inferred(type_.key) and can_be_inferred(type_.value)
+        if not inferred or self._needs_type(node):
+            return self._annotate(type_, *items)
+        return self.build(*items)
+
+    def _needs_type(self, literal: Node) -> bool:
+        return not literal.inputs or literal.output in self.declarations.always
+
+    def _create_object(self, node: Node) -> TaggedText:
+        name = checked_value_name(self.annotation(node.output.type))
+        return self.build(f"{name}.__new__({name})")
+
+    def _get_attr(self, node: Node) -> TaggedText:
+        if is_identifier(node.name):
+            return self.build(self.use(node.input), f".{node.name}")
+        return self.build("getattr(", self.use(node.input), f", {string_text(node.name)})")
+
+    def _call_function(self, node: Node) -> TaggedText:
+        callee, *arguments = node.inputs
+        return self.build(self.use(callee), "(", *self._each_with_comma(arguments), ")")
+
+    def _call_method(self, node: Node) -> TaggedText:
+        self_value, *arguments = node.inputs
+        text = self.build(
+            "(", self.use(self_value), f").{node.name}(", *self._each_with_comma(arguments), ")"
+        )
+        self.depend(self_value.type)  # type: ignore[arg-type]  # only named types have methods
+        return text
+
+    def _each_with_comma(self, values: Sequence[Value]) -> list[Part]:
+        parts: list[Part] = []
+        for value in values:
+            parts += [self.use(value), ", "]
+        return parts
+
+    def _unwrap_optional(self, node: Node) -> TaggedText:
+        operand = self.use(node.input)
+        if node.input.type == NONE or must_be_none(node.input):
+            # The type of unwrap_optional(None) cannot be inferred.
+            operand = self._annotate(OptionalType(node.output.type), operand)
+        return self.build("torch._unwrap_optional(", operand, ")")
+
+    def _unchecked_cast(self, node: Node) -> TaggedText:
+        type_text = self.annotation(node.output.type)
+        return self.build("unchecked_cast(", type_text, ", ", self.use(node.input), ")")
+
+    def _isinstance(self, node: Node) -> TaggedText:
+        types = [self.annotation(type_) for type_ in node.attributes["types"]]
+        shown = types[0] if len(types) == 1 else f"({', '.join(types)})"
+        return self.build("isinstance(", self.use(node.input), f", {shown})")
+
+    def _tolist(self, node: Node) -> TaggedText:
+        return self._annotate(node.output.type, self.use(node.inputs[0]), ".tolist()")
+
+    def _enum_part(self, node: Node) -> TaggedText:
+        part = {"prim::EnumValue": "value", "prim::EnumName": "name"}[node.kind]
+        return self.build("(", self.use(node.input), f").{part}")
+
+    def _dense_constant(self, node: Node) -> TaggedText:
+        """Return a tensor in MKL-DNN layout, which archives cannot store, as a conversion."""
+        entry = self.literals.text(node.attributes["value"], node.output.type)
+        return self.build(f"torch.to_mkldnn({entry})")
+
+    def _refused(self, node: Node) -> TaggedText:
+        raise SaveError(
+            f"{node.kind} cannot be written to an archive",
+            hint="Remove calls to Python functions (torch.jit.ignore) and closures before saving",
+        )
+
+    def _operator(self, node: Node) -> TaggedText:
+        if node.schema is None:
+            raise SaveError(f"no operator schema for a node of kind {node.kind}")
+        if node.lost:
+            raise SaveError(
+                f"{node.kind} holds {', '.join(node.lost)}, which code cannot say",
+                hint="Save the module before it is optimised",
+            )
+        needed, out_count = necessary_arguments(node.schema, node.inputs)
+        needed = max(needed, self.written_arguments(node))
+        arguments: list[Part] = []
+        for offset in range(needed):
+            arguments += [", ", *self._argument(node.schema, node.inputs[offset], offset)]
+        for offset in range(len(node.inputs) - out_count, len(node.inputs)):
+            name = node.schema.arguments[offset].name
+            arguments += [", ", f"{name}=", self.use(node.inputs[offset])]
+        text = self.build(operator_name(node.kind), "(", *arguments[1:], ")")
+        for value in node.inputs[needed : len(node.inputs) - out_count]:
+            hidden = None if self.in_closure else value.node
+            text.mark(text.length, hidden, self._default_literal(value), is_text=False)
+        return text
+
+    def written_arguments(self, node: Node) -> int:
+        """Return the number of arguments in the text that the node came from, if not the minimum.
+
+        torch writes a default of the overload that it had, and may read back another overload.
+        """
+        return node.written_arguments
+
+    def _default_literal(self, value: Value) -> str | None:
+        default = value.node.attributes["value"]
+        if isinstance(default, str) and not default.isascii():
+            return None
+        is_scalar = default is None or isinstance(default, bool | int | float | str)
+        return self.literals.text(default, value.type) if is_scalar else None
+
+    def _argument(self, schema: FunctionSchema, value: Value, offset: int) -> list[Part]:
+        if offset < len(schema.arguments) and schema.arguments[offset].kwarg_only:
+            return [f"{schema.arguments[offset].name}=", self.use(value)]
+        return [self.use(value)]
 
 
 def _needs_annotations(node: Node) -> bool:
@@ -382,7 +597,7 @@ _CLOSURES = {
     "prim::awaitable": ("__awaitable_function", "awaitable"),
 }
 
-_BY_KIND: dict[str, Callable[[Statements, Node], None]] = {
+_STATEMENTS: dict[str, Callable[[Statements, Node], None]] = {
     RETURN: Statements._return,
     "prim::If": Statements._if,
     "prim::Loop": Statements._loop,
@@ -394,4 +609,80 @@ _BY_KIND: dict[str, Callable[[Statements, Node], None]] = {
     "prim::Enter": Statements._enter,
     "prim::Exit": Statements._exit,
     "prim::ModuleContainerIndex": Statements._module_container_index,
+}
+
+
+Part = str | TaggedText
+
+
+_OVERRIDES = {
+    "aten::backward": "torch.autograd.backward",
+    "aten::grad": "torch.autograd.grad",
+}
+
+
+def operator_name(kind: str) -> str:
+    """Return the callee of an operator; overload names are never printed."""
+    if kind in _OVERRIDES:
+        return _OVERRIDES[kind]
+    namespace, _, name = kind.partition("::")
+    return f"torch.{name}" if namespace == "aten" else f"ops.{namespace}.{name}"
+
+
+# Nodes of these kinds have no source location when they are read back.
+_WITHOUT_LOCATION = frozenset(
+    {
+        "prim::Constant", "prim::GetAttr", "prim::TupleIndex", "prim::TupleSlice",
+        "prim::ListConstruct", "prim::DictConstruct", "prim::isinstance", "prim::tolist",
+        "prim::unchecked_cast", "prim::EnumName", "prim::EnumValue",
+    }
+)  # fmt: skip
+# The location of these is the start of their first operand, inside its parentheses.
+_AT_OPERAND = frozenset({"prim::CallMethod", "aten::__getitem__"})
+
+
+def _has_location(node: Node) -> bool:
+    if node.kind == "prim::TupleConstruct":
+        type_ = node.output.type
+        return isinstance(type_, TupleType) and type_.qualified_name is not None
+    return node.kind not in _WITHOUT_LOCATION
+
+
+def _location(node: Node, text: str) -> int:
+    """Return the offset of a node's location within its text."""
+    return 1 if node.kind in _AT_OPERAND and text[0] == "(" else 0
+
+
+_EXPRESSIONS: dict[str, Callable[[Statements, Node], TaggedText]] = {
+    "prim::Constant": Statements._constant,
+    "prim::ConstantMKLDNNTensor": Statements._dense_constant,
+    "prim::Uninitialized": Statements._uninitialized,
+    "aten::ScalarImplicit": Statements._conversion,
+    "aten::FloatImplicit": Statements._conversion,
+    "aten::IntImplicit": Statements._conversion,
+    "aten::Int": Statements._builtin_call,
+    "aten::Float": Statements._builtin_call,
+    "aten::Bool": Statements._builtin_call,
+    "aten::str": Statements._builtin_call,
+    "aten::sorted": Statements._builtin_call,
+    "prim::Print": Statements._builtin_call,
+    "aten::__getitem__": Statements._get_item,
+    "prim::TupleConstruct": Statements._tuple,
+    "prim::TupleIndex": Statements._tuple_index,
+    "prim::TupleSlice": Statements._tuple_slice,
+    "prim::ListConstruct": Statements._list,
+    "prim::DictConstruct": Statements._dict,
+    "prim::CreateObject": Statements._create_object,
+    "prim::GetAttr": Statements._get_attr,
+    "prim::CallFunction": Statements._call_function,
+    "prim::CallMethod": Statements._call_method,
+    "aten::_unwrap_optional": Statements._unwrap_optional,
+    "prim::unchecked_unwrap_optional": Statements._unchecked_cast,
+    "prim::unchecked_cast": Statements._unchecked_cast,
+    "prim::isinstance": Statements._isinstance,
+    "prim::tolist": Statements._tolist,
+    "prim::EnumValue": Statements._enum_part,
+    "prim::EnumName": Statements._enum_part,
+    "prim::PythonOp": Statements._refused,
+    "prim::Closure": Statements._refused,
 }

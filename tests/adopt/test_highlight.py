@@ -16,8 +16,8 @@ from torch._C._jit_tree_views import SourceRangeFactory
 from torch._sources import SourceContext
 from torch.jit.frontend import build_expr, build_stmt
 
-from tsarchive.adopt.frontend_ranges import Extent, FrontendRanges, ranges_of_function
-from tsarchive.adopt.highlight import Views, agrees, read_highlight, read_marks
+from tsarchive.adopt.function_sources import Extent, FrontendRanges, ranges_of_function
+from tsarchive.adopt.node_ranges import Views, agrees, read_highlight, read_marks
 
 FIRST_LINE = 7
 LINES = st.sampled_from(

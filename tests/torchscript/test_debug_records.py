@@ -34,7 +34,7 @@ from tests.support.held import (
 from tests.support.networks import build, each_network
 from tests.support.suite import examples
 from tests.torchscript.debug_subjects import FILES, SUBJECTS, BuiltinFunctions
-from tsarchive.adopt.builtin_sources import BUILTIN_SOURCES
+from tsarchive.adopt.function_sources import BUILTIN_SOURCES
 
 ID = ".data/serialization_id"
 # torch's own text is another one after it was read back; then no records can be compared.

@@ -10,7 +10,9 @@ other binding gives: attribute names in slot order, their flags, and the order o
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import repeat
 from typing import Any
@@ -19,12 +21,20 @@ import torch
 
 from tsarchive.errors import SaveError
 from tsarchive.ir import types
-from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
-from tsarchive.ir.graph import Block
-from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
+from tsarchive.ir.classes import (
+    Attribute,
+    ClassConstant,
+    ClassType,
+    Function,
+    FunctionType,
+    InterfaceType,
+)
+from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.names import NATIVE_PREFIX, base_name
+from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema, parse_schema_with
 from tsarchive.ir.types import (
     ANY,
+    BOOL,
     SIMPLE_TYPES,
     TENSOR,
     DictType,
@@ -49,12 +59,9 @@ from tsarchive.ir.values import (
     type_of_constant,
 )
 
-from .class_headers import code_of, field_names, in_header_order, read_header
 from .getstate import always_held_parts, held_parts
-from .lifting import GraphCopy, placeholder
 from .node_ranges import PlaceReader
-from .probe import FIRST_SAME, Attr, Item, Place, Probe, State, Values, extend
-from .sharing import Sharing
+from .sharing import FIRST_SAME, Attr, Item, Place, Probe, Sharing, State, Values, extend
 
 
 class Adopter:
@@ -129,18 +136,18 @@ class Adopter:
             class_.attributes["capsule"] = Attribute("capsule", SIMPLE_TYPES["Capsule"])
 
     def _fill_class(self, type_: Any, class_: ClassType, empty: Any) -> None:
-        header = read_header(code := code_of(empty, class_.qualified_name))
+        header = _read_header(code := _code_of(empty, class_.qualified_name))
         class_.is_module = header.is_module
         slot_types = type_.containedTypes()
         names = header.attributes
         if len(slot_types) != len(names):
-            names = in_header_order(_slots_of(type_), code)
+            names = _in_header_order(_slots_of(type_), code)
         for name, slot_type in zip(names, slot_types, strict=True):
             flags = (name in header.parameters, name in header.buffers)
             class_.attributes[name] = Attribute(name, self.type(slot_type), *flags)
         if header.has_constants:
             values = torch._C.ConcreteModuleType.from_jit_type(type_).get_constants()
-            for name in in_header_order(values, code):
+            for name in _in_header_order(values, code):
                 class_.constants[name] = self._class_constant(name, values[name])
         holder = torch._C._create_object_with_type(type_)
         for name in type_.method_names():
@@ -155,10 +162,9 @@ class Adopter:
         return [self._hook(f"{class_.qualified_name}.{hook.name}", hook) for hook in hooks]
 
     def _hook(self, qualified_name: str, hook: Any) -> Function:
-        known = self._functions.get(qualified_name)
-        if known is None:
-            known = self._functions[qualified_name] = self.function(hook, qualified_name)
-        return known
+        if qualified_name not in self._functions:
+            self._functions[qualified_name] = self.function(hook, qualified_name)
+        return self._functions[qualified_name]
 
     def _class_constant(self, name: str, value: Any) -> ClassConstant:
         adopted = self.value(value, ANY)
@@ -181,7 +187,7 @@ class Adopter:
 
     def _named_tuple(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> TupleType:
         elements = tuple(map(self.type, type_.elements()))
-        ours = TupleType(elements, name, field_names(type_.str()))
+        ours = TupleType(elements, name, _field_names(type_.str()))
         known.append((type_, ours))
         return ours
 
@@ -226,7 +232,7 @@ class Adopter:
     def _graph(self, graph: Any, function: str) -> Block:
         outer, self._owner = self._owner, function.rpartition(".")[0]
         try:
-            return GraphCopy(self, self._places, function).graph(graph)
+            return _GraphCopy(self, self._places, function).graph(graph)
         finally:
             self._owner = outer
 
@@ -359,7 +365,8 @@ class Adopter:
         """Adopt a script object, slot by slot: Python would only see a copy of it."""
         found = ObjectValue(class_)
         if class_.has_state_methods:
-            getstate = self._torch_method(class_, "__getstate__")
+            holder = torch._C._create_object_with_type(self._torch_types[class_])
+            getstate = holder._get_method("__getstate__")
             inner = place.then(State(getstate.schema.returns[0].type))
             self._set_state(found, self._probe.read(inner), always_held_parts(class_), inner)
             return found
@@ -371,9 +378,6 @@ class Adopter:
                 found.slots[name] = self.value(self._probe.read(inner), slot.type, inner)
             self._sharing.note(found.slots, name, slot.type, inner)
         return found
-
-    def _torch_method(self, class_: ClassType, name: str) -> Any:
-        return torch._C._create_object_with_type(self._torch_types[class_])._get_method(name)
 
     @cached_property
     def _probe(self) -> Probe:
@@ -441,8 +445,23 @@ def adopt_function(function: Any) -> Function:
 
 
 def adopt_placeholder(function: Any) -> ObjectValue:
-    """Adopt a function as the ``forward`` of a module, the form in which it is saved."""
-    return placeholder(Adopter()._graph(function.graph, function.name))
+    """Adopt a function as the ``forward`` of a module without state, the form in which it is saved.
+
+    The schema is rebuilt from the graph, so defaults are lost, as they are in torch.
+    """
+    graph = Adopter()._graph(function.graph, function.name)
+    class_ = ClassType("__torch__.PlaceholderModule", is_module=True)
+    class_.attributes["training"] = Attribute("training", BOOL)
+    graph.params.insert(0, Value(graph.param_node, class_, "self"))
+    arguments = tuple(
+        Argument(value.name or f"argument_{position}", value.type)
+        for position, value in enumerate(graph.params)
+    )
+    results = (Argument("", graph.returns[0].type),)
+    schema = FunctionSchema("forward", "", arguments, results)
+    forward = Function(f"{class_.qualified_name}.forward", schema, lambda: graph)
+    class_.methods["forward"] = forward
+    return ObjectValue(class_, {"training": True})
 
 
 def is_script_module(value: Any) -> bool:
@@ -480,3 +499,187 @@ SINGLE: dict[str, Type] = {
     "StringType": types.STRING,
     "TensorType": types.TENSOR,
 }
+
+
+_ATTRIBUTE = re.compile(r'  (?:(\w+) : (?!Final\[)|__annotations__\["(.*)"\] = )')
+_FLAGS = re.compile(r"\n  __parameters__ = \[(.*?)\]\n  __buffers__ = \[(.*?)\](?:\n|$)", re.DOTALL)
+_QUOTED = re.compile(r'"(.*?)", ', re.DOTALL)
+_QUOTED_SLOT = '  __annotations__["'
+# A slot may be named ``def``.
+_METHODS = re.compile(r"\n  def (?!: )")
+
+
+@dataclass(frozen=True, slots=True)
+class _ClassHeader:
+    """Attribute names in slot order, their flags, and whether constants follow.
+
+    No attributes are given when one of them has a line break in its name.
+    """
+
+    is_module: bool
+    attributes: tuple[str, ...]
+    has_constants: bool
+    parameters: frozenset[str]
+    buffers: frozenset[str]
+
+
+def _code_of(printed: Any, name: str) -> str:
+    """Return torch's printed form of the class ``name``.
+
+    Raises SaveError where it cannot print it.
+    """
+    try:
+        code: str = printed.code
+    except RuntimeError as error:
+        raise SaveError(
+            f"torch cannot print the class {name}: {error}",
+            hint="An argument of type Tensor whose default is None wants Optional[Tensor]",
+        ) from error
+    return code
+
+
+def _read_header(code: str) -> _ClassHeader:
+    """Parse the header of the class that ``code`` begins with; methods are ignored."""
+    header = _METHODS.split(code, 1)[0]
+    first, *lines = header.split("\n")
+    attributes = [match for line in lines if (match := _ATTRIBUTE.match(line))]
+    if sum(line.startswith(_QUOTED_SLOT) for line in lines) > sum(m[1] is None for m in attributes):
+        attributes = []  # a name contains a line break
+    flags = _FLAGS.search(header)
+    parameters, buffers = flags.groups() if flags else ("", "")
+    return _ClassHeader(
+        first.endswith("(Module):"),
+        tuple(match[1] or match[2] for match in attributes),
+        " : Final[" in header,
+        frozenset(_QUOTED.findall(parameters)),
+        frozenset(_QUOTED.findall(buffers)),
+    )
+
+
+def _in_header_order(names: Iterable[str], code: str) -> tuple[str, ...]:
+    """Return known names of attributes or constants in the order of their lines.
+
+    Such names may contain anything, even line breaks.
+    """
+
+    places: dict[str, int] = {}
+    # A long name may contain text that looks like the line of a short one.
+    for name in sorted(names, key=len, reverse=True):
+        for line in (f'\n  __annotations__["{name}"] = ', f"\n  {name} : "):
+            if (found := code.find(line)) >= 0:
+                places[name] = found
+                code = code.replace(line, "\n" * len(line), 1)
+                break
+    return tuple(sorted(places, key=places.__getitem__))
+
+
+def _field_names(shown: str) -> tuple[str, ...]:
+    """Return the fields of ``NamedTuple(a : Tensor, b : NamedTuple(...))``, not nested ones."""
+    depth, level_one = 0, []
+    for char in shown:
+        depth -= char in ")]"
+        level_one.append(char if depth == 1 else "")
+        depth += char in "(["
+    return tuple(re.findall(r"(\w+) : ", "".join(level_one)))
+
+
+class _GraphCopy:
+    """Copies one graph; values are identified by their numbers, unique in a graph."""
+
+    def __init__(self, adopter: Adopter, places: PlaceReader, function: str) -> None:
+        self.adopter = adopter
+        self.places = places
+        self.function = function
+        self.values: dict[int, Value] = {}
+
+    def graph(self, theirs: Any) -> Block:
+        return self._filled(Block(), theirs, theirs.param_node(), theirs.return_node())
+
+    def _filled(self, ours: Block, theirs: Any, params: Any, returns: Any) -> Block:
+        for value in _outputs(params):
+            self._bind(value, ours.param_node)
+        for node in theirs.nodes():
+            self._node(node, ours)
+        for value in _inputs(returns):
+            ours.add_return(self.values[value.unique()])
+        return ours
+
+    def _bind(self, value: Any, node: Node) -> None:
+        type_ = self.adopter.type(value.type())
+        self.values[value.unique()] = node.add_output(type_, base_name(value.debugName()))
+
+    def _node(self, theirs: Any, block: Block) -> None:
+        kind = theirs.kind()
+        ours = block.append(
+            kind,
+            [self.values[value.unique()] for value in _inputs(theirs)],
+            schema=self._schema(theirs),
+            place=self.places.place(theirs, kind, self.function),
+        )
+        for value in _outputs(theirs):
+            self._bind(value, ours)
+        if kind in _WITH_BLOCKS:
+            for inner in theirs.blocks():
+                self._filled(ours.add_block(), inner, inner.paramNode(), inner.returnNode())
+        read = _NODE_ATTRIBUTES.get(kind)
+        if read is not None:
+            ours.attributes.update(read(self, theirs, ours))
+        elif (names := theirs.attributeNames()) and (lost := set(names) - _NOT_WRITTEN):
+            ours.lost = sorted(lost)
+
+    def _schema(self, node: Any) -> FunctionSchema | None:
+        text = node.schema()
+        return None if text == "(no schema)" else _operator_schema(text)
+
+    def _constant(self, theirs: Any, ours: Node) -> dict[str, Any]:
+        if isinstance(ours.output.type, FunctionType):
+            return {"value": ours.output.type.function}
+        return {"value": self.adopter.constant(theirs)}
+
+    def _name(self, theirs: Any, _: Node) -> dict[str, Any]:
+        return {"name": theirs.s("name")}
+
+    def _subgraph(self, theirs: Any, _: Node) -> dict[str, Any]:
+        copy = _GraphCopy(self.adopter, self.places, self.function)
+        return {"subgraph": copy.graph(theirs.g("Subgraph"))}
+
+
+_NODE_ATTRIBUTES: dict[str, Callable[[_GraphCopy, Any, Node], dict[str, Any]]] = {
+    "prim::Constant": _GraphCopy._constant,
+    "prim::ConstantMKLDNNTensor": lambda _copy, theirs, _ours: {
+        "value": TableConstant(theirs.t("value").to_dense())
+    },
+    "prim::GetAttr": _GraphCopy._name,
+    "prim::SetAttr": _GraphCopy._name,
+    "prim::CallMethod": _GraphCopy._name,
+    "prim::fork": _GraphCopy._subgraph,
+    "prim::awaitable": _GraphCopy._subgraph,
+    "prim::isinstance": lambda copy, theirs, _ours: {
+        "types": [copy.adopter.type(type_) for type_ in theirs.tys("types")]
+    },
+    "prim::TupleSlice": lambda _copy, theirs, _ours: {
+        "beg": theirs.i("beg"),
+        "end": theirs.i("end"),
+    },
+}
+
+_WITH_BLOCKS = frozenset({"prim::If", "prim::Loop"})
+
+
+# By index: the iterators over the same values cost ten times as much.
+def _inputs(node: Any) -> Iterator[Any]:
+    return map(node.inputsAt, range(node.inputsSize()))
+
+
+def _outputs(node: Any) -> Iterator[Any]:
+    return map(node.outputsAt, range(node.outputsSize()))
+
+
+# The number by which torch identifies repeated warnings; it is reassigned on loading.
+_NOT_WRITTEN = frozenset({"warn_id"})
+
+
+@cache
+def _operator_schema(text: str) -> FunctionSchema:
+    """Parse a schema. Operators may name torchbind classes; printing only needs their names."""
+    return parse_schema_with(text, lambda name: ClassType(name, is_native=True))

@@ -1,19 +1,36 @@
-"""The types that values have when the text of a function is read back.
+"""How the text of a function reads back: order of nodes, types of values, builtins in sight.
+
+A node may be printed inside the expression that uses it when reading that back emits nodes in the
+order they have now. A parser emits arguments left to right and then the operator; so walking inputs
+right to left beside the list of nodes, last to first, must meet each inlined producer in turn.
 
 The text of None, of a tuple and of a literal loses a wider declared type: ``[(1, None)]`` of type
 ``List[Tuple[int, Optional[Tensor]]]`` reads back as ``List[Tuple[int, NoneType]]``. Tuples are
 widened where they are used. Lists and dicts are not, and neither is a loop-carried variable; then
 the text does not compile.
+
+torch takes ``range`` or ``torch`` for the name of a value like any other, and then writes ``for i
+in range(n)`` or ``torch.mul(x, y)`` in the scope of that value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tsarchive.ir.classes import ClassType, FunctionType, InterfaceType
-from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
+from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.graph import (
+    RETURN,
+    Block,
+    Node,
+    Value,
+    carried_index,
+    carried_values,
+    must_be_none,
+    nested_blocks,
+)
+from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import (
     Bindings,
@@ -34,9 +51,8 @@ from tsarchive.ir.types import (
     Type,
     UnionType,
 )
-from tsarchive.ir.values import TableConstant, type_of_constant
+from tsarchive.ir.values import Device, GeneratorSeed, TableConstant, type_of_constant
 
-from .inline import inlined_nodes
 from .literals import can_be_inferred, has_non_ascii
 
 _MAY_WIDEN = frozenset(
@@ -174,16 +190,15 @@ class _Reading:
         for value, wanted in zip(node.inputs, type_.elements, strict=True):
             self._check(value, wanted)
 
-    def _list(self, node: Node) -> None:
-        self._literal(node, lambda inputs: ListType(_common(inputs)))
-
-    def _dict(self, node: Node) -> None:
-        self._literal(node, lambda inputs: DictType(inputs[0], _common(inputs[1::2])))
-
-    def _literal(self, node: Node, infer: Callable[[Sequence[Type]], Type]) -> None:
+    def _literal(self, node: Node) -> None:
         output, parts = node.output, node.output.type.parts()
         if node.inputs and all(map(can_be_inferred, parts)):
-            self._set_or_declare(output, infer([self._of(value) for value in node.inputs]))
+            types = [self._of(value) for value in node.inputs]
+            is_list = node.kind == "prim::ListConstruct"
+            inferred = (
+                ListType(_common(types)) if is_list else DictType(types[0], _common(types[1::2]))
+            )
+            self._set_or_declare(output, inferred)
         if self._of(output) == output.type:
             for index, value in enumerate(node.inputs):
                 self._check(value, parts[index % len(parts)])
@@ -369,8 +384,8 @@ def _fits(actual: Type, wanted: Type) -> bool:
 
 _BY_KIND: dict[str, Callable[[_Reading, Node], None]] = {
     "prim::TupleConstruct": _Reading._tuple,
-    "prim::ListConstruct": _Reading._list,
-    "prim::DictConstruct": _Reading._dict,
+    "prim::ListConstruct": _Reading._literal,
+    "prim::DictConstruct": _Reading._literal,
     "prim::If": _Reading._if,
     "prim::Loop": _Reading._loop,
     "prim::TupleUnpack": _Reading._unpack,
@@ -387,3 +402,185 @@ _BY_KIND: dict[str, Callable[[_Reading, Node], None]] = {
     "prim::tolist": _Reading._as_declared,
     "aten::_unwrap_optional": _Reading._unwrap_optional,
 }
+
+
+# The bodies of these may use an input more than once.
+_CAPTURING = frozenset({"prim::fork", "prim::rpc_async", "prim::rpc_sync", "prim::rpc_remote"})
+
+
+def inlined_nodes(body: Block) -> set[Node]:
+    """Return the nodes of ``body`` and its nested blocks that need no statement of their own."""
+    return _Scan(body).inlined
+
+
+def can_inline(value: Value) -> bool:
+    node = value.node
+    if len(node.outputs) != 1 or len(value.uses) != 1 or node.blocks:
+        return False
+    user, offset = value.uses[0]
+    if value.name is not None and user.kind != RETURN:
+        return False
+    if carried_index(user, offset) is not None:
+        return False
+    # Reading back an isinstance inside a condition would refine types once more.
+    return user.kind not in _CAPTURING and node.kind != "prim::isinstance"
+
+
+@dataclass(slots=True)
+class _Visit:
+    """A node whose inputs below ``next_input`` are yet to be matched against ``cursor``."""
+
+    node: Node
+    cursor: Node | None
+    next_input: int
+
+
+class _Scan:
+    def __init__(self, body: Block) -> None:
+        self.inlined: set[Node] = set()
+        self.before: dict[Node, Node | None] = {}
+        self._scan_block(body)
+
+    def _scan_block(self, block: Block) -> None:
+        self._note_predecessors(block)
+        self._scan_node(block.return_node)
+        for node in reversed(block.nodes):
+            self._scan_node(node)
+
+    def _note_predecessors(self, block: Block) -> None:
+        previous: Node | None = None
+        for node in (*block.nodes, block.return_node):
+            self.before[node] = previous
+            if not node.is_constant:
+                previous = node
+
+    def _enter(self, node: Node) -> _Visit:
+        for block in node.blocks:
+            self._scan_block(block)
+        return _Visit(node, self.before[node], len(node.inputs))
+
+    def _scan_node(self, start: Node) -> None:
+        if start in self.inlined:
+            return
+        stack = [self._enter(start)]
+        while stack:
+            visit = stack[-1]
+            if visit.next_input == 0:
+                stack.pop()
+                if stack:
+                    self.inlined.add(visit.node)
+                    stack[-1].cursor = visit.cursor
+                continue
+            visit.next_input -= 1
+            value = visit.node.inputs[visit.next_input]
+            if value.node is visit.cursor and can_inline(value):
+                stack.append(self._enter(value.node))
+            elif value.node.is_constant:
+                self.inlined.add(value.node)
+
+
+def constants_in_order(body: Block) -> list[Node]:
+    """Return the constants used in ``body`` by first use; fork bodies have their own."""
+    found: dict[Node, None] = {}
+
+    def visit(block: Block) -> None:
+        for node in (*block.nodes, block.return_node):
+            for value in node.inputs:
+                if value.node.is_constant:
+                    found.setdefault(value.node)
+            for inner in node.blocks:
+                visit(inner)
+
+    visit(body)
+    return list(found)
+
+
+_BUILTIN_OF_KIND = {
+    "aten::Bool": "bool",
+    "aten::Float": "float",
+    "aten::FloatImplicit": "annotate",
+    "aten::Int": "int",
+    "aten::IntImplicit": "annotate",
+    "aten::ScalarImplicit": "annotate",
+    "aten::sorted": "sorted",
+    "aten::str": "str",
+    "prim::ConstantMKLDNNTensor": "torch",
+    "prim::Loop": "range",
+    "prim::Print": "print",
+    "prim::Uninitialized": "uninitialized",
+    "prim::awaitable": "awaitable",
+    "prim::fork": "fork",
+    "prim::isinstance": "isinstance",
+    "prim::tolist": "annotate",
+    "prim::unchecked_cast": "unchecked_cast",
+    "prim::unchecked_unwrap_optional": "unchecked_cast",
+}
+
+_BUILTINS = frozenset({*_BUILTIN_OF_KIND.values(), "CONSTANTS", "ops", "torch"})
+_WITHOUT_NAME = frozenset({"aten::__getitem__", "prim::EnumName", "prim::EnumValue"})
+
+
+def shadowed_builtins(function: Function, own_name: str | None) -> set[str]:
+    """Return the builtins used by the body in the scope of a value of that name or ``own_name``."""
+    in_sight = {to_identifier(argument.name) for argument in function.schema.arguments}
+    if own_name is not None:
+        in_sight.add(own_name)
+    if _BUILTINS.isdisjoint(in_sight) and not _binds_a_builtin(function.graph):
+        return set()  # nearly every function
+    return set(_shadowed(function.graph, in_sight))
+
+
+def _binds_a_builtin(block: Block) -> bool:
+    return any(
+        any(value.name in _BUILTINS for value in node.outputs)
+        or any(_binds_a_builtin(inner) for inner in nested_blocks(node))
+        for node in (block.param_node, *block.nodes)
+    )
+
+
+def _shadowed(block: Block, outer: set[str]) -> Iterator[str]:
+    in_sight = set(outer)
+    for node in (*block.nodes, block.return_node):
+        if node.is_constant:
+            continue
+        if node.kind == "prim::Loop":  # loop-carried values are assigned before its first line
+            in_sight |= _names(node.outputs)
+        yield from in_sight.intersection(_needed(node))
+        for inner in nested_blocks(node):
+            yield from _shadowed(inner, in_sight | _names(inner.params))
+        in_sight |= _names(node.outputs)
+
+
+def _names(values: Iterable[Value]) -> set[str]:
+    return {to_identifier(value.name) for value in values if value.name is not None}
+
+
+def _needed(node: Node) -> Iterator[str]:
+    """Yield the builtins in the text of a node and of the constants that it uses."""
+    if node.kind in _BUILTIN_OF_KIND:
+        yield _BUILTIN_OF_KIND[node.kind]
+    elif node.kind == "prim::ListConstruct" or node.kind == "prim::DictConstruct":
+        if not (node.inputs and all(map(can_be_inferred, node.output.type.parts()))):
+            yield "annotate"
+    elif node.schema is not None and node.kind not in _WITHOUT_NAME:
+        yield "torch" if node.kind.startswith("aten::") else "ops"
+    if node.kind == "aten::_unwrap_optional" and must_be_none(node.input):
+        yield "annotate"
+    for value in node.inputs:
+        if value.node.is_constant:
+            yield from _needed_by_constant(value.node.attributes["value"])
+
+
+def _needed_by_constant(value: Any) -> Iterator[str]:
+    match value:
+        case TableConstant():
+            yield from ("CONSTANTS", "torch")
+        case Device() | GeneratorSeed():
+            yield "torch"
+        case list() | dict():
+            yield "annotate"
+            for item in value:
+                yield from _needed_by_constant(item)
+        case tuple():
+            for item in value:
+                yield from _needed_by_constant(item)
