@@ -3,8 +3,7 @@
 Nothing here imports or calls what a pickle names, and Python's ``pickle`` is not used.
 """
 
-from .limits import Limits
-from .reader import loads
+from .reader import Limits, loads
 from .values import (
     Global,
     MarkedTuple,

@@ -1,14 +1,17 @@
 """The contents of a pickle record as inert values: names are not resolved, nothing is called.
 
 ``None``, ``bool``, ``int``, ``float``, ``complex``, ``str``, ``list``, ``dict`` and ``tuple``
-stand for themselves; the classes below stand for everything else.
+stand for themselves; the classes below stand for everything else. References to values are counted
+here too, which decides what a pickle memoises, and cycles are detected.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TypeAlias
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
 
 class Memo(Enum):
@@ -123,3 +126,141 @@ Value: TypeAlias = (
     | Memoised
     | None
 )
+
+
+_LEAVES = frozenset({type(None), bool, int, float, complex, str, Global})
+_EMPTY = id(())
+
+
+class References(NamedTuple):
+    """``shared`` holds the ids of the values that are referenced at least twice."""
+
+    shared: frozenset[int]
+    cyclic: bool
+
+
+def identity(value: Value) -> int:
+    """Return the id of a value; all empty tuples share one, even where Python has several."""
+    return id(value) if value or type(value) is not tuple else _EMPTY
+
+
+def count_references(root: Value) -> References:
+    """Count references as the writer meets them.
+
+    A memoised value is walked once; one that is written anew at each reference is walked at each.
+    Stops at the first cycle, which no pickle of this format can hold.
+    """
+    return _walk(root, _written_parts)
+
+
+def contains_itself(root: Value) -> bool:
+    """Return whether there is a cycle below the root. Every value is visited once."""
+    return _walk(root, _parts).cyclic
+
+
+def repeats_beyond(root: Value, limit: int) -> bool:
+    """Return whether a walk along every reference meets values again more than ``limit`` times.
+
+    Every value is visited once here. Nothing below the root may contain itself.
+    """
+    lengths: dict[int, int] = {}
+    edges = 0
+    path: list[tuple[Value, Iterator[Value]]] = [(root, _parts(root))]
+    below = [1]
+    while path:
+        value, parts = path[-1]
+        for part in parts:
+            edges += 1
+            length = 1 if type(part) in _LEAVES else lengths.get(id(part), 0)
+            if not length:
+                path.append((part, _parts(part)))
+                below.append(1)
+                break
+            below[-1] += length
+        else:
+            path.pop()
+            length = lengths[id(value)] = below.pop()
+            if length - edges > limit + 1:
+                return True
+            if below:
+                below[-1] += length
+    return False
+
+
+def _walk(root: Value, parts: Callable[[Value], Iterator[Value]]) -> References:
+    met: set[int] = set()
+    shared: set[int] = set()
+    path: list[int] = []
+    on_path: set[int] = set()
+    walks: list[Iterator[Value]] = [iter((root,))]
+    while walks:
+        for value in walks[-1]:
+            if type(value) in _LEAVES:
+                continue
+            key = identity(value)
+            if key in on_path:
+                return References(frozenset(shared), cyclic=True)
+            if key in met:
+                shared.add(key)
+                continue
+            if type(value) is tuple:
+                met.add(key)
+                walks.append(iter(value))
+            else:
+                if not _is_rewritten(value):
+                    met.add(key)
+                walks.append(parts(value))
+            on_path.add(key)
+            path.append(key)
+            break
+        else:
+            walks.pop()
+            if path:
+                on_path.remove(path.pop())
+    return References(frozenset(shared), cyclic=False)
+
+
+def _is_rewritten(value: Value) -> bool:
+    """Return whether each further reference to the value writes it in full again."""
+    if isinstance(value, (Object, Reduce)):
+        return value.memo is Memo.NEVER
+    return type(value) is MarkedTuple
+
+
+def _parts(value: Value) -> Iterator[Value]:
+    if isinstance(value, dict):
+        return chain.from_iterable(value.items())
+    if isinstance(value, (list, tuple)):
+        return iter(value)
+    if isinstance(value, Object):
+        return iter((value.state,))
+    if isinstance(value, Reduce):
+        return iter((value.argument, value.items, value.state))
+    if isinstance(value, (PersistentId, Memoised)):
+        return iter((value.value,))
+    return iter(())
+
+
+def _written_parts(value: Value) -> Iterator[Value]:
+    """Yield the parts with an identity of their own, passing through containers without one.
+
+    Values that the writer refuses have no parts here.
+    """
+    if isinstance(value, Object):
+        return _parts(value.state) if type(value.state) is dict else iter((value.state,))
+    if isinstance(value, Reduce):
+        return _arguments(value.argument)
+    if isinstance(value, (PersistentId, Memoised)):
+        return _parts(value.value)
+    return _parts(value)
+
+
+def _arguments(argument: Value) -> Iterator[Value]:
+    if not isinstance(argument, tuple):
+        yield argument
+        return
+    for item in argument:
+        if type(item) is list or type(item) is dict:
+            yield from _parts(item)
+        else:
+            yield item

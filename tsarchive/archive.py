@@ -11,7 +11,7 @@ from tsarchive.formats.registry import format_of, opened_file
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.looking import ExecutorchView
-    from tsarchive.formats.pt2.looking import Pt2View
+    from tsarchive.formats.pt2.view import Pt2View
     from tsarchive.ir.classes import ClassType
     from tsarchive.pickler import Object
 
@@ -28,7 +28,7 @@ class Archive(OpenedArchive):
 
         Raises UnsupportedError for archives of another kind.
         """
-        from tsarchive.formats.pt2.looking import Pt2View
+        from tsarchive.formats.pt2.view import Pt2View
 
         _ = self.container
         if not isinstance(self.view, Pt2View):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import FileFormat
-from tsarchive.formats.pt2.tracing import traced_program
+from tsarchive.formats.pt2.reexporting import traced_program
 from tsarchive.formats.registry import format_of
 from tsarchive.loading import load
 from tsarchive.policy import Policy

@@ -12,7 +12,7 @@ import torch
 
 from tests.container.forging import forge, member
 from tsarchive.container import Container, survey
-from tsarchive.container.rules import RULES
+from tsarchive.container.faults import RULES
 from tsarchive.errors import FormatError
 from tsarchive.findings import Severity
 

@@ -34,9 +34,9 @@ from tests.container.forging import (
     member,
     unknown_sizes,
 )
-from tsarchive.container import rules
+from tsarchive.container import faults
+from tsarchive.container.faults import RULES
 from tsarchive.container.recognise import FILE_RULES
-from tsarchive.container.rules import RULES
 from tsarchive.errors import ArchiveError, FormatError
 from tsarchive.findings import Nature
 
@@ -307,12 +307,12 @@ def test_checksums_that_were_not_written_are_noted():
 
 # The table of rules.
 
-SOURCES = Path(rules.__file__).parent
+SOURCES = Path(faults.__file__).parent
 
 
 def test_every_rule_of_the_table_is_held_and_no_other():
     named = re.compile(r'"((?:zip|file)-[a-z0-9-]+)"')
-    code = [path.read_text() for path in SOURCES.glob("*.py") if path.name != "rules.py"]
+    code = [path.read_text() for path in SOURCES.glob("*.py") if path.name != "faults.py"]
     assert set(named.findall("".join(code))) == set(RULES)
     assert all(issubclass(rule.error, ArchiveError) for rule in RULES.values())
 

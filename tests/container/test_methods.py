@@ -15,8 +15,8 @@ import zlib
 import pytest
 
 from tsarchive.container import Container
+from tsarchive.container.contents import inflated_pieces
 from tsarchive.container.faults import NOWHERE, STRICT, Collected, Place, Stopped
-from tsarchive.container.inflate import inflated_pieces
 from tsarchive.container.layout import METHOD_NAMES, VERSION_NEEDED
 from tsarchive.errors import FormatError, UnsupportedError
 

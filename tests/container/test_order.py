@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 
 from tsarchive.container import Container, unordered_map_order
 from tsarchive.container.names import fold_name
-from tsarchive.container.serialization_id import RECORD_NAME, SerializationId, combine
-from tsarchive.container.unordered_map import bucket_count, iteration_order, string_hash
+from tsarchive.container.serialization_id import (
+    RECORD_NAME,
+    SerializationId,
+    bucket_count,
+    combine,
+    iteration_order,
+    string_hash,
+)
 
 
 @pytest.fixture(scope="module")

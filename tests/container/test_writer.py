@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsarchive.container import Container, NewRecord, Packed, write_container
-from tsarchive.container.checksum import crc32
+from tsarchive.container.contents import crc32
 from tsarchive.container.layout import MAX32
 from tsarchive.container.writer import write_records
 from tsarchive.errors import SaveError

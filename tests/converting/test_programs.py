@@ -11,7 +11,7 @@ import tsarchive
 from tests.support.features import stores_weights_apart
 from tsarchive.formats.pt2.records import Records
 from tsarchive.formats.pt2.reexporting import exported_program
-from tsarchive.formats.pt2.sample_values import sample_values
+from tsarchive.formats.pt2.tensors import sample_values
 
 
 class Net(nn.Module):

@@ -17,7 +17,7 @@ from tsarchive.pickler import (
     Reduce,
     dumps,
 )
-from tsarchive.pickler.encoding import _str_header
+from tsarchive.pickler.writer import _str_header
 
 TAG = Global("torch.jit._pickle", "restore_type_tag")
 INTLIST = Global("torch.jit._pickle", "build_intlist")

@@ -15,10 +15,9 @@ from tests.support.pt2_archives import ROW_META, corpus_files, fixture, payload,
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, MissingRecordError, PickleError
 from tsarchive.formats.pt2 import payloads
-from tsarchive.formats.pt2.dtypes import DTYPES, SCALAR_TYPES
-from tsarchive.formats.pt2.payloads import Kind
+from tsarchive.formats.pt2.payloads import Kind, Saved
 from tsarchive.formats.pt2.records import Layout, Records
-from tsarchive.formats.pt2.torch_save import Saved
+from tsarchive.formats.pt2.schema import DTYPES, SCALAR_TYPES
 from tsarchive.pickler import Global, Reduce, dumps
 
 CONFIG = "data/weights/model_weights_config.json"

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from tsarchive.container import Container, write_container
 from tsarchive.formats.pt2 import schema
 from tsarchive.formats.pt2.arguments import define, type_of_argument
-from tsarchive.formats.pt2.decoding import decoded
+from tsarchive.formats.pt2.json_codec import decoded
 from tsarchive.formats.pt2.program import Translation, input_name
 from tsarchive.formats.pt2.records import USUAL_NAME, Records
 from tsarchive.formats.torchscript.saving import canonical_loaded_records

@@ -17,7 +17,7 @@ from tsarchive.garbage import collecting, not_collecting, rarely_collecting
 
 # What only other archives and other verbs need.
 LATE = (
-    "tsarchive.archive", "tsarchive.container.changed", "tsarchive.container.surveying",
+    "tsarchive.archive", "tsarchive.container.surveying",
     "tsarchive.container.writer", "tsarchive.formats.legacy.model", "tsarchive.run.metering",
     "tsarchive.run.costs", "tsarchive.formats.torchscript.devices",
     "tsarchive.formats.torchscript.exporter", "tsarchive.formats.torchscript.inspection",

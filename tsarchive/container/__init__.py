@@ -2,15 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tsarchive.container.reader import Container, Record
+from tsarchive.container.reader import ChangedContainer, Container, Record
 from tsarchive.lazy_members import lazy_member
 
 if TYPE_CHECKING:
-    from tsarchive.container.changed import ChangedContainer
+    from tsarchive.container.serialization_id import unordered_map_order
     from tsarchive.container.surveying import ContainerSurvey, survey, survey_inside
     from tsarchive.container.writer import NewRecord, Packed, write_container
-
-    from .unordered_map import unordered_map_order
 
 __all__ = [
     "ChangedContainer",
@@ -27,11 +25,10 @@ __all__ = [
 
 # Imported on first use: reading an archive does not need these.
 _HOMES = {
-    "ChangedContainer": "tsarchive.container.changed",
     "ContainerSurvey": "tsarchive.container.surveying",
     "survey": "tsarchive.container.surveying",
     "survey_inside": "tsarchive.container.surveying",
-    "unordered_map_order": "tsarchive.container.unordered_map",
+    "unordered_map_order": "tsarchive.container.serialization_id",
     "NewRecord": "tsarchive.container.writer",
     "Packed": "tsarchive.container.writer",
     "write_container": "tsarchive.container.writer",

@@ -1,22 +1,20 @@
-"""Reading a container: a zip archive whose members share one root folder."""
+"""Reading a container: a zip archive whose members share one root folder; replacing records."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from types import MappingProxyType
+from typing import BinaryIO, NoReturn
 
-from tsarchive.container.closing import Closing
-from tsarchive.container.contents import checked_pieces
-from tsarchive.container.entries import Entry
+from tsarchive.container.contents import checked_pieces, crc32
+from tsarchive.container.directory import Entry
 from tsarchive.container.faults import STRICT, Place
 from tsarchive.container.layout import STORED
-from tsarchive.container.members import Members, read_members
-from tsarchive.container.source import PartOfSource, Source, open_source
+from tsarchive.container.members import Members, check_descriptor, locate_data, read_members
+from tsarchive.container.source import Closing, PartOfSource, Source, open_source
 from tsarchive.errors import INCOMPLETE, ArchiveError, MissingRecordError
-
-from .local_header import check_descriptor, locate_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +210,51 @@ class Container(Closing):
             raise ArchiveError("the container is closed", hint="Open it again")
         self._source.require_unchanged(STRICT, contents=contents)
         return memoryview(self._source.data)
+
+
+class ChangedContainer(Container):
+    """``container`` with the records in ``changed`` in place of its own, as if they were stored.
+
+    The file is left as it is. This object owns ``container`` and closes it.
+    """
+
+    def __init__(self, container: Container, changed: Mapping[str, bytes]) -> None:
+        self._container = container
+        self.root = container.root
+        self._changed = {name: bytearray(data) for name, data in changed.items()}
+        self.records = MappingProxyType(
+            {
+                name: _stored(name, changed[name]) if name in changed else record
+                for name, record in container.records.items()
+            }
+        )
+
+    def size(self, name: str) -> int | None:
+        changed = self._changed.get(name)
+        return self._container.size(name) if changed is None else len(changed)
+
+    def read(self, name: str) -> bytes:
+        changed = self._changed.get(name)
+        return self._container.read(name) if changed is None else bytes(changed)
+
+    def view(self, name: str) -> memoryview:
+        changed = self._changed.get(name)
+        return self._container.view(name) if changed is None else memoryview(changed)
+
+    def payload(self, name: str) -> memoryview:
+        changed = self._changed.get(name)
+        return self._container.payload(name) if changed is None else memoryview(changed)
+
+    def buffer(self) -> memoryview:
+        return self._container.buffer()
+
+    def close(self) -> None:
+        self._container.close()
+
+
+def _stored(name: str, data: bytes) -> Record:
+    return Record(name, len(data), len(data), STORED, crc32(data), _nowhere)
+
+
+def _nowhere(name: str) -> NoReturn:
+    raise ArchiveError("the record was changed in memory and is nowhere in the file", record=name)

@@ -7,7 +7,8 @@ import mmap
 import os
 import stat
 import weakref
-from typing import Any, BinaryIO
+from abc import ABC, abstractmethod
+from typing import Any, BinaryIO, TypeVar
 
 from tsarchive.container import caps
 from tsarchive.container.faults import STRICT, Faults, Stopped
@@ -175,3 +176,22 @@ def _is_plain_file(file: BinaryIO) -> bool:
         return False
     status = os.fstat(raw.fileno())
     return stat.S_ISREG(status.st_mode) and status.st_size > 0
+
+
+_T = TypeVar("_T", bound="Closing")
+
+
+class Closing(ABC):
+    """A context manager that closes itself."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the file."""
+
+    def __enter__(self: _T) -> _T:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()

@@ -1,25 +1,93 @@
-"""Survey of a container: everything wrong with it or unusual about it."""
+"""Survey of a container: everything wrong with it, or unusual though readers may accept it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import BinaryIO
 
 from tsarchive.container.caps import inflated_cap
-from tsarchive.container.closing import Closing
-from tsarchive.container.contents import checked_pieces
-from tsarchive.container.directory import ANY_REFUSED_FLAG
-from tsarchive.container.entries import Entry
-from tsarchive.container.faults import Collected, Place, Stopped
-from tsarchive.container.layout import STORED
-from tsarchive.container.members import Members, read_members
+from tsarchive.container.contents import PIECE_BYTES, checked_pieces
+from tsarchive.container.directory import ANY_REFUSED_FLAG, Entry
+from tsarchive.container.faults import Collected, Faults, Place, Stopped
+from tsarchive.container.layout import ALIGNMENT, DEFLATED, LOCAL_SIGNATURE, STORED
+from tsarchive.container.members import (
+    Members,
+    check_descriptor,
+    is_left_by_macos,
+    locate_data,
+    read_members,
+)
 from tsarchive.container.reader import Container
-from tsarchive.container.source import FileChanged, Source, open_source
-from tsarchive.container.unusual import report_gap, report_unusual
+from tsarchive.container.source import Closing, FileChanged, Source, open_source
 from tsarchive.findings import Finding
 
-from .local_header import check_descriptor, locate_data
+# The only records that torch deflates.
+_DEFLATED_BY_TORCH = (".py", ".debug_pkl")
+
+
+def report_gap(gap: memoryview, at: Place, faults: Faults) -> None:
+    """Report bytes after a member's end that belong to no member."""
+    if not gap:
+        return
+    if gap[: len(LOCAL_SIGNATURE)] == LOCAL_SIGNATURE:
+        problem = f"{len(gap)} bytes hold a member that the directory leaves out"
+        faults.report("zip-hidden-entry", problem, at)
+    elif _is_zero(gap):
+        faults.report("zip-padding", f"{len(gap)} zeros follow the record", at)
+    else:
+        faults.report("zip-gap", f"{len(gap)} bytes follow the record and belong to none", at)
+
+
+def _is_zero(gap: memoryview) -> bool:
+    pieces = range(0, len(gap), PIECE_BYTES)
+    return not any(bytes(gap[start : start + PIECE_BYTES]).strip(b"\0") for start in pieces)
+
+
+def report_unusual(members: Members, offsets: Mapping[str, int], faults: Faults) -> None:
+    """Report, once each for the file, signs that an archive was packed by hand.
+
+    ``offsets`` maps members with a sound local header to the offset of their data.
+    """
+    entries = members.directory.entries
+    if not members.root:
+        faults.report(
+            "zip-no-root", "the records are in no folder, and torch.jit.load asks for one"
+        )
+    records = [entry for entry in entries if not (entry.is_folder or is_left_by_macos(entry))]
+    noted = {
+        "zip-folders": ("entries are for folders", [e for e in entries if e.is_folder]),
+        "zip-order": ("entries stand in the file before the one named before", _backward(entries)),
+        "zip-compression": (
+            "records are compressed that torch would store",
+            [entry for entry in records if _is_oddly_packed(entry)],
+        ),
+        "zip-no-crc": (
+            "records have no checksum: damage to their data is not seen",
+            [entry for entry in records if not entry.has_checksum],
+        ),
+        "zip-alignment": (
+            f"stored records do not begin at a multiple of {ALIGNMENT} bytes",
+            [e for e in records if e.method == STORED and offsets.get(e.name, 0) % ALIGNMENT],
+        ),
+    }
+    for rule, (problem, found) in noted.items():
+        if found:
+            at = found[0].place
+            faults.report(rule, f"{len(found)} {problem}", Place(None, at.offset))
+
+
+def _backward(entries: Sequence[Entry]) -> list[Entry]:
+    pairs = pairwise(entries)
+    return [entry for before, entry in pairs if entry.header_offset < before.header_offset]
+
+
+def _is_oddly_packed(entry: Entry) -> bool:
+    if entry.method == DEFLATED:
+        return not entry.name.endswith(_DEFLATED_BY_TORCH)
+    return entry.method != STORED
 
 
 @dataclass(frozen=True, slots=True)

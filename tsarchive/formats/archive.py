@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
-from tsarchive.container.closing import Closing
+from tsarchive.container.source import Closing
 from tsarchive.errors import ArchiveError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tsarchive.container.atomic import replacing
+from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError
 
 from .agreement import Agreement, measure_agreement

@@ -13,8 +13,8 @@ from typing import BinaryIO, Final
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
 from tsarchive.auditing import audit
-from tsarchive.container.atomic import replacing
 from tsarchive.container.source import read_all
+from tsarchive.container.writer import replacing
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import is_fine
 from tsarchive.verifying import verify

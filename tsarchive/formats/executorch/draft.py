@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeAlias
 
-from tsarchive.container.atomic import replacing
+from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError, UnsupportedError
 
 from .alignment import require_alignment

@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from tsarchive.container import Record
-from tsarchive.container.closing import Closing
 from tsarchive.container.faults import STRICT
-from tsarchive.container.source import Source
+from tsarchive.container.source import Closing, Source
 from tsarchive.errors import ArchiveError, MissingRecordError, UnsupportedError
 
 from . import bundled, data_file, program

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 
-from tsarchive.container.atomic import replacing
+from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError
 
 from .draft import Draft

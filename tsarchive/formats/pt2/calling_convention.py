@@ -7,16 +7,258 @@ any order, and positional arguments may be named.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from tsarchive.errors import CallError
+import torch
+from torch.utils import _pytree as pytree
+
+from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
 from tsarchive.run.calls_from_python import PublicMethod, as_it_is, public_by
 from tsarchive.run.calls_from_python import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
+from tsarchive.run.objects import ClassTable
+from tsarchive.strict_json import parse_text
 
-from .forward import Forward
-from .pytree_conversion import argument_converter, result_converter
+from .program import Forward
+from .pytrees import MAPPINGS, Kind, Tree
+from .typed_trees import TypedTree
+
+Convert = Callable[[Any], Any]
+
+_CLASSES: Mapping[Kind, tuple[type, ...]] = MappingProxyType(
+    {
+        # torch treats the second ones like their base classes.
+        Kind.TUPLE: (tuple, torch.Size),
+        Kind.LIST: (list, torch.fx.immutable_collections.immutable_list),
+        Kind.DICT: (dict, torch.fx.immutable_collections.immutable_dict),
+        Kind.ORDERED_DICT: (OrderedDict,),
+        Kind.DEFAULT_DICT: (defaultdict,),
+        Kind.DEQUE: (deque,),
+    }
+)
+_FACTORIES: Mapping[str | None, Any] = MappingProxyType(
+    {
+        None: None, "list": list, "dict": dict, "tuple": tuple, "set": set, "int": int,
+        "float": float, "bool": bool, "str": str,
+    }
+)  # fmt: skip
+_SCALARS: Mapping[Type, tuple[type, ...]] = MappingProxyType(
+    {
+        TENSOR: (torch.Tensor,),
+        INT: (int, torch.SymInt),
+        FLOAT: (float, int, torch.SymFloat, torch.SymInt),
+        BOOL: (bool, torch.SymBool),
+        STRING: (str,),
+        NONE: (type(None),),
+    }
+)
+
+
+def argument_converter(typed: TypedTree, place: str, table: ClassTable) -> Convert:
+    """Return a converter from an argument to a value of code; ``place`` names it in errors.
+
+    The converter raises CallError for values of another structure or type.
+    """
+    tree = typed.tree
+    if tree.kind is Kind.LEAF:
+        return _leaf(typed.type, place)
+    inner = [
+        argument_converter(child, place + step, table)
+        for (step, _), child in zip(tree.places(), typed.children, strict=True)
+    ]
+    items = _items_of(tree, place)
+    if tree.kind in MAPPINGS:
+        return _dict_of(items, tree.keys, inner)
+    if tree.kind in (Kind.LIST, Kind.DEQUE):
+        return lambda value: _convert(inner, items(value))
+    if tree.kind is Kind.NAMED_TUPLE:
+        make = table.python_class(typed.type)
+        return lambda value: make(*_convert(inner, items(value)))
+    return lambda value: tuple(_convert(inner, items(value)))
+
+
+def _convert(converters: list[Convert], items: Any) -> list[Any]:
+    return [convert(item) for convert, item in zip(converters, items, strict=True)]
+
+
+def _dict_of(items: Convert, keys: tuple[Any, ...], inner: list[Convert]) -> Convert:
+    return lambda value: dict(zip(keys, _convert(inner, items(value)), strict=True))
+
+
+def _leaf(type_: Type, place: str) -> Convert:
+    allowed = _SCALARS.get(type_, (torch.ScriptObject,))
+    refused: tuple[type, ...] = (bool,) if type_ in (INT, FLOAT) else ()
+    is_float = type_ == FLOAT
+    wanted = annotation(type_)
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, allowed) or isinstance(value, refused):
+            raise CallError(f"forward() expects {wanted} for {place}, not {_kind(value)}")
+        return float(value) if is_float and type(value) is int else value
+
+    return convert
+
+
+def _kind(value: Any) -> str:
+    return str(type(value).__name__)
+
+
+def _items_of(tree: Tree, place: str) -> Convert:
+    """Return a function that gives the items of a container in the order of the tree."""
+    if tree.kind is Kind.REGISTERED:
+        return lambda value: _flattened(tree, value, place)
+    if tree.kind is Kind.NAMED_TUPLE:
+        return _fields_of(tree, place)
+    return _values_of(tree, place) if tree.kind in MAPPINGS else _sequence_of(tree, place)
+
+
+def _sequence_of(tree: Tree, place: str) -> Convert:
+    classes, count, what = _CLASSES[tree.kind], len(tree.children), tree.kind.value
+    is_deque, most = tree.kind is Kind.DEQUE, tree.context
+
+    def items(value: Any) -> Any:
+        if type(value) not in classes:
+            raise CallError(f"forward() expects {what} for {place}, not {_kind(value)}")
+        if len(value) != count:
+            raise CallError(f"forward() expects {count} items in {place}, not {len(value)}")
+        if is_deque and value.maxlen != most:
+            raise CallError(f"forward() expects a deque of maxlen {most} for {place}")
+        return value
+
+    return items
+
+
+def _values_of(tree: Tree, place: str) -> Convert:
+    classes, keys, what = _CLASSES[tree.kind], tree.keys, tree.kind.value
+    is_default, factory = tree.kind is Kind.DEFAULT_DICT, _FACTORIES[tree.context]
+    # torch ignores the order of keys only for plain dicts.
+    has_order = tree.kind is not Kind.DICT
+
+    def items(value: Any) -> Any:
+        if type(value) not in classes:
+            raise CallError(f"forward() expects {what} for {place}, not {_kind(value)}")
+        if len(value) != len(keys) or not all(key in value for key in keys):
+            raise CallError(
+                f"forward() expects the keys {list(keys)} in {place}, not {list(value)}"
+            )
+        if has_order and tuple(value) != keys:
+            raise CallError(
+                f"forward() expects the keys {list(keys)} in {place} in this order, "
+                f"not {list(value)}"
+            )
+        if is_default and value.default_factory is not factory:
+            raise CallError(f"forward() expects a defaultdict of {factory} for {place}")
+        return [value[key] for key in keys]
+
+    return items
+
+
+def _fields_of(tree: Tree, place: str) -> Convert:
+    """Return a check for a named tuple of the registered class, or with the same fields."""
+    registered, fields, count = _registered(tree.name), tree.fields, len(tree.children)
+    what = f"the fields {', '.join(fields)}" if fields else f"{count} fields"
+
+    def items(value: Any) -> Any:
+        own = getattr(value, "_fields", None)
+        is_one = isinstance(value, tuple) and len(value) == count and own is not None
+        # Older programs do not store the fields.
+        if is_one and (type(value) is registered or not fields or own == fields):
+            return value
+        raise CallError(
+            f"forward() expects a named tuple {tree.name} with {what} for {place}, "
+            f"not {_kind(value)}"
+        )
+
+    return items
+
+
+# Classes registered with torch's pytrees in this process
+
+
+def _registered(name: str | None) -> type | None:
+    found = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name or "")
+    return found if isinstance(found, type) else None
+
+
+def _required(tree: Tree) -> type:
+    found = _registered(tree.name)
+    if found is None:
+        raise UnsupportedError(
+            f"the program takes or gives objects of {tree.name}, which is not registered",
+            hint="Import what registers it with torch.utils._pytree under that name first",
+        )
+    return found
+
+
+def _flattened(tree: Tree, value: Any, place: str) -> Any:
+    class_ = _required(tree)
+    if type(value) is not class_:
+        raise CallError(f"forward() expects {tree.name} for {place}, not {_kind(value)}")
+    children, context = pytree.SUPPORTED_NODES[class_].flatten_fn(value)
+    if context != _context(tree, class_) or len(children) != len(tree.children):
+        raise CallError(
+            f"forward() expects {tree.name} for {place} of the form that it had when the program "
+            "was exported"
+        )
+    return children
+
+
+def _context(tree: Tree, class_: type) -> Any:
+    """Let the class decode its serialized context, which is JSON by default."""
+    read = pytree.SUPPORTED_SERIALIZED_TYPES[class_].from_dumpable_context
+    if read is not None:
+        return read(tree.context)
+    return parse_text(str(tree.context), "", f"the context of {tree.name}")
+
+
+# Results
+
+
+def result_converter(typed: TypedTree) -> Convert | None:
+    """Return a converter from a result of code to that of the user's module; None if equal."""
+    tree = typed.tree
+    if tree.kind is Kind.LEAF:
+        return None
+    inner = [result_converter(child) or _same for child in typed.children]
+    if tree.kind in MAPPINGS:
+        return _mapping(tree, inner)
+    match tree.kind:
+        case Kind.LIST:
+            return lambda value: _convert(inner, value)
+        case Kind.DEQUE:
+            return lambda value: deque(_convert(inner, value), maxlen=tree.context)
+        case Kind.NAMED_TUPLE:
+            return lambda value: (_registered(tree.name) or type(value))(*_convert(inner, value))
+        case Kind.REGISTERED:
+            return lambda value: _unflattened(tree, _convert(inner, value))
+    return lambda value: tuple(_convert(inner, value))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _mapping(tree: Tree, inner: list[Convert]) -> Convert:
+    keys, factory = tree.keys, _FACTORIES[tree.context]
+
+    def pairs(value: Any) -> Any:
+        return zip(keys, _convert(inner, value.values()), strict=True)
+
+    match tree.kind:
+        case Kind.ORDERED_DICT:
+            return lambda value: OrderedDict(pairs(value))
+        case Kind.DEFAULT_DICT:
+            return lambda value: defaultdict(factory, pairs(value))
+    return lambda value: dict(pairs(value))
+
+
+def _unflattened(tree: Tree, items: list[Any]) -> Any:
+    class_ = _required(tree)
+    return pytree.SUPPORTED_NODES[class_].unflatten_fn(items, _context(tree, class_))
 
 
 class ForwardMethod(PublicMethod):

@@ -91,8 +91,8 @@ class _Pt2(ZipFormat):
         return tables[Records(opened).layout]
 
     def view(self, opened: Container) -> View:
-        from .looking import Pt2View
         from .records import Records
+        from .view import Pt2View
 
         return Pt2View(Records(opened))
 
@@ -132,7 +132,7 @@ class _Pt2(ZipFormat):
     ) -> None:
         from tsarchive.formats.base import SaveOptions
 
-        from .tracing import traced_program
+        from .reexporting import traced_program
 
         program = traced_program(
             module, example.args or (), example.kwargs, dynamic_shapes=example.dynamic_shapes
@@ -159,7 +159,7 @@ class _Pt2(ZipFormat):
         *,
         is_live: bool,
     ) -> GraphReport:
-        from .reencoding import graph_report
+        from .records import graph_report
 
         return graph_report(saved if read is None else read)
 
@@ -169,17 +169,17 @@ class _Pt2(ZipFormat):
         return Pt2Check(container, self.table(container), findings, damaged)
 
     def exported_audit(self, names: Collection[str], read: Callable[[str], bytes]) -> ProgramAudit:
-        from .capabilities import Exported
+        from .audit import Exported
 
         return Exported(names, read)
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
-        from .described_facts import pt2_facts
+        from .facts import pt2_facts
 
         return pt2_facts(archive, file, nbytes, self.table(archive.container))
 
     def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
-        from .looking import Pt2View
+        from .view import Pt2View
 
         assert isinstance(archive.view, Pt2View)
         return archive.view.signed_tree()

@@ -12,9 +12,9 @@ from typing import Any
 
 from tsarchive.errors import FormatError
 
-from .dtypes import DTYPES
 from .payloads import device_name
 from .schema import (
+    DTYPES,
     Argument,
     Device,
     Graph,

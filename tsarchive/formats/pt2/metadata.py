@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
+from tsarchive.ir.source_ranges import Range, Source, byte_length
+
+from . import schema
 from .schema import Graph, Node
 
 _FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
@@ -103,3 +109,127 @@ def graphs_of(node: Node) -> Iterator[Graph]:
     for argument in node.inputs:
         if argument.arg.tag == "as_graph":
             yield argument.arg.value.graph
+
+
+# Metadata on the origin of code, not needed for loading and unflattening.
+_ORIGINS = ("stack_trace", "from_node", "source_fn_stack", "torch_fn")
+_FILE = re.compile(r'(?<=File ")[^"\n]*(?=")')
+_COUNTED = re.compile(r"(<eval_with_key>)\.[0-9]+")
+
+
+def make_stable(graph: Graph, *, origins: bool, paths: bool) -> None:
+    """Rewrite the metadata of all nodes of a freshly decoded graph.
+
+    ``origins`` keeps the origin of code; ``paths`` keeps full paths of source files.
+    """
+    stable = _Stable(paths)
+    for node in nodes_of(graph):
+        metadata = node.metadata
+        for key in _ORIGINS:
+            if not origins:
+                metadata.pop(key, None)
+        if "stack_trace" in metadata:
+            metadata["stack_trace"] = stable.stack_trace(metadata["stack_trace"])
+        if "from_node" in metadata:
+            metadata["from_node"] = stable.sources(metadata["from_node"])
+
+
+class _Stable:
+    """Numbers graphs in the order in which metadata name them."""
+
+    def __init__(self, paths: bool) -> None:
+        self._paths = paths
+        self._numbers: dict[Any, int] = {}
+
+    def stack_trace(self, text: str) -> str:
+        if not self._paths:
+            text = without_paths(text)
+        return _COUNTED.sub(r"\1", text)
+
+    def sources(self, text: str) -> str:
+        """Rewrite ``from_node``, JSON in which graphs are identified by their addresses."""
+        return json.dumps(self._renumbered(json.loads(text)))
+
+    def _renumbered(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._renumbered(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: self._number(item) if key == "graph_id" else self._renumbered(item)
+            for key, item in value.items()
+        }
+
+    def _number(self, address: Any) -> int:
+        return self._numbers.setdefault(address, len(self._numbers))
+
+
+def without_paths(stack_trace: str) -> str:
+    """Shorten the file names of a stack trace to those that Python imports."""
+    return _FILE.sub(lambda match: shortened(match[0]), stack_trace)
+
+
+def shortened(path: str) -> str:
+    """Return a path relative to Python's import path; otherwise the name of the file."""
+    if not os.path.isabs(path):
+        return path
+    roots = [root for root in sys.path if root and path.startswith(os.path.join(root, ""))]
+    root = max(roots, key=len, default=os.path.dirname(path))
+    return os.path.relpath(path, root).replace(os.sep, "/")
+
+
+_FRAMES: Final = re.compile(
+    r'^ *File "([^"\n]*)", line (\d{1,9}), in [^\n]*\n?([^\n]*)', re.MULTILINE
+)
+# Frames of torch's own code, and of generated code.
+_INNER: Final = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|^<")
+
+
+class NodePlace(NamedTuple):
+    """The location of a node. ``range`` is None where its origin is unknown."""
+
+    record: str
+    name: str
+    range: Range | None
+
+    def __str__(self) -> str:
+        where = None if self.range is None else self.range.location
+        return f"{self.record}: node {self.name!r}" if where is None else str(where)
+
+
+class Places:
+    """The locations of the nodes of one program. Nodes of one line share a range."""
+
+    def __init__(self, record: str) -> None:
+        self.record = record
+        self._ranges: dict[str, Range | None] = {}
+
+    def of(self, node: schema.Node) -> NodePlace:
+        stack = node.metadata.get("stack_trace", "")
+        if stack not in self._ranges:
+            self._ranges[stack] = _user_line(stack)
+        return NodePlace(self.record, name_of(node), self._ranges[stack])
+
+
+def name_of(node: schema.Node) -> str:
+    """Return the name of a node; programs before torch 2.11 only name results."""
+    if node.name is not None:
+        return node.name
+    for output in node.outputs:
+        name = getattr(output.value, "name", None) or getattr(output.value, "value", None)
+        if isinstance(name, str):
+            return name
+    return node.target
+
+
+def _user_line(stack: str) -> Range | None:
+    """Return the innermost line of the stack that is not torch's own."""
+    frames = _FRAMES.findall(stack)
+    mine = [frame for frame in frames if not _INNER.search(frame[0])]
+    if not frames:
+        return None
+    filename, line, text = (mine or frames)[-1]
+    text = text.strip() if text[:1].isspace() else ""
+    shown = text or filename
+    # The range must not be its whole source, or torch.jit omits file and line.
+    return Range(Source(f"{shown}\n", filename, int(line)), 0, byte_length(shown))

@@ -6,29 +6,98 @@ Numbers are checked as unbounded integers against the size of their record, befo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from math import prod
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from tsarchive.container import Container
+from tsarchive.describing.facts import Compiled
 from tsarchive.errors import ArchiveError, FormatError, MissingRecordError, PickleError
 from tsarchive.formats.torchscript.stored_tensors import (
     MAX_BYTES,
     MAX_RANK,
     TENSOR_MODULE,
     DenseTensor,
+    StoredStorage,
     StoredTensor,
+    StoredTensors,
     Wrapped,
+    check_record_size,
     is_device,
 )
 from tsarchive.pickler import Global, MarkedTuple, Object, Reduce, Value, loads
+from tsarchive.strict_json import parse_object
 
-from .dtypes import DTYPES, SCALAR_TYPES
-from .records import CONSTANTS, FLAT_CONSTANTS, FLAT_WEIGHTS, WEIGHTS, Records
+from .records import AOTINDUCTOR, CONSTANTS, FLAT_CONSTANTS, FLAT_WEIGHTS, WEIGHTS, Records
 from .records import Layout as FileLayout
-from .schema import Device, Layout, PayloadMeta, ScalarType, SymInt, TensorMeta
-from .torch_save import Saved
+from .schema import (
+    DTYPES,
+    SCALAR_TYPES,
+    Device,
+    Layout,
+    PayloadMeta,
+    ScalarType,
+    SymInt,
+    TensorMeta,
+)
+
+_PICKLE = "data.pkl"
+_HINT = "It is a file of torch.save, which 'tsarchive audit' looks into"
+
+
+class Saved:
+    """A ``torch.save`` file in one record. Errors name the record and the record inside it."""
+
+    def __init__(self, container: Container, record: str) -> None:
+        """Open the record. Raises what ``Container.inside`` raises."""
+        self.record = record
+        self._pickle = f"{record}/{_PICKLE}"
+        self._tensors = StoredTensors(self._pickle)
+        try:
+            self.container = container.inside(record)
+        except ArchiveError as error:
+            raise _placed(error, record) from None
+
+    @cached_property
+    def root(self) -> Value:
+        """The value that was saved, as the restricted reader gives it. Raises PickleError."""
+        try:
+            data = self.container.read(_PICKLE)
+        except ArchiveError as error:
+            raise _placed(error, self.record) from None
+        try:
+            return loads(data, record=self._pickle)
+        except PickleError as error:
+            error.hint = error.hint or _HINT
+            raise
+
+    def tensor(self, value: Reduce) -> StoredTensor:
+        """Return a tensor in ``root`` whose bounds fit its storage. Raises TensorError."""
+        return self._tensors.tensor(value)
+
+    def check_storage(self, storage: StoredStorage) -> str:
+        """Return the inner record that holds a storage.
+
+        Raises MissingRecordError when there is none, TensorError when its size differs.
+        """
+        name = f"data/{storage.key}"
+        size = self.container.size(name)
+        if size is not None:
+            check_record_size(storage, size, self._pickle)
+        elif storage.elements and not storage.is_meta:
+            raise MissingRecordError(
+                "a tensor refers to a storage that is not there", record=f"{self.record}/{name}"
+            )
+        return name
+
+
+def _placed(error: ArchiveError, record: str) -> ArchiveError:
+    """Prefix record names of an error from the inner container with ``record``."""
+    error.record = record if error.record is None else f"{record}/{error.record}"
+    return error
+
 
 _CUSTOM_OBJECT = "custom_obj_"
 _OPAQUE_OBJECT = "opaque_obj_"
@@ -398,3 +467,83 @@ def _class_name(value: Value) -> str | None:
         case Reduce(function):
             return function.qualified_name
     return type(value).__name__
+
+
+_METADATA = "_metadata.json"
+_WEIGHTS = "weights_config.json"
+
+
+def compiled(records: Records, model: str) -> Compiled:
+    """Return a model compiled by AOTInductor. Raises FormatError for malformed JSON."""
+    folder = f"{AOTINDUCTOR}{model}/"
+    names = list(records.under(folder))
+    metadata: dict[str, str] = {}
+    weights = 0
+    for name in names:
+        if name.endswith(_METADATA):
+            values = parse_object(records.container.read(name), name)
+            metadata |= {key: _text(value) for key, value in values.items()}
+        elif name == f"{folder}{_WEIGHTS}":
+            weights = len(parse_object(records.container.read(name), name))
+    files = {name.removeprefix(folder): records.container.records[name].size for name in names}
+    return Compiled(model, files, metadata, weights)
+
+
+def stored_weights(records: Records, model: str) -> dict[str, Payload]:
+    """Return the weights stored beside the code by name; none where the code contains them.
+
+    Raises MissingRecordError where a record is missing, FormatError for JSON of another form and
+    for a weight that reaches beyond its record, PickleError for a malformed file of torch.save.
+    """
+    record = f"{AOTINDUCTOR}{model}/{_WEIGHTS}"
+    if not records.has(record):
+        return {}
+    described = parse_object(records.container.read(record), record)
+    return {name: _weight(records, record, name, values) for name, values in described.items()}
+
+
+def _weight(records: Records, record: str, name: str, described: Any) -> Payload:
+    match described:
+        case [str(file), [*shape], [*strides], offset] if _are_sizes(*shape, *strides, offset):
+            saved = Saved(records.container, f"{WEIGHTS}{file}")
+            whole = saved_payload(saved, saved.root)
+        case _:
+            message = f"the weight {name[:100]!r} is not a file, shape, strides and an offset"
+            raise FormatError(message, record=record)
+    if not isinstance(whole, StoredView):
+        return whole
+    itemsize = DTYPES[whole.dtype].itemsize
+    try:
+        check_bounds(tuple(shape), tuple(strides), offset, whole.storage.nbytes, itemsize)
+    except FormatError as error:
+        raise FormatError(f"{name[:100]!r}: {error.message}", record=record) from None
+    return replace(whole, shape=tuple(shape), strides=tuple(strides), offset=offset)
+
+
+def _are_sizes(*numbers: Any) -> bool:
+    return len(numbers) <= 2 * MAX_RANK + 1 and all(
+        type(number) is int and 0 <= number <= MAX_BYTES for number in numbers
+    )
+
+
+def weight_records(records: Records, record: str) -> frozenset[str]:
+    """Return the torch.save records that a JSON record beside compiled code names as weights.
+
+    Raises FormatError if it is not JSON, or describes weights in another way.
+    """
+    values = parse_object(records.container.read(record), record)
+    if not record.endswith(f"/{_WEIGHTS}"):
+        return frozenset()
+    found = set()
+    for name, described in values.items():
+        match described:
+            case [str(file), *_]:
+                found.add(f"{WEIGHTS}{file}")
+            case _:
+                raise FormatError(f"the weight {name[:100]!r} has no file", record=record)
+    return frozenset(found)
+
+
+def _text(value: Any) -> str:
+    """Return a string or number as text; of any other value, its type."""
+    return str(value) if isinstance(value, str | int | float) else type(value).__name__

@@ -11,14 +11,16 @@ torch          layout
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cached_property
+from typing import Any
 
+from tsarchive.comparing import GraphReport, changes
 from tsarchive.container import Container
 from tsarchive.errors import MissingRecordError, UnsupportedError
 
-from .decoding import decoded, parse_json, read_json
+from .json_codec import decoded, parse_json, read_json, write_json
 from .schema import ExportedProgram, PayloadConfig
 
 FLAT_PROGRAM = "serialized_exported_program.json"
@@ -148,3 +150,34 @@ class Records:
 
 def _is_json(name: str) -> bool:
     return name.endswith(".json")
+
+
+def graph_report(container: Container) -> GraphReport:
+    """What of an archive's JSON is otherwise when it is decoded and encoded again."""
+    texts = json_records(container)
+    once = encoded_again(container, texts)
+    code = tuple(changes(texts, once))
+    return GraphReport(code, tuple(changes(once, encoded_again(container, once))))
+
+
+def json_records(container: Container) -> dict[str, bytes]:
+    """Return the programs of an archive, and the configurations of their payloads."""
+    return {name: container.read(name) for name, _ in _schemas(container)}
+
+
+def encoded_again(container: Container, texts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Decode and encode the records. Raises FormatError where one breaks a rule."""
+    found = _schemas(container)
+    return {name: write_json(read_json(schema, texts[name], name)) for name, schema in found}
+
+
+def _schemas(container: Container) -> Iterator[tuple[str, type[Any]]]:
+    records = Records(container)
+    for model in records.models:
+        yield records.program_record(model), ExportedProgram
+        for name in (
+            f"{WEIGHTS}{model}_weights_config.json",
+            f"{CONSTANTS}{model}_constants_config.json",
+        ):
+            if records.has(name):
+                yield name, PayloadConfig

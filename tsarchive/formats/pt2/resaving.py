@@ -17,16 +17,13 @@ from tsarchive.formats.base import as_read
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import get_slot
 
-from .decoding import read_json
-from .dtypes import DTYPES
-from .encoding import write_json
-from .exporter import config_record, end_records, extra_records
-from .forward import Forward
-from .payload_writer import PayloadWriter
+from .exporter import PayloadWriter, config_record, end_records, extra_records
+from .json_codec import read_json, write_json
+from .metadata import make_stable
 from .payloads import Payload, StoredView, constants, weights
+from .program import Forward
 from .records import CONSTANTS, EXTRA, MODELS, SAMPLE_INPUTS, WEIGHTS, Layout, Records
-from .schema import ExportedProgram, PayloadConfig, SchemaVersion
-from .stable_metadata import make_stable
+from .schema import DTYPES, ExportedProgram, PayloadConfig, SchemaVersion
 from .tensors import Tensors
 
 _NEWEST = SchemaVersion(8, 20)

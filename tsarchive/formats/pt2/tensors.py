@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from math import prod
+from typing import Any
 
 import torch
 
-from tsarchive.errors import FormatError, LimitError, UnsupportedError
+from tsarchive.errors import FormatError, LimitError, PickleError, UnsupportedError
+from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH
 from tsarchive.formats.torchscript.tensors import (
     move_tensor,
     parse_device,
     tensor_over,
     without_warnings,
 )
+from tsarchive.pickler import Reduce, Value
 
-from .dtypes import DTYPES
-from .payloads import StoredView
-from .schema import ScalarType
+from .payloads import Saved, StoredView, saved_payload
+from .records import Records
+from .schema import DTYPES, ScalarType
 
 # Tensors without data are zeros. Their bytes are not in the file, so a small file could otherwise
 # ask for any amount of memory.
@@ -100,3 +103,55 @@ def _reach(view: StoredView) -> int:
         return 0
     last = sum((n - 1) * step for n, step in zip(view.shape, view.strides, strict=True))
     return (view.offset + last + 1) * DTYPES[view.dtype].itemsize
+
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def sample_values(records: Records, model: str) -> Call | None:
+    """Return positional and keyword arguments; None without example inputs, or with objects.
+
+    Raises PickleError for pickles that the restricted reader does not take, TensorError for
+    tensors that break a rule, FormatError and MissingRecordError for a damaged record.
+    """
+    record = records.inputs_record(model)
+    if not records.container.size(record):
+        return None
+    saved = Saved(records.container, record)
+    views = {id(value): saved_payload(saved, value) for value in _calls(saved.root, 0)}
+    if not all(isinstance(view, StoredView) for view in views.values()):
+        return None
+    dense = {key: view for key, view in views.items() if isinstance(view, StoredView)}
+    tensors = Tensors(dense.values(), None)
+    match _plain(saved.root, {key: tensors.build(view) for key, view in dense.items()}):
+        case (tuple() | list() as args, dict() as kwargs):
+            return tuple(args), kwargs
+    return None
+
+
+def _calls(value: Value, depth: int) -> Iterator[Reduce]:
+    """Yield the tensors of a nested value."""
+    if depth > MAX_DEPTH:
+        raise PickleError("values are nested too deeply", limit=MAX_DEPTH)
+    match value:
+        case Reduce():
+            yield value
+        case tuple() | list():
+            for item in value:
+                yield from _calls(item, depth + 1)
+        case dict():
+            for item in value.values():
+                yield from _calls(item, depth + 1)
+
+
+def _plain(value: Value, tensors: dict[int, Any]) -> Any:
+    match value:
+        case Reduce():
+            return tensors[id(value)]
+        case tuple():
+            return tuple(_plain(item, tensors) for item in value)
+        case list():
+            return [_plain(item, tensors) for item in value]
+        case dict():
+            return {key: _plain(item, tensors) for key, item in value.items()}
+    return value

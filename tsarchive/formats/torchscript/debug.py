@@ -10,7 +10,7 @@ from tsarchive.errors import PickleError
 from tsarchive.ir.source_ranges import Range, Source, TaggedRange
 from tsarchive.pickler import Global, Reduce, loads
 from tsarchive.pickler import opcodes as op
-from tsarchive.pickler.encoding import (
+from tsarchive.pickler.writer import (
     MARK,
     get_opcode,
     global_opcode,

@@ -22,7 +22,7 @@ from tsarchive.formats.executorch.values import (
     TensorList,
 )
 from tsarchive.formats.pt2.building import Body
-from tsarchive.formats.pt2.public_forms import PUBLIC_FORMS
+from tsarchive.formats.pt2.operators import PUBLIC_FORMS
 from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.ir.subtyping import is_subtype

@@ -1,5 +1,5 @@
 """Whether a PT2 archive is sound: its records, programs, payloads and pickles."""
 
-from .checking import Pt2Check
+from tsarchive.formats.pt2.verifying.checking import Pt2Check
 
 __all__ = ["Pt2Check"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
@@ -15,21 +15,75 @@ from tsarchive.describing.facts import ModuleInfo
 from tsarchive.describing.tensors import Role, StorageInfo, TensorInfo
 from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
 from tsarchive.formats.archive import View
+from tsarchive.formats.torchscript.inspection import MAX_NAMES
+from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH
 
-from .compiled import stored_weights
-from .dtypes import DTYPES
 from .listing import Listings, signature
-from .metadata import nodes_of, places
-from .module_tree import module_tree
-from .payloads import Payload, StoredView, constants, device_name, weights
+from .metadata import ModulePlace, nodes_of, places
+from .payloads import Payload, StoredView, constants, device_name, stored_weights, weights
 from .quantized_decomposed import FUNCTIONS
 from .records import EXECUTORCH, MODELS, Records
-from .schema import ExportedProgram, TensorMeta
+from .schema import DTYPES, ExportedProgram, TensorMeta
 
 if TYPE_CHECKING:
     from tsarchive.describing.facts import Needs
     from tsarchive.frontend import CodeImporter
     from tsarchive.pickler import Object
+
+# For modules of unknown class.
+_UNKNOWN = "torch.nn.Module"
+
+
+@dataclass(slots=True)
+class _Module:
+    children: dict[str, _Module] = field(default_factory=dict)
+    class_name: str = _UNKNOWN
+    parameters: int = 0
+    nbytes: int = 0
+
+
+class _Tree:
+    def __init__(self, record: str) -> None:
+        self.root = _Module()
+        self.record = record
+        self.count = 1
+
+    def at(self, path: str) -> _Module:
+        """Return the module of this dotted name, creating it and its parents where needed."""
+        found = self.root
+        parts = path.split(".") if path else []
+        if len(parts) > MAX_DEPTH:
+            raise FormatError("a name has too many parts", record=self.record, limit=MAX_DEPTH)
+        for part in parts:
+            if part not in found.children:
+                self.count += 1
+                if self.count > MAX_NAMES:
+                    raise FormatError("too many modules", record=self.record, limit=MAX_NAMES)
+                found.children[part] = _Module()
+            found = found.children[part]
+        return found
+
+
+def module_tree(
+    name: str, tensors: Mapping[str, TensorInfo], places: Iterable[ModulePlace], record: str
+) -> ModuleInfo:
+    """Return the tree below the root, which gets ``name``. ``record`` is that of the program.
+
+    Raises FormatError where there are too many modules, or names have too many parts.
+    """
+    tree = _Tree(record)
+    for tensor, info in tensors.items():
+        module = tree.at(tensor.rpartition(".")[0])
+        module.nbytes += info.nbytes
+        module.parameters += prod(info.shape) if info.is_parameter else 0
+    for place in places:
+        tree.at(place.path).class_name = place.class_name
+    return _info(name, tree.root, ("forward",))
+
+
+def _info(name: str, module: _Module, methods: tuple[str, ...] = ()) -> ModuleInfo:
+    children = tuple(_info(key, child) for key, child in module.children.items())
+    return ModuleInfo(name, module.class_name, methods, module.parameters, module.nbytes, children)
 
 
 # Namespaces outside operator libraries: Python's own operators, and higher-order ones.

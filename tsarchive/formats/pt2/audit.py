@@ -7,8 +7,9 @@ found as well.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError
 from tsarchive.findings import Finding, Nature, Severity
@@ -18,18 +19,174 @@ from tsarchive.scanning.collecting import Collected
 from tsarchive.scanning.report import (
     SEVERITIES,
     EntryPoint,
+    OperatorUse,
     Place,
     When,
     operator_findings,
     ordered,
 )
+from tsarchive.strict_json import check_depth
 
-from .called_targets import Calls
-from .json_fields import JsonField, fields_of
 from .records import AOTINDUCTOR, CONSTANTS, FLAT_PROGRAM, MODELS, WEIGHTS
 from .verifying.texts import TextFault, expression_fault, guard_fault
 
+# What torch and ExecuTorch put before the name of an operator, "#" for a registered extension,
+# and the form of AOTInductor.
+_OPERATOR: Final = re.compile(
+    r"(?:torch\.ops|executorch\.exir\.dialects\.(?:edge|backend)\._ops)\.(\w+)\.(\w+)(?:\.\w+)?"
+    r"|#(\w+):(\w+)(?:\.\w+)?|(\w+)::(\w+)(?:\.\w+)?",
+    re.ASCII,
+)
+# Functions of Python for numbers: those that torch's verifier of programs takes.
+_NUMBERS: Final = frozenset(
+    {
+        *(f"_operator.{name}" for name in (
+            "getitem", "add", "mul", "sub", "truediv", "ge", "le", "gt", "lt", "eq", "ne",
+            "floordiv", "mod", "and_", "or_", "not_", "pow", "neg", "pos", "abs", "lshift",
+            "rshift",
+        )),
+        *(f"math.{name}" for name in ("ceil", "floor", "trunc")),
+        *(f"torch.sym_{name}" for name in (
+            "int", "float", "ite", "max", "min", "not", "sqrt", "sum",
+        )),
+        "torch._sym_sqrt", "builtins.round", "round",
+    }
+)  # fmt: skip
+_TAKING_GRAPHS: Final = "higher_order"
+# Those that run graphs, of the program, and nothing else; operators that they are given are
+# listed as well.
+_PLAIN: Final = frozenset(
+    {
+        "associative_scan", "auto_functionalized", "auto_functionalized_v2", "cond", "flat_apply",
+        "hints_wrapper", "invoke_subgraph", "map", "map_impl", "out_dtype", "run_const_graph",
+        "scan", "strict_mode", "tag_activation_checkpoint", "while_loop", "with_effects", "wrap",
+        "wrap_activation_checkpoint", "wrap_with_autocast", "wrap_with_set_grad_enabled",
+    }
+)  # fmt: skip
+_NATIVE: Final = frozenset(
+    {
+        "aoti_call_delegate", "executorch_call_delegate", "inline_asm_elementwise",
+        "triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation",
+    }
+)  # fmt: skip
+_OF_OBJECTS: Final = frozenset({"call_torchbind"})
+_MOST_PLACES: Final = 1000
 _SHOWN: Final = 120
+
+
+class Calls:
+    """Takes targets, each with its place, and tells what they are."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, list[Place]] = {}
+        self._strange: dict[str, Place] = {}
+
+    def add(self, target: str, place: Place) -> None:
+        match = _OPERATOR.fullmatch(target)
+        if match is not None:
+            namespace, name = (part for part in match.groups() if part is not None)
+            places = self._places.setdefault(f"{namespace}::{name}", [])
+            if len(places) < _MOST_PLACES:
+                places.append(place)
+        elif target not in _NUMBERS:
+            self._strange.setdefault(target, place)
+
+    def uses(self) -> Iterator[OperatorUse]:
+        """The operators of libraries, and those of graphs."""
+        for name, places in self._places.items():
+            risk, reason = _risk(name)
+            yield OperatorUse(name, risk, reason, tuple(places))
+
+    def findings(self) -> Iterable[Finding]:
+        """One for each target that is no operator."""
+        for target, place in self._strange.items():
+            yield Finding(
+                "program-target",
+                Severity.ERROR,
+                Nature.HOSTILE,
+                f"{place.function} calls {target[:_SHOWN]!r}, which is no operator",
+                place.record,
+                hint="torch.export.load looks such names up in Python's modules",
+            )
+
+
+def _risk(operator: str) -> tuple[Risk, str]:
+    namespace, _, name = operator.partition("::")
+    if namespace != _TAKING_GRAPHS:
+        row = row_of(operator)
+        return row.risk, row.reason
+    if name in _PLAIN:
+        return Risk.COMPUTE, "runs graphs of the program"
+    if name in _NATIVE:
+        return Risk.NATIVE_CODE, "runs a program that the file, or this process, brings"
+    if name in _OF_OBJECTS:
+        return Risk.FOREIGN, "calls a method of an object that is bound from C++"
+    return Risk.UNKNOWN, "takes graphs, and is not known here"
+
+
+class _Object(list[tuple[str, Any]]):
+    """The fields of an object in their order."""
+
+
+class _Place(NamedTuple):
+    around: _Place | None
+    step: str
+
+    def __str__(self) -> str:
+        steps = []
+        place: _Place | None = self
+        while place is not None:
+            steps.append(place.step)
+            place = place.around
+        return "".join(reversed(steps)).removeprefix(".")
+
+
+class JsonField(NamedTuple):
+    """A field of an object; ``value`` has objects as dicts where it is asked for."""
+
+    key: str
+    value: Any
+    place: object
+    siblings: frozenset[str]
+
+    @property
+    def texts(self) -> list[tuple[str, str]]:
+        """The texts in a list, with their places; none where it is no list."""
+        is_list = isinstance(self.value, list) and not isinstance(self.value, _Object)
+        items = enumerate(self.value) if is_list else ()
+        return [(f"{self.place}[{n}]", item) for n, item in items if isinstance(item, str)]
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of an object; none where it is none."""
+        return [key for key, _ in self.value] if isinstance(self.value, _Object) else []
+
+
+def fields_of(data: bytes, record: str) -> Iterator[JsonField]:
+    """Every field of every object, with its place.
+
+    Raises FormatError for what is nested too deeply, ValueError and RecursionError for what is
+    not JSON.
+    """
+    text = data.decode()
+    check_depth(text, record)
+    pending: list[tuple[Any, _Place | None]] = [(json.loads(text, object_pairs_hook=_Object), None)]
+    while pending:
+        value, place = pending.pop()
+        if isinstance(value, _Object):
+            siblings = frozenset(key for key, _ in value)
+            for key, inner in reversed(value):
+                inside = _Place(place, f".{key}")
+                yield JsonField(key, inner, inside, siblings)
+                pending.append((inner, inside))
+        elif isinstance(value, list):
+            pending += [
+                (inner, _Place(place, f"[{number}]"))
+                for number, inner in enumerate(value)
+                if isinstance(inner, list)
+            ]
+
+
 _AT_LOAD: Final = "torch.export.load evaluates it, when it loads the file"
 _AT_CALL: Final = "torch makes it source code of a function, and runs that at a call of the module"
 _NEVER: Final = "Never give this file to torch.export.load; tsarchive evaluates none of its text"

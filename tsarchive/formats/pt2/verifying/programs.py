@@ -1,0 +1,374 @@
+"""Names in graphs: each is defined once, described, and used after that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+from tsarchive.errors import ArchiveError, UnsupportedError
+from tsarchive.findings import (
+    Finding,
+    broken,
+    note,
+    refused,
+    unusual,
+)
+from tsarchive.formats.pt2.payloads import Kind, Payload, PickledPayload, StoredView
+from tsarchive.formats.pt2.pytrees import Tree, read_tree
+from tsarchive.formats.pt2.records import NEWEST_SCHEMA
+from tsarchive.formats.pt2.schema import (
+    Argument,
+    ExportedProgram,
+    Graph,
+    InputSpec,
+    ModuleCallEntry,
+    ModuleCallSignature,
+    OptionalTensorArgument,
+    OutputSpec,
+)
+
+
+class ValueKind(Enum):
+    """What a value is; the value is the table of a graph that describes it."""
+
+    TENSOR = "tensor_values"
+    INT = "sym_int_values"
+    FLOAT = "sym_float_values"
+    BOOL = "sym_bool_values"
+    OBJECT = "custom_obj_values"
+
+
+_SYMBOLS = {
+    "as_sym_int": ValueKind.INT,
+    "as_sym_float": ValueKind.FLOAT,
+    "as_sym_bool": ValueKind.BOOL,
+    "as_sym_ints": ValueKind.INT,
+    "as_sym_floats": ValueKind.FLOAT,
+    "as_sym_bools": ValueKind.BOOL,
+}
+
+
+def named_values(argument: Argument) -> Iterator[tuple[str, ValueKind]]:
+    """Every name of a value; literals and graphs have none."""
+    value = argument.value
+    match argument.tag:
+        case "as_tensor":
+            yield value.name, ValueKind.TENSOR
+        case "as_tensors":
+            for tensor in value:
+                yield tensor.name, ValueKind.TENSOR
+        case "as_nested_tensors":
+            for tensors in value:
+                for tensor in tensors:
+                    yield tensor.name, ValueKind.TENSOR
+        case "as_optional_tensor":
+            yield from _optional(value)
+        case "as_optional_tensors":
+            for optional in value:
+                yield from _optional(optional)
+        case "as_custom_obj":
+            yield value.name, ValueKind.OBJECT
+        case "as_string_to_argument":
+            for inner in value.values():
+                yield from named_values(inner)
+        case tag if tag in _SYMBOLS:
+            for symbol in value if isinstance(value, list) else [value]:
+                if symbol.tag == "as_name":
+                    yield symbol.value, _SYMBOLS[tag]
+
+
+def _optional(argument: OptionalTensorArgument) -> Iterator[tuple[str, ValueKind]]:
+    if argument.tag == "as_tensor":
+        yield argument.value.name, ValueKind.TENSOR
+
+
+_VALUE = "program-value"
+_SHOWN = 80
+
+
+def graph_findings(graph: Graph, record: str, objects: Collection[str]) -> Iterator[Finding]:
+    """What is wrong with the names of a graph, and of the graphs in it.
+
+    ``objects`` are the names of objects that the archive holds, which nodes may name as well.
+    """
+    pending = [("the graph", graph)]
+    while pending:
+        place, current = pending.pop()
+        scope = _Scope(current, place, record, objects)
+        yield from scope.findings()
+        pending += scope.graphs
+
+
+class _Scope:
+    """One graph. It sees none of the names around it."""
+
+    def __init__(self, graph: Graph, place: str, record: str, objects: Collection[str]) -> None:
+        self._graph = graph
+        self._place = place
+        self._record = record
+        self._objects = objects
+        self._defined: set[str] = set()
+        self.graphs: list[tuple[str, Graph]] = []
+
+    def findings(self) -> Iterator[Finding]:
+        for argument in self._graph.inputs:
+            yield from self._define(argument)
+        for number, node in enumerate(self._graph.nodes):
+            where = f"node {number} ({node.target[:_SHOWN]})"
+            for given in node.inputs:
+                yield from self._use(given.arg, where)
+                if given.arg.tag == "as_graph":
+                    name = given.arg.value.name[:_SHOWN]
+                    self.graphs.append((f"the graph {name!r}", given.arg.value.graph))
+            for argument in node.outputs:
+                yield from self._define(argument)
+        for argument in self._graph.outputs:
+            yield from self._use(argument, "its results")
+
+    def _define(self, argument: Argument) -> Iterator[Finding]:
+        for name, kind in named_values(argument):
+            if name in self._defined:
+                yield self._wrong(f"{name[:_SHOWN]!r} is defined twice")
+            elif name not in getattr(self._graph, kind.value):
+                yield self._wrong(f"{kind.value} does not describe {name[:_SHOWN]!r}")
+            self._defined.add(name)
+
+    def _use(self, argument: Argument, where: str) -> Iterator[Finding]:
+        for name, kind in named_values(argument):
+            if name in self._defined or (kind is ValueKind.OBJECT and name in self._objects):
+                continue
+            yield self._wrong(f"{where} has {name[:_SHOWN]!r}, which nothing before it defines")
+
+    def _wrong(self, message: str) -> Finding:
+        return broken(_VALUE, f"{self._place}: {message}", self._record)
+
+
+_SIGNATURE: Final = "program-signature"
+# The field of a specification that names what is changed, and the inputs that it must be among.
+_CHANGED: Final = {
+    "buffer_mutation": ("buffer_name", "buffer"),
+    "parameter_mutation": ("parameter_name", "parameter"),
+    "gradient_to_parameter": ("parameter_name", "parameter"),
+    "user_input_mutation": ("user_input_name", "user_input"),
+    "gradient_to_user_input": ("user_input_name", "user_input"),
+}
+_STATE: Final = {
+    "parameter": "parameter_name",
+    "buffer": "buffer_name",
+    "tensor_constant": "tensor_constant_name",
+    "custom_obj": "custom_obj_name",
+}
+_WEIGHTS, _CONSTANTS = "weights", "constants"
+
+# Payloads by name, of those that can be read; and all names that there are, readable or not.
+Stored = tuple[Mapping[str, Payload], frozenset[str]]
+
+
+def signature_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
+    """Whether inputs and outputs of the graph are those that the signature tells of."""
+    graph, signature = program.graph_module.graph, program.graph_module.signature
+    given = [_input_name(spec) for spec in signature.input_specs]
+    yield from _same("inputs", _graph_names(graph.inputs), given, record)
+    results = [_output_name(spec) for spec in signature.output_specs]
+    yield from _same("outputs", _graph_names(graph.outputs), results, record)
+    yield from _targets(signature.input_specs, signature.output_specs, record)
+
+
+def _same(
+    what: str, graph: Sequence[str | None], signature: Sequence[str | None], record: str
+) -> Iterator[Finding]:
+    if len(graph) != len(signature):
+        message = f"the graph has {len(graph)} {what}, the signature {len(signature)}"
+        yield broken(_SIGNATURE, message, record)
+        return
+    for number, (name, told) in enumerate(zip(graph, signature, strict=True)):
+        if None not in (name, told) and name != told:
+            message = (
+                f"{what}[{number}] of the graph is {str(name)[:_SHOWN]!r}, that of the signature "
+                f"{str(told)[:_SHOWN]!r}"
+            )
+            yield broken(_SIGNATURE, message, record)
+
+
+def _graph_names(arguments: Sequence[Argument]) -> list[str | None]:
+    return [_name(argument) for argument in arguments]
+
+
+def _name(argument: Argument) -> str | None:
+    """The name of the one value that an argument is; None for literals."""
+    names = [name for name, _ in named_values(argument)]
+    return names[0] if len(names) == 1 else None
+
+
+def _input_name(spec: InputSpec) -> str | None:
+    if spec.tag == "constant_input":
+        return None  # the graph has a literal there, or what once was its name
+    if spec.tag == "user_input":
+        return _name(spec.value.arg)
+    return str(spec.value.arg.name)
+
+
+def _output_name(spec: OutputSpec) -> str | None:
+    if spec.tag == "user_output":
+        return _name(spec.value.arg)
+    return str(spec.value.arg.name)
+
+
+def _targets(
+    inputs: Sequence[InputSpec], outputs: Sequence[OutputSpec], record: str
+) -> Iterator[Finding]:
+    known: dict[str, set[str]] = {"user_input": set(), **{tag: set() for tag in _STATE}}
+    for spec in inputs:
+        name = _user_input(spec) if spec.tag == "user_input" else _target(spec)
+        if name is not None:
+            known[spec.tag].add(name)
+    for given in outputs:
+        field, among = _CHANGED.get(given.tag, (None, ""))
+        if field is not None and getattr(given.value, field) not in known[among]:
+            name = getattr(given.value, field)[:_SHOWN]
+            yield broken(_SIGNATURE, f"{given.tag} of {name!r}, which is no {among}", record)
+
+
+def _user_input(spec: InputSpec) -> str | None:
+    return _name(spec.value.arg)
+
+
+def _target(spec: InputSpec) -> str | None:
+    return getattr(spec.value, _STATE[spec.tag]) if spec.tag in _STATE else None
+
+
+def state_findings(
+    program: ExportedProgram, weights: Stored, constants: Stored, record: str
+) -> Iterator[Finding]:
+    """Whether what the signature needs is stored, and of the sizes that the graph tells."""
+    named: set[str] = set()
+    for spec in program.graph_module.signature.input_specs:
+        target = _target(spec)
+        if target is None:
+            continue
+        named.add(target)
+        is_weight = spec.tag == "parameter" or (spec.tag == "buffer" and spec.value.persistent)
+        readable, names = weights if is_weight else constants
+        if target not in names:
+            where = _WEIGHTS if is_weight else _CONSTANTS
+            message = f"the {spec.tag} {target[:_SHOWN]!r} is not among the {where}"
+            yield broken("program-state", message, record)
+        elif target in readable:
+            yield from _fits(spec, readable[target], program.graph_module.graph, record)
+    for name in sorted((weights[1] | constants[1]) - named):
+        yield note("program-state", f"{name[:_SHOWN]!r} is stored, and no input needs it", record)
+
+
+def _fits(spec: InputSpec, payload: Payload, graph: Graph, record: str) -> Iterator[Finding]:
+    target = str(_target(spec))[:_SHOWN]
+    is_object = isinstance(payload, PickledPayload) and payload.kind is not Kind.TENSOR
+    if is_object != (spec.tag == "custom_obj"):
+        kind = "an object" if is_object else "a tensor"
+        yield broken("program-state", f"the {spec.tag} {target!r} is stored as {kind}", record)
+        return
+    meta = graph.tensor_values.get(spec.value.arg.name)
+    if isinstance(payload, StoredView) and meta is not None:
+        told = tuple(size.value if size.tag == "as_int" else None for size in meta.sizes)
+        if meta.dtype != payload.dtype or told != payload.shape:
+            message = (
+                f"the graph has {target!r} as {meta.dtype.name.lower()}{list(told)}, stored is "
+                f"{payload.dtype.name.lower()}{list(payload.shape)}"
+            )
+            yield broken("program-state", message, record)
+
+
+_CONVENTION: Final = "program-convention"
+_QUALIFIED: Final = re.compile(r'"(?:\w+\.)+(\w+)"')
+_NEWEST_MINOR: Final = 20
+_NEWEST_OPSET: Final = 10
+_VERIFIERS: Final = frozenset({"TRAINING", "ATEN", "EDGE"})
+_INPUTS: Final = ("user_input", "constant_input")
+_RESULTS: Final = ("user_output", "loss_output")
+
+
+def field_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
+    """Versions and ranges."""
+    version = program.schema_version
+    if version.major == NEWEST_SCHEMA and version.minor > _NEWEST_MINOR:
+        message = (
+            f"the program has schema version {version.major}.{version.minor}; up to "
+            f"{NEWEST_SCHEMA}.{_NEWEST_MINOR} are known: a newer torch wrote it"
+        )
+        yield unusual("program-version", message, record)
+    if program.opset_version.get("aten", 0) > _NEWEST_OPSET:
+        message = f"operators are of version {program.opset_version['aten']}"
+        yield unusual("program-version", f"{message}; up to {_NEWEST_OPSET} are known", record)
+    for name in program.verifiers:
+        if name not in _VERIFIERS:
+            message = f"the dialect {name[:_SHOWN]!r} is not known"
+            yield note("program-version", message, record)
+    for symbol, range_ in program.range_constraints.items():
+        least, most = range_.min_val, range_.max_val
+        if least is not None and most is not None and least > most:
+            message = f"the range of {symbol[:_SHOWN]} is from {least} to {most}: it is empty"
+            yield broken("program-range", message, record)
+
+
+def convention_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
+    """Whether the trees of arguments and results parse, and have as many leaves as there are."""
+    entries = program.graph_module.module_call_graph
+    roots = [entry for entry in entries if entry.fqn == "" and entry.signature is not None]
+    if len(roots) != 1:
+        message = f"the program has {len(roots)} calling conventions, not one"
+        yield broken(_CONVENTION, message, record)
+    for entry in entries:
+        if entry.signature is not None:
+            yield from _entry_findings(program, entry, entry.signature, record)
+
+
+def container_classes(program: ExportedProgram | None) -> frozenset[str]:
+    """The classes, without their modules, whose instances hold arguments of a program."""
+    entries = [] if program is None else program.graph_module.module_call_graph
+    texts = (entry.signature.in_spec for entry in entries if entry.signature is not None)
+    return frozenset(name for text in texts for name in _QUALIFIED.findall(text))
+
+
+def _entry_findings(
+    program: ExportedProgram, entry: ModuleCallEntry, call: ModuleCallSignature, record: str
+) -> Iterator[Finding]:
+    place = f"the calling convention of {entry.fqn[:_SHOWN]!r}"
+    signature = program.graph_module.signature
+    inputs, outputs = len(call.inputs), len(call.outputs)
+    if entry.fqn == "":
+        inputs = sum(spec.tag in _INPUTS for spec in signature.input_specs)
+        outputs = sum(spec.tag in _RESULTS for spec in signature.output_specs)
+    trees = (("in_spec", call.in_spec, inputs), ("out_spec", call.out_spec, outputs))
+    for field, text, count in trees:
+        if not text:
+            continue  # torch 2.4 writes none for a result that is None
+        try:
+            tree = read_tree(text, record, program.graph_module.treespec_namedtuple_fields)
+        except UnsupportedError as error:
+            yield unusual(_CONVENTION, f"{place}: {field}: {error.message}", record)
+            continue
+        except ArchiveError as error:
+            yield refused(error, _CONVENTION, record)
+            continue
+        yield from _leaves(f"{place}: {field}", tree, count, record)
+        if field == "in_spec":
+            yield from _argument_names(place, tree, call.forward_arg_names, record)
+
+
+def _leaves(place: str, tree: Tree, count: int, record: str) -> Iterator[Finding]:
+    if tree.leaves != count:
+        message = f"{place} has {tree.leaves} leaves, and there are {count} values"
+        yield broken(_CONVENTION, message, record)
+
+
+def _argument_names(
+    place: str, tree: Tree, names: list[str] | None, record: str
+) -> Iterator[Finding]:
+    if len(tree.children) != 2:
+        message = f"{place}: in_spec is no tuple of positional and keyword arguments"
+        yield broken(_CONVENTION, message, record)
+        return
+    count = sum(len(child.children) for child in tree.children)
+    if names and (len(names) != count or len(set(names)) != count):
+        yield broken(_CONVENTION, f"{place}: {len(names)} names for {count} arguments", record)
