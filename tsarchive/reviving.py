@@ -3,7 +3,7 @@
 import sys
 
 from tsarchive.loading import classes_of_pickle as _revived  # noqa: F401
-from tsarchive.policy import policy
+from tsarchive import policy
 
 for _name in ("guard", "limits"):
     sys.modules.setdefault(f"tsarchive.policy.{_name}", policy)

@@ -237,8 +237,8 @@ def test_pickles_with_earlier_names_of_modules_are_read(module):
     text = pickle.dumps(module, protocol=2)
     for now, before in (
         (b"ctsarchive.loading\nclasses_of_pickle\n", b"ctsarchive.reviving\n_revived\n"),
-        (b"ctsarchive.policy.policy\nGuard\n", b"ctsarchive.policy.guard\nGuard\n"),
-        (b"ctsarchive.policy.policy\nLimits\n", b"ctsarchive.policy.limits\nLimits\n"),
+        (b"ctsarchive.policy\nGuard\n", b"ctsarchive.policy.guard\nGuard\n"),
+        (b"ctsarchive.policy\nLimits\n", b"ctsarchive.policy.limits\nLimits\n"),
     ):
         assert now in text
         text = text.replace(now, before)

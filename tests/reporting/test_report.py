@@ -322,7 +322,7 @@ def test_a_failed_write_leaves_the_old_page(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tsarchive.container.atomic.os.replace", full)
+    monkeypatch.setattr("tsarchive.container.writer.os.replace", full)
     with pytest.raises(OSError, match="No space"):
         tsarchive.report(ARCHIVES / "sequential.pt", out)
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
