@@ -67,7 +67,7 @@ MAY_IMPORT = {
     },
     "tsarchive.formats.foreign": {
         "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
-        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.pickler",
+        "tsarchive.formats.torchscript",
     },
     "tsarchive.formats.legacy": {
         "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
@@ -83,8 +83,8 @@ MAY_IMPORT = {
     "tsarchive.formats.executorch": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
         "tsarchive.formats", "tsarchive.formats.pt2", "tsarchive.formats.torchscript",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler",
-        "tsarchive.policy", "tsarchive.run", "tsarchive.scanning",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators", "tsarchive.policy",
+        "tsarchive.run", "tsarchive.scanning",
     },
     "tsarchive.executorch": {"tsarchive.formats.executorch"},
     "tsarchive.formats.registry": {

@@ -245,6 +245,10 @@ class View(ABC):
     def tree(self) -> ModuleInfo:
         self.refuse()
 
+    def signed_tree(self) -> ModuleInfo:
+        """The same with the signature of each method in place of its name."""
+        return self.tree()
+
     def needs(self) -> Needs:
         self.refuse()
 
