@@ -158,7 +158,7 @@ MAY_IMPORT = {
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.adopt", "tsarchive.archive", "tsarchive.auditing",
     "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
-    "tsarchive.describing.tensors", "tsarchive.errors", "tsarchive.findings",
+    "tsarchive.describing.contents", "tsarchive.errors", "tsarchive.findings",
     "tsarchive.formats.archive", "tsarchive.formats.base", "tsarchive.formats.description",
     "tsarchive.formats.executorch", "tsarchive.formats.foreign",
     "tsarchive.formats.legacy.classes", "tsarchive.formats.legacy.format",

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     )
     from tsarchive.converting import Conversion, convert
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
-    from tsarchive.describing.facts import ModuleInfo, Needs
-    from tsarchive.describing.tensors import TensorInfo, TensorTotals
+    from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
     from tsarchive.exporting import to_exported_program
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.jitter import check_jitter
@@ -124,8 +123,7 @@ _HOMES = {
         ),
         "converting": "Conversion convert",
         "decompiler": "DecompileReport WrittenFile decompile",
-        "describing.facts": "ModuleInfo Needs",
-        "describing.tensors": "TensorInfo TensorTotals",
+        "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
         "exporting": "to_exported_program",
         "findings": "Finding Nature Severity",
         "jitter": "check_jitter",

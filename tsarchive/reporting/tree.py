@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from tsarchive.describing.facts import ModuleInfo
+from tsarchive.describing.contents import ModuleInfo
 from tsarchive.describing.text import plural, size
 
 from .bars import share_bar

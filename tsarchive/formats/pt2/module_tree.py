@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from tsarchive.describing.facts import ModuleInfo
-from tsarchive.describing.tensors import TensorInfo
+from tsarchive.describing.contents import ModuleInfo, TensorInfo
 from tsarchive.errors import FormatError
 from tsarchive.formats.torchscript.inspection import MAX_NAMES
 from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tsarchive.container import Container, Record
-from tsarchive.describing.facts import ModuleInfo
-from tsarchive.describing.tensors import Role, StorageInfo, TensorInfo
+from tsarchive.describing.contents import ModuleInfo, Role, StorageInfo, TensorInfo
 from tsarchive.errors import FormatError, PickleError, UnknownOperatorError, UnsupportedError
 from tsarchive.formats.archive import View
 from tsarchive.frontend import CodeImporter
@@ -37,7 +36,7 @@ from .stored_tensors import (
 )
 
 if TYPE_CHECKING:
-    from tsarchive.describing.facts import Needs
+    from tsarchive.describing.contents import Needs
     from tsarchive.frontend import CodeImporter
 
 # Modules and containers may be shared, so names can grow exponentially in malicious files.
