@@ -61,9 +61,9 @@ MAY_IMPORT = {
     },
     "tsarchive.formats.torchscript": {
         "tsarchive.adopt", "tsarchive.analyses", "tsarchive.comparing", "tsarchive.container",
-        "tsarchive.describing",
-        "tsarchive.formats", "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler",
-        "tsarchive.policy", "tsarchive.printer", "tsarchive.run", "tsarchive.scanning",
+        "tsarchive.describing", "tsarchive.formats", "tsarchive.frontend", "tsarchive.ir",
+        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.run",
+        "tsarchive.scanning",
     },
     "tsarchive.formats.foreign": {
         "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
@@ -119,13 +119,13 @@ MAY_IMPORT = {
         "tsarchive.fresh_processes", "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
         "tsarchive.saving",
     },
-    "tsarchive.lacking": {
-        "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.run",
-    },
     "tsarchive.preparing": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.executorch",
         "tsarchive.formats.pt2", "tsarchive.formats.registry", "tsarchive.loading",
         "tsarchive.policy",
+    },
+    "tsarchive.requirements": {
+        "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.run",
     },
     "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
     "tsarchive.verifying": {

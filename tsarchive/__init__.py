@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from tsarchive.exporting import to_exported_program
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.jitter import check_jitter
-    from tsarchive.lacking import Missing, missing
     from tsarchive.loading import load
     from tsarchive.policy import Limits, Policy
     from tsarchive.reporting import Page, SectionSize, report
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from tsarchive.verifying import VerifyReport, verify
 
     from .archive import open
+    from .requirements import Missing, missing
 
 __version__ = "0.1.0"
 
@@ -127,7 +127,7 @@ _HOMES = {
         "exporting": "to_exported_program",
         "findings": "Finding Nature Severity",
         "jitter": "check_jitter",
-        "lacking": "Missing missing",
+        "requirements": "Missing missing",
         "loading": "load",
         "policy": "Limits Policy",
         "reporting": "Page SectionSize report",
