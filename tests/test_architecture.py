@@ -119,15 +119,15 @@ MAY_IMPORT = {
         "tsarchive.fresh_processes", "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
         "tsarchive.saving",
     },
-    "tsarchive.lacking": {
-        "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.run",
-    },
     "tsarchive.preparing": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.executorch",
         "tsarchive.formats.pt2", "tsarchive.formats.registry", "tsarchive.loading",
         "tsarchive.policy",
     },
-    "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
+    "tsarchive.requirements": {
+        "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.run",
+    },
+    "tsarchive.reviving": {"tsarchive", "tsarchive.loading"},
     "tsarchive.verifying": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
         "tsarchive.formats.registry",

@@ -46,12 +46,10 @@ if TYPE_CHECKING:
     )
     from tsarchive.converting import Conversion, convert
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
-    from tsarchive.describing.facts import ModuleInfo, Needs
-    from tsarchive.describing.tensors import TensorInfo, TensorTotals
+    from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
     from tsarchive.exporting import to_exported_program
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.jitter import check_jitter
-    from tsarchive.lacking import Missing, missing
     from tsarchive.loading import load
     from tsarchive.policy import Limits, Policy
     from tsarchive.reporting import Page, SectionSize, report
@@ -59,6 +57,7 @@ if TYPE_CHECKING:
     from tsarchive.verifying import VerifyReport, verify
 
     from .archive import open
+    from .requirements import Missing, missing
 
 __version__ = "0.1.0"
 
@@ -124,12 +123,11 @@ _HOMES = {
         ),
         "converting": "Conversion convert",
         "decompiler": "DecompileReport WrittenFile decompile",
-        "describing.facts": "ModuleInfo Needs",
-        "describing.tensors": "TensorInfo TensorTotals",
+        "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
         "exporting": "to_exported_program",
         "findings": "Finding Nature Severity",
         "jitter": "check_jitter",
-        "lacking": "Missing missing",
+        "requirements": "Missing missing",
         "loading": "load",
         "policy": "Limits Policy",
         "reporting": "Page SectionSize report",

@@ -13,7 +13,7 @@ import tsarchive
 from tests.support.archives import ARCHIVES, CORPUS, FIXTURES, saved
 from tests.support.command_line import document, run
 from tsarchive.container import Container
-from tsarchive.describing.tensors import (
+from tsarchive.describing.contents import (
     StorageInfo,
     TensorInfo,
     TensorTotals,

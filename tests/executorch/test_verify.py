@@ -34,7 +34,7 @@ from fixtures.executorch_samples import (
     tensor,
 )
 from tests.support.executorch_files import CORPUS_KINDS, FIXTURES, edited, mutated, sound_files
-from tsarchive.describing.tensors import TensorTotals
+from tsarchive.describing.contents import TensorTotals
 from tsarchive.findings import Severity
 
 OLD = {"data_06.ptd"}

@@ -12,7 +12,7 @@ import tsarchive
 from tests.support.archives import ARCHIVES, CORPUS, torch_saved
 from tests.support.command_line import process, write_archive
 from tests.support.fresh_registry import NAMES_OF_TORCH
-from tsarchive.describing.facts import TORCH_CLASSES, TORCH_OPERATORS
+from tsarchive.describing.contents import TORCH_CLASSES, TORCH_OPERATORS
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.pickler import Global, Object, dumps

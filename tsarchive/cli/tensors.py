@@ -11,7 +11,7 @@ import click
 
 from tsarchive.cli.command import Command, chosen_model, file_argument, json_option, model_option
 from tsarchive.cli.output import print_json, say, show, table
-from tsarchive.describing.tensors import totals_text
+from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import plural, shape
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _document(name: str, info: TensorInfo) -> dict[str, Any]:
 
 
 def _totals(found: list[Named]) -> TensorTotals:
-    from tsarchive.describing.tensors import totals_of
+    from tsarchive.describing.contents import totals_of
 
     return totals_of(info for _, info in found)
 

@@ -11,7 +11,6 @@ from tsarchive.cli.command import Command, chosen_model, file_argument, json_opt
 from tsarchive.cli.output import print_json, show
 from tsarchive.cli.terminal import drawn, styled
 from tsarchive.describing.text import plural, size, visible
-from tsarchive.formats.registry import format_named
 
 if TYPE_CHECKING:
     from tsarchive import ModuleInfo
@@ -43,7 +42,7 @@ def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_
 
     with tsarchive.open(file) as opened:
         archive = chosen_model(opened, model)
-        root = format_named(archive.kind).signed_tree(archive) if typed else archive.tree()
+        root = archive.view.signed_tree() if typed else archive.tree()
     if as_json:
         print_json({"file": file, "root": document(root, depth)})
     else:

@@ -9,7 +9,7 @@ import click
 
 from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
 from tsarchive.cli.output import STYLES, finding_document, print_json, progress, say
-from tsarchive.describing.tensors import totals_text
+from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import plural, size
 
 if TYPE_CHECKING:

@@ -4,54 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
-
-# The namespaces of operators and of classes that torch registers when it is imported.
-TORCH_OPERATORS: Final = frozenset(
-    {
-        "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "_native_aot",
-        "_quantized", "_test", "aten", "c10d", "coor", "cuda", "debug_mode_ops", "debugprims",
-        "export", "flex_gemm", "fsdp", "inductor", "inductor_prims", "mkl", "mkldnn",
-        "mkldnn_prepacked", "onednn", "onnx", "prepacked", "prim", "prims", "profiler",
-        "quantization", "quantized", "rngprims", "sparse", "static_runtime", "symm_mem",
-    }
-)  # fmt: skip
-TORCH_CLASSES: Final = frozenset({"c10d", "mkldnn", "quantized", "rnn", "sparse"})
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleInfo:
-    """One module of the tree.
-
-    ``parameters`` counts elements, ``nbytes`` the bytes of its own tensors; both exclude
-    submodules.
-    """
-
-    name: str
-    qualified_class: str
-    methods: tuple[str, ...]
-    parameters: int
-    nbytes: int
-    children: tuple[ModuleInfo, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """``operators`` are qualified names without overload (``aten::conv2d``), with the number of
-    places that call each; ``classes`` are torchbind classes (``quantized.Conv2dPackedParamsBase``).
-
-    TorchScript's own functions, such as ``int`` and ``annotate``, are no operators.
-    """
-
-    operators: Mapping[str, int]
-    classes: tuple[str, ...]
-
-    @property
-    def foreign(self) -> tuple[str, ...]:
-        """Operators and classes of namespaces that are not those of torch, by name."""
-        operators = (n for n in self.operators if n.partition("::")[0] not in TORCH_OPERATORS)
-        classes = (n for n in self.classes if n.partition(".")[0] not in TORCH_CLASSES)
-        return (*sorted(operators), *classes)
 
 
 @dataclass(frozen=True, slots=True)

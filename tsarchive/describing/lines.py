@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from .contents import totals_text
 from .facts import (
     Compiled,
     ExecutorchFacts,
@@ -14,7 +15,6 @@ from .facts import (
     ProgramFacts,
     TensorFacts,
 )
-from .tensors import totals_text
 from .text import plural, size
 
 Lines = Iterator[tuple[str, str]]

@@ -13,8 +13,7 @@ from tsarchive.errors import ArchiveError, UnsupportedError
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, Record
-    from tsarchive.describing.facts import ModuleInfo, Needs
-    from tsarchive.describing.tensors import TensorInfo, TensorTotals
+    from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.source_ranges import TaggedRange
     from tsarchive.pickler import Object
@@ -139,14 +138,14 @@ class OpenedArchive(Closing):
         record that is a file of ``torch.save`` have a name behind that of the record. Of a program
         of ExecuTorch, those that begin with data, ``forward.3`` where they have no name.
         """
-        from tsarchive.describing.tensors import uniquely_named
+        from tsarchive.describing.contents import uniquely_named
 
         return MappingProxyType(dict(uniquely_named(self.view.tensors())))
 
     @property
     def totals(self) -> TensorTotals:
         """How many tensors there are, in how many storages of how many bytes."""
-        from tsarchive.describing.tensors import totals_of
+        from tsarchive.describing.contents import totals_of
 
         return totals_of(self.tensors.values())
 
@@ -244,6 +243,10 @@ class View(ABC):
 
     def tree(self) -> ModuleInfo:
         self.refuse()
+
+    def signed_tree(self) -> ModuleInfo:
+        """The same with the signature of each method in place of its name."""
+        return self.tree()
 
     def needs(self) -> Needs:
         self.refuse()

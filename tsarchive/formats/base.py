@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tsarchive.comparing import GraphReport, JitterReport
     from tsarchive.container import NewRecord
     from tsarchive.container.source import Source
-    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.describing.facts import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.archive import OpenedArchive, OtherContainer
     from tsarchive.formats.verification import Step, VerifyReport
@@ -175,10 +175,6 @@ class Format(ABC):
     @abstractmethod
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
         """Everything about an archive from a file of this name and size. Raises ArchiveError."""
-
-    @abstractmethod
-    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
-        """The module tree with the signature of each method in place of its name."""
 
     def not_torchscript(self, names: Collection[str]) -> MissingRecordError:
         """The error that TorchScript was asked for, which says what the file is instead."""

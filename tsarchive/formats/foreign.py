@@ -19,7 +19,7 @@ from .archive import View
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.describing.facts import Facts
 
     from .archive import OpenedArchive
     from .base import LoadOptions, SaveOptions
@@ -75,9 +75,6 @@ class _Foreign(ZipFormat):
         from .description import zip_facts
 
         return zip_facts(archive, file, nbytes, self._table)
-
-    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
-        return archive.tree()
 
 
 class _Lacking(_Foreign):

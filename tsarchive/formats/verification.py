@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from tsarchive.describing.tensors import TensorTotals
+from tsarchive.describing.contents import TensorTotals
 from tsarchive.findings import Finding, is_fine
 
 Step = Callable[[str], None]

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 import numpy
 
 from tsarchive.archive import Archive
-from tsarchive.describing.tensors import TensorInfo
+from tsarchive.describing.contents import TensorInfo
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.formats.executorch.looking import EXTERNAL
 

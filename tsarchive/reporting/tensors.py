@@ -14,7 +14,7 @@ from .section import Section, Subject
 from .tables import Cell, table
 
 if TYPE_CHECKING:
-    from tsarchive.describing.tensors import TensorInfo
+    from tsarchive.describing.contents import TensorInfo
 
 
 _HEADINGS: Final = ("name", "dtype", "shape", "elements", "bytes", "role", "record", "offset")

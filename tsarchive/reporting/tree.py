@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from tsarchive.describing.facts import ModuleInfo
+from tsarchive.describing.contents import ModuleInfo
 from tsarchive.describing.text import plural, size
-from tsarchive.formats.registry import format_named
 
 from .bars import share_bar
 from .html import Html, joined, more, tag
@@ -31,7 +30,7 @@ def tree(subject: Subject) -> Section | None:
     archive = subject.archive
     if archive is None or not subject.has_program:
         return None
-    root = format_named(archive.kind).signed_tree(archive)
+    root = archive.view.signed_tree()
     drawing = _Drawing(root, subject.rows)
     shown, total = len(drawing.chosen), drawing.totals[id(root)].modules
     buttons = tag(

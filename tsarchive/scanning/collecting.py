@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tsarchive.describing.tensors import TensorTotals
+from tsarchive.describing.contents import TensorTotals
 from tsarchive.findings import Finding, Findings, Nature, Severity
 
 from .contents import native_format

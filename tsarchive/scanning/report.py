@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from tsarchive.describing.tensors import TensorTotals
+from tsarchive.describing.contents import TensorTotals
 from tsarchive.findings import Finding, Nature, Severity, is_fine
 from tsarchive.operators.risks import Risk, row_of
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tsarchive.comparing import JitterReport
     from tsarchive.container import Container
     from tsarchive.container.source import Source
-    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.describing.facts import Facts
     from tsarchive.formats.archive import OpenedArchive, View
     from tsarchive.formats.base import LoadOptions, SaveOptions
     from tsarchive.formats.verification import Step, VerifyReport
@@ -110,9 +110,6 @@ class _Executorch(FileFormat):
         from .described_facts import executorch_facts
 
         return executorch_facts(archive, file, nbytes, _TABLE)
-
-    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
-        return archive.tree()  # whose methods have their types
 
 
 EXECUTORCH: Final = (

@@ -8,8 +8,7 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from tsarchive.describing.facts import ModuleInfo
-from tsarchive.describing.tensors import StorageInfo, TensorInfo
+from tsarchive.describing.contents import ModuleInfo, StorageInfo, TensorInfo
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.archive import View
 
@@ -34,7 +33,7 @@ OWN_NAMESPACES: Final = frozenset({"dim_order_ops", "executorch_prim"})
 """Namespaces of operators that belong to the runtime itself."""
 
 if TYPE_CHECKING:
-    from tsarchive.describing.facts import Needs
+    from tsarchive.describing.contents import Needs
 
 _Named = tuple[str, TensorInfo]
 
@@ -90,7 +89,7 @@ class ExecutorchView(View):
 
     def needs(self) -> Needs:
         """The operators, by name without overload, that not every runtime has in itself."""
-        from tsarchive.describing.facts import Needs
+        from tsarchive.describing.contents import Needs
 
         found: Counter[str] = Counter()
         for name, count in self.operators().items():

@@ -10,7 +10,7 @@ from tsarchive.formats.records import Reader, RecordTable, Role, Row
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.describing.facts import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.archive import OpenedArchive, View
     from tsarchive.formats.base import LoadOptions, SaveOptions
@@ -84,11 +84,6 @@ class _LegacyTorchScript(ZipFormat):
         from tsarchive.formats.torchscript.description import torchscript_facts
 
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=True)
-
-    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
-        from tsarchive.formats.torchscript.description import with_signatures
-
-        return with_signatures(archive.tree(), archive.classes)
 
 
 LEGACY_TORCHSCRIPT: Final = _LegacyTorchScript()

@@ -32,7 +32,7 @@ from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
 from .model import FIRST_WITH_ATTRIBUTES, MODEL, Model, TensorDef, debug_records, read_model
 
 if TYPE_CHECKING:
-    from tsarchive.describing.facts import Needs
+    from tsarchive.describing.contents import Needs
 
 
 class LegacyView(PickledView):

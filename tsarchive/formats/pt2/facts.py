@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsarchive.describing.facts import ExportedFacts, Facts, ModelFacts, ModuleInfo, ObjectFacts
+from tsarchive.describing.contents import ModuleInfo, TensorInfo
+from tsarchive.describing.facts import ExportedFacts, Facts, ModelFacts, ObjectFacts
 from tsarchive.describing.hints import advice
-from tsarchive.describing.tensors import TensorInfo
 from tsarchive.errors import PickleError
 from tsarchive.formats.archive import OpenedArchive
 from tsarchive.formats.description import tensor_facts, zip_facts

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.describing.facts import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.archive import OpenedArchive, View
     from tsarchive.formats.base import Example, LoadOptions, SaveOptions
@@ -177,12 +177,6 @@ class _Pt2(ZipFormat):
         from .facts import pt2_facts
 
         return pt2_facts(archive, file, nbytes, self.table(archive.container))
-
-    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
-        from .view import Pt2View
-
-        assert isinstance(archive.view, Pt2View)
-        return archive.view.signed_tree()
 
 
 def _loaded_records(module: Any, options: SaveOptions, *, debug: bool) -> list[NewRecord]:

@@ -11,8 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tsarchive.container import Container as ZipContainer
-from tsarchive.describing.facts import ModuleInfo
-from tsarchive.describing.tensors import Role, StorageInfo, TensorInfo
+from tsarchive.describing.contents import ModuleInfo, Role, StorageInfo, TensorInfo
 from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
 from tsarchive.formats.archive import View
 from tsarchive.formats.torchscript.inspection import MAX_NAMES
@@ -26,7 +25,7 @@ from .records import EXECUTORCH, MODELS, Records
 from .schema import DTYPES, ExportedProgram, TensorMeta
 
 if TYPE_CHECKING:
-    from tsarchive.describing.facts import Needs
+    from tsarchive.describing.contents import Needs
     from tsarchive.frontend import CodeImporter
     from tsarchive.pickler import Object
 
@@ -279,7 +278,7 @@ class Pt2View(View):
 
     def needs(self) -> Needs:
         """Return the operators of libraries and the torchbind classes that the models need."""
-        from tsarchive.describing.facts import Needs
+        from tsarchive.describing.contents import Needs
 
         operators = self.operators()
         classes: set[str] = set()

@@ -165,7 +165,7 @@ class _TracedInputs(Pickling):
 _MOST_READINGS = 16
 
 
-def settled_text(
+def canonical_text(
     root: ObjectValue, constants: Constants, *, keeps_places: bool = False
 ) -> CanonicalText:
     """Return the text that is a fixpoint, and the objects with the classes that it defines.

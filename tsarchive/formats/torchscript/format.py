@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts, ModuleInfo
+    from tsarchive.describing.facts import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.archive import OpenedArchive, View
     from tsarchive.formats.base import Example, LoadOptions, SaveOptions
@@ -121,11 +121,6 @@ class _TorchScript(ZipFormat):
         from .description import torchscript_facts
 
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=False)
-
-    def signed_tree(self, archive: OpenedArchive) -> ModuleInfo:
-        from .description import with_signatures
-
-        return with_signatures(archive.tree(), archive.classes)
 
 
 TORCHSCRIPT: Final = _TorchScript()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tsarchive.container import Container, Record
-from tsarchive.describing.facts import ModuleInfo
-from tsarchive.describing.tensors import Role, StorageInfo, TensorInfo
-from tsarchive.errors import FormatError, PickleError, UnsupportedError
+from tsarchive.describing.contents import ModuleInfo, Role, StorageInfo, TensorInfo
+from tsarchive.errors import FormatError, PickleError, UnknownOperatorError, UnsupportedError
 from tsarchive.formats.archive import View
 from tsarchive.frontend import CodeImporter
-from tsarchive.ir.classes import Attribute, ClassType
-from tsarchive.ir.types import TENSOR, Type
+from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.schema import Argument
+from tsarchive.ir.types import TENSOR, Type, annotation
 from tsarchive.pickler import Memoised, Object, Reduce, loads
 from tsarchive.pickler.storage_types import STORAGE_TYPES
 
@@ -35,7 +36,7 @@ from .stored_tensors import (
 )
 
 if TYPE_CHECKING:
-    from tsarchive.describing.facts import Needs
+    from tsarchive.describing.contents import Needs
     from tsarchive.frontend import CodeImporter
 
 # Modules and containers may be shared, so names can grow exponentially in malicious files.
@@ -357,6 +358,9 @@ class PickledView(View):
         class_of = class_finder(self.classes)
         return module_tree(Root(self._record, "", self.root), class_of, self._container.records)
 
+    def signed_tree(self) -> ModuleInfo:
+        return with_signatures(self.tree(), self.classes)
+
     def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
         assert info.storage is not None
         return self._container.view(info.storage)[info.offset :]
@@ -434,3 +438,35 @@ def _bytecode_constants(functions: Any) -> Iterator[Root]:
             for index, value in enumerate(rows):
                 name = f"bytecode.{function}.constants.{index}"
                 yield Root(BYTECODE, name, value, "constant")
+
+
+def signatures(class_: ClassType) -> Iterator[str]:
+    """``forward(x: Tensor, scale: float=1.0) -> Tensor`` for each method, without self."""
+    for name, method in class_.methods.items():
+        yield f"{name}{_signature(method)}"
+
+
+def with_signatures(module: ModuleInfo, classes: CodeImporter) -> ModuleInfo:
+    """A module tree with the signature of each method in place of its name."""
+    class_ = classes.find_class(module.qualified_class)
+    assert isinstance(class_, ClassType)
+    children = tuple(with_signatures(child, classes) for child in module.children)
+    return replace(module, methods=tuple(signatures(class_)), children=children)
+
+
+def _signature(method: Function) -> str:
+    try:
+        schema = method.schema
+    except (UnknownOperatorError, UnsupportedError):
+        # Only operators would tell the type of its result, or a constant that of a default.
+        return "(...)"
+    arguments = ", ".join(map(_argument, schema.arguments[1:]))
+    return f"({arguments}) -> {annotation(schema.return_type)}"
+
+
+def _argument(argument: Argument) -> str:
+    text = f"{argument.name}: {annotation(argument.type)}"
+    if not argument.has_default:
+        return text
+    is_plain = argument.default is None or isinstance(argument.default, bool | int | float | str)
+    return f"{text}={argument.default!r}" if is_plain else f"{text}=..."

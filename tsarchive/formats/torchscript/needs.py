@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tsarchive.describing.facts import Needs
+from tsarchive.describing.contents import Needs
 from tsarchive.errors import SourceError
 from tsarchive.frontend.mentions import dotted, live_nodes
 from tsarchive.frontend.syntax import parse_statements

@@ -36,8 +36,8 @@ from .exporter import (
     Extras,
     archive_records,
     canonical_records,
+    canonical_text,
     extra_files,
-    settled_text,
     traced_input_records,
 )
 from .pickled import storages_of
@@ -87,7 +87,9 @@ def canonical_loaded_records(
     """
     objects = _Objects(module.tsarchive_classes.container)
     root, constants = objects.object(module), _LoadedConstants(objects)
-    return canonical_records(settled_text(root, constants, keeps_places=debug), files, debug=debug)
+    return canonical_records(
+        canonical_text(root, constants, keeps_places=debug), files, debug=debug
+    )
 
 
 def _refuse_partial_states(module: ArchiveModule) -> None:
@@ -284,7 +286,7 @@ def canonical_module_records(module: Any, files: Mapping[str, bytes]) -> list[Ne
         return canonical_loaded_records(module, extras)
     root = _adopted(module)
     try:
-        return canonical_records(settled_text(root, Constants()), extras)
+        return canonical_records(canonical_text(root, Constants()), extras)
     except SourceError as error:
         raise SaveError(
             f"code of the module does not read back, so it has no canonical form: {error}",

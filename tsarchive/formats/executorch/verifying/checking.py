@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tsarchive.container.source import Source
-from tsarchive.describing.tensors import totals_of
+from tsarchive.describing.contents import totals_of
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, fault
 from tsarchive.formats.executorch.bundled import BundledProgram, BundledTensor, BundledValue, Suite

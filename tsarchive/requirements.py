@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tsarchive.archive import Archive
 from tsarchive.frontend.libraries import what_registers
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.run.operators import native_class, operator_schemas
 
+from .archive import Archive
 from .archive import open as open_archive
 
 
