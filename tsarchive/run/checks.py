@@ -1,4 +1,4 @@
-"""What checks of arguments share, and the numbers of dtypes, layouts and memory formats.
+"""Helpers that checks of arguments share, and the numbers of dtypes, layouts and memory formats.
 
 Operators take any number for these, and look up in tables what lies far outside of them.
 """
