@@ -130,7 +130,7 @@ LEFT = {
 def constant(type_: str, text: str):
     """The constant of a class, read as archives are read."""
     code = f"class M(Module):\n  __parameters__ = []\n  c : Final[{type_}] = {text}\n"
-    importer = tsarchive.formats.torchscript.runnable.runnable_code(
+    importer = tsarchive.formats.torchscript.importer.runnable_code(
         {"code/__torch__.py": code}, constant=lambda index: (None, NONE), version=10
     )
     return importer.find("__torch__.M").constants["c"].value
@@ -178,7 +178,7 @@ def test_signatures_that_are_left_to_the_parser(text):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_signatures_have_the_meaning_that_the_parser_gives(path):
     archive = tsarchive.open(path)
-    importer = tsarchive.formats.torchscript.runnable.runnable_code(
+    importer = tsarchive.formats.torchscript.importer.runnable_code(
         dict(archive.code), constant=lambda index: (None, NONE), version=archive.format_version
     )
     for record, text in archive.code.items():
