@@ -167,13 +167,12 @@ class TypeNames:
 
     def _mangle(self, name: str) -> str:
         atoms = name.split(".")
-        for index, atom in enumerate(atoms):
-            if atom.startswith(MANGLE_PREFIX):
-                number = int(atom.removeprefix(MANGLE_PREFIX))
-                self._counter = max(self._counter, number + 1)
-                atoms[index] = f"{MANGLE_PREFIX}{self._counter}"
-                self._counter += 1
-                return ".".join(atoms)
-        atoms.insert(len(atoms) - 1, f"{MANGLE_PREFIX}{self._counter}")
+        index = next((i for i, atom in enumerate(atoms) if atom.startswith(MANGLE_PREFIX)), None)
+        if index is None:
+            index = len(atoms) - 1
+            atoms.insert(index, MANGLE_PREFIX)
+        else:
+            self._counter = max(self._counter, int(atoms[index].removeprefix(MANGLE_PREFIX)) + 1)
+        atoms[index] = f"{MANGLE_PREFIX}{self._counter}"
         self._counter += 1
         return ".".join(atoms)

@@ -69,7 +69,7 @@ class Mark(NamedTuple):
 
     ``literal`` is the text of a constant: equal literals of one function become one node.
     ``is_text`` is False where reading back makes the node without any text: a default argument.
-    A function or block in the place of the node says that its body begins, None that it ends.
+    A function or block as ``node`` marks where its body begins, None where it ends.
     """
 
     offset: int

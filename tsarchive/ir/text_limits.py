@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import threading
+from dataclasses import dataclass
 from functools import cache
 from typing import Final, NoReturn
 
@@ -117,14 +118,14 @@ def _token() -> re.Pattern[str]:
     return re.compile(_TOKEN, re.VERBOSE | re.DOTALL | re.ASCII)
 
 
+@dataclass(frozen=True, slots=True)
 class _Scan:
     """Goes through the tokens. ``depth`` counts what may nest at the present token, ``outer``
     how much of that stands in front of each bracket that is open."""
 
-    def __init__(self, text: str, record: str | None, first_line: int | None) -> None:
-        self.text = text
-        self.record = record
-        self.first_line = first_line
+    text: str
+    record: str | None
+    first_line: int | None
 
     def run(self, position: int) -> None:
         """Look at every token from ``position`` on, where a line begins."""

@@ -4,8 +4,8 @@ A readable form is for people: an expression of the arguments ``_0``, ``_1``, ..
 one where Python gives what TorchScript gives for all values that a program meets;
 :func:`tsarchive.decompile` tells for which others it does not.
 
-An exact form stands in generated code in the place of the native function of the same key, and does
-what that does with values of the declared types. With values of other types, which
+An exact form replaces the native function of the same key in generated code, and does the same
+with values of the declared types. With values of other types, which
 ``unchecked_cast`` can bring, it does no more than what the native does first: it names no attribute
 of anything.
 """
@@ -258,7 +258,7 @@ RANGES: Final[Mapping[str, Range]] = {
     "aten::ord": (0, 255),
     "aten::size.int": (0, _INT64_MAX),
 }
-"""What the results of functions can be."""
+"""Bounds of the results of functions."""
 
 EXACT_STATEMENTS: Final[Mapping[str, ExactForm]] = {
     "aten::append.t": ExactForm("{append}({0}, {1})", is_pure=False),
@@ -321,7 +321,7 @@ RANGED: Final[Mapping[str, RangedForm]] = {
 }
 """Pure forms of operators on ints, from the ranges of the operands, with the range of the result.
 
-That range is not cut to 64 bits. None where the operands may be such that there is no result.
+That range is not cut to 64 bits. None where some operands have no result.
 """
 
 
@@ -340,7 +340,7 @@ def exact_form(key: str, ranges: Sequence[Range], name: str) -> ExactForm | None
 def _in_64_bits(text: str, low: int, high: int, name: str) -> str:
     """``text``, an int between two bounds, wrapped where they go beyond 64 bits.
 
-    ``name`` is a variable that holds it while it is looked at.
+    ``name`` is a variable that holds it for the test.
     """
     test = f"({name} := {text})"
     if low < _INT64_MIN:

@@ -57,7 +57,8 @@ def versions_of(name: str) -> tuple[str, ...]:
 
 def operator_names() -> Iterator[str]:
     """Yield the operators of all versions, in the order of their names."""
-    names = (_operator_of(line) for line in _lines()[_HEAD_LINES:] if not line.startswith(_CLASS))
+    heads = (line.partition("(")[0] for line in _lines()[_HEAD_LINES:])
+    names = (head.partition(".")[0] for head in heads if not head.startswith(_CLASS))
     yield from (name for name, _ in groupby(names))
 
 
@@ -123,10 +124,6 @@ def _place(version: str) -> int:
 
 def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
-
-
-def _operator_of(line: str) -> str:
-    return line.partition("(")[0].partition(".")[0]
 
 
 _NUMBERS: Final = re.compile(r"(\d+)\.(\d+)")

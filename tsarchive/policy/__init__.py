@@ -26,7 +26,7 @@ class Limits:
     """Nodes of the code that run. Each turn of a loop counts one more, and so does every full
     1024 bytes of the strings and lists that an operator reads or makes."""
     seconds: float | None = None
-    """Time on the clock. It is looked at between operators: one that runs long is not cut off."""
+    """Time on the clock. It is checked between operators: one that runs long is not cut off."""
     bytes: int | None = None
     """Bytes that operators take for tensors, lists and strings, freed again or not.
 

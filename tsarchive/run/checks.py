@@ -1,4 +1,4 @@
-"""What checks of arguments share, and the numbers of dtypes, layouts and memory formats.
+"""Helpers that checks of arguments share, and the numbers of dtypes, layouts and memory formats.
 
 Operators take any number for these, and look up in tables what lies far outside of them.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -59,23 +58,18 @@ def room_of(tensor: Tensor) -> int:
     return tensor.untyped_storage().nbytes() // tensor.element_size()
 
 
-MEMORY_FORMATS: Final[Mapping[int, str]] = {
-    0: "contiguous_format",
-    1: "preserve_format",
-    2: "channels_last",
-    3: "channels_last_3d",
-}
+MEMORY_FORMATS: Final[Mapping[int, str]] = dict(
+    enumerate(("contiguous_format", "preserve_format", "channels_last", "channels_last_3d"))
+)
 # Tensors in the form of oneDNN: its kernels read memory from an address on.
 _ONEDNN: Final = LAYOUTS[torch._mkldnn]  # type: ignore[attr-defined]
 # Several elements a byte: views of such tensors begin beyond their memory.
 _SUB_BYTE: Final = frozenset({NUMBERS[torch.quint4x2], NUMBERS[torch.quint2x4]})
-_NUMBERS: Final = MappingProxyType(
-    {
-        "ScalarType": frozenset(DTYPES) - _SUB_BYTE,
-        "Layout": frozenset(LAYOUTS.values()) - {_ONEDNN},
-        "MemoryFormat": frozenset(MEMORY_FORMATS),
-    }
-)
+_NUMBERS: Final[Mapping[str, frozenset[int]]] = {
+    "ScalarType": frozenset(DTYPES) - _SUB_BYTE,
+    "Layout": frozenset(LAYOUTS.values()) - {_ONEDNN},
+    "MemoryFormat": frozenset(MEMORY_FORMATS),
+}
 _OF_TORCH: Final = ("aten::", "prim::", "prims::", "static_runtime::")
 _INTS: Final = (INT, OptionalType(INT))
 _enumerations: Final[dict[str, tuple[FunctionSchema, Mapping[int, str]]]] = {}

@@ -7,6 +7,7 @@ import enum
 import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -103,12 +104,12 @@ def _members(type_: ClassType, compiler: Compiler, base: type) -> dict[str, Any]
     return {"original_name": members["__qualname__"], **members, "__module__": module}
 
 
+@dataclass(eq=False)
 class Constant:
     """A constant of an archive class, as an attribute of its objects and of the class."""
 
-    def __init__(self, constant: ClassConstant, objects: Objects) -> None:
-        self._constant = constant
-        self._objects = objects
+    _constant: ClassConstant
+    _objects: Objects
 
     def __get__(self, _instance: Any, _owner: type) -> Any:
         return self._value
@@ -233,7 +234,7 @@ class Classes:
         return made
 
     def class_named(self, qualified_name: str) -> Any:
-        """The Python class of that name. Raises UnknownClassError when there is none."""
+        """The Python class of that name. Raises UnknownClassError if there is none."""
         found = self.table.known_class(qualified_name)
         if found is not None:
             return found

@@ -33,7 +33,7 @@ from .dynamic_calls import autocast, is_autocast, unpack_list
 from .expressions import SCALARS, Expressions
 from .linkage import Bound, GeneratedSource, Linkage
 from .natives import Awaitable, Future
-from .operators import find_native, held
+from .operators import assumed, find_native
 from .passes.liveness import Liveness
 from .passes.peephole import nodes_on_numbers
 from .passes.uses import ALIASES, NOTHING, Wanted, all_nodes, holds_memory, last_uses
@@ -271,7 +271,7 @@ class _Writer(Expressions):
         """The condition of an if: tracers cannot decide on a symbol, but can assume it holds."""
         text = self.whole(node.input)
         is_plain = self.dispatch.inlines or not _fails_unless_true(node)
-        return text if is_plain else self.call(held, text)
+        return text if is_plain else self.call(assumed, text)
 
     def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> str | None:
         """Write a branch. Returns the text of its one result, if it has no statements."""

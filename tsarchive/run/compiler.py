@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -67,13 +68,13 @@ class Bodies:
             return Source.of(generate(call.function, self._linkage, call.bound, call.wanted))
 
 
+@dataclass(eq=False)
 class _Body:
     """The code of one method for those of structurally equal classes."""
 
-    def __init__(self, function: Function, method: SharedMethod, source: Source) -> None:
-        self._function = function
-        self._method = method
-        self._source = source
+    _function: Function
+    _method: SharedMethod
+    _source: Source
 
     def source_of(self, method: SharedMethod, linkage: Linkage) -> Source | None:
         """Return the code with the globals of another class; None where it cannot be shared."""
@@ -100,7 +101,11 @@ class _Body:
         walked: list[ClassType] = []
         found: dict[ClassType, ClassType] = {}
         for step in self._steps:
-            own = owner if step.before is None else _submodule(walked[step.before], step.name)
+            own = owner
+            if step.before is not None:
+                type_ = walked[step.before].attributes[step.name].type
+                assert isinstance(type_, ClassType)
+                own = type_
             walked.append(own)
             if found.setdefault(step.type, own) is not own:
                 return None
@@ -210,12 +215,6 @@ def _is_module(type_: ClassType) -> bool:
     return type_.is_module and not type_.is_native
 
 
-def _submodule(class_: ClassType, name: str) -> ClassType:
-    type_ = class_.attributes[name].type
-    assert isinstance(type_, ClassType)
-    return type_
-
-
 class _MovedPlaces(Sequence[Placed | None]):
     """The places of a body's lines in an equal method, each found when it is asked for."""
 
@@ -283,7 +282,7 @@ class Compiler:
 
 
 class TracedFunction:
-    """The Python function that tracers see in the place of a function of the archive."""
+    """The Python function that tracers see instead of a function of the archive."""
 
     def __init__(self, function: Function, compiler: Compiler) -> None:
         self._function = function

@@ -95,7 +95,7 @@ class Operator:
 
 
 class TensorCosts:
-    """Bytes that calls take; equal calls are looked at once."""
+    """Bytes that calls take, found out once for equal calls."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
@@ -256,7 +256,7 @@ def _has_shadow(value: Any) -> bool:
 
 
 def _without_masks(given: Given) -> Given:
-    """Arguments of indexing, with indices without data in the place of masks."""
+    """Arguments of indexing, with masks replaced by indices without data."""
     tensor, indices, *rest = given
     found: list[Tensor | None] = []
     for index in indices:

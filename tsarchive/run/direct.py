@@ -1,4 +1,4 @@
-"""Calls of torch's Python bindings in the place of overloads of ``torch.ops``, which cost more.
+"""Calls of torch's Python bindings instead of overloads of ``torch.ops``, which cost more.
 
 A binding is called where it is sure to run the very overload that the code means. It tries its
 signatures in order and takes the first that fits the values. So one of them must be that of the
@@ -237,7 +237,7 @@ Binding = Callable[..., Any]
 
 
 class DirectCall(NamedTuple):
-    """A binding to call in the place of an overload, and the texts of the arguments."""
+    """A binding to call instead of an overload, and the texts of the arguments."""
 
     binding: Binding
     texts: list[str]

@@ -118,7 +118,7 @@ def store(slot: Tensor, value: Tensor, order: Sequence[int] | None = None) -> Te
 def strides_of(size: Sequence[int], order: Sequence[int]) -> list[int]:
     """Strides of a tensor without gaps whose dimensions are in this order, the outermost first.
 
-    Raises ScriptError for an order that is none of these dimensions.
+    Raises ScriptError unless ``order`` names each dimension once.
     """
     if sorted(order) != list(range(len(size))):
         raise ScriptError(f"{list(order)} is no order of {len(size)} dimensions")
@@ -277,7 +277,7 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def _written(pairs: Sequence[tuple[Tensor, Tensor]], result: Any) -> Any:
-    """``result`` with each tensor that was given in the place of the one that was written to."""
+    """``result``, where each tensor that was written to is replaced by the one that was given."""
     for given, made in pairs:
         if given is not made:
             require(given.size() == made.size(), "the memory of an out cannot grow")

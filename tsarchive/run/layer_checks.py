@@ -1,6 +1,6 @@
 """Checks before operators of layers: windows, gradients, recurrent networks.
 
-Kernels of convolutions and pools count in 32 or 64 bits without a look at what does not fit, so
+Kernels of convolutions and pools count in 32 or 64 bits and do not check for overflow, so
 numbers are bounded here, and positions of windows computed in integers of any width.
 
 Formulas of differentiation trust that the size of a gradient is that of the operator's result.
@@ -493,7 +493,7 @@ def _is(value: Any, name: str) -> bool:
 
 
 def _packed_rows(packed: Any, rows: int) -> None:
-    """A tensor in the place of packed weights is refused by torch."""
+    """torch itself refuses a tensor where packed weights belong."""
     if not _is(packed, "quantized.LinearPackedParamsBase"):
         return
     bias = packed._get_method("bias")()

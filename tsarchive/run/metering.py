@@ -211,7 +211,7 @@ class Metering:
         self.spend_traced = _spending_in_traces(budgets)
 
     def public(self, function: Implementation, *, is_copied: bool) -> Implementation:
-        """A function of the archive for calls from Python; ``is_copied`` tells of its result."""
+        """A function of the archive for Python callers; ``is_copied`` if they get copies."""
 
         @self.bounded
         def call(*arguments: Any) -> Any:

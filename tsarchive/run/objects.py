@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -86,6 +87,7 @@ def unset_object(class_: type) -> Any:
     return made
 
 
+@dataclass(eq=False, slots=True)
 class Objects:
     """Makes run-time values; each object, list and dict is made once.
 
@@ -93,20 +95,13 @@ class Objects:
     function of the archive.
     """
 
-    def __init__(
-        self,
-        table: ClassTable,
-        native_object: Callable[[ClassType, Any], Any],
-        call: Callable[..., Any],
-        lock: AbstractContextManager[Any],
-    ) -> None:
-        self._table = table
-        self._native_object = native_object
-        self._call = call
-        self._lock = lock
-        self._constants: dict[Node, Any] = {}
-        self._known: dict[ObjectValue, Any] = {}
-        self._containers: dict[int, tuple[Any, Any]] = {}
+    _table: ClassTable
+    _native_object: Callable[[ClassType, Any], Any]
+    _call: Callable[..., Any]
+    _lock: AbstractContextManager[Any]
+    _constants: dict[Node, Any] = field(default_factory=dict)
+    _known: dict[ObjectValue, Any] = field(default_factory=dict)
+    _containers: dict[int, tuple[Any, Any]] = field(default_factory=dict)
 
     def constant(self, node: Node) -> Any:
         """The run-time value of a constant node, one for all calls."""
@@ -148,17 +143,15 @@ class Objects:
         return self.value(value)
 
     def _container(self, value: Any) -> Any:
-        known = self._containers.get(id(value))
-        if known is None:
-            made = self._copied(value)
+        if id(value) not in self._containers:
+            made: Any
+            if isinstance(value, list):
+                made = [self.value(item) for item in value]
+            else:
+                made = {self.value(key): self.value(item) for key, item in value.items()}
             # The original is kept alive, so that nothing else gets its id.
-            known = self._containers[id(value)] = (value, made)
-        return known[1]
-
-    def _copied(self, value: Any) -> Any:
-        if isinstance(value, list):
-            return [self.value(item) for item in value]
-        return {self.value(key): self.value(item) for key, item in value.items()}
+            self._containers[id(value)] = (value, made)
+        return self._containers[id(value)][1]
 
     def _object(self, described: ObjectValue) -> Any:
         found = self._known.get(described)

@@ -40,8 +40,8 @@ def with_own_code(function: Any) -> Any:
     return function
 
 
-def held(condition: Any) -> Any:
-    """The condition; a symbol of a tracer becomes true, and the tracer checks it."""
+def assumed(condition: Any) -> Any:
+    """The condition; for a symbol of a tracer True, which the tracer then assumes."""
     if not isinstance(condition, torch.SymBool):
         return condition
     check: Any = torch._check

@@ -190,8 +190,8 @@ def holds_list(owner: ClassType, attribute: Attribute) -> bool:
 def link_lists(module: Any) -> None:
     """Note which items of lists are parameters of the same module, as those of ``nn.LSTM`` are.
 
-    Such a list follows when Python code puts another parameter in the place of one, as it does
-    in eager modules. To be called when all slots are set.
+    Such a list follows when Python code replaces a parameter, as in eager modules. To be called
+    when all slots are set.
     """
     owner = _owner(module)
     lists = [attribute for attribute in owner.attributes.values() if holds_list(owner, attribute)]

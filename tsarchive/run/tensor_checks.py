@@ -269,7 +269,7 @@ def _best_scale(given: Given) -> None:
 
 
 def _group_norm(given: Given) -> None:
-    """The kernel divides by the sizes and groups that it is told, and reads as far as they say."""
+    """The kernel divides by the given sizes and groups, and reads as far as they reach."""
     data: Tensor = given["input"]
     batches, channels, space, groups = (given[name] for name in ("N", "C", "HxW", "group"))
     fits = groups > 0 and min(batches, channels, space) >= 0 and channels % groups == 0

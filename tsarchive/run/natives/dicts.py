@@ -90,7 +90,7 @@ _BY_KEY_TYPE: dict[str, Native] = {
 
 
 def _apart(key: Any) -> Any:
-    """The key, or another nan in the place of one: Python's dicts find an object by identity."""
+    """The key, or a new nan for a nan: Python's dicts find an object by identity."""
     return key if key == key else key + 0
 
 

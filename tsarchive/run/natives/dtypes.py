@@ -54,7 +54,7 @@ def to_dtype(number: int | None) -> torch.dtype | None:
 
 
 def dtype_of(number: int) -> torch.dtype:
-    """The torch.dtype of an element type number. Raises ScriptError for what is none."""
+    """The torch.dtype of an element type number. Raises ScriptError for unknown numbers."""
     dtype = DTYPES.get(number)
     if dtype is None:
         raise ScriptError(f"{number} is not the number of an element type")

@@ -212,9 +212,18 @@ def total_of_ints(values: list[int]) -> int:
     return wrap32(sum(values))
 
 
-# One addition after the other: Python's sum is more exact from 3.12 on.
-native("aten::sum.float")(lambda values: functools.reduce(operator.add, values, 0.0))
-native("aten::sum.complex")(lambda values: functools.reduce(operator.add, values, 0j))
+def _enter_sum(kind: str, zero: complex) -> None:
+    @native(f"aten::sum.{kind}")
+    def total_of(values: list[Any]) -> complex:
+        """One addition after the other: Python's sum is more exact from 3.12 on."""
+        total = zero
+        for value in values:
+            total += value
+        return total
+
+
+_enter_sum("float", 0.0)
+_enter_sum("complex", 0j)
 
 
 def _enter_extremes(

@@ -300,4 +300,4 @@ def _method(native: MethodDescriptorType) -> Native:
 
 
 SYMBOLIC: Final[Mapping[str, Native]] = _rows()
-"""What runs instead of the natives of the same keys while code is traced."""
+"""Replacements for the natives of the same keys while code is traced."""

@@ -40,8 +40,8 @@ class Aliases:
     """The places that each value may refer to, and the places that each node writes to.
 
     ``kept`` are the nodes that count; None stands for all. ``passing`` are operators whose result
-    is their first operand. ``gives_new`` tells of a call that writes to nothing that it is given,
-    and keeps none of it, whether its result is new; it is None for other calls.
+    is their first operand. ``gives_new`` returns whether the result of a call is new, if the call
+    writes to none of its arguments and keeps none of them; None for other calls.
     """
 
     def __init__(

@@ -53,8 +53,8 @@ class Liveness:
             self._live_places: set[Place] | None = None
             while self._sweep(graph) and self._depends:
                 pass
-            is_settled = self._kept is not None and len(self._kept) == len(self.nodes)
-            if is_settled or not self._depends:
+            is_stable = self._kept is not None and len(self._kept) == len(self.nodes)
+            if is_stable or not self._depends:
                 break
             self._kept = self.nodes
 
