@@ -127,7 +127,7 @@ MAY_IMPORT = {
     "tsarchive.requirements": {
         "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.run",
     },
-    "tsarchive.reviving": {"tsarchive", "tsarchive.loading"},
+    "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
     "tsarchive.verifying": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
         "tsarchive.formats.registry",

@@ -2,8 +2,8 @@
 
 import sys
 
-from tsarchive import policy
+import tsarchive.policy
 from tsarchive.loading import classes_of_pickle as _revived  # noqa: F401
 
 for _name in ("guard", "limits"):
-    sys.modules.setdefault(f"tsarchive.policy.{_name}", policy)
+    sys.modules.setdefault(f"tsarchive.policy.{_name}", tsarchive.policy)
