@@ -81,7 +81,7 @@ class Module:
             definition.path = path
 
 
-def settle_paths(
+def make_paths_unique(
     modules: Iterable[Module], reserved: Iterable[str], shadowing: Container[str] = ()
 ) -> None:
     """Give modules and folders of one folder unique names, also where case is ignored.
