@@ -91,10 +91,6 @@ def complex_text(value: complex) -> str:
     return f"{part_text(value.real)}{sign}{part_text(abs(value.imag))}j"
 
 
-def _is_negative_zero(value: float) -> bool:
-    return value == 0 and math.copysign(1, value) < 0
-
-
 def check_zeros(values: Any) -> None:
     """Raise SaveError for 0.0 beside -0.0 in one expression, since torch reads both as one."""
     if len(set(_signs_of_zeros(values))) > 1:
@@ -107,7 +103,7 @@ def check_zeros(values: Any) -> None:
 def _signs_of_zeros(value: Any) -> Iterator[bool]:
     match value:
         case float() if value == 0:
-            yield _is_negative_zero(value)
+            yield math.copysign(1, value) < 0
         case tuple() | list():
             for item in value:
                 yield from _signs_of_zeros(item)

@@ -171,16 +171,13 @@ class Statements:
     def _define(self, node: Node) -> None:
         """Store a node's expression for its user, or assign it to names."""
         text = self.expression(node)
-        long = self._is_long(text)
+        long = text.length + 2 * self.level >= _LONG
         if node not in self.inlined or (node.is_constant and long):
             self._assign_outputs(node, text)
             return
         self.stored[node.output] = text
         if long:
             self._split(node.output)
-
-    def _is_long(self, text: TaggedText) -> bool:
-        return text.length + 2 * self.level >= _LONG
 
     def _assign_outputs(self, node: Node, text: Part) -> None:
         self.assign_names(node.outputs)
@@ -251,14 +248,12 @@ class Statements:
     def _branch(self, node: Node, block: Block) -> None:
         with self.indented():
             self._print_block(block, has_more=bool(node.outputs))
-            if _needs_annotations(node) or self._declares_outputs(node):
+            declares = not self.declarations.always.isdisjoint(node.outputs)
+            if declares or _needs_annotations(node):
                 for target, value in zip(node.outputs, block.returns, strict=True):
                     self._assign([target], [value])
             else:
                 self._assign(node.outputs, block.returns)
-
-    def _declares_outputs(self, node: Node) -> bool:
-        return not self.declarations.always.isdisjoint(node.outputs)
 
     def _loop(self, node: Node) -> None:
         counted, condition = _loop_form(node)
@@ -393,7 +388,8 @@ class Statements:
     def expression(self, node: Node) -> TaggedText:
         text = _EXPRESSIONS.get(node.kind, Statements._operator)(self, node)
         if _has_location(node):
-            text.mark(_location(node, str(text)), node)
+            in_parentheses = node.kind in _AT_OPERAND and str(text)[0] == "("
+            text.mark(1 if in_parentheses else 0, node)
         return text
 
     def _constant(self, node: Node) -> TaggedText:
@@ -646,11 +642,6 @@ def _has_location(node: Node) -> bool:
         type_ = node.output.type
         return isinstance(type_, TupleType) and type_.qualified_name is not None
     return node.kind not in _WITHOUT_LOCATION
-
-
-def _location(node: Node, text: str) -> int:
-    """Return the offset of a node's location within its text."""
-    return 1 if node.kind in _AT_OPERAND and text[0] == "(" else 0
 
 
 _EXPRESSIONS: dict[str, Callable[[Statements, Node], TaggedText]] = {

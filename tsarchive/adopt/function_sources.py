@@ -83,9 +83,7 @@ class _Function:
 
 
 def sources_at(file: str, line: int, function: str) -> list[SourceText]:
-    """Return the functions around a line, the ones with that compiled name first, then inner
-    ones.
-    """
+    """Return the functions around a line: those compiled under that name first, inner ones next."""
     functions = _file(file).functions_near(line)
     around = [found for found in functions if found.first_line <= line <= found.last_line]
     around.reverse()

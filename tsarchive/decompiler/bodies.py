@@ -141,11 +141,8 @@ def _default(translation: Translation, argument: Argument) -> ast.expr:
     value = argument.default
     if isinstance(argument.type, ListType) and isinstance(value, int | float):
         value = [value] * (argument.repeat or 1)
-    return translation.value(value, _without_optional(argument.type))
-
-
-def _without_optional(type_: Type) -> Type:
-    return type_.element if isinstance(type_, OptionalType) else type_
+    type_ = argument.type
+    return translation.value(value, type_.element if isinstance(type_, OptionalType) else type_)
 
 
 def _enum_body(program: Program, enum: EnumType, definition: Definition) -> list[ast.stmt]:

@@ -159,7 +159,7 @@ def _assigned(
 def _loop(translation: Translation, node: Node) -> None:
     (body,) = node.blocks
     condition = node.inputs[1]
-    is_counted = _is_counted(node, translation)
+    is_counted = has_trip_count(node) or translation.is_live(body.params[0])
     is_endless = is_constant_true(condition) and is_constant_true(body.returns[0])
     if is_counted and not is_endless:
         raise UnsupportedError(
@@ -278,10 +278,6 @@ def _while(translation: Translation, node: Node, targets: dict[int, str], first:
     both = move([keep, *targets.values()], [condition, *values])
     assert both is not None
     translation.emit(ast.While(syntax.name(keep), [*statements, both], []), node)
-
-
-def _is_counted(loop: Node, translation: Translation) -> bool:
-    return has_trip_count(loop) or translation.is_live(loop.blocks[0].params[0])
 
 
 def _derived(loop: Node) -> Node | None:

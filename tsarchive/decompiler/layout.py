@@ -81,7 +81,7 @@ class Module:
             definition.path = path
 
 
-def settle_paths(
+def make_paths_unique(
     modules: Iterable[Module], reserved: Iterable[str], shadowing: Container[str] = ()
 ) -> None:
     """Give modules and folders of one folder unique names, also where case is ignored.
@@ -238,7 +238,7 @@ class _Naming(ast.NodeVisitor):
 
     def visit_Name(self, node: ast.Name) -> None:
         if is_marker(node):
-            node.id = marker_name(node)
+            node.id = f"{_MARKER}{getattr(node, _NUMBER)}"
         node.id = self._names.get(node.id, node.id)
 
 
@@ -457,10 +457,6 @@ def without_markers(body: Sequence[ast.stmt]) -> list[ast.stmt]:
             and is_marker(statement.value)
         )
     ]
-
-
-def marker_name(marker: ast.Name) -> str:
-    return f"{_MARKER}{getattr(marker, _NUMBER)}"
 
 
 def with_comments(text: str, comments: Sequence[Comment]) -> str:

@@ -215,17 +215,14 @@ class Instances:
         self._arguments: dict[Definition, list[str]] = {}
         self._slots: dict[tuple[torch.nn.Module, str], ast.expr] = {}
         for path, module in root.named_modules():
-            self._note(path, module)
+            self._paths[module] = path
+            self._of.setdefault(program.definition(module_type(module)), []).append(module)
         self._note_aliases(root)
         for path, module in root.named_modules():
             if module.training:
                 file.training.append(path)
             self._tensors(path, module)
         self.root = self.made(root)
-
-    def _note(self, path: str, module: torch.nn.Module) -> None:
-        self._paths[module] = path
-        self._of.setdefault(self._program.definition(module_type(module)), []).append(module)
 
     def _note_aliases(self, root: torch.nn.Module) -> None:
         for path, module in root.named_modules(remove_duplicate=False):
@@ -316,7 +313,9 @@ class Instances:
         """The argument for a slot: the shape alone where that is all that differs."""
         shown = self._slot(module, name)
         definition = self._program.definition(module_type(module))
-        return _shape(shown) or shown if self._differ_in_shape(definition, name) else shown
+        empty = _find_empty(shown)
+        is_shape = empty is not None and self._differ_in_shape(definition, name)
+        return empty.args[0] if empty is not None and is_shape else shown
 
     def _differ_in_shape(self, definition: Definition, name: str) -> bool:
         forms = {_without_shape(self._slot(module, name)) for module in self._of[definition]}
@@ -421,11 +420,6 @@ def _find_empty(shown: ast.expr) -> ast.Call | None:
         case ast.Call(ast.Attribute(_, "Parameter"), [inner, *_]):
             return _find_empty(inner)
     return None
-
-
-def _shape(shown: ast.expr) -> ast.expr | None:
-    empty = _find_empty(shown)
-    return None if empty is None else empty.args[0]
 
 
 def _with_shape(shown: ast.expr, shape: ast.expr) -> ast.expr:

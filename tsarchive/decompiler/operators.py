@@ -70,7 +70,7 @@ class Operators:
         form = self._form(node, schema)
         if form is not None:
             return self.filled(form, arguments)
-        if is_index(schema):
+        if schema.full_name in _INDEXING:
             found = indexed(node, arguments)
             if found is not None:
                 return found
@@ -200,15 +200,11 @@ class Operators:
         sign: ast.cmpop = ast.Eq() if node.kind == "aten::eq" else ast.NotEq()
         return ast.Compare(shown[0], [sign], [shown[1]])
 
-    def _text(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        if node.input.type not in _SHOWN_ALIKE:
-            return None
-        return syntax.call(self.references.builtin("str"), [arguments[0]])
-
-    def _print(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+    def _shown(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         if not all(value.type in _SHOWN_ALIKE for value in node.inputs):
             return None
-        return syntax.call(self.references.builtin("print"), arguments)
+        name = "print" if node.kind == "prim::Print" else "str"
+        return syntax.call(self.references.builtin(name), arguments)
 
     def _formatted(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         template, *values = node.inputs
@@ -332,8 +328,8 @@ _SPECIAL: dict[str, _Special] = {
     "prim::dtype": Operators._dtype,
     "aten::eq.int": Operators._compared,
     "aten::ne.int": Operators._compared,
-    "aten::str": Operators._text,
-    "prim::Print": Operators._print,
+    "aten::str": Operators._shown,
+    "prim::Print": Operators._shown,
     "aten::format": Operators._formatted,
     "prim::NumToTensor.Scalar": Operators._number_tensor,
     "prim::NumToTensor.bool": Operators._number_tensor,
@@ -364,7 +360,8 @@ def callee(
     the operator is reached by its overload alone.
     """
     namespace, _, name = schema.name.partition("::")
-    is_usual = _has_no_out(schema) and not _is_misread(schema, count)
+    has_out = any(argument.is_out for argument in schema.arguments)
+    is_usual = not has_out and not _is_misread(schema, count)
     if namespace == "aten" and is_usual and _concerns_tensors(schema):
         if name in FUNCTIONALS and count <= FUNCTIONALS[name]:
             return syntax.attribute(_functional(references), name)
@@ -394,10 +391,6 @@ def by_overload(schema: FunctionSchema, references: References) -> ast.expr:
 
 def _functional(references: References) -> ast.expr:
     return references.module("torch.nn.functional", "F")
-
-
-def _has_no_out(schema: FunctionSchema) -> bool:
-    return not any(argument.is_out for argument in schema.arguments)
 
 
 def _concerns_tensors(schema: FunctionSchema) -> bool:
@@ -454,14 +447,10 @@ def enum_literal(kind: str, number: int, references: References) -> ast.expr | N
 
 
 _MOST_DIMENSIONS = 8
-_KINDS = frozenset(
+_INDEXING = frozenset(
     {"aten::select.int", "aten::slice.Tensor", "aten::index.Tensor", "aten::slice.t"}
 )
 _MARK = "tensor_items"
-
-
-def is_index(schema: FunctionSchema) -> bool:
-    return schema.full_name in _KINDS
 
 
 def indexed(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:

@@ -201,23 +201,15 @@ def _through_branches(node: Node) -> Iterator[tuple[_Place, _Place]]:
         yield from zip(block.returns, node.outputs, strict=True)
 
 
-def _from_attribute(node: Node) -> Iterator[tuple[_Place, _Place]]:
-    yield _attribute(node), node.output
-
-
-def _to_attribute(node: Node) -> Iterator[tuple[_Place, _Place]]:
-    yield node.inputs[1], _attribute(node)
-
-
 def _attribute(node: Node) -> tuple[Type, str]:
     return node.input.type, node.name
 
 
-_SPECIAL: Mapping[str, Callable[[Node], Iterator[tuple[_Place, _Place]]]] = {
+_SPECIAL: Mapping[str, Callable[[Node], Iterable[tuple[_Place, _Place]]]] = {
     "prim::Loop": _through_loop,
     "prim::If": _through_branches,
-    "prim::GetAttr": _from_attribute,
-    "prim::SetAttr": _to_attribute,
+    "prim::GetAttr": lambda node: [(_attribute(node), node.output)],
+    "prim::SetAttr": lambda node: [(node.inputs[1], _attribute(node))],
 }
 _CONTAINERS = (ListType, DictType)
 

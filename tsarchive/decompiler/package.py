@@ -26,7 +26,7 @@ from tsarchive.run.modules import ArchiveModule
 from . import syntax
 from .bodies import body_of
 from .control_flow import EXCEPTIONS
-from .layout import Comments, Definition, Layout, Module, settle_paths, written
+from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
 from .naming import HELPERS, Pool
 from .objects import OBJECTS, WEIGHTS, Instances, ObjectValues
 from .program import CONSTANTS, Program, module_type
@@ -128,7 +128,7 @@ class _Package:
         constants = self._constants()
         entry = self._entry()
         archive_modules = list(self.program.modules.values())
-        settle_paths(archive_modules, _TABLES, SHADOWING)
+        make_paths_unique(archive_modules, _TABLES, SHADOWING)
         modules = [*archive_modules, *constants, entry]
         layout = Layout(modules, self.program.references, self._comments.all)
         texts = {module.file: layout.text(module) for module in modules}

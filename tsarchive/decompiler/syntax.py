@@ -127,7 +127,8 @@ def substituted(
     text: str, arguments: Sequence[ast.expr], globals_: Mapping[str, ast.expr]
 ) -> ast.expr:
     """A template such as ``_0[_1]`` with its arguments in place; other names are ``globals_``."""
-    filled: ast.expr = _Fill(arguments, globals_).visit(_copied(_template(text)))
+    copied = ast.parse(ast.unparse(_template(text)), mode="eval").body
+    filled: ast.expr = _Fill(arguments, globals_).visit(copied)
     return filled
 
 
@@ -135,10 +136,6 @@ def template_names(text: str) -> set[str]:
     """The names of a template that are no arguments."""
     nodes = ast.walk(_template(text))
     return {node.id for node in nodes if isinstance(node, ast.Name) and node.id[0] != "_"}
-
-
-def _copied(node: ast.expr) -> ast.expr:
-    return ast.parse(ast.unparse(node), mode="eval").body
 
 
 class _Placeholders(ast.NodeVisitor):

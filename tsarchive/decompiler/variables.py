@@ -140,7 +140,7 @@ class LiveRanges:
 
     def _used_at(self, value: Value) -> Iterator[Point]:
         for user, _ in value.uses:
-            if user not in self._points or not (user in self._live or _is_return(user)):
+            if user not in self._points or not (user in self._live or user.kind == "prim::Return"):
                 continue
             yield self._points[user]
             if self._moves(user):
@@ -154,10 +154,6 @@ class LiveRanges:
             if node.kind == "prim::Loop":
                 return self.end(node)
         return use
-
-
-def _is_return(node: Node) -> bool:
-    return node.kind == "prim::Return"
 
 
 def _exclude(one: tuple[tuple[Node, int], ...], other: tuple[tuple[Node, int], ...]) -> bool:
@@ -194,14 +190,10 @@ class Movable:
         if node.kind in _BUILDERS:
             return len(node.output.uses) == 1 and node.output.name is None
         if node.kind == "prim::NumToTensor":
-            return node.input.type == INT and all(
-                _only_converts(use.user) for use in node.output.uses
-            )
+            schemas = [use.user.schema for use in node.output.uses]
+            is_converted = all(s is not None and s.full_name == "aten::Int.Tensor" for s in schemas)
+            return node.input.type == INT and is_converted
         return False
-
-
-def _only_converts(user: Node) -> bool:
-    return user.schema is not None and user.schema.full_name == "aten::Int.Tensor"
 
 
 def dtype_values(nodes: list[Node], takes_dtype: dict[Value, list[bool]]) -> set[Value]:
@@ -222,9 +214,6 @@ def dtype_values(nodes: list[Node], takes_dtype: dict[Value, list[bool]]) -> set
 
 
 def _is_dtype(value: Value, found: set[Value]) -> bool:
-    return value in found or (value.node.is_constant and isinstance(_content(value), int))
-
-
-def _content(value: Value) -> object:
-    content: object = value.node.attributes["value"]
-    return content
+    return value in found or (
+        value.node.is_constant and isinstance(value.node.attributes["value"], int)
+    )

@@ -329,9 +329,7 @@ class Member(NamedTuple):
         return self._replace(name=local, central_name=central)
 
     def with_extra(self, field: bytes, where: str) -> Member:
-        """Return the entry with an extra field added to its ``local`` or ``central`` header, or
-        both.
-        """
+        """Return the entry with an extra field in its header ``where``; in both for ``both``."""
         return self._replace(
             local_extra=self.local_extra + (field if where != "central" else b""),
             central_extra=self.central_extra + (field if where != "local" else b""),
@@ -404,7 +402,7 @@ class Draft:
             name_length=len(member.name) & layout.MAX16,
             extra_length=len(member.local_extra) & layout.MAX16,
         )
-        fixed = layout.LOCAL.pack(*self._told("local", index, header))
+        fixed = layout.LOCAL.pack(*self._with_lies("local", index, header))
         return fixed + member.name + member.local_extra
 
     def _central(self, index: int, member: Member, position: int) -> bytes:
@@ -413,7 +411,7 @@ class Draft:
             extra_length=len(member.central_extra) & layout.MAX16,
             header_offset=position,
         )
-        fixed = layout.CENTRAL.pack(*self._told("central", index, header))
+        fixed = layout.CENTRAL.pack(*self._with_lies("central", index, header))
         return fixed + member.central_name + member.central_extra
 
     def _end(self, offset: int, size: int) -> bytes:
@@ -425,21 +423,21 @@ class Draft:
             directory_offset=offset,
             comment_length=len(self.comment) & layout.MAX16,
         )
-        narrow = layout.END.pack(*self._told("end", 0, end))
+        narrow = layout.END.pack(*self._with_lies("end", 0, end))
         if not self.wide:
             return narrow
         end64 = End64Record(
             disk_entries=entries, entries=entries, directory_size=size, directory_offset=offset
         )
-        wide = layout.END64.pack(*self._told("end64", 0, end64))
+        wide = layout.END64.pack(*self._with_lies("end64", 0, end64))
         locator = Locator64(end_offset=offset + size)
-        return wide + layout.LOCATOR64.pack(*self._told("locator", 0, locator)) + narrow
+        return wide + layout.LOCATOR64.pack(*self._with_lies("locator", 0, locator)) + narrow
 
-    def _told(self, kind: str, index: int, header: Any) -> Any:
+    def _with_lies(self, kind: str, index: int, header: Any) -> Any:
         if not self.lies:
             return header
-        told = {name: v for (k, i, name), v in self.lies.items() if k == kind and i == index}
-        return header._replace(**told) if told else header
+        lies = {name: v for (k, i, name), v in self.lies.items() if k == kind and i == index}
+        return header._replace(**lies) if lies else header
 
 
 def _length(member: Member) -> int:

@@ -133,7 +133,11 @@ class Statements:
 
     def usable(self, forms: Sequence[str], scope: Scope) -> list[str]:
         """Return the forms whose holes can be filled from the scope."""
-        return [form for form in forms if all(_has_variable(hole, scope) for hole in holes(form))]
+        return [
+            form
+            for form in forms
+            if all(_variables(hole, scope) for hole in holes(form) if hole.needs_variable)
+        ]
 
     def fill(self, form: str, scope: Scope, depth: int) -> tuple[str, dict[str, str]]:
         """Return the text of a form, and the variables that it defines."""
@@ -366,7 +370,3 @@ class _Filling:
 
 def _variables(hole: Hole, scope: Scope) -> list[str]:
     return scope.assignable(hole.type) if hole.marker == "=" else scope.named(hole.type)
-
-
-def _has_variable(hole: Hole, scope: Scope) -> bool:
-    return not hole.needs_variable or bool(_variables(hole, scope))

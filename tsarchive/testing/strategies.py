@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
@@ -65,6 +66,7 @@ def traceable_programs() -> st.SearchStrategy[Program]:
     return programs(types=("Tensor",), result=_TENSORS, least=1)
 
 
+_S = TypeVar("_S", bytes, str)
 Seeds: TypeAlias = Sequence[bytes] | None
 
 
@@ -75,11 +77,7 @@ def mutated_archives(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
     archives may still be sound.
     """
     pool = tuple(seeds) if seeds is not None else (small_archive(),)
-    return st.builds(
-        lambda seed, random: mutate_archive(seed, random, donors=pool),
-        st.sampled_from(pool),
-        _randoms(),
-    )
+    return _mutated(partial(mutate_archive, donors=pool), pool)
 
 
 def mutated_pickles(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
@@ -88,11 +86,7 @@ def mutated_pickles(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
     ``seeds`` are pickles as torch writes them: ``data.pkl``, ``constants.pkl``, ``.debug_pkl``.
     """
     pool = tuple(seeds) if seeds is not None else (small_pickle(),)
-    return st.builds(
-        lambda seed, random: mutate_pickle(seed, random, donors=pool),
-        st.sampled_from(pool),
-        _randoms(),
-    )
+    return _mutated(partial(mutate_pickle, donors=pool), pool)
 
 
 def mutated_code(seeds: Sequence[str] | None = None) -> st.SearchStrategy[str]:
@@ -101,11 +95,7 @@ def mutated_code(seeds: Sequence[str] | None = None) -> st.SearchStrategy[str]:
     ``seeds`` are texts that parse. Many drawn texts do not, and some are deeply nested.
     """
     pool = tuple(seeds) if seeds is not None else (small_code(),)
-    return st.builds(
-        lambda seed, random: mutate_code(seed, random, donors=pool),
-        st.sampled_from(pool),
-        _randoms(),
-    )
+    return _mutated(partial(mutate_code, donors=pool), pool)
 
 
 def mutated_programs(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
@@ -113,9 +103,10 @@ def mutated_programs(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
 
     ``seeds`` are records of PT2 archives: programs, and configurations of payloads.
     """
-    return st.builds(mutate_json, st.sampled_from(tuple(seeds)), _randoms())
+    return _mutated(mutate_json, seeds)
 
 
-def _randoms() -> st.SearchStrategy[Random]:
+def _mutated(mutate: Callable[[_S, Random], _S], seeds: Sequence[_S]) -> st.SearchStrategy[_S]:
     # A seed reproduces an input outside hypothesis, too; smaller seeds are not simpler.
-    return st.integers(0, 2**64 - 1).map(Random)
+    randoms = st.integers(0, 2**64 - 1).map(Random)
+    return st.builds(mutate, st.sampled_from(tuple(seeds)), randoms)
