@@ -24,7 +24,7 @@ class Archive(OpenedArchive):
 
     @property
     def exported(self) -> Pt2View:
-        """What a PT2 archive has beyond other archives: several models, their signatures.
+        """The parts that only PT2 archives have: several models, with signatures.
 
         Raises UnsupportedError for archives of another kind.
         """
@@ -47,7 +47,7 @@ class Archive(OpenedArchive):
 
     @property
     def executorch(self) -> ExecutorchView:
-        """What files of ExecuTorch have beyond other archives: programs, segments, data by name.
+        """The parts that only files of ExecuTorch have: programs, segments, data by name.
 
         Raises UnsupportedError for archives of another kind.
         """

@@ -124,7 +124,7 @@ def differences(first: bytes, second: bytes) -> Iterator[RecordDifference]:
 
 
 def container_differences(one: Container, two: Container) -> Iterator[RecordDifference]:
-    """The same of open archives."""
+    """Yield the same for open archives."""
     for name in dict.fromkeys([*one.records, *two.records]):
         left = one.read(name) if name in one.records else None
         right = two.read(name) if name in two.records else None

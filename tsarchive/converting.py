@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What was converted: the kind of the archive that was read, that of the one written.
+    """A conversion: the kind of the archive that was read, and that of the one written.
 
     ``kind`` and ``source_kind`` are ``torchscript``, ``torchscript-legacy`` (of before torch
     1.3), ``pt2`` or ``pte``, or ``exported program`` where no archive was read; ``nbytes`` is the

@@ -11,7 +11,7 @@ from typing import Final
 from tsarchive.errors import ArchiveError, SaveError
 
 MAX_PER_RULE: Final = 100
-"""How many findings of a rule are kept: a file can break one at each of a million places."""
+"""The number of findings of a rule to keep: a file can break one at each of a million places."""
 
 
 class Severity(str, Enum):
@@ -112,7 +112,7 @@ class Findings:
                 self._keep_worst(finding)
 
     def excuse(self, in_doubt: frozenset[str]) -> None:
-        """What is found from now on in these records may have come of damage."""
+        """Treat later findings in these records as possible results of damage."""
         self._in_doubt = in_doubt
 
     @property

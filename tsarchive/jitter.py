@@ -63,7 +63,7 @@ def check_jitter(
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """How archives are loaded, and whether the canonical form is looked at."""
+    """The options of a check: for loading archives, and whether to compare canonical forms."""
 
     map_location: str | torch.device | None
     policy: Policy

@@ -85,7 +85,7 @@ def load(
 
 
 def load_opened(opened: Opened, options: LoadOptions) -> ArchiveModule:
-    """The same for a file that was opened."""
+    """Load a file that was opened."""
     with not_collecting():
         importer = _importer(opened, options, uuid.uuid4().hex)
         metering = importer.classes.enforcement.metering

@@ -1,4 +1,4 @@
-"""What a file needs and this process lacks."""
+"""Requirements of a file that this process lacks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Missing:
 
     @property
     def hints(self) -> dict[str, str]:
-        """What to do about each name."""
+        """Advice on each name."""
         classes = {name: what_registers(f"{NATIVE_PREFIX}{name}") for name in self.classes}
         return {name: what_registers(name) for name in self.operators} | classes
 

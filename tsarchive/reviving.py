@@ -5,5 +5,5 @@ import sys
 import tsarchive.policy
 from tsarchive.loading import classes_of_pickle as _revived  # noqa: F401
 
-for _name in ("guard", "limits"):
+for _name in ("guard", "limits", "policy"):
     sys.modules.setdefault(f"tsarchive.policy.{_name}", tsarchive.policy)

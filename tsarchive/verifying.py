@@ -19,7 +19,7 @@ from tsarchive.formats.verification import Step, Verdict, VerifyReport
 __all__ = ["STEPS", "Verdict", "VerifyReport", "verify"]
 
 STEPS = ("container", "records", "pickles", "code", "tensors")
-"""What ``step`` of :func:`verify` is called with, not always in this order."""
+"""The arguments of ``step`` of :func:`verify`, not always in this order."""
 
 _OF_ZIPFILE = frozenset({"zip-no-root", "zip-alignment"})
 

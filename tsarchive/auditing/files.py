@@ -320,7 +320,7 @@ def salvage(data: bytes, found: Collected) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """What a local header says of how its record is stored, and where its data begin."""
+    """The compression method of a local header, and the offset of the data behind it."""
 
     method: int
     data: int
@@ -334,7 +334,7 @@ class _Header:
 
 
 def _offsets(data: bytes) -> Iterator[int]:
-    """Where local headers stand, up to a number of them."""
+    """Yield the offsets of local headers, up to a number of them."""
     position = data.find(LOCAL_HEADER)
     for _ in range(_MOST_HEADERS):
         if position < 0:
@@ -344,7 +344,7 @@ def _offsets(data: bytes) -> Iterator[int]:
 
 
 def inflated(stored: memoryview | bytes) -> bytes:
-    """What deflated data holds, up to a limit and as far as it is sound."""
+    """Inflate data up to a limit, and as far as it is sound."""
     content, inflater = bytearray(), zlib.decompressobj(-zlib.MAX_WBITS)
     for start in range(0, len(stored), _PIECE):
         try:

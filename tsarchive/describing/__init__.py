@@ -1,1 +1,1 @@
-"""What a file is and what it holds, as facts and in words, for commands and pages."""
+"""Descriptions of files, as values and in words, for commands and pages."""

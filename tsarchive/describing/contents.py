@@ -1,4 +1,4 @@
-"""What archives contain: tensors and their totals, modules, and what their code needs."""
+"""The contents of archives: tensors and their totals, modules, and the needs of their code."""
 
 from __future__ import annotations
 

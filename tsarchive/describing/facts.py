@@ -1,4 +1,4 @@
-"""What a file is and what it holds, as the commands show it."""
+"""The facts about a file that the commands show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProgramFacts:
-    """What the code says. ``signatures`` are those of the main class.
+    """The facts about code. ``signatures`` are those of the main class.
 
     ``operators`` counts the places that call an operator, ``native_classes`` are torchbind
     classes. ``needs`` are those of both that do not come with torch, each with what to do.

@@ -35,7 +35,7 @@ _ALLOWED: Final = re.compile(r'"([^"]*)"')
 
 
 def in_commands(hint: str) -> str:
-    """The same hint for the command line."""
+    """Translate a hint for the command line."""
     for pattern, words in _WORDS:
         hint = pattern.sub(words, hint)
     return _ALLOWING.sub(_options, hint)
@@ -46,7 +46,7 @@ def _options(allowing: re.Match[str]) -> str:
 
 
 def advice(name: str) -> str:
-    """What to do about an operator or torchbind class that does not come with torch."""
+    """Advise on an operator or torchbind class that does not come with torch."""
     from tsarchive.frontend.libraries import what_registers
     from tsarchive.ir.names import NATIVE_PREFIX
 

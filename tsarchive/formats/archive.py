@@ -66,7 +66,7 @@ class OpenedArchive(Closing):
 
     @cached_property
     def view(self) -> View:
-        """What the format shows of the archive."""
+        """The view of the archive that its format gives."""
         return self._given_view or self._format.view(self._opened)
 
     @property
@@ -144,7 +144,7 @@ class OpenedArchive(Closing):
 
     @property
     def totals(self) -> TensorTotals:
-        """How many tensors there are, in how many storages of how many bytes."""
+        """The numbers of tensors, of their storages, and of the bytes of those."""
         from tsarchive.describing.contents import totals_of
 
         return totals_of(self.tensors.values())
@@ -184,7 +184,7 @@ class View(ABC):
     """
 
     methods_record: str | None = None
-    """Where ``code`` is of methods, not of records: the record that they are all in."""
+    """The record with all methods, for formats whose ``code`` is by method, not by record."""
     has_listings = False
     """Whether ``code`` are listings of programs, which have lines of user source between them."""
 
@@ -245,14 +245,14 @@ class View(ABC):
         self.refuse()
 
     def signed_tree(self) -> ModuleInfo:
-        """The same with the signature of each method in place of its name."""
+        """The module tree with the signature of each method in place of its name."""
         return self.tree()
 
     def needs(self) -> Needs:
         self.refuse()
 
     def operators(self) -> Mapping[str, int]:
-        """How many places call each operator."""
+        """The number of places that call each operator."""
         return self.needs().operators
 
     def element_bytes(self, name: str, info: TensorInfo) -> memoryview:

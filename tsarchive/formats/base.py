@@ -45,7 +45,7 @@ class NamedTypes(Protocol):
 
 
 class Importer(Protocol):
-    """What loads one archive."""
+    """The loader of one archive."""
 
     container: Any
     classes: Classes
@@ -57,18 +57,18 @@ class Importer(Protocol):
 
 
 class Check(Protocol):
-    """What verifies one archive, layer by layer."""
+    """The verifier of one archive, layer by layer."""
 
     @property
     def code_records(self) -> int:
-        """How many were checked."""
+        """The number of code records that were checked."""
 
     def run(self, step: Step) -> None:
         """Look at everything; ``step`` is told what comes next."""
 
 
 class ProgramAudit(Protocol):
-    """What the programs of an archive tell an audit; ``unpickled`` are the records that torch
+    """The findings of an audit about exported programs; ``unpickled`` are the records that torch
     unpickles for them."""
 
     unpickled: set[str]
@@ -82,9 +82,9 @@ class Format(ABC):
     kind: str
     """As :attr:`tsarchive.Archive.kind`."""
     what_it_is: str
-    """What a file of this format is, in a few words."""
+    """A description of a file of this format, in a few words."""
     what_to_do: str
-    """What to do with one, without a full stop."""
+    """Advice on such a file, without a full stop."""
     title: str
     """The name of the format."""
 
@@ -94,7 +94,7 @@ class Format(ABC):
         return self.title
 
     suffixes: tuple[str, ...] = ()
-    """How names of files end that are converted to this format."""
+    """The suffixes of files that are converted to this format."""
     saved_kind: str
     """The kind of the file that a loaded module is saved as."""
     encoded: tuple[str, str] | None = None
@@ -104,7 +104,7 @@ class Format(ABC):
     is_lowered: ClassVar[bool] = False
     """Whether files are made by lowering programs of torch.export."""
     conversion: ClassVar[str] = ""
-    """What is done to convert a module of another format to this one."""
+    """The description of a conversion to this format, for progress messages."""
     is_known: ClassVar[bool] = True
     """Whether the records tell what made the archive."""
     has_code: ClassVar[bool] = False
@@ -126,7 +126,7 @@ class Format(ABC):
 
     @abstractmethod
     def view(self, opened: Any) -> View:
-        """What an archive shows without torch."""
+        """Make the view of an archive, which needs no torch."""
 
     @abstractmethod
     def container(self, opened: Any) -> Container:
@@ -141,7 +141,7 @@ class Format(ABC):
 
     @abstractmethod
     def importer(self, opened: Any, options: LoadOptions) -> Importer:
-        """What loads an archive. Raises ArchiveError for one that cannot be loaded."""
+        """Make the loader of an archive. Raises ArchiveError for one that cannot be loaded."""
 
     @abstractmethod
     def without_tensors(self, opened: Any) -> bytes:
@@ -259,7 +259,7 @@ class ZipFormat(Format):
         *,
         is_live: bool,
     ) -> GraphReport:
-        """What is otherwise in a save when it is written from nothing but its graphs.
+        """Compare a save with what is written from nothing but its graphs.
 
         ``read`` is the file that was loaded, if any; ``is_live`` tells that the module was not
         loaded. What is never saved in this format has nothing to compare.
@@ -270,7 +270,7 @@ class ZipFormat(Format):
 
     @abstractmethod
     def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:
-        """What adds to the findings; records that are ``damaged`` are passed over."""
+        """Make a verifier that adds to the findings; ``damaged`` records are passed over."""
 
     def python_modules(self, names: Collection[str]) -> frozenset[str] | None:
         """The Python modules that an archive brings; None where it brings none."""
@@ -279,7 +279,7 @@ class ZipFormat(Format):
     def exported_audit(
         self, names: Collection[str], read: Callable[[str], bytes]
     ) -> ProgramAudit | None:
-        """What the JSON of programs tells an audit; None where there is none."""
+        """Audit the JSON of programs; None where there are no programs."""
         return None
 
     def old_operators(self) -> Mapping[str, str] | None:
@@ -334,7 +334,7 @@ class FileFormat(Format):
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What ``load`` was asked for.
+    """The arguments of ``load``.
 
     ``model`` is one of several in an archive; ``data`` is what a program reads from files beside
     it; ``tensors_on`` is where tensors of TorchScript go if not to the ``device`` of its code.
@@ -349,7 +349,7 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class SaveOptions:
-    """What ``save`` was asked for. ``files`` are extra files by name."""
+    """The arguments of ``save``. ``files`` are extra files by name."""
 
     files: Mapping[str, bytes]
     debug: bool = True

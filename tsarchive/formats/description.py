@@ -16,7 +16,7 @@ from .records import GROUPS, RecordTable
 
 
 def zip_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
-    """What there is to say of any zip archive from a file of this name and size."""
+    """Describe a zip archive of any kind, from a file of this name and size."""
     records = archive.records.values()
     return Facts(
         file=file,

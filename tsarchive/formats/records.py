@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Role(Enum):
-    """What a record is: the group that audit counts it in, and the one that info does."""
+    """The purpose of a record, as the groups that audit and info count it in."""
 
     CODE = "code", "code"
     BYTECODE = "pickles", "code"
@@ -58,7 +58,7 @@ GROUPS: Final = (
 
 
 class Reader(Enum):
-    """Who reads a record."""
+    """The reader of a record."""
 
     FORMAT = "what loads files of the format"
     USER = "the user who put it there"
@@ -93,7 +93,7 @@ class RecordTable:
         return next((row for pattern, row in self._compiled if pattern.fullmatch(name)), _UNKNOWN)
 
     def role(self, name: str) -> Role:
-        """What the record of this name is."""
+        """The role of the record of this name."""
         return self.row(name).role
 
     def has(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What verifying a file gives: its findings, and one word for all of them."""
+"""The report of a verification: its findings, and one word for all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTES = frozenset({"record-extra", "record-inputs", "record-no-debug"})
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What was looked at, and what was found.
+    """The extent and the findings of a verification.
 
     ``kind`` is that of :attr:`tsarchive.Archive.kind`, None where the file is no zip archive that
     can be opened; ``format_version`` is None where none can be read. ``bytes`` is the size of

@@ -1,4 +1,4 @@
-"""What an audit gathers while it goes through a file."""
+"""The collection of everything that an audit finds in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bytes are, by the bytes themselves: names and extensions decide nothing."""
+"""Recognition of files by their bytes: names and extensions decide nothing."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tsarchive.pickler.storage_types import STORAGE_TYPES
 
 
 class Use(Enum):
-    """How far a pickle may use a global."""
+    """The most that a pickle may do with a global."""
 
     NAME = auto()
     """It may stand as a value, and not be called."""

@@ -1,4 +1,4 @@
-"""Where pickles are in bytes: one after another, behind other bytes, and inside text of pickles."""
+"""Search for pickles in bytes: one after another, behind other bytes, and in text of pickles."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _is_name(seen: Walk, data: bytes) -> bool:
 
 
 def _weight(seen: Walk, weight: int, data: bytes) -> int:
-    """What speaks for a pickle that calls a global; nothing does for one that calls none."""
+    """Return the weight of evidence for a pickle that calls a global; 0 for one that calls none."""
     is_whole = seen.fault is None
     is_clean = is_whole and seen.is_clean and any(e.act is Act.CHANGE for e in seen.events)
     ends = is_whole + is_clean + _is_end(seen, data)
@@ -149,7 +149,7 @@ def _is_end(seen: Walk, data: bytes) -> bool:
 
 
 def _called(seen: Walk) -> Iterator[Event]:
-    """What the walk met of calls of globals, and changes of them."""
+    """Return the calls of globals in a walk, and the changes of them."""
     return (e for e in seen.events if e.act in _CALLS and is_importable(e.name))
 
 
@@ -245,13 +245,13 @@ _LENGTHS: Final = {b"\x01": slice(8, 10), b"\x02": slice(8, 12), b"\x03": slice(
 
 
 def array_starts(data: bytes) -> list[int]:
-    """Where the data of a NumPy file begin: a pickle, where they are objects."""
+    """Return where the data of a NumPy file begin: a pickle, where they are objects."""
     length = _LENGTHS.get(data[6:7]) if data.startswith(_ARRAY) else None
     return [] if length is None else [length.stop + int.from_bytes(data[length], "little")]
 
 
 def likely_starts(data: bytes, start: int, budget: Budget) -> Iterator[int]:
-    """Where pickles may start from ``start`` on, about in order."""
+    """Yield where pickles may start from ``start`` on, about in order."""
     position = tried = start
     while (match := _LIKELY.search(data, position)) is not None:
         position = match.start() + 1
@@ -266,7 +266,7 @@ def likely_starts(data: bytes, start: int, budget: Budget) -> Iterator[int]:
 
 
 def _of_lines(data: bytes, start: int, match: re.Match[bytes]) -> list[int]:
-    """Where opcodes may stand that take the rest of the line before the match for a module."""
+    """Return places of opcodes that take the rest of the line before the match for a module."""
     end = match.start()
     begin = max(start, end - _LONGEST_MODULE)
     begin = max(begin, data.rfind(b"\n", begin, end) + 1)
@@ -280,6 +280,6 @@ def _stands_alone(data: bytes, place: int, end: int) -> bool:
 
 
 def _openings(data: bytes, start: int, end: int) -> list[int]:
-    """Where something opens, the nearest first."""
+    """Return the places of opening opcodes, the nearest first."""
     found = [start + opening.start() for opening in _OPENING.finditer(data[start:end])]
     return found[: -_MOST_OPENINGS - 1 : -1]

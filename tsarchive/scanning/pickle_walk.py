@@ -44,7 +44,7 @@ class PickleBytes:
         self._position = position
 
     def tell(self) -> int:
-        """Where the next byte comes from."""
+        """The position of the next byte."""
         return self._position
 
     def read(self, size: int) -> bytes:
@@ -203,7 +203,7 @@ _WEIGHT_OF_WIDESPREAD: Final = 4
 
 
 class Act(Enum):
-    """What a pickle does with a global."""
+    """The uses that a pickle makes of a global."""
 
     NAME = "names"
     CALL = "calls"
@@ -253,7 +253,7 @@ class _Global:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What a call gave. ``by`` is the name of the global at its root."""
+    """The result of a call. ``by`` is the name of the global at its root."""
 
     by: str
     since: int
@@ -278,7 +278,7 @@ class Passed(dict[int, int]):
 
 
 def weight_of_name(name: str) -> int:
-    """What a name adds to the weight of its use."""
+    """Return what a name adds to the weight of its use."""
     return _WEIGHT_OF_WIDESPREAD * is_widespread(name)
 
 

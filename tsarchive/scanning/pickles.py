@@ -45,7 +45,7 @@ _NEVER_UNPICKLE: Final = "Do not unpickle it"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What stands around a pickle: the classes that the archive's own code defines, and the
+    """The surroundings of a pickle: the classes that the archive's own code defines, and the
     Python modules that a torch.package brings (None in other files)."""
 
     archive_classes: Collection[str] = ()
@@ -69,7 +69,7 @@ class Surroundings:
 
 @dataclass(slots=True)
 class PickleAudit:
-    """What one record, or a file, holds of pickles."""
+    """The pickles in one record or file, and the judgement of them."""
 
     streams: Streams
     names: list[PickledName] = field(default_factory=list)

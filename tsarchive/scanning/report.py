@@ -13,7 +13,7 @@ from tsarchive.operators.risks import Risk, row_of
 
 
 class When(Enum):
-    """What makes code of an archive run."""
+    """The moment when code of an archive runs."""
 
     LOAD = "load"
     """Loading the file: ``__setstate__`` of a class whose objects are pickled."""
@@ -104,7 +104,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What a file can do, and when.
+    """The abilities of a file.
 
     ``kind`` is that of :attr:`tsarchive.Archive.kind` or, of files that are no zip archive,
     ``pickle``, ``torch.save (legacy)``, ``tar``, ``npy`` or ``unknown``. ``groups`` gives the

@@ -77,7 +77,7 @@ class LegacyView(PickledView):
         return Values(self._container, self.model)
 
     def needs(self) -> Needs:
-        """What all of the code needs."""
+        """Return the needs of all of the code."""
         from tsarchive.formats.torchscript.needs import needs_of_all
 
         return needs_of_all(self.code, DIALECT.renamed)

@@ -93,7 +93,7 @@ class LegacyCheck(ArchiveCheck):
         self.findings.add(unreferenced(self.container, table | self.storages.referenced))
 
     def _tried(self, read: Callable[[], _T], rule: str) -> _T | None:
-        """What can be read; None, with a finding, where it cannot."""
+        """Read something; add a finding and return None where that fails."""
         try:
             return read()
         except ArchiveError as error:

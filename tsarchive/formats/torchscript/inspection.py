@@ -397,7 +397,7 @@ class TorchScriptView(PickledView):
         return found
 
     def needs(self) -> Needs:
-        """What the code needs that is reached from the root and the constants."""
+        """Return the needs of the code that is reached from the root and the constants."""
         from .needs import needs_of
 
         return needs_of(self.code, (self.root, self._constants))

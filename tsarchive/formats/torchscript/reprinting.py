@@ -177,8 +177,8 @@ def graph_report(
     *,
     is_own: bool | None = None,
 ) -> GraphReport:
-    """What of an archive's code its graphs do not print. Whether tsarchive was the first to save
-    it is found out by how it is compressed, unless ``is_own`` tells."""
+    """Compare the code of an archive with what its graphs print. Unless ``is_own`` tells whether
+    tsarchive was the first to save it, the compression does."""
     if is_own is None:
         is_own = _is_own(container)
     reprinter = Reprinter(container, map_location, guard)

@@ -64,7 +64,7 @@ def loaded_records(
 
 
 def legacy_records(module: ArchiveModule, files: Mapping[str, bytes]) -> list[NewRecord]:
-    """The same of an archive of before torch 1.3, whose code is printed anew: none could be copied.
+    """Return the records of a module from before torch 1.3, with its code printed anew.
 
     Raises SaveError for a module whose methods do not give all of its state.
     """
@@ -280,7 +280,7 @@ def module_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> l
 
 
 def canonical_module_records(module: Any, files: Mapping[str, bytes]) -> list[NewRecord]:
-    """The same in the canonical form."""
+    """Return the records of a module in the canonical form."""
     extras = extra_files(dict(sorted(files.items())))
     if isinstance(module, ArchiveModule):
         return canonical_loaded_records(module, extras)

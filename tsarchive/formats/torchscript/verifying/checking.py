@@ -169,7 +169,7 @@ def may_be_code(name: str, table: RecordTable) -> bool:
 def record_findings(
     container: Container, table: RecordTable, *, has_debug: bool
 ) -> Iterator[Finding]:
-    """What is wrong with the set of records of a TorchScript archive.
+    """Check the set of records of a TorchScript archive.
 
     ``has_debug`` tells that code has debug records beside it.
     """
@@ -217,7 +217,7 @@ def _version(container: Container) -> Iterator[Finding]:
 
 
 def byte_order_findings(container: Container) -> Iterator[Finding]:
-    """What is wrong with the record that names the byte order."""
+    """Check the record that names the byte order."""
     if "byteorder" not in container.records:
         return
     try:

@@ -134,7 +134,7 @@ def _foreign(record: str, name: str | None, offset: int | None) -> Finding:
 def use_findings(
     pickle: Pickle, code: CodeImporter | None, *, may_lack_code: bool = False
 ) -> Iterator[Finding]:
-    """What is wrong with the names of a pickle, and with what they are used for.
+    """Check the names of a pickle, and the use of each.
 
     ``code`` knows the classes of the archive; None where its code cannot be read. With
     ``may_lack_code``, some that the archive had are lost: a name may be that of any of them.
@@ -398,7 +398,7 @@ _GETS = frozenset(map(ord, "hjg"))
 
 
 def names_in_pickle(data: bytes) -> PickleNames:
-    """What a pickle refers to, also behind its STOP, up to the first byte that is no opcode."""
+    """Collect the names in a pickle, even behind its STOP, up to the first byte of no opcode."""
     found = PickleNames()
     recent = _RecentTexts()
     position = 0
@@ -426,7 +426,7 @@ def names_in_pickle(data: bytes) -> PickleNames:
 
 
 def _argument(data: bytes, position: int) -> tuple[int, int] | None:
-    """Where the argument of an opcode begins and ends; None for no opcode, or one cut short."""
+    """Return the bounds of an opcode's argument; None for no opcode, or one cut short."""
     code, start = data[position], position + 1
     if code in _LINES:
         end = start
@@ -447,7 +447,7 @@ def _argument(data: bytes, position: int) -> tuple[int, int] | None:
 
 
 class _RecentTexts:
-    """What a pickle has put on its stack last, None for what is no text, and texts in its memo."""
+    """The last values on the stack of a pickle, None for what is no text, and texts in its memo."""
 
     def __init__(self) -> None:
         self.pushed: deque[str | None] = deque([None] * 7, maxlen=7)
@@ -498,13 +498,13 @@ class Storages:
         self.referenced: set[str] = set()
 
     def findings(self, pickle: Pickle) -> Iterator[Finding]:
-        """What is wrong with the tensors of one pickle."""
+        """Check the tensors of one pickle."""
         return self.value_findings(pickle.value, pickle.record, pickle.named.storages)
 
     def value_findings(
         self, value: Any, record: str, offsets: Mapping[str, int] = MappingProxyType({})
     ) -> Iterator[Finding]:
-        """The same for a value that ``record`` describes.
+        """Check the tensors in a value that ``record`` describes.
 
         ``offsets`` has the places in ``record`` that refer to each storage.
         """
