@@ -9,7 +9,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -72,7 +72,10 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     pipe, is written to directly. Raises OSError as ``open`` does.
     """
     target = os.path.realpath(path)
-    mode = _mode(target)
+    try:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        mode = None
     if mode is not None and not stat.S_ISREG(mode):
         with open(target, "wb") as stream:
             yield stream
@@ -86,24 +89,11 @@ def replacing(path: str) -> Iterator[BinaryIO]:
             os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, target)
     except BaseException as error:
-        _remove(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         if isinstance(error, OSError) and error.filename == temporary:
             error.filename = path
         raise
-
-
-def _mode(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mode
-    except FileNotFoundError:
-        return None
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
 
 
 # Root folder of an archive that is written to a file object.

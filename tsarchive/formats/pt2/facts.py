@@ -132,7 +132,7 @@ def _model(door: Pt2View, name: str) -> ModelFacts:
         needs={needed: advice(needed) for needed in needs.foreign},
         parameters=sum(info.is_parameter for info in infos),
         buffers=sum(info.is_buffer for info in infos),
-        constants=sum(not _is_weight(info) for info in infos),
+        constants=sum(not (info.is_parameter or info.is_buffer) for info in infos),
         ranges={
             expression(symbol): range_text(constraint)
             for symbol, constraint in program.range_constraints.items()
@@ -146,10 +146,6 @@ def _model(door: Pt2View, name: str) -> ModelFacts:
 
 def _count(module: ModuleInfo) -> int:
     return 1 + sum(map(_count, module.children))
-
-
-def _is_weight(info: TensorInfo) -> bool:
-    return info.is_parameter or info.is_buffer
 
 
 def _objects(door: Pt2View, model: str) -> list[ObjectFacts]:

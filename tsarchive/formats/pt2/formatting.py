@@ -16,12 +16,9 @@ from .payloads import device_name
 from .schema import (
     DTYPES,
     Argument,
-    Device,
     Graph,
     Layout,
-    MemoryFormat,
     OptionalTensorArgument,
-    ScalarType,
     Tagged,
     TensorMeta,
 )
@@ -179,22 +176,6 @@ def _list_of(show: Callable[[Any], str]) -> Callable[[list[Any]], str]:
     return lambda items: f"[{', '.join(map(show, items))}]"
 
 
-def _dtype(value: ScalarType) -> str:
-    return f"torch.{DTYPES[value].dtype}" if value in DTYPES else UNKNOWN
-
-
-def _memory_format(value: MemoryFormat) -> str:
-    return f"torch.{value.name.lower()}"
-
-
-def _device(value: Device) -> str:
-    return f"torch.device({device_name(value)!a})"
-
-
-def _dict(value: dict[str, Argument]) -> str:
-    return f"{{{', '.join(f'{key!a}: {argument(item)}' for key, item in value.items())}}}"
-
-
 _ARGUMENTS: dict[str, Callable[[Any], str]] = {
     "as_none": lambda value: "None",
     "as_tensor": _named,
@@ -208,13 +189,15 @@ _ARGUMENTS: dict[str, Callable[[Any], str]] = {
     "as_sym_floats": _list_of(_tagged),
     "as_sym_bool": _tagged,
     "as_sym_bools": _list_of(_tagged),
-    "as_scalar_type": _dtype,
+    "as_scalar_type": lambda v: f"torch.{DTYPES[v].dtype}" if v in DTYPES else UNKNOWN,
     "as_layout": lambda value: f"torch.{value.name.lower()}",
-    "as_memory_format": _memory_format,
-    "as_device": _device,
+    "as_memory_format": lambda value: f"torch.{value.name.lower()}",
+    "as_device": lambda value: f"torch.device({device_name(value)!a})",
     "as_graph": _named,
     "as_custom_obj": _named,
     "as_operator": target,
     "as_complex": lambda value: f"complex({_literal(value.real)}, {_literal(value.imag)})",
-    "as_string_to_argument": _dict,
+    "as_string_to_argument": lambda value: (
+        "{" + ", ".join(f"{key!a}: {argument(item)}" for key, item in value.items()) + "}"
+    ),
 }

@@ -83,16 +83,13 @@ class HigherOrderCall(NamedTuple):
 
     def rest(self, position: int) -> list[Value]:
         """Return the values of all positional arguments from ``position`` on."""
-        given = [one.arg for one in self.node.inputs[position:] if not _is_keyword(one)]
+        inputs = self.node.inputs[position:]
+        given = [one.arg for one in inputs if one.kind != schema.ArgumentKind.KEYWORD]
         return [value for one in given for value in operands(self.body, one, self.values)]
 
     def inline(self, body: Body, position: int, given: Sequence[Value]) -> list[Value]:
         """Inline the graph argument at ``position`` into ``body``; return its results."""
         return self.program.inline(body, self.graph(position), given)
-
-
-def _is_keyword(given: schema.NamedArgument) -> bool:
-    return given.kind == schema.ArgumentKind.KEYWORD
 
 
 def _cond(call: HigherOrderCall) -> list[Value]:
@@ -169,14 +166,6 @@ def _while_loop(call: HigherOrderCall) -> list[Value]:
     loop = Loop(body, body.integer(MAX_TRIP_COUNT), proceeds(body, carried), carried)
     results = call.inline(loop.body, 1, [*loop.carried, *extra])
     return loop.end(proceeds(loop.body, results), results)
-
-
-def _map(call: HigherOrderCall) -> list[Value]:
-    return _stacking(call, [], call.operands(1), call.operands(2))
-
-
-def _scan(call: HigherOrderCall) -> list[Value]:
-    return _stacking(call, call.operands(1), call.operands(2), call.operands(3))
 
 
 def _stacking(
@@ -271,9 +260,9 @@ GRAPH_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = Map
         "cond": _cond,
         "hints_wrapper": _hints_wrapper,
         "invoke_subgraph": _plain(0, 2),
-        "map_impl": _map,
+        "map_impl": lambda call: _stacking(call, [], call.operands(1), call.operands(2)),
         "run_const_graph": _plain(0, 1),
-        "scan": _scan,
+        "scan": lambda call: _stacking(call, call.operands(1), call.operands(2), call.operands(3)),
         "strict_mode": _plain(0, 1),
         "tag_activation_checkpoint": _plain(0, 1),
         "while_loop": _while_loop,

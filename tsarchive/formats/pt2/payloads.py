@@ -213,16 +213,13 @@ def _payloads(
     whole = flat if records.layout is FileLayout.FLAT else f"{folder}{model}.pt"
     if records.layout is FileLayout.FLAT or records.has(whole):
         return dict(_saved_payloads(Saved(records.container, whole)))
-    return dict(_configured(records, folder, f"{folder}{config}"))
+    record = f"{folder}{config}"
+    reader = Configured(records.container, folder, record)
+    described = records.payload_config(record).config
+    return {name: reader.payload(name, meta) for name, meta in described.items()}
 
 
 # Payloads that a configuration describes
-
-
-def _configured(records: Records, folder: str, config: str) -> Iterator[tuple[str, Payload]]:
-    reader = Configured(records.container, folder, config)
-    for name, meta in records.payload_config(config).config.items():
-        yield name, reader.payload(name, meta)
 
 
 class Configured:

@@ -61,10 +61,6 @@ def _cast(type_: Type) -> Scalar:
     return call
 
 
-def _same(body: Body, given: Sequence[Value], wanted: Type) -> Value:
-    return given[0]
-
-
 def _power(body: Body, given: Sequence[Value], wanted: Type) -> Value:
     base, exponent = given
     if wanted != INT or FLOAT in (base.type, exponent.type):
@@ -155,7 +151,7 @@ SCALARS: Final[Mapping[str, tuple[int | None, Scalar]]] = MappingProxyType(
         **{target: (count, _operator(kind)) for target, (count, kind) in _OPERATORS.items()},
         "_operator.floordiv": (2, _division("aten::floordiv")),
         "_operator.mod": (2, _division("aten::remainder")),
-        "_operator.pos": (1, _same),
+        "_operator.pos": (1, lambda body, given, wanted: given[0]),
         "_operator.pow": (2, _power),
         "_operator.truediv": (2, _division("aten::div")),
         "math.trunc": (1, _cast(INT)),
@@ -322,11 +318,8 @@ def _rounded(body: Body, expression: Operation, values: Mapping[str, Value]) -> 
     return body.as_type(body.value("aten::round", value), INT)
 
 
-def _lowered_same(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
-    return lower(body, expression.arguments[0], values)
-
-
-_SPECIAL = MappingProxyType(
+_Lower = Callable[[Body, Operation, Mapping[str, Value]], Value]
+_SPECIAL: Final[Mapping[str, _Lower]] = MappingProxyType(
     {
         "Mul": _product,
         "Pow": _lowered_power,
@@ -336,6 +329,6 @@ _SPECIAL = MappingProxyType(
         "ModularIndexing": _modular_index,
         "Where": _where,
         "RoundToInt": _rounded,
-        "Identity": _lowered_same,
+        "Identity": lambda body, one, values: lower(body, one.arguments[0], values),
     }
 )

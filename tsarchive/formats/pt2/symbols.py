@@ -540,10 +540,6 @@ def _floor_quotient(value: Any, divisor: Any) -> int:
     return found
 
 
-def _modular_index(base: int, divisor: int, modulus: int) -> int:
-    return base // divisor % modulus
-
-
 def _round_decimal(value: Any, digits: int) -> float:
     if abs(digits) > MAX_BITS:
         raise LimitError("an expression rounds to too many digits", limit=MAX_BITS)
@@ -566,11 +562,6 @@ def _is_dense(*sizes_and_strides: Any) -> int:
     return 1
 
 
-def _round_to_int(value: Any) -> int:
-    found: int = round(value)
-    return found
-
-
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Add": lambda *terms: sum(terms),
     "Mul": _multiply,
@@ -579,7 +570,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "FloatPow": lambda base, exponent: float(base) ** float(exponent),
     "Mod": lambda value, divisor: value % divisor,
     "PythonMod": lambda value, divisor: value % divisor,
-    "ModularIndexing": _modular_index,
+    "ModularIndexing": lambda base, divisor, modulus: base // divisor % modulus,
     "FloorDiv": _floor_quotient,
     "CleanDiv": _floor_quotient,
     "CeilDiv": lambda value, divisor: -_floor_quotient(-value, divisor),
@@ -596,7 +587,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "FloorToInt": math.floor,
     "TruncToInt": math.trunc,
     "TruncToFloat": lambda value: float(math.trunc(value)),
-    "RoundToInt": _round_to_int,
+    "RoundToInt": round,
     "RoundDecimal": _round_decimal,
     "ToFloat": float,
     "Identity": lambda value: value,

@@ -265,10 +265,9 @@ def pt2_findings(container: Container, table: RecordTable) -> Findings:
     findings = Findings()
     Pt2Check(container, table, findings, ()).run(lambda _: None)
     kept = Findings()
-    kept.add(finding for finding in findings if not _is_of_data(finding))
+    kept.add(
+        finding
+        for finding in findings
+        if finding.rule != "zip-crc" or not _DATA_INSIDE.search(finding.record or "")
+    )
     return kept
-
-
-def _is_of_data(finding: Finding) -> bool:
-    is_data = _DATA_INSIDE.search(finding.record or "") is not None
-    return is_data and finding.rule == "zip-crc"

@@ -221,7 +221,7 @@ def _targets(
 ) -> Iterator[Finding]:
     known: dict[str, set[str]] = {"user_input": set(), **{tag: set() for tag in _STATE}}
     for spec in inputs:
-        name = _user_input(spec) if spec.tag == "user_input" else _target(spec)
+        name = _name(spec.value.arg) if spec.tag == "user_input" else _target(spec)
         if name is not None:
             known[spec.tag].add(name)
     for given in outputs:
@@ -229,10 +229,6 @@ def _targets(
         if field is not None and getattr(given.value, field) not in known[among]:
             name = getattr(given.value, field)[:_SHOWN]
             yield broken(_SIGNATURE, f"{given.tag} of {name!r}, which is no {among}", record)
-
-
-def _user_input(spec: InputSpec) -> str | None:
-    return _name(spec.value.arg)
 
 
 def _target(spec: InputSpec) -> str | None:
