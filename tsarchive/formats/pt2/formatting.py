@@ -12,7 +12,6 @@ from typing import Any
 
 from tsarchive.errors import FormatError
 
-from .payloads import device_name
 from .schema import (
     DTYPES,
     Argument,
@@ -21,6 +20,7 @@ from .schema import (
     OptionalTensorArgument,
     Tagged,
     TensorMeta,
+    device_name,
 )
 from .symbols import parse
 

@@ -283,26 +283,15 @@ class _Batch:
     """One vmap.
 
     ``level`` is torch's number of it, known once a tensor is split; ``before`` are the names that
-    were defined before it.
+    were defined before it, and ``results`` the lists of rows from each iteration, the dimension
+    along which they are stacked, and the outputs that they become.
     """
 
     outside: Body
     loop: Loop
     before: frozenset[str]
     level: int | None = None
-    results: list[_Result] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """A batched result.
-
-    ``rows`` is the list of the rows from each iteration, stacked along ``dim``.
-    """
-
-    rows: Value
-    dim: Value
-    outputs: Sequence[schema.Argument]
+    results: list[tuple[Value, Value, Sequence[schema.Argument]]] = field(default_factory=list)
 
 
 class Batches:
@@ -388,7 +377,7 @@ class Batches:
         nodes.insert(nodes.index(batch.loop.node), nodes.pop())
         body.call(_COLLECTING, rows, argument_value(body, tensor, values, TENSOR))
         along = argument_value(batch.outside, dim, values, INT)
-        batch.results.append(_Result(rows, along, node.outputs))
+        batch.results.append((rows, along, node.outputs))
 
     def _end(self, values: Values) -> Body:
         if not self._open:
@@ -398,7 +387,7 @@ class Batches:
         _check_writes(batch.loop.block)
         for name in values.keys() - batch.before:
             del values[name]
-        for rows, dim, outputs in ((one.rows, one.dim, one.outputs) for one in batch.results):
+        for rows, dim, outputs in batch.results:
             bind_results(
                 batch.outside, outputs, [batch.outside.value("aten::stack", rows, dim)], values
             )

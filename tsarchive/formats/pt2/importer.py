@@ -26,19 +26,10 @@ from tsarchive.run.slots import set_slot
 
 from .calling_convention import ForwardMethod
 from .metadata import places
-from .payloads import (
-    Kind,
-    Payload,
-    PickledPayload,
-    Saved,
-    StoredView,
-    constants,
-    device_name,
-    weights,
-)
+from .payloads import Kind, Payload, PickledPayload, Saved, StoredView, constants, weights
 from .program import Forward
 from .records import USUAL_NAME, Records
-from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, Node
+from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, Node, device_name
 from .signature import TRAINING, Module, State, StateKind, module_of, read_signature
 from .tensors import Tensors
 from .typed_trees import NamedTuples

@@ -35,12 +35,12 @@ from .records import Layout as FileLayout
 from .schema import (
     DTYPES,
     SCALAR_TYPES,
-    Device,
     Layout,
     PayloadMeta,
     ScalarType,
     SymInt,
     TensorMeta,
+    device_name,
 )
 
 _PICKLE = "data.pkl"
@@ -335,11 +335,6 @@ def check_bounds(
             f"a tensor of size {shape} and stride {strides} reaches element {last} "
             f"of {nbytes // itemsize}"
         )
-
-
-def device_name(device: Device) -> str:
-    """Return ``cpu`` or ``cuda:0``."""
-    return device.type if device.index is None else f"{device.type}:{device.index}"
 
 
 # Payloads in files of torch.save

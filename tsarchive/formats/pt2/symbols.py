@@ -255,15 +255,16 @@ class _Parser:
             return self._number(token)
         if kind == "name":
             self._next()
-            return self._named(token, depth) if self._takes("(") else self._plain(token)
+            return (
+                self._named(token, depth)
+                if self._takes("(")
+                else _CONSTANTS.get(token) or Symbol(token)
+            )
         if self._takes("("):
             found = self.expression(0, depth + 1)
             self._expect(")")
             return found
         raise self.error(f"has no value before {token[:50]!r}" if token else "ends too early")
-
-    def _plain(self, name: str) -> Expression:
-        return _CONSTANTS.get(name) or Symbol(name)
 
     def _number(self, text: str) -> Number:
         if not _DECIMAL.fullmatch(text):

@@ -169,10 +169,10 @@ Stored = tuple[Mapping[str, Payload], frozenset[str]]
 def signature_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
     """Whether inputs and outputs of the graph are those that the signature tells of."""
     graph, signature = program.graph_module.graph, program.graph_module.signature
-    given = [_input_name(spec) for spec in signature.input_specs]
-    yield from _same("inputs", _graph_names(graph.inputs), given, record)
-    results = [_output_name(spec) for spec in signature.output_specs]
-    yield from _same("outputs", _graph_names(graph.outputs), results, record)
+    given = [_name_in(spec) for spec in signature.input_specs]
+    yield from _same("inputs", [*map(_name, graph.inputs)], given, record)
+    results = [_name_in(spec) for spec in signature.output_specs]
+    yield from _same("outputs", [*map(_name, graph.outputs)], results, record)
     yield from _targets(signature.input_specs, signature.output_specs, record)
 
 
@@ -192,26 +192,16 @@ def _same(
             yield broken(_SIGNATURE, message, record)
 
 
-def _graph_names(arguments: Sequence[Argument]) -> list[str | None]:
-    return [_name(argument) for argument in arguments]
-
-
 def _name(argument: Argument) -> str | None:
     """The name of the one value that an argument is; None for literals."""
     names = [name for name, _ in named_values(argument)]
     return names[0] if len(names) == 1 else None
 
 
-def _input_name(spec: InputSpec) -> str | None:
+def _name_in(spec: InputSpec | OutputSpec) -> str | None:
     if spec.tag == "constant_input":
         return None  # the graph has a literal there, or what once was its name
-    if spec.tag == "user_input":
-        return _name(spec.value.arg)
-    return str(spec.value.arg.name)
-
-
-def _output_name(spec: OutputSpec) -> str | None:
-    if spec.tag == "user_output":
+    if spec.tag in ("user_input", "user_output"):
         return _name(spec.value.arg)
     return str(spec.value.arg.name)
 
