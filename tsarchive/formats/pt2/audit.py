@@ -1,7 +1,7 @@
 """Programs of torch.export: what torch evaluates, unpickles, imports and calls for them, and when.
 
 JSON is read here without its schema, so that what torch finds in a file that breaks a rule is
-found as well.
+found as well, in fields that stand twice too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Programs of torch.export as the records of a PT2 archive, in torch's order.
 
 torch converts its graph to JSON; process-dependent parts of that JSON are removed. Weights are
-written directly from memory.
+written directly from memory: a record holds a whole storage, and tensors of one dtype that share
+it share the record.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The facts of a PT2 archive, without torch and without unpickling."""
+"""The facts of a PT2 archive, without torch; its example inputs are described, not unpickled."""
 
 from __future__ import annotations
 

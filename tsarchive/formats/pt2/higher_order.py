@@ -1,4 +1,9 @@
-"""Lowering of higher-order operators, which take graphs, to control flow."""
+"""Lowering of higher-order operators, which take graphs or other operators, to control flow.
+
+``torch.vmap`` in programs that are not decomposed is lowered here too: calls of Python functions
+mark where a batch begins and ends, which tensors are split into rows and which results are stacked.
+The nodes between become the body of a loop over the batch.
+"""
 
 from __future__ import annotations
 

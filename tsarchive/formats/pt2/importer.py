@@ -1,4 +1,4 @@
-"""Loading of a PT2 archive as a module."""
+"""Loading of a PT2 archive as a module, on the device that it was exported on or another."""
 
 from __future__ import annotations
 

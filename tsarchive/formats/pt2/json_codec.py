@@ -1,4 +1,4 @@
-"""Decoding of JSON values to the typed classes of the schema."""
+"""Decoding of JSON to the typed classes of the schema, and their encoding as torch writes it."""
 
 from __future__ import annotations
 

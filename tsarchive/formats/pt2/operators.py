@@ -1,4 +1,9 @@
-"""Resolution of operators by their names in programs, and their arguments by name."""
+"""Operators by their names in programs, and their arguments by name.
+
+Public operators stand in for internal, masked and Python-implemented ones: replacements by a single
+call are rows of ``tsarchive/operators/bindings.py``, the others are functions here. Assertions
+become conditions: they have no results, so dead code elimination would drop them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Weights and constants of a model in every layout: location and description, checked but not read.
 
 Numbers are checked as unbounded integers against the size of their record, before torch sees any.
+Files of ``torch.save`` are read without unpickling; machine code of AOTInductor is described and
+never loaded.
 """
 
 from __future__ import annotations

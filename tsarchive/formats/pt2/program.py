@@ -1,4 +1,4 @@
-"""Translation of a program's JSON graph to a program graph."""
+"""Translation of a program's JSON graph to a program graph, and to the method ``forward``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of a loaded program to torch.export's ExportedProgram.
+"""A loaded program as torch.export's ExportedProgram, read from its archive or traced.
 
 torch's own loader unpickles what a file tells it to. It is given records that were read and checked
 here, of one model, with nothing pickled among them.

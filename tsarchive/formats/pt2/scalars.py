@@ -1,7 +1,7 @@
-"""Scalar arithmetic of a program on sizes and values computed from them.
+"""Arithmetic on sizes and values computed from them, as nodes of a program graph.
 
 Programs name Python functions here, with Python semantics. They become operators of TorchScript
-code where these do the same.
+code where these do the same. Symbolic expressions of sizes are lowered the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parsing and printing of symbolic expressions over sizes, without sympy.
+"""Symbolic expressions over sizes, without sympy: parsing, printing, evaluation under caps.
 
 Programs of schema 8 hold the text of ``sympy.srepr``, ``Add(Symbol('s77', integer=True),
 Integer(1))``; older ones, and keys of range constraints, hold infix text, ``s77 + 1``. One grammar

@@ -1,4 +1,4 @@
-"""Inspection of a PT2 archive without torch."""
+"""A PT2 archive opened without torch: its signature, tensors, modules, operators and needs."""
 
 from __future__ import annotations
 

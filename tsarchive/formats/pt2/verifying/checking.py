@@ -1,4 +1,4 @@
-"""The layers of a PT2 archive: records, programs, payloads, and what is pickled."""
+"""Verification of a PT2 archive layer by layer: records, programs, payloads, pickles."""
 
 from __future__ import annotations
 

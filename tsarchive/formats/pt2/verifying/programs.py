@@ -1,4 +1,4 @@
-"""Names in graphs: each is defined once, described, and used after that."""
+"""Checks of a program: names in graphs, its signature, its state, its calling conventions."""
 
 from __future__ import annotations
 
