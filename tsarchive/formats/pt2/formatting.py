@@ -101,21 +101,17 @@ def _symbol_type(kind: str, table: str) -> Callable[[Tagged, Graph], str]:
     return show
 
 
-_INT = _symbol_type("int", "sym_int_values")
-_FLOAT = _symbol_type("float", "sym_float_values")
-_BOOL = _symbol_type("bool", "sym_bool_values")
-_TYPES: dict[str, Callable[[Any, Graph], str]] = {
+_ITEM_TYPES: dict[str, Callable[[Any, Graph], str]] = {
     "as_tensor": _tensor_type,
-    "as_tensors": _list_type(_tensor_type),
-    "as_nested_tensors": _list_type(_list_type(_tensor_type)),
     "as_optional_tensor": _optional_type,
-    "as_optional_tensors": _list_type(_optional_type),
-    "as_sym_int": _INT,
-    "as_sym_ints": _list_type(_INT),
-    "as_sym_float": _FLOAT,
-    "as_sym_floats": _list_type(_FLOAT),
-    "as_sym_bool": _BOOL,
-    "as_sym_bools": _list_type(_BOOL),
+    "as_sym_int": _symbol_type("int", "sym_int_values"),
+    "as_sym_float": _symbol_type("float", "sym_float_values"),
+    "as_sym_bool": _symbol_type("bool", "sym_bool_values"),
+}
+_TYPES: dict[str, Callable[[Any, Graph], str]] = {
+    **_ITEM_TYPES,
+    **{f"{tag}s": _list_type(show) for tag, show in _ITEM_TYPES.items()},
+    "as_nested_tensors": _list_type(_list_type(_tensor_type)),
     "as_custom_obj": lambda value, graph: target(value.class_fqn),
 }
 _PLAIN_TYPES = {
@@ -176,19 +172,15 @@ def _list_of(show: Callable[[Any], str]) -> Callable[[list[Any]], str]:
     return lambda items: f"[{', '.join(map(show, items))}]"
 
 
-_ARGUMENTS: dict[str, Callable[[Any], str]] = {
-    "as_none": lambda value: "None",
+_ITEMS: dict[str, Callable[[Any], str]] = {
     "as_tensor": _named,
-    "as_tensors": _list_of(_named),
+    **dict.fromkeys(("as_optional_tensor", "as_sym_int", "as_sym_float", "as_sym_bool"), _tagged),
+}
+_ARGUMENTS: dict[str, Callable[[Any], str]] = {
+    **_ITEMS,
+    **{f"{tag}s": _list_of(show) for tag, show in _ITEMS.items()},
+    "as_none": lambda value: "None",
     "as_nested_tensors": _list_of(_list_of(_named)),
-    "as_optional_tensor": _tagged,
-    "as_optional_tensors": _list_of(_tagged),
-    "as_sym_int": _tagged,
-    "as_sym_ints": _list_of(_tagged),
-    "as_sym_float": _tagged,
-    "as_sym_floats": _list_of(_tagged),
-    "as_sym_bool": _tagged,
-    "as_sym_bools": _list_of(_tagged),
     "as_scalar_type": lambda v: f"torch.{DTYPES[v].dtype}" if v in DTYPES else UNKNOWN,
     "as_layout": lambda value: f"torch.{value.name.lower()}",
     "as_memory_format": lambda value: f"torch.{value.name.lower()}",
