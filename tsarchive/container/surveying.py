@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import BinaryIO
@@ -59,7 +59,14 @@ def report_unusual(members: Members, offsets: Mapping[str, int], faults: Faults)
     records = [entry for entry in entries if not (entry.is_folder or is_left_by_macos(entry))]
     noted = {
         "zip-folders": ("entries are for folders", [e for e in entries if e.is_folder]),
-        "zip-order": ("entries stand in the file before the one named before", _backward(entries)),
+        "zip-order": (
+            "entries stand in the file before the one named before",
+            [
+                after
+                for before, after in pairwise(entries)
+                if after.header_offset < before.header_offset
+            ],
+        ),
         "zip-compression": (
             "records are compressed that torch would store",
             [entry for entry in records if _is_oddly_packed(entry)],
@@ -77,11 +84,6 @@ def report_unusual(members: Members, offsets: Mapping[str, int], faults: Faults)
         if found:
             at = found[0].place
             faults.report(rule, f"{len(found)} {problem}", Place(None, at.offset))
-
-
-def _backward(entries: Sequence[Entry]) -> list[Entry]:
-    pairs = pairwise(entries)
-    return [entry for before, entry in pairs if entry.header_offset < before.header_offset]
 
 
 def _is_oddly_packed(entry: Entry) -> bool:

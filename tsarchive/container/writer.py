@@ -9,37 +9,13 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from tsarchive.container import layout
 from tsarchive.container.contents import crc32
 from tsarchive.container.directory import zip64_field
-from tsarchive.container.layout import (
-    ALIGNMENT,
-    CENTRAL,
-    DEFLATED,
-    DESCRIPTOR,
-    DESCRIPTOR64,
-    DESCRIPTOR_SIGNATURE,
-    END,
-    END64,
-    FLAG_DESCRIPTOR,
-    FLAG_UTF8,
-    LOCAL,
-    LOCATOR64,
-    MAX16,
-    MAX32,
-    METHOD_NAMES,
-    PADDING_FIELD,
-    STORED,
-    VERSION_NEEDED,
-    CentralHeader,
-    End64Record,
-    EndRecord,
-    LocalHeader,
-    Locator64,
-)
 from tsarchive.container.names import fold_name, is_plain, name_problem, root_of_path
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
 from tsarchive.errors import SaveError
@@ -72,7 +48,10 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     pipe, is written to directly. Raises OSError as ``open`` does.
     """
     target = os.path.realpath(path)
-    mode = _mode(target)
+    try:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        mode = None
     if mode is not None and not stat.S_ISREG(mode):
         with open(target, "wb") as stream:
             yield stream
@@ -86,24 +65,11 @@ def replacing(path: str) -> Iterator[BinaryIO]:
             os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, target)
     except BaseException as error:
-        _remove(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         if isinstance(error, OSError) and error.filename == temporary:
             error.filename = path
         raise
-
-
-def _mode(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mode
-    except FileNotFoundError:
-        return None
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
 
 
 # Root folder of an archive that is written to a file object.
@@ -184,7 +150,7 @@ def write_records(
     stream: BinaryIO,
     records: Iterable[NewRecord],
     root: str,
-    zip64_from: int = MAX32,
+    zip64_from: int = layout.MAX32,
     *,
     reserves: bool = False,
 ) -> None:
@@ -241,9 +207,9 @@ class _Writer:
             reserve(self._stream, self._position, len(payload))
         self._write(payload)
         if packed.size:
-            descriptor = DESCRIPTOR64 if large or far else DESCRIPTOR
+            descriptor = layout.DESCRIPTOR64 if large or far else layout.DESCRIPTOR
             self._write(
-                descriptor.pack(DESCRIPTOR_SIGNATURE, packed.crc, len(payload), packed.size)
+                descriptor.pack(layout.DESCRIPTOR_SIGNATURE, packed.crc, len(payload), packed.size)
             )
         self._directory.append(_central_header(member, packed, len(payload), offset, large, far))
 
@@ -278,7 +244,7 @@ class _Writer:
         self._position += len(data)
 
 
-_EMPTY = Packed(STORED, 0, 0, b"")
+_EMPTY = Packed(layout.STORED, 0, 0, b"")
 
 
 def _pack(record: NewRecord) -> Packed:
@@ -288,7 +254,7 @@ def _pack(record: NewRecord) -> Packed:
     data = _bytes_view(record.data, record.name)
     if not record.deflate or len(data) <= _DEFLATE_ABOVE:
         return _stored(data)
-    return Packed(DEFLATED, crc32(data), len(data), deflated(data))
+    return Packed(layout.DEFLATED, crc32(data), len(data), deflated(data))
 
 
 def deflated(data: bytes | memoryview) -> bytes:
@@ -298,7 +264,7 @@ def deflated(data: bytes | memoryview) -> bytes:
 
 
 def _stored(data: memoryview) -> Packed:
-    return Packed(STORED, crc32(data), len(data), data)
+    return Packed(layout.STORED, crc32(data), len(data), data)
 
 
 def _bytes_view(data: bytes | bytearray | memoryview, name: str) -> memoryview:
@@ -312,10 +278,10 @@ def _bytes_view(data: bytes | bytearray | memoryview, name: str) -> memoryview:
 
 def _check_packed(packed: Packed, stored_size: int, name: str) -> None:
     problem = None
-    if packed.method not in VERSION_NEEDED:
-        kind = METHOD_NAMES.get(packed.method, "unknown")
+    if packed.method not in layout.VERSION_NEEDED:
+        kind = layout.METHOD_NAMES.get(packed.method, "unknown")
         problem = f"the packed data has method {packed.method} ({kind}), which is not supported"
-    elif packed.method == STORED and stored_size != packed.size:
+    elif packed.method == layout.STORED and stored_size != packed.size:
         problem = f"the data is stored in {stored_size} bytes, but its size is {packed.size}"
     elif packed.size and not stored_size:
         problem = f"data of {packed.size} bytes cannot be packed into none"
@@ -324,56 +290,60 @@ def _check_packed(packed: Packed, stored_size: int, name: str) -> None:
 
 
 def _flags(packed: Packed) -> int:
-    return FLAG_UTF8 | FLAG_DESCRIPTOR if packed.size else FLAG_UTF8
+    return layout.FLAG_UTF8 | layout.FLAG_DESCRIPTOR if packed.size else layout.FLAG_UTF8
 
 
 def _local_header(member: bytes, packed: Packed, offset: int, large: bool, far: bool) -> bytes:
     # torch does not know the stored size yet when it writes this, so its ZIP64 field has a zero.
     extra = zip64_field(*([packed.size, 0] if large else []), *([offset] if far else []))
-    extra += _padding(offset + LOCAL.size + len(member) + len(extra))
-    header = LocalHeader(
-        version_needed=VERSION_NEEDED[packed.method],
+    extra += _padding(offset + layout.LOCAL.size + len(member) + len(extra))
+    header = layout.LocalHeader(
+        version_needed=layout.VERSION_NEEDED[packed.method],
         flags=_flags(packed),
         method=packed.method,
         name_length=len(member),
         extra_length=len(extra),
     )
-    return LOCAL.pack(*header) + member + extra
+    return layout.LOCAL.pack(*header) + member + extra
 
 
 def _padding(position: int) -> bytes:
     """Return the extra field that aligns the byte after it when written at ``position``."""
-    length = -(position + 4) % ALIGNMENT
-    return PADDING_FIELD + length.to_bytes(2, "little") + b"Z" * length
+    length = -(position + 4) % layout.ALIGNMENT
+    return layout.PADDING_FIELD + length.to_bytes(2, "little") + b"Z" * length
 
 
 def _central_header(
     member: bytes, packed: Packed, stored_size: int, offset: int, large: bool, far: bool
 ) -> bytes:
     extra = zip64_field(*([packed.size, stored_size] if large else []), *([offset] if far else []))
-    header = CentralHeader(
-        version_needed=VERSION_NEEDED[packed.method],
+    header = layout.CentralHeader(
+        version_needed=layout.VERSION_NEEDED[packed.method],
         flags=_flags(packed),
         method=packed.method,
         crc=packed.crc,
-        stored_size=MAX32 if large else stored_size,
-        size=MAX32 if large else packed.size,
+        stored_size=layout.MAX32 if large else stored_size,
+        size=layout.MAX32 if large else packed.size,
         name_length=len(member),
         extra_length=len(extra),
-        header_offset=MAX32 if far else offset,
+        header_offset=layout.MAX32 if far else offset,
     )
-    return CENTRAL.pack(*header) + member + extra
+    return layout.CENTRAL.pack(*header) + member + extra
 
 
 def _end_records(place: int, size: int, entries: int) -> bytes:
     """Return the three structures at the end; torch writes the ZIP64 ones in small archives too."""
-    wide = End64Record(
+    wide = layout.End64Record(
         disk_entries=entries, entries=entries, directory_size=size, directory_offset=place
     )
-    end = EndRecord(
-        disk_entries=min(entries, MAX16),
-        entries=min(entries, MAX16),
-        directory_size=min(size, MAX32),
-        directory_offset=min(place, MAX32),
+    end = layout.EndRecord(
+        disk_entries=min(entries, layout.MAX16),
+        entries=min(entries, layout.MAX16),
+        directory_size=min(size, layout.MAX32),
+        directory_offset=min(place, layout.MAX32),
     )
-    return END64.pack(*wide) + LOCATOR64.pack(*Locator64(end_offset=place + size)) + END.pack(*end)
+    return (
+        layout.END64.pack(*wide)
+        + layout.LOCATOR64.pack(*layout.Locator64(end_offset=place + size))
+        + layout.END.pack(*end)
+    )

@@ -26,7 +26,7 @@ from tsarchive.ir.values import Device
 
 from . import schema
 from .building import Body
-from .schema import Layout, MemoryFormat, ScalarType
+from .schema import Layout, MemoryFormat, ScalarType, device_name
 
 Values = dict[str, Value]
 """The value of each name of a graph."""
@@ -73,7 +73,7 @@ LITERALS: Final[Mapping[str, Type]] = MappingProxyType(
 _CONSTANT_LISTS: Final[Mapping[str, Type]] = MappingProxyType(
     {f"{tag}s": type_ for tag, type_ in LITERALS.items()}
 )
-_INT64: Final = range(-(1 << 63), 1 << 63)
+INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 def lookup(values: Mapping[str, Value], name: str) -> Value:
@@ -110,7 +110,9 @@ def argument_value(
         items = [_constant(body, item, _CONSTANT_LISTS[tag], _element(wanted)) for item in value]
         return body.list_of(_element(wanted) or _CONSTANT_LISTS[tag], items)
     if tag in _ENUMERATIONS:
-        return body.integer(_number(tag, value))
+        if value not in _ENUMERATIONS[tag]:
+            raise FormatError(f"{tag} cannot be {value.name}")
+        return body.integer(_ENUMERATIONS[tag][value])
     made = _MAKERS.get(tag)
     if made is None:
         raise UnsupportedError(f"an argument cannot be given {tag} here")
@@ -123,7 +125,7 @@ def _element(wanted: Type | None) -> Type | None:
 
 def _constant(body: Body, value: Any, type_: Type, wanted: Type | None) -> Value:
     """Return a literal, as a float if one is wanted in place of an int."""
-    if type_ == INT and value not in _INT64:
+    if type_ == INT and value not in INT64:
         raise FormatError(f"the integer {value} does not fit 64 bits")
     if wanted == FLOAT and type_ == INT:
         return body.constant(float(value), FLOAT)
@@ -147,19 +149,11 @@ def _as_wanted(body: Body, value: Value, wanted: Type | None) -> Value:
     return value
 
 
-def _number(tag: str, value: Any) -> int:
-    found = _ENUMERATIONS[tag].get(value)
-    if found is None:
-        raise FormatError(f"{tag} cannot be {value.name}")
-    return found
-
-
-def _none(body: Body, value: Any, values: Mapping[str, Value], wanted: Type | None) -> Value:
-    return body.none()
-
-
-def _tensor(
-    body: Body, value: schema.TensorArgument, values: Mapping[str, Value], wanted: Type | None
+def _named(
+    body: Body,
+    value: schema.TensorArgument | schema.CustomObjArgument,
+    values: Mapping[str, Value],
+    wanted: Type | None,
 ) -> Value:
     return lookup(values, value.name)
 
@@ -224,30 +218,11 @@ def _symbolics(type_: Type) -> Any:
     return make
 
 
-def _device(
-    body: Body, value: schema.Device, values: Mapping[str, Value], wanted: Type | None
-) -> Value:
-    text = value.type if value.index is None else f"{value.type}:{value.index}"
-    return body.constant(Device(text), DEVICE)
-
-
-def _complex(
-    body: Body, value: schema.ComplexValue, values: Mapping[str, Value], wanted: Type | None
-) -> Value:
-    return body.constant(complex(value.real, value.imag), COMPLEX)
-
-
-def _object(
-    body: Body, value: schema.CustomObjArgument, values: Mapping[str, Value], wanted: Type | None
-) -> Value:
-    return lookup(values, value.name)
-
-
 _Make = Callable[[Body, Any, Mapping[str, Value], Type | None], Value]
 _MAKERS: Final[Mapping[str, _Make]] = MappingProxyType(
     {
-        "as_none": _none,
-        "as_tensor": _tensor,
+        "as_none": lambda body, value, values, wanted: body.none(),
+        "as_tensor": _named,
         "as_tensors": _tensors,
         "as_optional_tensor": _optional_tensor,
         "as_optional_tensors": _optional_tensors,
@@ -257,9 +232,13 @@ _MAKERS: Final[Mapping[str, _Make]] = MappingProxyType(
         "as_sym_ints": _symbolics(INT),
         "as_sym_floats": _symbolics(FLOAT),
         "as_sym_bools": _symbolics(BOOL),
-        "as_device": _device,
-        "as_complex": _complex,
-        "as_custom_obj": _object,
+        "as_device": lambda body, value, values, wanted: body.constant(
+            Device(device_name(value)), DEVICE
+        ),
+        "as_complex": lambda body, value, values, wanted: body.constant(
+            complex(value.real, value.imag), COMPLEX
+        ),
+        "as_custom_obj": _named,
     }
 )
 
@@ -268,7 +247,7 @@ def operands(body: Body, argument: schema.Argument, values: Mapping[str, Value])
     """Return the values in an argument of a higher-order operator: one, or each item of a list."""
     tag, value = argument.tag, argument.value
     if tag in ("as_tensors", "as_optional_tensors"):
-        make = _tensor if tag == "as_tensors" else _optional_tensor
+        make = _named if tag == "as_tensors" else _optional_tensor
         return [make(body, item, values, None) for item in value]
     if tag in _CONSTANT_LISTS:
         return [_constant(body, item, _CONSTANT_LISTS[tag], None) for item in value]

@@ -1,7 +1,7 @@
 """Programs of torch.export: what torch evaluates, unpickles, imports and calls for them, and when.
 
 JSON is read here without its schema, so that what torch finds in a file that breaks a rule is
-found as well.
+found as well, in fields that stand twice too.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class Exported:
         """Pickles that name what is not known to be harmless, where torch unpickles them."""
         strange = {name.record for name in found.pickled_names if name.reason is None}
         for record in sorted(self.unpickled):
-            if any(name is not None and _is_in(name, record) for name in strange):
+            if any(name and f"{name}/".startswith(f"{record}/") for name in strange):
                 yield Finding(
                     "record-unpickled",
                     Severity.WARNING,
@@ -334,10 +334,6 @@ def _is_pickled(record: str) -> bool:
     if record.startswith((WEIGHTS, CONSTANTS)):
         return record.endswith(".pt") or name.startswith(_OBJECTS)
     return False
-
-
-def _is_in(name: str, record: str) -> bool:
-    return name == record or name.startswith(f"{record}/")
 
 
 def _imported(text: str, record: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from tsarchive.frontend.references import Typed, typed
 from tsarchive.ir.builder import Builder
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import CONSTANT, Block, Node, Placed, Value
-from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.subtyping import is_subtype
 from tsarchive.ir.types import (
     BOOL,
@@ -119,6 +119,9 @@ class Body:
         self.operators = operators
         self.place: Placed | None = None
         self._builder = Builder(block, lambda: self.place)
+        self.append = self._builder.append
+        self.constant = self._builder.constant
+        self.default = self._builder.default
         self._conversions = Conversions(self._builder, operators.find)
 
     def inside(self, block: Block) -> Body:
@@ -126,24 +129,6 @@ class Body:
         body = Body(block, self.operators)
         body.place = self.place
         return body
-
-    def append(
-        self,
-        kind: str,
-        inputs: Sequence[Value] = (),
-        *outputs: Type,
-        schema: FunctionSchema | None = None,
-        **attributes: Any,
-    ) -> Node:
-        return self._builder.append(kind, inputs, *outputs, schema=schema, **attributes)
-
-    def constant(self, value: Any, type_: Type) -> Value:
-        """Return a constant; equal ones share one node of a block."""
-        return self._builder.constant(value, type_)
-
-    def default(self, argument: Argument) -> Value:
-        """Return the default of an argument that a call omits."""
-        return self._builder.default(argument)
 
     def none(self) -> Value:
         return self.constant(None, NONE)
@@ -252,12 +237,16 @@ class Body:
             )
         return self._folded(value, type_) or self.value(_CASTS[type_], value)
 
-    def raise_unless(self, condition: Value, message: str) -> None:
-        """Raise an error at run time where ``condition`` is false."""
+    def raise_unless(self, condition: Value, message: str, *shown: Value) -> None:
+        """Raise at run time where ``condition`` is false; values replace ``{}`` in the message."""
         check = self.append("prim::If", [condition])
         check.add_block()
         failing = self.inside(check.add_block())
-        failing.call("prim::RaiseException", failing.string(message))
+        text = failing.string(message)
+        if shown:
+            schema = next(s for s in self.operators.find("aten::format") if s.is_vararg)
+            text = failing.append("aten::format", [text, *shown], STRING, schema=schema).output
+        failing.call("prim::RaiseException", text)
 
 
 _CASTS: Final[Mapping[Type, str]] = {INT: "aten::Int", FLOAT: "aten::Float", BOOL: "aten::Bool"}

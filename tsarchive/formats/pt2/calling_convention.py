@@ -1,7 +1,9 @@
 """Calls of a program from Python: arguments by position and name, and the result.
 
 As in torch, structures must be those that the program was exported with; keys of dicts may come in
-any order, and positional arguments may be named.
+any order, and positional arguments may be named. Named tuples, deques, ordered and default dicts,
+and objects of classes that are registered with torch's pytrees in this process are converted to the
+lists, dicts and tuples of code and back. Nothing is imported because a file names it.
 """
 
 from __future__ import annotations
@@ -223,7 +225,7 @@ def result_converter(typed: TypedTree) -> Convert | None:
     tree = typed.tree
     if tree.kind is Kind.LEAF:
         return None
-    inner = [result_converter(child) or _same for child in typed.children]
+    inner = [result_converter(child) or as_it_is for child in typed.children]
     if tree.kind in MAPPINGS:
         return _mapping(tree, inner)
     match tree.kind:
@@ -236,10 +238,6 @@ def result_converter(typed: TypedTree) -> Convert | None:
         case Kind.REGISTERED:
             return lambda value: _unflattened(tree, _convert(inner, value))
     return lambda value: tuple(_convert(inner, value))
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _mapping(tree: Tree, inner: list[Convert]) -> Convert:

@@ -1,7 +1,8 @@
 """Programs of torch.export as the records of a PT2 archive, in torch's order.
 
 torch converts its graph to JSON; process-dependent parts of that JSON are removed. Weights are
-written directly from memory.
+written directly from memory: a record holds a whole storage, and tensors of one dtype that share
+it share the record.
 """
 
 from __future__ import annotations
@@ -88,14 +89,16 @@ class PayloadWriter:
         tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
         found: dict[str, PayloadMeta] = {}
         for name, tensor in tensors.items():
-            if _is_subclass(tensor):
+            if not _is_fake(tensor) and type(tensor.data) is not torch.Tensor:
                 record = self._add(prefix, _saved(tensor), known.get(name))
                 found[name] = PayloadMeta(record, _is_parameter(tensor), True, tensor_meta(tensor))
         raw = {name: tensor for name, tensor in tensors.items() if name not in found}
         for group in _groups(raw):
             before = (known[name] for name in group if name in known)
             again = next((record for record in before if record not in self._used), None)
-            record = self._add(prefix, _whole_storage([raw[name] for name in group]), again)
+            first = raw[group[0]]
+            content = memoryview(b"") if _is_fake(first) else storage_bytes(first)
+            record = self._add(prefix, content, again)
             for name in group:
                 meta = tensor_meta(raw[name])
                 found[name] = PayloadMeta(record, _is_parameter(raw[name]), False, meta)
@@ -150,11 +153,6 @@ def _groups(tensors: Mapping[str, torch.Tensor]) -> list[list[str]]:
     return list(groups.values())
 
 
-def _whole_storage(group: list[torch.Tensor]) -> memoryview:
-    """Return the storage that a group shares; empty for fake tensors."""
-    return memoryview(b"") if _is_fake(group[0]) else storage_bytes(group[0])
-
-
 def _object(name: str, value: Any) -> tuple[str, bytes]:
     """Return the kind of record for an object, and its content."""
     if isinstance(value, torch.ScriptObject):
@@ -180,10 +178,6 @@ def _is_fake(tensor: torch.Tensor) -> TypeGuard[FakeTensor]:
     return isinstance(tensor, FakeTensor)
 
 
-def _is_subclass(tensor: torch.Tensor) -> bool:
-    return not _is_fake(tensor) and type(tensor.data) is not torch.Tensor
-
-
 _FORMAT, _ARCHIVE_VERSION, _CONTAINER_VERSION = b"pt2", b"0", b"6\n"
 
 
@@ -201,7 +195,10 @@ def exported_records(
     weights, constants = PayloadWriter(WEIGHTS), PayloadWriter(CONSTANTS)
     records: list[NewRecord] = []
     for name, program in programs.items():
-        _check_name(name)
+        if not isinstance(name, str) or not name or "/" in name:
+            raise SaveError(
+                f"{name!r} cannot be the name of a model: it is part of names of records"
+            )
         stored = weights.payloads(program.state_dict, "weight_")
         records += [*weights.take(), config_record(WEIGHTS, name, stored)]
         stored = constants.payloads(program.constants, "tensor_")
@@ -248,11 +245,6 @@ def unknown_fields() -> Fields:
         if not issubclass(ours, schema.Tagged)
         and is_dataclass(getattr(theirs, ours.__name__, None))
     }
-
-
-def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not name or "/" in name:
-        raise SaveError(f"{name!r} cannot be the name of a model: it is part of names of records")
 
 
 def _serialized(program: ExportedProgram) -> tuple[bytes, bytes]:

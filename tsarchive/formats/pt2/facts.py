@@ -1,10 +1,10 @@
-"""The facts of a PT2 archive, without torch and without unpickling."""
+"""The facts of a PT2 archive, without torch; its example inputs are described, not unpickled."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tsarchive.describing.contents import ModuleInfo, TensorInfo
+from tsarchive.describing.contents import ModuleInfo
 from tsarchive.describing.facts import ExportedFacts, Facts, ModelFacts, ObjectFacts
 from tsarchive.describing.hints import advice
 from tsarchive.errors import PickleError
@@ -90,12 +90,12 @@ def pt2_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable
 
 
 def _exported_facts(archive: OpenedArchive) -> ExportedFacts:
-    door = archive.view
-    assert isinstance(door, Pt2View)
-    records = door.records
+    view = archive.view
+    assert isinstance(view, Pt2View)
+    records = view.records
     return ExportedFacts(
         layout=records.layout.value,
-        models=tuple(_model(door.only(name), name) for name in door.models),
+        models=tuple(_model(view.only(name), name) for name in view.models),
         compiled=tuple(compiled(records, name) for name in records.compiled),
         executorch=_files(archive, EXECUTORCH),
         extra={**_files(archive, EXTRA), **_files(archive, FLAT_EXTRA)},
@@ -110,13 +110,13 @@ def _files(archive: OpenedArchive, folder: str) -> dict[str, int]:
     }
 
 
-def _model(door: Pt2View, name: str) -> ModelFacts:
+def _model(view: Pt2View, name: str) -> ModelFacts:
     """The facts of the one model that is shown."""
-    needs, tree = door.needs(), door.tree()
-    program = door.program(name)
-    infos = [info for _, info in door.tensors()]
+    needs, tree = view.needs(), view.tree()
+    program = view.program(name)
+    infos = [info for _, info in view.tensors()]
     version = program.schema_version
-    inputs, problem = _inputs(door, name)
+    inputs, problem = _inputs(view, name)
     return ModelFacts(
         name=name,
         main_class=tree.qualified_class,
@@ -124,21 +124,21 @@ def _model(door: Pt2View, name: str) -> ModelFacts:
         torch_version=program.torch_version,
         opset=program.opset_version,
         verifiers=tuple(program.verifiers),
-        signature=door.signature(name),
+        signature=view.signature(name),
         modules=_count(tree),
         nodes=sum(len(graph.nodes) for graph in graphs_in(program.graph_module.graph)),
         graphs=sum(1 for _ in graphs_in(program.graph_module.graph)),
-        operators=door.operators_of(name),
+        operators=view.operators_of(name),
         needs={needed: advice(needed) for needed in needs.foreign},
         parameters=sum(info.is_parameter for info in infos),
         buffers=sum(info.is_buffer for info in infos),
-        constants=sum(not _is_weight(info) for info in infos),
+        constants=sum(not (info.is_parameter or info.is_buffer) for info in infos),
         ranges={
             expression(symbol): range_text(constraint)
             for symbol, constraint in program.range_constraints.items()
         },
         guards=tuple(program.guards_code),
-        objects=tuple(_objects(door, name)),
+        objects=tuple(_objects(view, name)),
         sample_inputs=inputs,
         sample_inputs_problem=problem,
     )
@@ -148,20 +148,16 @@ def _count(module: ModuleInfo) -> int:
     return 1 + sum(map(_count, module.children))
 
 
-def _is_weight(info: TensorInfo) -> bool:
-    return info.is_parameter or info.is_buffer
-
-
-def _objects(door: Pt2View, model: str) -> list[ObjectFacts]:
+def _objects(view: Pt2View, model: str) -> list[ObjectFacts]:
     return [
         ObjectFacts(name, payload.kind.value, payload.class_name, payload.record)
-        for name, payload in door.payloads(model).items()
+        for name, payload in view.payloads(model).items()
         if isinstance(payload, PickledPayload)
     ]
 
 
-def _inputs(door: Pt2View, model: str) -> tuple[str | None, str | None]:
+def _inputs(view: Pt2View, model: str) -> tuple[str | None, str | None]:
     try:
-        return sample_inputs(door.records, model), None
+        return sample_inputs(view.records, model), None
     except PickleError as error:
         return None, error.message

@@ -12,18 +12,15 @@ from typing import Any
 
 from tsarchive.errors import FormatError
 
-from .payloads import device_name
 from .schema import (
     DTYPES,
     Argument,
-    Device,
     Graph,
     Layout,
-    MemoryFormat,
     OptionalTensorArgument,
-    ScalarType,
     Tagged,
     TensorMeta,
+    device_name,
 )
 from .symbols import parse
 
@@ -104,21 +101,17 @@ def _symbol_type(kind: str, table: str) -> Callable[[Tagged, Graph], str]:
     return show
 
 
-_INT = _symbol_type("int", "sym_int_values")
-_FLOAT = _symbol_type("float", "sym_float_values")
-_BOOL = _symbol_type("bool", "sym_bool_values")
-_TYPES: dict[str, Callable[[Any, Graph], str]] = {
+_ITEM_TYPES: dict[str, Callable[[Any, Graph], str]] = {
     "as_tensor": _tensor_type,
-    "as_tensors": _list_type(_tensor_type),
-    "as_nested_tensors": _list_type(_list_type(_tensor_type)),
     "as_optional_tensor": _optional_type,
-    "as_optional_tensors": _list_type(_optional_type),
-    "as_sym_int": _INT,
-    "as_sym_ints": _list_type(_INT),
-    "as_sym_float": _FLOAT,
-    "as_sym_floats": _list_type(_FLOAT),
-    "as_sym_bool": _BOOL,
-    "as_sym_bools": _list_type(_BOOL),
+    "as_sym_int": _symbol_type("int", "sym_int_values"),
+    "as_sym_float": _symbol_type("float", "sym_float_values"),
+    "as_sym_bool": _symbol_type("bool", "sym_bool_values"),
+}
+_TYPES: dict[str, Callable[[Any, Graph], str]] = {
+    **_ITEM_TYPES,
+    **{f"{tag}s": _list_type(show) for tag, show in _ITEM_TYPES.items()},
+    "as_nested_tensors": _list_type(_list_type(_tensor_type)),
     "as_custom_obj": lambda value, graph: target(value.class_fqn),
 }
 _PLAIN_TYPES = {
@@ -179,42 +172,24 @@ def _list_of(show: Callable[[Any], str]) -> Callable[[list[Any]], str]:
     return lambda items: f"[{', '.join(map(show, items))}]"
 
 
-def _dtype(value: ScalarType) -> str:
-    return f"torch.{DTYPES[value].dtype}" if value in DTYPES else UNKNOWN
-
-
-def _memory_format(value: MemoryFormat) -> str:
-    return f"torch.{value.name.lower()}"
-
-
-def _device(value: Device) -> str:
-    return f"torch.device({device_name(value)!a})"
-
-
-def _dict(value: dict[str, Argument]) -> str:
-    return f"{{{', '.join(f'{key!a}: {argument(item)}' for key, item in value.items())}}}"
-
-
-_ARGUMENTS: dict[str, Callable[[Any], str]] = {
-    "as_none": lambda value: "None",
+_ITEMS: dict[str, Callable[[Any], str]] = {
     "as_tensor": _named,
-    "as_tensors": _list_of(_named),
+    **dict.fromkeys(("as_optional_tensor", "as_sym_int", "as_sym_float", "as_sym_bool"), _tagged),
+}
+_ARGUMENTS: dict[str, Callable[[Any], str]] = {
+    **_ITEMS,
+    **{f"{tag}s": _list_of(show) for tag, show in _ITEMS.items()},
+    "as_none": lambda value: "None",
     "as_nested_tensors": _list_of(_list_of(_named)),
-    "as_optional_tensor": _tagged,
-    "as_optional_tensors": _list_of(_tagged),
-    "as_sym_int": _tagged,
-    "as_sym_ints": _list_of(_tagged),
-    "as_sym_float": _tagged,
-    "as_sym_floats": _list_of(_tagged),
-    "as_sym_bool": _tagged,
-    "as_sym_bools": _list_of(_tagged),
-    "as_scalar_type": _dtype,
+    "as_scalar_type": lambda v: f"torch.{DTYPES[v].dtype}" if v in DTYPES else UNKNOWN,
     "as_layout": lambda value: f"torch.{value.name.lower()}",
-    "as_memory_format": _memory_format,
-    "as_device": _device,
+    "as_memory_format": lambda value: f"torch.{value.name.lower()}",
+    "as_device": lambda value: f"torch.device({device_name(value)!a})",
     "as_graph": _named,
     "as_custom_obj": _named,
     "as_operator": target,
     "as_complex": lambda value: f"complex({_literal(value.real)}, {_literal(value.imag)})",
-    "as_string_to_argument": _dict,
+    "as_string_to_argument": lambda value: (
+        "{" + ", ".join(f"{key!a}: {argument(item)}" for key, item in value.items()) + "}"
+    ),
 }

@@ -86,7 +86,7 @@ def read_guard(text: str, record: str) -> Guard:
     try:
         tree = _parsed(text)
         reader = _Reader(text)
-        return Guard(reader.expression(tree, 0), reader.sources, _shown(tree))
+        return Guard(reader.expression(tree, 0), reader.sources, ast.unparse(_ByName().visit(tree)))
     except (FormatError, UnsupportedError) as error:
         error.record = error.record or record
         raise
@@ -104,11 +104,6 @@ def _parsed(text: str) -> ast.expr:
         return parse_expression(flat).body
     except (SyntaxError, ValueError, RecursionError, MemoryError, SourceError) as error:
         raise FormatError(f"the guard {text[:100]!r} is no expression: {error}") from None
-
-
-def _shown(tree: ast.expr) -> str:
-    """Return the text as Python writes it, with arguments by their bare names."""
-    return ast.unparse(_ByName().visit(tree))
 
 
 class _ByName(ast.NodeTransformer):

@@ -14,7 +14,7 @@ from typing import Any
 
 from tsarchive.errors import FormatError
 from tsarchive.ir.graph import Value
-from tsarchive.ir.types import INT, NONE, STRING, TENSOR
+from tsarchive.ir.types import INT, NONE, TENSOR
 
 from .building import Body
 from .guard_texts import Guard, Source, read_guard
@@ -139,7 +139,7 @@ class Checks:
             fits = body.value("aten::isnan", leaf)
         else:
             fits = body.value("aten::eq", leaf, body.constant(value, input_.type))
-        self._require(fits, f"{input_.place} must be {value!r}, but is {{}}", leaf)
+        self._body.raise_unless(fits, f"{input_.place} must be {value!r}, but is {{}}", leaf)
 
     def _check_tensor(self, input_: Input, leaf: Value) -> Iterator[tuple[Source, Expression]]:
         """Check rank and fixed sizes; yield the dynamic sizes."""
@@ -153,7 +153,7 @@ class Checks:
         held = body.value("aten::dim", leaf)
         dimensions = "1 dimension" if rank == 1 else f"{rank} dimensions"
         message = f"{input_.place} must have {dimensions}, but has {{}}"
-        self._require(body.value("aten::eq", held, body.integer(rank)), message, held)
+        self._body.raise_unless(body.value("aten::eq", held, body.integer(rank)), message, held)
         for index, size in enumerate(sizes):
             source = Source(input_.place, "size", index)
             if isinstance(size, Number):
@@ -175,7 +175,7 @@ class Checks:
         held = body.value("aten::size", leaf)
         wanted = body.list_of(INT, [body.integer(size) for size in sizes])
         message = f"{input_.place} must have the size {list(sizes)}, but has {{}}"
-        self._require(body.value("aten::eq", held, wanted), message, held)
+        self._body.raise_unless(body.value("aten::eq", held, wanted), message, held)
         for index, size in enumerate(sizes):
             self._facts.add_equal(str(Source(input_.place, "size", index)), int(size))
 
@@ -231,7 +231,7 @@ class Checks:
         if factor.numerator != 1:
             rest = body.value("aten::remainder", scaled, numerator)
             message = f"{source} must be {size} for some integer {name}, but is {{}}"
-            self._require(body.value("aten::eq", rest, body.integer(0)), message, given)
+            self._body.raise_unless(body.value("aten::eq", rest, body.integer(0)), message, given)
         self._symbols[name] = body.value("aten::floordiv", scaled, numerator)
         self._places[name] = f"what makes {size} of {source}"
         return True
@@ -245,7 +245,7 @@ class Checks:
 
     def _check_equal(self, source: Source, held: Value, wanted: Value, why: str = "") -> None:
         fits = self._body.value("aten::eq", held, wanted)
-        self._require(
+        self._body.raise_unless(
             fits, f"{source} must be {{}}{_escape_braces(why)}, but is {{}}", wanted, held
         )
 
@@ -254,11 +254,11 @@ class Checks:
         least, most = constraint.min_val, constraint.max_val
         if least is not None and least > _GREATEST_UNCHECKED_MINIMUM:
             fits = body.value("aten::ge", held, lower(body, Number(least), {}))
-            self._require(fits, f"{source} must be {least} at least, but is {{}}", held)
+            self._body.raise_unless(fits, f"{source} must be {least} at least, but is {{}}", held)
             self._facts.add_bounds(str(source), least, None)
         if most is not None:
             fits = body.value("aten::le", held, lower(body, Number(most), {}))
-            self._require(fits, f"{source} must be {most} at most, but is {{}}", held)
+            self._body.raise_unless(fits, f"{source} must be {most} at most, but is {{}}", held)
             self._facts.add_bounds(str(source), None, most)
 
     # Guards given as text
@@ -278,7 +278,9 @@ class Checks:
             return
         values = {name: self._value(source) for name, source in sources.items()}
         condition = self._body.truth(lower(self._body, guard.condition, values))
-        self._require(condition, f"the arguments must be such that {_escape_braces(guard.text)}")
+        self._body.raise_unless(
+            condition, f"the arguments must be such that {_escape_braces(guard.text)}"
+        )
 
     # Values and errors
 
@@ -299,17 +301,6 @@ class Checks:
         if source.index is None:
             return body.value(kind, leaf)
         return body.value(kind, leaf, body.integer(source.index))
-
-    def _require(self, fits: Value, message: str, *shown: Value) -> None:
-        """Raise at run time where ``fits`` is false; values replace ``{}`` in the message."""
-        check = self._body.append("prim::If", [fits])
-        check.add_block()
-        failing = self._body.inside(check.add_block())
-        text = failing.string(message)
-        if shown:
-            schema = next(s for s in failing.operators.find("aten::format") if s.is_vararg)
-            text = failing.append("aten::format", [text, *shown], STRING, schema=schema).output
-        failing.call("prim::RaiseException", text)
 
 
 def _escape_braces(text: str) -> str:

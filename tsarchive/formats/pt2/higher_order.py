@@ -1,4 +1,9 @@
-"""Lowering of higher-order operators, which take graphs, to control flow."""
+"""Lowering of higher-order operators, which take graphs or other operators, to control flow.
+
+``torch.vmap`` in programs that are not decomposed is lowered here too: calls of Python functions
+mark where a batch begins and ends, which tensors are split into rows and which results are stacked.
+The nodes between become the body of a loop over the batch.
+"""
 
 from __future__ import annotations
 
@@ -83,16 +88,13 @@ class HigherOrderCall(NamedTuple):
 
     def rest(self, position: int) -> list[Value]:
         """Return the values of all positional arguments from ``position`` on."""
-        given = [one.arg for one in self.node.inputs[position:] if not _is_keyword(one)]
+        inputs = self.node.inputs[position:]
+        given = [one.arg for one in inputs if one.kind != schema.ArgumentKind.KEYWORD]
         return [value for one in given for value in operands(self.body, one, self.values)]
 
     def inline(self, body: Body, position: int, given: Sequence[Value]) -> list[Value]:
         """Inline the graph argument at ``position`` into ``body``; return its results."""
         return self.program.inline(body, self.graph(position), given)
-
-
-def _is_keyword(given: schema.NamedArgument) -> bool:
-    return given.kind == schema.ArgumentKind.KEYWORD
 
 
 def _cond(call: HigherOrderCall) -> list[Value]:
@@ -169,14 +171,6 @@ def _while_loop(call: HigherOrderCall) -> list[Value]:
     loop = Loop(body, body.integer(MAX_TRIP_COUNT), proceeds(body, carried), carried)
     results = call.inline(loop.body, 1, [*loop.carried, *extra])
     return loop.end(proceeds(loop.body, results), results)
-
-
-def _map(call: HigherOrderCall) -> list[Value]:
-    return _stacking(call, [], call.operands(1), call.operands(2))
-
-
-def _scan(call: HigherOrderCall) -> list[Value]:
-    return _stacking(call, call.operands(1), call.operands(2), call.operands(3))
 
 
 def _stacking(
@@ -271,9 +265,9 @@ GRAPH_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = Map
         "cond": _cond,
         "hints_wrapper": _hints_wrapper,
         "invoke_subgraph": _plain(0, 2),
-        "map_impl": _map,
+        "map_impl": lambda call: _stacking(call, [], call.operands(1), call.operands(2)),
         "run_const_graph": _plain(0, 1),
-        "scan": _scan,
+        "scan": lambda call: _stacking(call, call.operands(1), call.operands(2), call.operands(3)),
         "strict_mode": _plain(0, 1),
         "tag_activation_checkpoint": _plain(0, 1),
         "while_loop": _while_loop,
@@ -294,26 +288,15 @@ class _Batch:
     """One vmap.
 
     ``level`` is torch's number of it, known once a tensor is split; ``before`` are the names that
-    were defined before it.
+    were defined before it, and ``results`` the lists of rows from each iteration, the dimension
+    along which they are stacked, and the outputs that they become.
     """
 
     outside: Body
     loop: Loop
     before: frozenset[str]
     level: int | None = None
-    results: list[_Result] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """A batched result.
-
-    ``rows`` is the list of the rows from each iteration, stacked along ``dim``.
-    """
-
-    rows: Value
-    dim: Value
-    outputs: Sequence[schema.Argument]
+    results: list[tuple[Value, Value, Sequence[schema.Argument]]] = field(default_factory=list)
 
 
 class Batches:
@@ -399,7 +382,7 @@ class Batches:
         nodes.insert(nodes.index(batch.loop.node), nodes.pop())
         body.call(_COLLECTING, rows, argument_value(body, tensor, values, TENSOR))
         along = argument_value(batch.outside, dim, values, INT)
-        batch.results.append(_Result(rows, along, node.outputs))
+        batch.results.append((rows, along, node.outputs))
 
     def _end(self, values: Values) -> Body:
         if not self._open:
@@ -409,7 +392,7 @@ class Batches:
         _check_writes(batch.loop.block)
         for name in values.keys() - batch.before:
             del values[name]
-        for rows, dim, outputs in ((one.rows, one.dim, one.outputs) for one in batch.results):
+        for rows, dim, outputs in batch.results:
             bind_results(
                 batch.outside, outputs, [batch.outside.value("aten::stack", rows, dim)], values
             )

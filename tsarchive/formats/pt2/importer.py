@@ -1,10 +1,9 @@
-"""Loading of a PT2 archive as a module."""
+"""Loading of a PT2 archive as a module, on the device that it was exported on or another."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,19 +26,10 @@ from tsarchive.run.slots import set_slot
 
 from .calling_convention import ForwardMethod
 from .metadata import places
-from .payloads import (
-    Kind,
-    Payload,
-    PickledPayload,
-    Saved,
-    StoredView,
-    constants,
-    device_name,
-    weights,
-)
+from .payloads import Kind, Payload, PickledPayload, Saved, StoredView, constants, weights
 from .program import Forward
 from .records import USUAL_NAME, Records
-from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, Node
+from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, Node, device_name
 from .signature import TRAINING, Module, State, StateKind, module_of, read_signature
 from .tensors import Tensors
 from .typed_trees import NamedTuples
@@ -147,7 +137,9 @@ class Pt2Importer:
         types = {state.target: _class_of(state.class_fqn or "") for state in objects}
         parameters = signature.typed_parameters(named)
         result = signature.typed_result(named)
-        class_names = {place.path: place.class_name for place in places(self._graph)}
+        class_names = {
+            place.path: place.class_name for place in places(self.program.graph_module.graph)
+        }
         module = module_of(signature.states, types, class_names, named.names, self.record)
         forward = Forward(
             self.program, signature, parameters, result, module, operator_schemas, self.record
@@ -159,22 +151,14 @@ class Pt2Importer:
         ForwardMethod(forward, self.classes.compiler).place(class_, "forward")
         return module
 
-    @property
-    def _graph(self) -> Any:
-        return self.program.graph_module.graph
-
     def load(self) -> ArchiveModule:
         """Return the module. Raises ArchiveError where a record breaks a rule of the format."""
-        stored = self._stored
+        stored = weights(self.records, self.model), constants(self.records, self.model)
         views = {state.target: self._view(state, stored) for state in self.signature.states}
         tensors = Tensors(
             [view for view in views.values() if isinstance(view, StoredView)], self.device
         )
         return self._built(self._module, views, tensors)  # type: ignore[no-any-return]
-
-    @cached_property
-    def _stored(self) -> tuple[Mapping[str, Payload], Mapping[str, Payload]]:
-        return weights(self.records, self.model), constants(self.records, self.model)
 
     def _view(
         self, state: State, stored: tuple[Mapping[str, Payload], Mapping[str, Payload]]

@@ -1,4 +1,4 @@
-"""Decoding of JSON values to the typed classes of the schema."""
+"""Decoding of JSON to the typed classes of the schema, and their encoding as torch writes it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def _decoder(hint: Any) -> Decode:
         return _dict_of(_decoder(arguments[1]))
     if origin is UnionType:
         (element,) = (argument for argument in arguments if argument is not NoneType)
-        return _optional(_decoder(element))
+        decode = _decoder(element)
+        return lambda value: None if value is None else decode(value)
     if issubclass(hint, IntEnum):
         return _enumeration(hint)
     if issubclass(hint, Tagged):
@@ -149,10 +150,6 @@ def _dict_of(decode: Decode) -> Decode:
         return found
 
     return decode_dict
-
-
-def _optional(decode: Decode) -> Decode:
-    return lambda value: None if value is None else decode(value)
 
 
 def _enumeration(kind: type[IntEnum]) -> Decode:

@@ -94,8 +94,8 @@ class Library:
             operators=operators,
             constant=_no_constant,
             version=_VERSION,
-            native_class=_no_class,
-            evaluate=_no_evaluation,
+            native_class=lambda name: None,
+            evaluate=lambda schema: None,
         )
 
     def class_of(self, qualified_name: str) -> ClassType:
@@ -115,11 +115,3 @@ class Library:
 
 def _no_constant(index: int) -> tuple[object, ClassType]:
     raise IndexError(index)
-
-
-def _no_class(name: str) -> None:
-    return None
-
-
-def _no_evaluation(schema: FunctionSchema) -> None:
-    return None

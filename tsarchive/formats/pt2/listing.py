@@ -68,7 +68,7 @@ class _Leaf:
 
 def convention(module: GraphModule, record: str) -> Convention:
     """Return the calling convention of a program that was read from ``record``."""
-    inputs = [_input(spec, module) for spec in module.signature.input_specs if _is_given(spec)]
+    inputs = [_input(spec, module) for spec in module.signature.input_specs if spec.tag in _TAKEN]
     outputs = [_Leaf(argument(value), type_of(value, module.graph)) for value in _outputs(module)]
     try:
         return _nested(module, inputs, outputs, record)
@@ -132,13 +132,9 @@ def _call_signature(module: GraphModule) -> ModuleCallSignature:
 
 # The values of the graph
 
+# Inputs that the caller passes.
 _TAKEN = ("user_input", "constant_input")
 _GIVEN = ("user_output", "loss_output")
-
-
-def _is_given(spec: InputSpec) -> bool:
-    """Return whether an input is passed by the caller."""
-    return spec.tag in _TAKEN
 
 
 def _input(spec: InputSpec, module: GraphModule) -> _Leaf:

@@ -1,4 +1,8 @@
-"""The origin of nodes according to their metadata: modules, and lines of user source."""
+"""Metadata of nodes: the modules and lines of user source that they come from.
+
+torch also writes addresses of Python objects, process-wide counters, and absolute paths, which
+``make_stable`` removes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Resolution of operators by their names in programs, and their arguments by name."""
+"""Operators by their names in programs, and their arguments by name.
+
+Public operators stand in for internal, masked and Python-implemented ones: replacements by a single
+call are rows of ``tsarchive/operators/bindings.py``, the others are functions here. Assertions
+become conditions: they have no results, so dead code elimination would drop them.
+"""
 
 from __future__ import annotations
 
@@ -421,7 +426,10 @@ def call_with(
             types[position] = TENSOR
         if body.operators.takes(kind, types):
             for position in bools:
-                positional[position] = _tensor_of(body, positional[position])
+                number = body.as_type(positional[position], INT)
+                positional[position] = body.value(
+                    "aten::scalar_tensor", number, dtype=body.integer(_BOOL)
+                )
     positional = _with_tensors(body, named, positional, keywords)
     results = body.call_schema(kind, named, positional, keywords)
     for argument, value in zip(named.arguments, positional, strict=False):
@@ -483,11 +491,6 @@ def _counted_as(body: Body, number: Value, tensors: Sequence[Value]) -> Value:
     else:
         dtype = body.integer(_NUMBER_DTYPES[number.type])
     return body.value("aten::scalar_tensor", number, dtype=dtype)
-
-
-def _tensor_of(body: Body, value: Value) -> Value:
-    number = body.as_type(value, INT)
-    return body.value("aten::scalar_tensor", number, dtype=body.integer(_BOOL))
 
 
 def given_arguments(

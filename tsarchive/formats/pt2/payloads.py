@@ -1,6 +1,8 @@
 """Weights and constants of a model in every layout: location and description, checked but not read.
 
 Numbers are checked as unbounded integers against the size of their record, before torch sees any.
+Files of ``torch.save`` are read without unpickling; machine code of AOTInductor is described and
+never loaded.
 """
 
 from __future__ import annotations
@@ -35,12 +37,12 @@ from .records import Layout as FileLayout
 from .schema import (
     DTYPES,
     SCALAR_TYPES,
-    Device,
     Layout,
     PayloadMeta,
     ScalarType,
     SymInt,
     TensorMeta,
+    device_name,
 )
 
 _PICKLE = "data.pkl"
@@ -213,16 +215,13 @@ def _payloads(
     whole = flat if records.layout is FileLayout.FLAT else f"{folder}{model}.pt"
     if records.layout is FileLayout.FLAT or records.has(whole):
         return dict(_saved_payloads(Saved(records.container, whole)))
-    return dict(_configured(records, folder, f"{folder}{config}"))
+    record = f"{folder}{config}"
+    reader = Configured(records.container, folder, record)
+    described = records.payload_config(record).config
+    return {name: reader.payload(name, meta) for name, meta in described.items()}
 
 
 # Payloads that a configuration describes
-
-
-def _configured(records: Records, folder: str, config: str) -> Iterator[tuple[str, Payload]]:
-    reader = Configured(records.container, folder, config)
-    for name, meta in records.payload_config(config).config.items():
-        yield name, reader.payload(name, meta)
 
 
 class Configured:
@@ -338,11 +337,6 @@ def check_bounds(
             f"a tensor of size {shape} and stride {strides} reaches element {last} "
             f"of {nbytes // itemsize}"
         )
-
-
-def device_name(device: Device) -> str:
-    """Return ``cpu`` or ``cuda:0``."""
-    return device.type if device.index is None else f"{device.type}:{device.index}"
 
 
 # Payloads in files of torch.save

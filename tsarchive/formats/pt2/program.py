@@ -1,4 +1,4 @@
-"""Translation of a program's JSON graph to a program graph."""
+"""Translation of a program's JSON graph to a program graph, and to the method ``forward``."""
 
 from __future__ import annotations
 
@@ -234,7 +234,9 @@ class Forward:
         for input_, leaf in zip(self.signature.inputs, leaves, strict=True):
             if input_.name is not None:
                 define(values, input_.name, leaf)
-        self._bind_state(body, owner, values)
+        self._bind_module(body, owner, self.module, values)
+        for name in self.signature.tokens:
+            define(values, name, body.none())
         translation.nodes(self.program.graph_module.graph, block, values)
         body.place = None
         self._write_back(body, values)
@@ -249,12 +251,6 @@ class Forward:
         ]
         for value, typed in zip(given, self.parameters, strict=True):
             yield from unpack(body, value, typed)
-
-    def _bind_state(self, body: Body, owner: Value, values: Values) -> None:
-        """Bind inputs of the graph to the state of the module."""
-        self._bind_module(body, owner, self.module, values)
-        for name in self.signature.tokens:
-            define(values, name, body.none())
 
     def _bind_module(self, body: Body, owner: Value, module: Module, values: Values) -> None:
         for name, state in module.states.items():

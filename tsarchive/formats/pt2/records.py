@@ -67,7 +67,9 @@ class Records:
         if self.has(FLAT_PROGRAM):
             return (USUAL_NAME,)
         return tuple(
-            name[len(MODELS) : -len(".json")] for name in self.under(MODELS) if _is_json(name)
+            name[len(MODELS) : -len(".json")]
+            for name in self.under(MODELS)
+            if name.endswith(".json")
         )
 
     @cached_property
@@ -146,10 +148,6 @@ class Records:
         Raises MissingRecordError and FormatError.
         """
         return read_json(PayloadConfig, self.container.read(record), record)
-
-
-def _is_json(name: str) -> bool:
-    return name.endswith(".json")
 
 
 def graph_report(container: Container) -> GraphReport:

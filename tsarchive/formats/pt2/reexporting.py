@@ -1,4 +1,4 @@
-"""Conversion of a loaded program to torch.export's ExportedProgram.
+"""A loaded program as torch.export's ExportedProgram, read from its archive or traced.
 
 torch's own loader unpickles what a file tells it to. It is given records that were read and checked
 here, of one model, with nothing pickled among them.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -89,16 +89,13 @@ def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecor
         found = read_json(PayloadConfig, bytes(written[name].data), name)
         _check(found, name)
         paths = dict.fromkeys(meta.path_name for meta in found.config.values())
-        yield from _payloads(written, (f"{folder}{path}" for path in paths))
+        names = (f"{folder}{path}" for path in paths)
+        yield from (written[name] for name in names if name in written)
         yield config_record(folder, USUAL_NAME, found.config)
     program = written[f"{MODELS}{model}.json"]
     yield replace(program, name=f"{MODELS}{USUAL_NAME}.json")
     yield NewRecord(f"{SAMPLE_INPUTS}{USUAL_NAME}.pt", b"")
     yield from end_records()
-
-
-def _payloads(written: Mapping[str, NewRecord], names: Iterable[str]) -> Iterator[NewRecord]:
-    return (written[name] for name in names if name in written)
 
 
 def _check(config: PayloadConfig, record: str) -> None:

@@ -1,13 +1,14 @@
-"""Scalar arithmetic of a program on sizes and values computed from them.
+"""Arithmetic on sizes and values computed from them, as nodes of a program graph.
 
 Programs name Python functions here, with Python semantics. They become operators of TorchScript
-code where these do the same.
+code where these do the same. Symbolic expressions of sizes are lowered the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
 from types import MappingProxyType
 from typing import Final
 
@@ -17,7 +18,7 @@ from tsarchive.ir.subtyping import unify
 from tsarchive.ir.types import BOOL, FLOAT, INT, STRING, Type, annotation
 
 from . import schema
-from .arguments import SYMBOLIC, Values, bind_results, operands
+from .arguments import INT64, SYMBOLIC, Values, bind_results, operands
 from .building import Body
 from .symbols import Expression, Number, Operation, Symbol
 
@@ -59,10 +60,6 @@ def _cast(type_: Type) -> Scalar:
         return body.as_type(given[0], type_)
 
     return call
-
-
-def _same(body: Body, given: Sequence[Value], wanted: Type) -> Value:
-    return given[0]
 
 
 def _power(body: Body, given: Sequence[Value], wanted: Type) -> Value:
@@ -121,28 +118,25 @@ def _chosen(body: Body, given: Sequence[Value], wanted: Type) -> Value:
 
 
 def _sum(body: Body, given: Sequence[Value], wanted: Type) -> Value:
-    total, *rest = given or [body.integer(0)]
-    for value in rest:
-        total = body.value("aten::add", total, value)
-    return total
+    return _folded(body, "aten::add", given or [body.integer(0)])
+
+
+def _folded(body: Body, kind: str, values: Sequence[Value]) -> Value:
+    """Apply a binary operator from left to right."""
+    return reduce(lambda one, other: body.value(kind, one, other), values)
 
 
 _OPERATORS: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
     {
-        "_operator.add": (2, "aten::add"),
+        **{
+            f"_operator.{name}": (2, f"aten::{name}")
+            for name in ("add", "eq", "ge", "gt", "le", "lt", "mul", "ne", "sub")
+        },
         "_operator.and_": (2, "aten::__and__"),
-        "_operator.eq": (2, "aten::eq"),
-        "_operator.ge": (2, "aten::ge"),
-        "_operator.gt": (2, "aten::gt"),
-        "_operator.le": (2, "aten::le"),
         "_operator.lshift": (2, "aten::__lshift__"),
-        "_operator.lt": (2, "aten::lt"),
-        "_operator.mul": (2, "aten::mul"),
-        "_operator.ne": (2, "aten::ne"),
         "_operator.neg": (1, "aten::neg"),
         "_operator.or_": (2, "aten::__or__"),
         "_operator.rshift": (2, "aten::__rshift__"),
-        "_operator.sub": (2, "aten::sub"),
         "math.ceil": (1, "aten::ceil"),
         "math.floor": (1, "aten::floor"),
         "torch.sym_max": (2, "prim::max"),
@@ -155,7 +149,7 @@ SCALARS: Final[Mapping[str, tuple[int | None, Scalar]]] = MappingProxyType(
         **{target: (count, _operator(kind)) for target, (count, kind) in _OPERATORS.items()},
         "_operator.floordiv": (2, _division("aten::floordiv")),
         "_operator.mod": (2, _division("aten::remainder")),
-        "_operator.pos": (1, _same),
+        "_operator.pos": (1, lambda body, given, wanted: given[0]),
         "_operator.pow": (2, _power),
         "_operator.truediv": (2, _division("aten::div")),
         "math.trunc": (1, _cast(INT)),
@@ -214,7 +208,6 @@ _CONSTANT_TYPES: Mapping[type, Type] = MappingProxyType(
 )
 # Powers up to this are multiplied out; sizes overflow long before.
 _GREATEST_POWER = 16
-_INT64 = range(-(1 << 63), 1 << 63)
 
 
 def lower(body: Body, expression: Expression, values: Mapping[str, Value]) -> Value:
@@ -243,7 +236,7 @@ def lower(body: Body, expression: Expression, values: Mapping[str, Value]) -> Va
 def _number(body: Body, value: bool | int | float | Fraction) -> Value:
     if isinstance(value, Fraction):
         value = float(value)
-    if type(value) is int and value not in _INT64:
+    if type(value) is int and value not in INT64:
         raise FormatError(f"the integer {value} in an expression does not fit 64 bits")
     return body.constant(value, _CONSTANT_TYPES[type(value)])
 
@@ -256,10 +249,7 @@ def _joined(body: Body, function: str, kind: str, arguments: list[Value]) -> Val
     if len(arguments) == 1:
         one = arguments[0]
         return one if function in ("Add", "Max", "Min", "And", "Or") else body.value(kind, one)
-    result, *others = arguments
-    for other in others:
-        result = body.value(kind, result, other)
-    return result
+    return _folded(body, kind, arguments)
 
 
 def _product(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
@@ -273,9 +263,7 @@ def _product(body: Body, expression: Operation, values: Mapping[str, Value]) -> 
             factors.append(lower(body, argument, values))
     if scale.numerator != 1 or not factors:
         factors.insert(0, _number(body, scale.numerator))
-    result, *others = factors
-    for factor in others:
-        result = body.value("aten::mul", result, factor)
+    result = _folded(body, "aten::mul", factors)
     if scale.denominator == 1:
         return result
     kind = "aten::floordiv" if result.type == INT else "aten::div"
@@ -288,10 +276,7 @@ def _lowered_power(body: Body, expression: Operation, values: Mapping[str, Value
     times = exponent.value if isinstance(exponent, Number) and exponent.kind is int else 0
     if not 1 <= times <= _GREATEST_POWER:
         return body.value("aten::pow", value, lower(body, exponent, values))
-    result = value
-    for _ in range(int(times) - 1):
-        result = body.value("aten::mul", result, value)
-    return result
+    return _folded(body, "aten::mul", [value] * int(times))
 
 
 def _quotient_rounded_up(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
@@ -322,11 +307,8 @@ def _rounded(body: Body, expression: Operation, values: Mapping[str, Value]) -> 
     return body.as_type(body.value("aten::round", value), INT)
 
 
-def _lowered_same(body: Body, expression: Operation, values: Mapping[str, Value]) -> Value:
-    return lower(body, expression.arguments[0], values)
-
-
-_SPECIAL = MappingProxyType(
+_Lower = Callable[[Body, Operation, Mapping[str, Value]], Value]
+_SPECIAL: Final[Mapping[str, _Lower]] = MappingProxyType(
     {
         "Mul": _product,
         "Pow": _lowered_power,
@@ -336,6 +318,6 @@ _SPECIAL = MappingProxyType(
         "ModularIndexing": _modular_index,
         "Where": _where,
         "RoundToInt": _rounded,
-        "Identity": _lowered_same,
+        "Identity": lambda body, one, values: lower(body, one.arguments[0], values),
     }
 )

@@ -79,6 +79,11 @@ class Device:
     index: int | None = None
 
 
+def device_name(device: Device) -> str:
+    """Return ``cpu`` or ``cuda:0``."""
+    return device.type if device.index is None else f"{device.type}:{device.index}"
+
+
 class SymExprHint(Tagged):
     members: ClassVar = {"as_int": int, "as_bool": bool, "as_float": float}
 

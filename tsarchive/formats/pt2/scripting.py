@@ -1,4 +1,8 @@
-"""Conversion of a loaded program to the records of a TorchScript archive."""
+"""Conversion of a loaded program to the records of a TorchScript archive.
+
+TorchScript's ``view`` takes only sizes, so views as another dtype become copies, which are
+equivalent as long as neither the view nor its base is written to.
+"""
 
 from __future__ import annotations
 

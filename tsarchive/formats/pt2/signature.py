@@ -1,7 +1,9 @@
 """The calling convention of a program: its arguments, its state, its results.
 
 Inputs of the graph are parameters, buffers and constants, and the user's arguments in flattened
-order; outputs are the user's results, and new values of mutated state.
+order; outputs are the user's results, and new values of mutated state. A program has one graph and
+no modules, but its state has dotted names: each module that they name becomes a class that declares
+its attributes, without methods; the root's has ``forward``.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ from .schema import (
     GraphSignature,
     InputSpec,
     ModuleCallSignature,
-    OutputSpec,
 )
 from .typed_trees import NamedTuples, TypedTree, typed_tree
 
@@ -41,6 +42,14 @@ class StateKind(Enum):
     BUFFER = "buffer"
     CONSTANT = "tensor constant"
     OBJECT = "custom object"
+
+
+_STATE_KINDS = {
+    "parameter": StateKind.PARAMETER,
+    "buffer": StateKind.BUFFER,
+    "tensor_constant": StateKind.CONSTANT,
+    "custom_obj": StateKind.OBJECT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +201,7 @@ class _Reader:
             yield self._input(spec, place)
 
     def _input(self, spec: InputSpec, place: str) -> Input:
-        if spec.tag == "constant_input":
-            constant = spec.value.value
-            return Input(
-                place, _CONSTANT_TYPES[constant.tag], None, _constant(constant.tag, constant)
-            )
-        argument = spec.value.arg
+        argument = spec.value.value if spec.tag == "constant_input" else spec.value.arg
         if argument.tag == "as_tensor":
             return Input(place, TENSOR, argument.value.name)
         if argument.tag == "as_custom_obj":
@@ -207,9 +211,8 @@ class _Reader:
         if argument.tag in SYMBOLIC:
             return Input(place, SYMBOLIC[argument.tag], None, argument.value.value)
         if argument.tag in _CONSTANT_TYPES:
-            return Input(
-                place, _CONSTANT_TYPES[argument.tag], None, _constant(argument.tag, argument)
-            )
+            value = None if argument.tag == "as_none" else argument.value
+            return Input(place, _CONSTANT_TYPES[argument.tag], None, value)
         raise UnsupportedError(f"the argument {place} is given as {argument.tag}")
 
     def _outputs(
@@ -222,12 +225,12 @@ class _Reader:
         mutations: list[Mutation] = []
         for spec in self._specs.output_specs:
             value = spec.value
-            if spec.tag == "buffer_mutation":
-                target = names.get((StateKind.BUFFER, value.buffer_name))
-                mutations.append(_mutation(spec, target, value.buffer_name))
-            elif spec.tag == "parameter_mutation":
-                target = names.get((StateKind.PARAMETER, value.parameter_name))
-                mutations.append(_mutation(spec, target, value.parameter_name))
+            if spec.tag in ("buffer_mutation", "parameter_mutation"):
+                kind = StateKind(spec.tag.removesuffix("_mutation"))
+                target = getattr(value, f"{kind.value}_name")
+                if (kind, target) not in names:
+                    _fail(f"{target!r} is changed, and no input")
+                mutations.append(Mutation(value.arg.name, names[kind, target]))
             elif spec.tag == "user_input_mutation":
                 mutations.append(Mutation(value.arg.name, value.user_input_name))
             elif spec.tag == "user_output":
@@ -248,12 +251,6 @@ class _Reader:
 
 def _fail(message: str) -> NoReturn:
     raise FormatError(f"the signature of the program: {message}")
-
-
-def _mutation(spec: OutputSpec, target: str | None, name: str) -> Mutation:
-    if target is None:
-        _fail(f"{name!r} is changed, and no input")
-    return Mutation(spec.value.arg.name, target)
 
 
 def _arguments(tree: Tree) -> tuple[tuple[Tree, ...], Tree]:
@@ -306,26 +303,14 @@ def _is_symbol(argument: Argument) -> bool:
     return argument.tag in SYMBOLIC and argument.value.tag == "as_name"
 
 
-def _constant(tag: str, tagged: Any) -> Any:
-    return None if tag == "as_none" else tagged.value
-
-
 def _states(specs: Sequence[InputSpec]) -> Iterator[State]:
     for spec in specs:
-        value = spec.value
-        if spec.tag == "parameter":
-            yield State(value.arg.name, value.parameter_name, StateKind.PARAMETER)
-        elif spec.tag == "buffer":
-            yield State(value.arg.name, value.buffer_name, StateKind.BUFFER, value.persistent)
-        elif spec.tag == "tensor_constant":
-            yield State(value.arg.name, value.tensor_constant_name, StateKind.CONSTANT)
-        elif spec.tag == "custom_obj":
-            yield State(
-                value.arg.name,
-                value.custom_obj_name,
-                StateKind.OBJECT,
-                class_fqn=value.arg.class_fqn,
-            )
+        kind, value = _STATE_KINDS.get(spec.tag), spec.value
+        if kind is not None:
+            target = getattr(value, f"{spec.tag}_name")
+            is_persistent = getattr(value, "persistent", True)
+            class_fqn = getattr(value.arg, "class_fqn", None)
+            yield State(value.arg.name, target, kind, is_persistent, class_fqn)
 
 
 TRAINING = Attribute("training", BOOL)

@@ -1,4 +1,4 @@
-"""Parsing and printing of symbolic expressions over sizes, without sympy.
+"""Symbolic expressions over sizes, without sympy: parsing, printing, evaluation under caps.
 
 Programs of schema 8 hold the text of ``sympy.srepr``, ``Add(Symbol('s77', integer=True),
 Integer(1))``; older ones, and keys of range constraints, hold infix text, ``s77 + 1``. One grammar
@@ -255,15 +255,16 @@ class _Parser:
             return self._number(token)
         if kind == "name":
             self._next()
-            return self._named(token, depth) if self._takes("(") else self._plain(token)
+            return (
+                self._named(token, depth)
+                if self._takes("(")
+                else _CONSTANTS.get(token) or Symbol(token)
+            )
         if self._takes("("):
             found = self.expression(0, depth + 1)
             self._expect(")")
             return found
         raise self.error(f"has no value before {token[:50]!r}" if token else "ends too early")
-
-    def _plain(self, name: str) -> Expression:
-        return _CONSTANTS.get(name) or Symbol(name)
 
     def _number(self, text: str) -> Number:
         if not _DECIMAL.fullmatch(text):
@@ -540,10 +541,6 @@ def _floor_quotient(value: Any, divisor: Any) -> int:
     return found
 
 
-def _modular_index(base: int, divisor: int, modulus: int) -> int:
-    return base // divisor % modulus
-
-
 def _round_decimal(value: Any, digits: int) -> float:
     if abs(digits) > MAX_BITS:
         raise LimitError("an expression rounds to too many digits", limit=MAX_BITS)
@@ -566,11 +563,6 @@ def _is_dense(*sizes_and_strides: Any) -> int:
     return 1
 
 
-def _round_to_int(value: Any) -> int:
-    found: int = round(value)
-    return found
-
-
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Add": lambda *terms: sum(terms),
     "Mul": _multiply,
@@ -579,7 +571,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "FloatPow": lambda base, exponent: float(base) ** float(exponent),
     "Mod": lambda value, divisor: value % divisor,
     "PythonMod": lambda value, divisor: value % divisor,
-    "ModularIndexing": _modular_index,
+    "ModularIndexing": lambda base, divisor, modulus: base // divisor % modulus,
     "FloorDiv": _floor_quotient,
     "CleanDiv": _floor_quotient,
     "CeilDiv": lambda value, divisor: -_floor_quotient(-value, divisor),
@@ -596,7 +588,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "FloorToInt": math.floor,
     "TruncToInt": math.trunc,
     "TruncToFloat": lambda value: float(math.trunc(value)),
-    "RoundToInt": _round_to_int,
+    "RoundToInt": round,
     "RoundDecimal": _round_decimal,
     "ToFloat": float,
     "Identity": lambda value: value,

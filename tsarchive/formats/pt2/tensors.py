@@ -1,4 +1,4 @@
-"""Tensors of a model as views of the mapped file, private to this process."""
+"""Tensors and example inputs of a model, as views of the mapped file, private to this process."""
 
 from __future__ import annotations
 

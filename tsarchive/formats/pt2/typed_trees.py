@@ -67,10 +67,8 @@ class NamedTuples:
 
     def find(self, qualified_name: str) -> TupleType | None:
         """Return the type of that name; None when there is none."""
-        for type_ in self._known.values():
-            if type_.qualified_name == qualified_name:
-                return type_
-        return None
+        types = self._known.values()
+        return next((type_ for type_ in types if type_.qualified_name == qualified_name), None)
 
 
 def typed_tree(tree: Tree, leaves: Iterator[Type], named: NamedTuples) -> TypedTree:
@@ -133,13 +131,10 @@ def _parts(body: Body, value: Value, typed: TypedTree) -> Sequence[Value]:
     if typed.tree.kind in _LISTS:
         return body.unpacked(value, len(typed.children))
     if isinstance(typed.type, DictType):
-        return [_item(body, value, key, typed.type) for key in typed.tree.keys]
+        keys, type_ = typed.tree.keys, typed.type.key
+        return [body.value("aten::__getitem__", value, body.constant(key, type_)) for key in keys]
     types = [child.type for child in typed.children]
     return body.append("prim::TupleUnpack", [value], *types).outputs
-
-
-def _item(body: Body, value: Value, key: Key, type_: DictType) -> Value:
-    return body.value("aten::__getitem__", value, body.constant(key, type_.key))
 
 
 def build(body: Body, typed: TypedTree, leaves: Iterator[Value]) -> Value:

@@ -1,4 +1,4 @@
-"""Inspection of a PT2 archive without torch."""
+"""A PT2 archive opened without torch: its signature, tensors, modules, operators and needs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH
 
 from .listing import Listings, signature
 from .metadata import ModulePlace, nodes_of, places
-from .payloads import Payload, StoredView, constants, device_name, stored_weights, weights
+from .payloads import Payload, StoredView, constants, stored_weights, weights
 from .quantized_decomposed import FUNCTIONS
 from .records import EXECUTORCH, MODELS, Records
-from .schema import DTYPES, ExportedProgram, TensorMeta
+from .schema import DTYPES, ExportedProgram, TensorMeta, device_name
 
 if TYPE_CHECKING:
     from tsarchive.describing.contents import Needs

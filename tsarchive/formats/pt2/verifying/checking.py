@@ -1,4 +1,4 @@
-"""The layers of a PT2 archive: records, programs, payloads, and what is pickled."""
+"""Verification of a PT2 archive layer by layer: records, programs, payloads, pickles."""
 
 from __future__ import annotations
 
@@ -265,10 +265,9 @@ def pt2_findings(container: Container, table: RecordTable) -> Findings:
     findings = Findings()
     Pt2Check(container, table, findings, ()).run(lambda _: None)
     kept = Findings()
-    kept.add(finding for finding in findings if not _is_of_data(finding))
+    kept.add(
+        finding
+        for finding in findings
+        if finding.rule != "zip-crc" or not _DATA_INSIDE.search(finding.record or "")
+    )
     return kept
-
-
-def _is_of_data(finding: Finding) -> bool:
-    is_data = _DATA_INSIDE.search(finding.record or "") is not None
-    return is_data and finding.rule == "zip-crc"

@@ -1,4 +1,4 @@
-"""Weights and constants: every entry of a configuration against its record, not the first alone."""
+"""Checks of weights and constants: configurations, their records, and what is pickled."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Names in graphs: each is defined once, described, and used after that."""
+"""Checks of a program: names in graphs, its signature, its state, its calling conventions."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
@@ -146,19 +147,13 @@ class _Scope:
 
 
 _SIGNATURE: Final = "program-signature"
-# The field of a specification that names what is changed, and the inputs that it must be among.
+# The kind of input that an output changes, by its tag.
 _CHANGED: Final = {
-    "buffer_mutation": ("buffer_name", "buffer"),
-    "parameter_mutation": ("parameter_name", "parameter"),
-    "gradient_to_parameter": ("parameter_name", "parameter"),
-    "user_input_mutation": ("user_input_name", "user_input"),
-    "gradient_to_user_input": ("user_input_name", "user_input"),
-}
-_STATE: Final = {
-    "parameter": "parameter_name",
-    "buffer": "buffer_name",
-    "tensor_constant": "tensor_constant_name",
-    "custom_obj": "custom_obj_name",
+    "buffer_mutation": "buffer",
+    "parameter_mutation": "parameter",
+    "gradient_to_parameter": "parameter",
+    "user_input_mutation": "user_input",
+    "gradient_to_user_input": "user_input",
 }
 _WEIGHTS, _CONSTANTS = "weights", "constants"
 
@@ -169,10 +164,10 @@ Stored = tuple[Mapping[str, Payload], frozenset[str]]
 def signature_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
     """Whether inputs and outputs of the graph are those that the signature tells of."""
     graph, signature = program.graph_module.graph, program.graph_module.signature
-    given = [_input_name(spec) for spec in signature.input_specs]
-    yield from _same("inputs", _graph_names(graph.inputs), given, record)
-    results = [_output_name(spec) for spec in signature.output_specs]
-    yield from _same("outputs", _graph_names(graph.outputs), results, record)
+    given = [_name_in(spec) for spec in signature.input_specs]
+    yield from _same("inputs", [*map(_name, graph.inputs)], given, record)
+    results = [_name_in(spec) for spec in signature.output_specs]
+    yield from _same("outputs", [*map(_name, graph.outputs)], results, record)
     yield from _targets(signature.input_specs, signature.output_specs, record)
 
 
@@ -192,26 +187,16 @@ def _same(
             yield broken(_SIGNATURE, message, record)
 
 
-def _graph_names(arguments: Sequence[Argument]) -> list[str | None]:
-    return [_name(argument) for argument in arguments]
-
-
 def _name(argument: Argument) -> str | None:
     """The name of the one value that an argument is; None for literals."""
     names = [name for name, _ in named_values(argument)]
     return names[0] if len(names) == 1 else None
 
 
-def _input_name(spec: InputSpec) -> str | None:
+def _name_in(spec: InputSpec | OutputSpec) -> str | None:
     if spec.tag == "constant_input":
         return None  # the graph has a literal there, or what once was its name
-    if spec.tag == "user_input":
-        return _name(spec.value.arg)
-    return str(spec.value.arg.name)
-
-
-def _output_name(spec: OutputSpec) -> str | None:
-    if spec.tag == "user_output":
+    if spec.tag in ("user_input", "user_output"):
         return _name(spec.value.arg)
     return str(spec.value.arg.name)
 
@@ -219,24 +204,22 @@ def _output_name(spec: OutputSpec) -> str | None:
 def _targets(
     inputs: Sequence[InputSpec], outputs: Sequence[OutputSpec], record: str
 ) -> Iterator[Finding]:
-    known: dict[str, set[str]] = {"user_input": set(), **{tag: set() for tag in _STATE}}
+    known: defaultdict[str, set[str]] = defaultdict(set)
     for spec in inputs:
-        name = _user_input(spec) if spec.tag == "user_input" else _target(spec)
+        name = _name(spec.value.arg) if spec.tag == "user_input" else _target(spec)
         if name is not None:
             known[spec.tag].add(name)
     for given in outputs:
-        field, among = _CHANGED.get(given.tag, (None, ""))
-        if field is not None and getattr(given.value, field) not in known[among]:
-            name = getattr(given.value, field)[:_SHOWN]
-            yield broken(_SIGNATURE, f"{given.tag} of {name!r}, which is no {among}", record)
-
-
-def _user_input(spec: InputSpec) -> str | None:
-    return _name(spec.value.arg)
+        kind = _CHANGED.get(given.tag)
+        changed = getattr(given.value, f"{kind}_name", "")
+        if kind is not None and changed not in known[kind]:
+            message = f"{given.tag} of {changed[:_SHOWN]!r}, which is no {kind}"
+            yield broken(_SIGNATURE, message, record)
 
 
 def _target(spec: InputSpec) -> str | None:
-    return getattr(spec.value, _STATE[spec.tag]) if spec.tag in _STATE else None
+    """Return the dotted name of a parameter, buffer, constant or object; None for other inputs."""
+    return getattr(spec.value, f"{spec.tag}_name", None)
 
 
 def state_findings(
