@@ -16,11 +16,12 @@ import tsarchive
 from tests.support.archives import loaded
 from tests.support.features import checks_guards
 from tests.support.pt2_archives import saved_today
+from tests.support.symbols import evaluate
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
 from tsarchive.formats.pt2.guard_texts import read_guard
 from tsarchive.formats.pt2.guards import SizeFacts
-from tsarchive.formats.pt2.symbols import MAX_DEPTH, MAX_TEXT, evaluate
+from tsarchive.formats.pt2.symbols import MAX_DEPTH, MAX_TEXT
 
 RECORD = "models/model.json"
 FAILURES = (RuntimeError, AssertionError, LookupError)

@@ -258,7 +258,7 @@ def malformed(program) -> None:
 def test_arguments_whose_nesting_is_unreadable_are_shown_flat(tmp_path):
     path = changed(fixture("nested"), MODEL, malformed, tmp_path / "a.pt2")
     text = text_of(path)
-    assert "# arguments are shown taken apart: a tree specification is malformed" in text
+    assert text.count("# arguments are shown taken apart: a tree specification is malformed") == 1
     assert "def forward(self, items_0: float32[2], items_1: float32[2], table_z:" in text
     ast.parse(text)
 

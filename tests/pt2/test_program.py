@@ -28,7 +28,11 @@ from tests.support.pt2_running import (
     saved_program,
 )
 from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
+from tsarchive.formats.pt2.building import Body, Operators
+from tsarchive.ir.graph import Block
+from tsarchive.ir.types import FLOAT, INT, TENSOR, ListType, TupleType
 from tsarchive.policy import FOR_STRANGERS, Guard, Policy
+from tsarchive.run.operators import operator_schemas
 
 TRUSTED = Guard(Policy.trusted())
 X = torch.arange(12.0).reshape(3, 4) / 7 - 0.5
@@ -391,6 +395,63 @@ def test_numbers_are_not_lists_of_tensors():
     )
     with pytest.raises(FormatError, match="of type int stands in a list of Tensor"):
         module_of(graph)
+
+
+def overload_of(target):
+    """The operator of torch that a target names."""
+    packet, overload = target.removeprefix("torch.ops.aten.").split(".")
+    return getattr(getattr(torch.ops.aten, packet), overload)
+
+
+TAKING_A_NUMBER = (
+    "add.Tensor", "add.Scalar", "clamp.default", "full_like.default", "pow.Tensor_Scalar",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKING_A_NUMBER)
+@pytest.mark.parametrize("number", [2.5, -1.0, 0.0, 3])
+def test_literals_that_are_numbers_keep_their_kind(name, number):
+    target = f"torch.ops.aten.{name}"
+    literal = {"as_int" if isinstance(number, int) else "as_float": number}
+    row = (target, [tensor("x"), literal], [tensor("y")])
+    module = module_of(graph_of({"x": "as_tensor"}, [row], [tensor("y")]))
+    (found,) = module(INTS)
+    torch.testing.assert_close(found, overload_of(target)(INTS, number), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("target", "literals"),
+    [
+        ("torch.ops.aten.select.int", [{"as_float": 1.0}, {"as_int": 0}]),
+        ("torch.ops.aten.sum.dim_IntList", [{"as_floats": [1.0]}]),
+    ],
+)
+def test_floats_are_no_integers(target, literals):
+    """As in torch, which takes neither, not even where the float is whole."""
+    with pytest.raises(FormatError, match=r"int, not float|float stands in a list of int"):
+        module_of(one_node(target, [tensor("x"), *literals], [tensor("y")]))
+    values = [value for literal in literals for value in literal.values()]
+    with pytest.raises(RuntimeError, match="Expected a value of type"):
+        overload_of(target)(X, *values)
+
+
+@pytest.mark.parametrize("dims", [(0,), (0, 1), (1, -2)])
+def test_tuples_of_integers_are_lists_to_operators(dims):
+    """torch.ops takes the one for the other too, as long as the items are of the type."""
+    body = Body(Block(), Operators(operator_schemas))
+    given = body.block.add_param(TENSOR, "x")
+    items = [body.integer(dim) for dim in dims]
+    types = TupleType(tuple(item.type for item in items))
+    pair = body.append("prim::TupleConstruct", items, types).output
+    made = body.value("aten::sum", given, pair).node.inputs[1].node
+    assert (made.kind, made.output.type, list(made.inputs)) == (
+        "prim::ListConstruct", ListType(INT), items,
+    )  # fmt: skip
+    assert torch.equal(torch.ops.aten.sum.dim_IntList(X, dims), X.sum(list(dims)))
+    mixed = TupleType((INT, FLOAT))
+    other = [body.integer(0), body.constant(1.0, FLOAT)]
+    with pytest.raises(FormatError, match="no overload of aten::sum takes"):
+        body.value("aten::sum", given, body.append("prim::TupleConstruct", other, mixed).output)
 
 
 UNKNOWN = {

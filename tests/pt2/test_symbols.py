@@ -11,16 +11,15 @@ from hypothesis import given, settings
 from torch.utils._sympy import functions as torch_functions
 
 from tests.support.suite import examples
+from tests.support.symbols import MAX_BITS, evaluate
 from tsarchive.errors import FormatError, LimitError
 from tsarchive.formats.pt2.symbols import (
-    MAX_BITS,
     MAX_DEPTH,
     MAX_TEXT,
     Number,
     Operation,
     Symbol,
     canonical,
-    evaluate,
     free_symbols,
     parse,
 )

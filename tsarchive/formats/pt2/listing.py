@@ -254,11 +254,6 @@ def listing(program: ExportedProgram, record: str, *, sources: bool = False) -> 
     lines = [
         *_header(program, record),
         *([f"# arguments are shown taken apart: {problem}"] if problem else []),
-        *(
-            []
-            if called.problem is None
-            else [f"# arguments are shown taken apart: {called.problem}"]
-        ),
         "",
         f"class {_class_name(program)}:",
         f"{_INDENT}def forward({_listed('self', called.parameters)}) -> {called.result}:",
