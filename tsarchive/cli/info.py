@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
-from tsarchive.cli.imports import import_option
-from tsarchive.cli.output import print_json, show, table
-from tsarchive.cli.tables import Column, Table
 from tsarchive.describing.hints import in_commands
 from tsarchive.describing.lines import fact_lines, named
 from tsarchive.garbage import not_collecting
+
+from .command import FINDINGS, Command, file_argument, json_option
+from .options import import_option
+from .output import Column, Table, print_json, show, table
 
 if TYPE_CHECKING:
     from tsarchive import Missing

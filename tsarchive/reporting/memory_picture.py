@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -10,11 +11,23 @@ from tsarchive.describing.text import plural, size
 from tsarchive.formats.executorch.listing import instruction_text
 from tsarchive.formats.executorch.methods import Method
 
-from .html import Html, clipped, joined, more, tag
+from .html import Cell, Html, clipped, joined, more, table, tag
 from .memory_plan import UNUSED, Plan, Planned, plan_of
-from .scales import byte_ticks, ticks
 from .section import Section, Subject
-from .tables import Cell, table
+
+
+def ticks(limit: int, most: int) -> Iterable[int]:
+    """Return about ``most`` ticks from 0 to ``limit``, spaced by 1, 2 or 5 times a power of ten."""
+    wanted = max(limit / most, 1)
+    power = 10 ** math.floor(math.log10(wanted))
+    step = next(int(factor * power) for factor in (1, 2, 5, 10) if factor * power >= wanted)
+    return range(0, limit + 1, step)
+
+
+def byte_ticks(limit: int, most: int) -> Iterable[int]:
+    """Return ticks for bytes, spaced by a power of two."""
+    return range(0, limit + 1, 1 << max((limit - 1) // most, 0).bit_length())
+
 
 _WIDTH: Final = 1000
 _HEIGHT: Final = 360

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tsarchive.describing.text import shape
 from tsarchive.errors import ArchiveError
 
-from .html import Html, joined, more, tag
+from .html import Cell, Html, joined, more, table, tag
 from .section import Section, Subject
-from .tables import Cell, table
 
 if TYPE_CHECKING:
     from tsarchive.describing.contents import TensorInfo
@@ -82,8 +81,7 @@ def _histograms(
     ]
     if not wanted or archive is None:
         return
-    from .elements import Elements
-    from .histograms import histogram
+    from .histograms import Elements, histogram
 
     elements = Elements(archive)
     for index, name in wanted:

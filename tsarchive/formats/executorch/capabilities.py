@@ -32,8 +32,7 @@ from tsarchive.scanning.report import (
 
 from .looking import OWN_NAMESPACES, ExecutorchView, called
 from .program import RECORD, Program
-from .regions import Regions
-from .unclaimed import find_unclaimed
+from .regions import Regions, find_unclaimed
 from .values import Tensor
 
 _OWN_REASON: Final = "computes, as a part of ExecuTorch itself"

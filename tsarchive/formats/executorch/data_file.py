@@ -10,8 +10,7 @@ from tsarchive.errors import FormatError, LimitError, MissingRecordError
 
 from .flatbuffer import Buffer, Table, check_all
 from .header import Header, read_data_header
-from .schema import Schema
-from .schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
+from .schema import FLAT_TENSOR, FLAT_TENSOR_06, Schema
 from .segments import Segment, named_data, part_of, segments_of
 from .values import Layout
 

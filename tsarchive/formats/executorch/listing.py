@@ -7,8 +7,7 @@ from typing import Final
 
 from tsarchive.errors import FormatError
 
-from .instructions import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Move
-from .methods import Chain, Method
+from .methods import Chain, DelegateCall, Free, Instruction, JumpFalse, KernelCall, Method, Move
 from .program import Program
 from .values import (
     MAX_RANK,

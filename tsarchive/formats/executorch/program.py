@@ -9,11 +9,10 @@ from typing import TypeVar
 
 from tsarchive.errors import FormatError, MissingRecordError
 
-from .decoding import decode_method
 from .flatbuffer import Buffer, Table, check_all
 from .header import AT, PROGRAM_MAGIC, Header, read_program_header
-from .methods import Delegate, Method
-from .schema_program import PROGRAM
+from .methods import Delegate, Method, decode_method
+from .schema import PROGRAM
 from .segments import NamedData, Segment, named_data, part_of, segments_of
 from .values import Tensor
 

@@ -12,7 +12,7 @@ from tsarchive.errors import SaveError
 from tsarchive.findings import require_whole
 from tsarchive.formats.executorch.draft import Draft
 from tsarchive.formats.executorch.values import Tensor
-from tsarchive.formats.executorch.verifying.checking import content_findings
+from tsarchive.formats.executorch.verification import content_findings
 
 from .calling_convention import MEMORY
 from .importer import PteImporter

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.errors import FormatError
-from tsarchive.formats.executorch.instructions import Instruction, Move
-from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.methods import Instruction, Method, Move
 from tsarchive.formats.executorch.values import (
     NO_TENSOR,
     IntList,
