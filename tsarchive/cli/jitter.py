@@ -141,7 +141,8 @@ def document(found: JitterReport) -> dict[str, Any]:
         "bytes": found.nbytes,
         "records": _documents(found.records),
         "twice": _save_document(found.twice),
-        "as_read": found.as_read and _as_read_document(found.as_read),
+        "as_read": found.as_read
+        and {"same_file": found.as_read.same_file, "records": _documents(found.as_read.records)},
         "graph": _graph_document(found.graph),
         "canonical": found.canonical and _save_document(found.canonical),
     }
@@ -149,10 +150,6 @@ def document(found: JitterReport) -> dict[str, Any]:
 
 def _save_document(found: SaveComparison) -> dict[str, Any]:
     return {"same": found.same, "records": _documents(found.records)}
-
-
-def _as_read_document(found: ReadComparison) -> dict[str, Any]:
-    return {"same_file": found.same_file, "records": _documents(found.records)}
 
 
 def _graph_document(found: GraphReport) -> dict[str, Any]:

@@ -194,7 +194,11 @@ def histogram(stored: Stored) -> Histogram:
 def _counted(stored: Stored, totals: _Totals) -> Histogram:
     mean = totals.total / totals.finite if totals.finite else math.nan
     low, high, times = totals.low, totals.high, stored.times
-    bins = _bins(low, high, is_float=_is_float(stored.dtype)) if totals.finite else 0
+    bins = (
+        _bins(low, high, is_float=stored.dtype.startswith(("float", "bfloat")))
+        if totals.finite
+        else 0
+    )
     counts = numpy.zeros(bins, numpy.int64)
     squares = 0.0
     for piece in stored.pieces():
@@ -212,10 +216,6 @@ def _counted(stored: Stored, totals: _Totals) -> Histogram:
 
 def _finite(piece: Numbers) -> Numbers:
     return piece[numpy.isfinite(piece)] if piece.dtype.kind == "f" else piece
-
-
-def _is_float(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat"))
 
 
 def _bins(low: float, high: float, *, is_float: bool) -> int:

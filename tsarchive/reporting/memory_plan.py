@@ -175,7 +175,7 @@ class _Walk:
     def _keep_bases(self) -> None:
         """Keep bytes live as long as any value that aliases them, directly or indirectly."""
         done: set[int] = set()
-        for value in sorted(self.views, key=self._negated_last):
+        for value in sorted(self.views, key=lambda one: -self.spans[one].last):
             last, pending = self.spans[value].last, [value]
             while pending:
                 for base in self.views.get(pending.pop(), ()):
@@ -183,9 +183,6 @@ class _Walk:
                         done.add(base)
                         self.spans[base].take(last)
                         pending.append(base)
-
-    def _negated_last(self, value: int) -> int:
-        return -self.spans[value].last
 
 
 def _regions(loops: Iterable[tuple[int, int]]) -> tuple[dict[int, int], dict[int, int]]:
@@ -305,7 +302,7 @@ def _role(
 
 def _is_kept(tensor: Tensor) -> bool:
     """Return whether the value has its bytes before the method is called."""
-    return bool(tensor.data_index) or tensor.is_external or tensor.name is not None
+    return tensor.has_data or tensor.name is not None
 
 
 def _span(index: int, role: str, uses: Uses, writers: _Writers) -> Span:

@@ -24,7 +24,7 @@ from .program_draft import (
     segment_users,
 )
 from .schema import FLAT_TENSOR
-from .segments import part_of
+from .segments import first_by_key, part_of
 from .values import Layout
 
 # Headers of 40 bytes, rounded up to the alignment of tables.
@@ -128,10 +128,7 @@ class DataDraft:
 
     def _entries(self) -> dict[str, Values]:
         """Return the first table of each key."""
-        found: dict[str, Values] = {}
-        for key, table in _keyed(self.file.values):
-            found.setdefault(key, table)
-        return found
+        return first_by_key(_keyed(self.file.values))
 
     def _entry(self, key: str) -> Values:
         found = self._entries().get(key)
@@ -304,10 +301,8 @@ def _add_key(
 
 def _keys(program: ProgramDraft) -> dict[str, Values]:
     """Return the first table of each key."""
-    found: dict[str, Values] = {}
-    for table in program.root.get("named_data", ()):
-        found.setdefault(table.get("key", ""), table)
-    return found
+    tables = program.root.get("named_data", ())
+    return first_by_key((table.get("key", ""), table) for table in tables)
 
 
 def _bytes(program: ProgramDraft, one: StoredTensor) -> memoryview:

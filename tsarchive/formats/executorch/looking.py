@@ -160,7 +160,7 @@ def _of_program(program: Program) -> Iterator[_Named]:
     named: dict[str, TensorInfo] = {}
     for method in program.methods:
         for index, value in enumerate(method.values):
-            if not isinstance(value, Tensor) or not (value.is_external or value.data_index):
+            if not isinstance(value, Tensor) or not value.has_data:
                 continue
             info = _stored(program, value)
             name = value.name or f"{method.name}.{index}"
@@ -204,11 +204,7 @@ def _entry(found: DataFile, entry: Entry) -> ModuleInfo:
 
 
 def _method(program: Program, method: Method) -> ModuleInfo:
-    stored = [
-        value
-        for value in method.values
-        if isinstance(value, Tensor) and (value.is_external or value.data_index)
-    ]
+    stored = [one for one in method.values if isinstance(one, Tensor) and one.has_data]
     return ModuleInfo(
         method.name,
         METHOD,
@@ -284,7 +280,7 @@ def _facts(archive: OpenedArchive) -> ExecutorchFacts:
         is_data_of_06=isinstance(content, DataFile) and content.is_of_06,
         methods=methods,
         named_data=tuple(names),
-        external=_external(program),
+        external=program.external_names if program else (),
         test_cases=dict(Counter({suite.method: len(suite.cases) for suite in suites})),
     )
 
@@ -302,18 +298,6 @@ def _method_facts(program: Program, method: Method) -> MethodFacts:
         delegates=dict(backends),
         arenas=method.arenas[1:],
     )
-
-
-def _external(program: Program | None) -> tuple[str, ...]:
-    """The keys that a data file must have."""
-    methods = () if program is None else program.methods
-    names = (
-        value.name or ""
-        for method in methods
-        for value in method.values
-        if isinstance(value, Tensor) and value.is_external
-    )
-    return tuple(dict.fromkeys(names))
 
 
 def _groups(archive: OpenedArchive, table: RecordTable) -> dict[str, GroupFacts]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from .flatbuffer import Table
 from .values import (
@@ -136,6 +136,8 @@ class Method:
     arena_devices: tuple[tuple[int, int, int], ...] = ()
 
 
+_T = TypeVar("_T")
+
 _EXTERNAL: Final = 1
 _INLINE: Final = 0
 _NOT_WRITTEN: Final = "it is not there, and the format demands it"
@@ -162,28 +164,15 @@ def _each(table: Table, field: str, decode: Callable[[Table], Any]) -> tuple[Any
     return tuple(map(decode, table.tables(field) or ()))
 
 
-def _text(table: Table, field: str) -> str:
-    """Return a required text: the runtime would follow a null pointer."""
-    return _required(table, field, table.text(field))
-
-
 def _label(table: Table, field: str) -> str:
     """Return a required short text."""
     return _required(table, field, table.label(field))
 
 
-def _required(table: Table, field: str, found: str | None) -> str:
+def _required(table: Table, field: str, found: _T | None) -> _T:
+    """Return a part that must be there: the runtime would follow a null pointer."""
     if found is None:
-        path = f"{table.path}.{field}"
-        raise table.buffer.error(table.position, f"{path}: {_NOT_WRITTEN}")
-    return found
-
-
-def _member(table: Table, field: str) -> Table:
-    found = table.member(field)
-    if found is None:
-        path = f"{table.path}.{field}"
-        raise table.buffer.error(table.position, f"{path}: {_NOT_WRITTEN}")
+        raise table.buffer.error(table.position, f"{table.path}.{field}: {_NOT_WRITTEN}")
     return found
 
 
@@ -200,10 +189,7 @@ def _device(table: Table) -> tuple[int, int, int]:
 
 
 def _delegate(table: Table) -> Delegate:
-    processed = table.table("processed")
-    if processed is None:
-        path = f"{table.path}.processed"
-        raise table.buffer.error(table.position, f"{path}: {_NOT_WRITTEN}")
+    processed = _required(table, "processed", table.table("processed"))
     is_inline = processed.scalar("location") == _INLINE
     options = _each(table, "compile_specs", _option)
     return Delegate(_label(table, "id"), is_inline, processed.scalar("index"), options)
@@ -215,7 +201,7 @@ def _option(table: Table) -> tuple[str, memoryview]:
 
 
 def _value(table: Table) -> Value:
-    member = _member(table, "val")
+    member = _required(table, "val", table.member("val"))
     return _VALUES[member.name](member)
 
 
@@ -225,7 +211,7 @@ def _list(kind: Callable[[tuple[Any, ...]], Value]) -> Callable[[Table], Value]:
 
 def _tensor(table: Table) -> Tensor:
     allocation, extra = table.table("allocation_info"), table.table("extra_tensor_info")
-    plain = Tensor(
+    return Tensor(
         scalar_type=table.scalar("scalar_type"),
         sizes=table.numbers("sizes") or (),
         dim_order=table.numbers("dim_order") or (),
@@ -237,7 +223,6 @@ def _tensor(table: Table) -> Tensor:
         dynamism=table.scalar("shape_dynamism"),
         **({} if extra is None else _extra(extra)),
     )
-    return plain
 
 
 def _extra(table: Table) -> dict[str, Any]:
@@ -260,7 +245,7 @@ _VALUES: Final[Mapping[str, Callable[[Table], Value]]] = {
     "Int": lambda table: table.scalar("int_val"),
     "Bool": lambda table: bool(table.scalar("bool_val")),
     "Double": lambda table: float(table.scalar("double_val")),
-    "String": lambda table: _text(table, "string_val"),
+    "String": lambda table: _required(table, "string_val", table.text("string_val")),
     "Tensor": _tensor,
     "IntList": _list(IntList),
     "DoubleList": _list(DoubleList),
@@ -286,7 +271,7 @@ def _frame(table: Table) -> Frame:
 
 
 def _instruction(table: Table) -> Instruction:
-    member = _member(table, "instr_args")
+    member = _required(table, "instr_args", table.member("instr_args"))
     return _INSTRUCTIONS[member.name](member)
 
 

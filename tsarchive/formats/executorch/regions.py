@@ -22,7 +22,7 @@ from .bundled import BundledProgram
 from .data_file import DataFile
 from .header import AT, BPTE, PTD, PTE
 from .program import Program
-from .segments import Segment
+from .segments import Segment, first_by_key
 
 _STORED: Final = 0
 _CLOSED: Final = "the file is closed"
@@ -117,10 +117,7 @@ class Regions(Closing):
 
     @cached_property
     def _regions(self) -> dict[str, _Region]:
-        found: dict[str, _Region] = {}
-        for name, region in _parts(self.content):
-            found.setdefault(name, region)
-        return found
+        return first_by_key(_parts(self.content))
 
     def _region(self, name: str) -> _Region:
         found = self._regions.get(name)

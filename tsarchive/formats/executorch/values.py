@@ -123,6 +123,11 @@ class Tensor(Layout):
     device_type: int = 0
     device_index: int = 0
 
+    @property
+    def has_data(self) -> bool:
+        """Whether it has initial bytes, in the file or in a data file."""
+        return self.is_external or bool(self.data_index)
+
 
 @dataclass(frozen=True, slots=True)
 class IntList:

@@ -104,17 +104,12 @@ class InstructionPlace(NamedTuple):
         return f"{RECORD}: {self.method}, {self.name}" if where is None else str(where)
 
 
-class Places:
-    """The locations of the instructions of one method."""
-
-    def __init__(self, method: Method) -> None:
-        self._method = method
-
-    def of(self, numbered: Numbered) -> InstructionPlace:
-        frames = self._method.chains[numbered.chain].frames
-        stack = frames[numbered.index] if numbered.index < len(frames) else ()
-        found = _range(stack[-1]) if stack else None
-        return InstructionPlace(self._method.name, numbered.place, found)
+def instruction_place(method: Method, numbered: Numbered) -> InstructionPlace:
+    """Return the location of an instruction of a method."""
+    frames = method.chains[numbered.chain].frames
+    stack = frames[numbered.index] if numbered.index < len(frames) else ()
+    found = _range(stack[-1]) if stack else None
+    return InstructionPlace(method.name, numbered.place, found)
 
 
 def _range(frame: Frame) -> Range:

@@ -214,7 +214,7 @@ class PteImporter:
         return tensor_over(self.bytes_of(tensor), tensor.sizes, tensor.strides, tensor.dtype)
 
     def _initialise(self, tensor: Tensor, planned: torch.Tensor) -> None:
-        if tensor.is_external or tensor.data_index:
+        if tensor.has_data:
             planned.copy_(self._constant(tensor))
 
     def is_written_to(self, name: str) -> bool:

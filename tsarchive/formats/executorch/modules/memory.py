@@ -119,12 +119,11 @@ class _Made:
         constants: dict[int, str],
     ) -> None:
         _check(tensor)
-        has_data = tensor.is_external or bool(tensor.data_index)
-        if tensor.allocation is None and has_data:
+        if tensor.allocation is None and tensor.has_data:
             constants[index] = self._constant(method, index, tensor)
             return
         number = planned[index] = self._place(method, tensor)
-        is_state = has_data or (tensor.name and tensor.allocation is not None)
+        is_state = tensor.has_data or (tensor.name and tensor.allocation is not None)
         if is_state and number not in self._named:
             self._named.add(number)
             self._buffer(method, index, tensor, number)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tsarchive.errors import ArchiveError, FormatError, PolicyError, UnsupportedError
 from tsarchive.formats.executorch.methods import DelegateCall, Free, KernelCall, Method, Move
@@ -49,40 +49,24 @@ from tsarchive.ir.types import (
 )
 from tsarchive.policy import Policy
 
-from .blocks import Numbered, Places, basic_blocks
+from .blocks import Numbered, basic_blocks, instruction_place
 from .kernels import Call, Calls, FindOverloads, argument_fits, result_type
 from .slots import Slots, Step
 
-
-class Frame(Protocol):
-    """The context of instructions: the builder of nodes, and the current values."""
-
-    body: Body
-    slots: Slots
-
-    def read(self, index: int) -> Value:
-        """Return the current content of a single value."""
-
-    def write(self, index: int, value: Value) -> None:
-        """Rebind a value."""
-
-
-def _schema(text: str) -> FunctionSchema:
-    return parse_schema(text)
-
-
-_FIXED: Final = _schema("executorch::fixed(Tensor(a) slot) -> Tensor(a)")
-_BOUNDED: Final = _schema("executorch::bounded(Tensor(a) slot) -> Tensor(a)")
-_APART: Final = _schema("executorch::apart(Tensor slot) -> Tensor")
-_ADOPT: Final = _schema("executorch::adopt(Tensor(a!) slot, Tensor written, bool is_fixed) -> ()")
-_STORE: Final = _schema("executorch::store(Tensor(a!) slot, Tensor value) -> ()")
-_STORE_ALL: Final = _schema("executorch::store_all(Tensor(a!)[] slots, Tensor[] values) -> ()")
-_ITEM: Final = _schema("executorch::item(Tensor self, str kind) -> Scalar")
-_VIEW: Final = _schema(
+_FIXED: Final = parse_schema("executorch::fixed(Tensor(a) slot) -> Tensor(a)")
+_BOUNDED: Final = parse_schema("executorch::bounded(Tensor(a) slot) -> Tensor(a)")
+_APART: Final = parse_schema("executorch::apart(Tensor slot) -> Tensor")
+_ADOPT: Final = parse_schema(
+    "executorch::adopt(Tensor(a!) slot, Tensor written, bool is_fixed) -> ()"
+)
+_STORE: Final = parse_schema("executorch::store(Tensor(a!) slot, Tensor value) -> ()")
+_STORE_ALL: Final = parse_schema("executorch::store_all(Tensor(a!)[] slots, Tensor[] values) -> ()")
+_ITEM: Final = parse_schema("executorch::item(Tensor self, str kind) -> Scalar")
+_VIEW: Final = parse_schema(
     "executorch_prim::et_view(Tensor(b) self, int[] size, bool is_fixed, Tensor(a!) out) "
     "-> Tensor(a!)"
 )
-_CLONE: Final = _schema("aten::clone(Tensor self, *, int? memory_format=None) -> Tensor")
+_CLONE: Final = parse_schema("aten::clone(Tensor self, *, int? memory_format=None) -> Tensor")
 _ELEMENTS: Final[Mapping[type, Type]] = {
     IntList: INT, DoubleList: FLOAT, BoolList: BOOL, TensorList: TENSOR,
     OptionalTensorList: OptionalType(TENSOR),
@@ -99,7 +83,7 @@ def append(body: Body, schema: FunctionSchema, *inputs: Value, type_: Type | Non
     return node.outputs[0] if outputs else body.none()
 
 
-def emit(frame: Frame, call: Call) -> None:
+def emit(frame: _Writing, call: Call) -> None:
     """Append a kernel call. Raises FormatError for arguments of the wrong type."""
     if call.result is not None:
         _number(frame, call, call.result)
@@ -111,7 +95,7 @@ def emit(frame: Frame, call: Call) -> None:
         _Emission(frame, call).call_out()
 
 
-def _number(frame: Frame, call: Call, result: int) -> None:
+def _number(frame: _Writing, call: Call, result: int) -> None:
     values = [
         argument_of(frame, index, argument)
         for index, argument in zip(call.args, call.schema.arguments, strict=True)
@@ -127,7 +111,7 @@ def _number(frame: Frame, call: Call, result: int) -> None:
 class _Emission:
     """One call that writes to tensors. ``after`` are the nodes that follow it."""
 
-    def __init__(self, frame: Frame, call: Call) -> None:
+    def __init__(self, frame: _Writing, call: Call) -> None:
         self._frame = frame
         self._body = frame.body
         self._call = call
@@ -232,11 +216,9 @@ class _Emission:
 Copy = Callable[[int, Value], Value]
 
 
-def _as_it_is(_index: int, value: Value) -> Value:
-    return value
-
-
-def argument_of(frame: Frame, index: int, argument: Argument, copied: Copy = _as_it_is) -> Value:
+def argument_of(
+    frame: _Writing, index: int, argument: Argument, copied: Copy = lambda _, value: value
+) -> Value:
     """Return the value of an argument; ``copied`` may substitute a tensor.
 
     Raises FormatError for one of another type.
@@ -257,7 +239,7 @@ def argument_of(frame: Frame, index: int, argument: Argument, copied: Copy = _as
 
 
 def _list(
-    frame: Frame,
+    frame: _Writing,
     value: IntList | DoubleList | BoolList | TensorList | OptionalTensorList,
     wanted: Type,
     copied: Copy,
@@ -273,7 +255,7 @@ def _list(
     return body.list_of(element, items)
 
 
-def _item(frame: Frame, index: int, copied: Copy) -> Value:
+def _item(frame: _Writing, index: int, copied: Copy) -> Value:
     if index == NO_TENSOR:
         return frame.body.none()
     found = frame.read(index)
@@ -340,16 +322,15 @@ class MethodGraph:
         self._policy = policy
         self._names = names
         self._owner = owner
-        self._find = find
-        self._places = Places(method)
+        self.find = find
         with _locate_errors(method.name):
             self.blocks = basic_blocks(method)
             calls = Calls(method, find)
-            self._steps = {
+            self.steps = {
                 number: [self._step(calls, found) for found in block.instructions]
                 for number, block in enumerate(self.blocks)
             }
-            self.slots = Slots(method, self.blocks, self._steps)
+            self.slots = Slots(method, self.blocks, self.steps)
             self._results = [self.slots.type_of(index) for index in method.outputs]
 
     def attributes(self) -> Iterator[Attribute]:
@@ -396,17 +377,6 @@ class MethodGraph:
         with _locate_errors(self.method.name):
             return _Writing(self._owner, self._names, self).graph()
 
-    # Interface used by emission
-
-    def steps(self, number: int) -> Sequence[Step]:
-        return self._steps[number]
-
-    def place(self, numbered: Numbered) -> object:
-        return self._places.of(numbered)
-
-    def operators(self) -> Operators:
-        return Operators(self._find)
-
 
 def _joined(types: Sequence[Type]) -> Type:
     """Return the type of a result of several values."""
@@ -423,7 +393,7 @@ class _Writing:
         self._names = names
         self._block = Block()
         self.slots = source.slots
-        self.body = Body(self._block, source.operators())
+        self.body = Body(self._block, Operators(source.find))
         self._self = self._block.add_param(owner, "self")
         self._tensors: dict[int, Value] = {}
         self._now: dict[int, Value] = {}
@@ -498,9 +468,9 @@ class _Writing:
 
     def _instructions(self, number: int) -> None:
         block = self._source.blocks[number]
-        pairs = zip(block.instructions, self._source.steps(number), strict=True)
+        pairs = zip(block.instructions, self._source.steps[number], strict=True)
         for numbered, step in pairs:
-            self.body.place = self._source.place(numbered)  # type: ignore[assignment]
+            self.body.place = instruction_place(self._source.method, numbered)
             with _locate_errors(self._source.method.name, numbered):
                 self._step(step)
         self.body.place = None

@@ -59,7 +59,7 @@ def _stored(importer: PteImporter) -> Iterator[tuple[str, Tensor, str]]:
     for index in importer.program.indices.values():
         method = importer.program.methods[index]
         for number, value in enumerate(method.values):
-            if not isinstance(value, Tensor) or not (value.is_external or value.data_index):
+            if not isinstance(value, Tensor) or not value.has_data:
                 continue
             buffer = layout.constants[method.name].get(number)
             if buffer is None:

@@ -228,6 +228,6 @@ def _span(index: int, tensor: Tensor) -> Span:
     if tensor.allocation is not None:
         start = tensor.allocation.offset
         return Span(tensor.allocation.arena, start, start + tensor.nbytes)
-    if tensor.data_index or tensor.is_external:
+    if tensor.has_data:
         return _CONSTANT
     return Span(-2 - index, 0, 1)  # memory of its own
