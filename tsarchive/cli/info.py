@@ -52,19 +52,13 @@ def command(
 
     with tsarchive.open(file) as archive, not_collecting():
         facts = format_named(archive.kind).describe(archive, file, os.path.getsize(file))
-    found = _missing(file) if check else None
+    found = tsarchive.missing(file) if check else None
     if as_json:
         print_json({**asdict(facts), **({} if found is None else {"missing": _document(found)})})
     else:
         _show(facts, found)
     if found:
         ctx.exit(FINDINGS)
-
-
-def _missing(file: str) -> Missing:
-    import tsarchive
-
-    return tsarchive.missing(file)
 
 
 def _document(found: Missing) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,15 +146,8 @@ def _tensor(document: dict[str, Any]) -> str:
         text += f", min {_number(document['min'])}, mean {_number(document['mean'])}"
         text += f", max {_number(document['max'])}"
     first = ", ".join(map(_number, document["first"]))
-    more = ", ..." if _elements(document["shape"]) > len(document["first"]) else ""
+    more = ", ..." if prod(document["shape"]) > len(document["first"]) else ""
     return f"{text}, values [{first}{more}]"
-
-
-def _elements(sizes: list[int]) -> int:
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
 
 
 def _number(value: Any) -> str:

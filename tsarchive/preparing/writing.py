@@ -20,7 +20,7 @@ from tsarchive.formats.executorch.modules.comparing import compare_outputs, flat
 from tsarchive.formats.executorch.modules.delegates import Backends
 from tsarchive.loading import load
 
-from .lowering import Prepared, lower, quietly
+from .lowering import lower, quietly
 from .sources import Source
 
 if TYPE_CHECKING:
@@ -74,14 +74,14 @@ def _of_method(
     expected = _of_source(source, args, kwargs)
     try:
         module: Any = load(io.BytesIO(program), data=None if data is None else io.BytesIO(data))
-        found = _outputs(getattr(module, name)(*_copy_arguments(args), **_copy_arguments(kwargs)))
+        found = _outputs(getattr(module, name)(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
     except (ArchiveError, RuntimeError) as error:
         return Agreement(name, None, None, f"our runner: {error}")
     beside = compare_outputs(found, expected, rtol=_RELATIVE, atol=_ABSOLUTE)
     try:
         runtime = Backends(program, () if data is None else (data,))
         there = _outputs(
-            runtime.run(name, tree_flatten((_copy_arguments(args), _copy_arguments(kwargs)))[0])
+            runtime.run(name, tree_flatten((copy.deepcopy(args), copy.deepcopy(kwargs)))[0])
         )
     except ArchiveError as error:
         return Agreement(name, None, beside.max_difference, str(error))
@@ -99,12 +99,7 @@ def _of_source(
     with quietly():
         module = copy.deepcopy(source.module())
     with torch.no_grad():
-        return _outputs(module(*_copy_arguments(args), **_copy_arguments(kwargs)))
-
-
-def _copy_arguments(given: Any) -> Any:
-    """Copy arguments that a call may change."""
-    return copy.deepcopy(given)
+        return _outputs(module(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
 
 
 def _outputs(result: Any) -> list[Any]:
@@ -142,17 +137,11 @@ def write(
     step("lowering")
     prepared = lower(source.methods, backends=backends, data_name=name)
     step(f"writing {os.fspath(dst)}")
-    _write(prepared, dst, data if prepared.has_data else None)
-    return prepared.has_data
-
-
-def _write(
-    prepared: Prepared, dst: str | os.PathLike[str], data: str | os.PathLike[str] | None
-) -> None:
     with ExitStack() as files:
         prepared.write(files.enter_context(replacing(os.fsdecode(dst))))
-        if data is not None:
+        if data is not None and prepared.has_data:
             prepared.write_data(files.enter_context(replacing(os.fsdecode(data))))
+    return prepared.has_data
 
 
 def check(

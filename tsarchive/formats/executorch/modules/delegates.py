@@ -13,6 +13,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -91,7 +92,6 @@ class Backends:
         self._data = tuple(data)
         self.lock = threading.RLock()
         self._methods: dict[str, Any] = {}
-        self._loaded: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Backends, (self._program, self._data)
@@ -110,15 +110,11 @@ class Backends:
 
     def _method(self, name: str) -> Any:
         if name not in self._methods:
-            self._methods[name] = self._runtime_program().load_method(name)
+            self._methods[name] = self._loaded.load_method(name)
         return self._methods[name]
 
-    def _runtime_program(self) -> Any:
-        if self._loaded is None:
-            self._loaded = self._load()
-        return self._loaded
-
-    def _load(self) -> Any:
+    @cached_property
+    def _loaded(self) -> Any:
         runtime = _runtime()
         if not self._data:
             return runtime.load_program(self._program)

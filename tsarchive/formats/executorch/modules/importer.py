@@ -170,14 +170,15 @@ class PteImporter:
                 buffers[name] = self._constants[name] = self._constant(content)
             else:
                 buffers[name] = memory.tensors[content]
-                self._initialise(self.layout.places[content].tensor, buffers[name])
+                planned = self.layout.places[content].tensor
+                if planned.has_data:
+                    buffers[name].copy_(self._constant(planned))
         return self.built(memory, buffers)  # type: ignore[no-any-return]
 
     def kept(self, module: Any) -> dict[str, Any]:
         """Return the numbers that calls left in a module for later ones."""
         slots = [found for graph in self._graphs.values() for found in graph.attributes()]
-        values = {slot.name: get_slot(module, slot) for slot in slots if slot.type in NUMBERS}
-        return values
+        return {slot.name: get_slot(module, slot) for slot in slots if slot.type in NUMBERS}
 
     def built(
         self, memory: Memory, buffers: Mapping[str, Any], kept: Mapping[str, Any] = _NOTHING
@@ -212,10 +213,6 @@ class PteImporter:
 
     def _constant(self, tensor: Tensor) -> torch.Tensor:
         return tensor_over(self.bytes_of(tensor), tensor.sizes, tensor.strides, tensor.dtype)
-
-    def _initialise(self, tensor: Tensor, planned: torch.Tensor) -> None:
-        if tensor.has_data:
-            planned.copy_(self._constant(tensor))
 
     def is_written_to(self, name: str) -> bool:
         """Return whether a constant was modified in the map of its file."""

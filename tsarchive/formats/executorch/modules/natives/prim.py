@@ -77,18 +77,6 @@ def _whole(compute: Callable[[float], float]) -> Callable[[float], int]:
     return run
 
 
-def _least(a: float, b: float) -> float:
-    return b if b < a else a
-
-
-def _greatest(a: float, b: float) -> float:
-    return b if a < b else a
-
-
-def _chosen(condition: bool, first: Any, second: Any) -> Any:
-    return first if condition else second
-
-
 _OPERATORS: Final[Mapping[str, Callable[..., Any]]] = {
     "add.Scalar": _wrap_int64(operator.add),
     "sub.Scalar": _wrap_int64(operator.sub),
@@ -111,10 +99,10 @@ _OPERATORS: Final[Mapping[str, Callable[..., Any]]] = {
     "round.Scalar": _whole(round),
     "sym_float.Scalar": float,
     "sym_int.Scalar": lambda a: _whole(math.trunc)(a) if isinstance(a, float) else a,
-    "sym_max.Scalar": _greatest,
-    "sym_min.Scalar": _least,
+    "sym_max.Scalar": lambda a, b: b if a < b else a,
+    "sym_min.Scalar": lambda a, b: b if b < a else a,
     "sym_not.Scalar": operator.not_,
-    "sym_ite.Scalar": _chosen,
+    "sym_ite.Scalar": lambda condition, first, second: first if condition else second,
 }
 
 for _name, _run in _OPERATORS.items():
