@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
-    from tsarchive.preparing.agreement import Agreement
+    from tsarchive.preparing.writing import Agreement
 
 
 @dataclass(frozen=True, slots=True)

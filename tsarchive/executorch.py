@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 from .lazy_members import lazy_member
 
 if TYPE_CHECKING:
-    from .formats.executorch.draft import Draft
-    from .formats.executorch.writing import write_together
+    from tsarchive.formats.executorch.draft import Draft, write_together
 
 __all__ = ["Draft", "write_together"]
 
 _HOMES = {
     "Draft": "tsarchive.formats.executorch.draft",
-    "write_together": "tsarchive.formats.executorch.writing",
+    "write_together": "tsarchive.formats.executorch.draft",
 }
 
 

@@ -9,7 +9,7 @@ import torch
 
 from tests.support.archives import ROOT
 from tests.support.command_line import SEQUENTIAL, document, error, process, run
-from tsarchive.cli.failures import failure
+from tsarchive.cli.command import failure
 from tsarchive.demo import trial as trials
 from tsarchive.demo.measuring import TORCH_JIT, TSARCHIVE, Reply, Request, ask
 

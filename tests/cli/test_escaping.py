@@ -14,7 +14,7 @@ import torch
 from tests.support.archives import ROOT, torch_saved
 from tests.support.command_line import SEQUENTIAL, document, piped, process, run, write_archive
 from tests.support.verifying import changed, records
-from tsarchive.cli.streams import guarded, own_stream
+from tsarchive.cli.output import guarded, own_stream
 from tsarchive.describing.text import visible
 
 # Of a terminal's language, of eight bits, of right-to-left text, of no width, and a tag.

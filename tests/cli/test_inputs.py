@@ -11,8 +11,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_file
-from tsarchive.cli.random_tensors import DEFAULT_HIGH, random_tensor
+from tsarchive.cli.inputs import (
+    DEFAULT_HIGH,
+    InputsCommand,
+    gather,
+    input_options,
+    random_tensor,
+    split_file,
+)
 
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",

@@ -10,7 +10,7 @@ import tsarchive
 from tests.support.archives import ROOT
 from tests.support.command_line import SEQUENTIAL, document, error, process, run
 from tests.support.report_pages import data_of, read
-from tsarchive.reporting.caps import ROWS
+from tsarchive.reporting.html import ROWS
 
 HALF = ROOT / "fixtures" / "hostile" / "file-half.pt"
 

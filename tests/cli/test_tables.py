@@ -7,9 +7,7 @@ import sys
 
 import pytest
 
-from tsarchive.cli.output import say, show
-from tsarchive.cli.tables import Column, Table
-from tsarchive.cli.terminal import cells, drawn, folded, styled
+from tsarchive.cli.output import Column, Table, cells, drawn, folded, say, show, styled
 
 LABELLED = (Column("name", style="bold"), Column("bytes", is_right=True), Column("what"))
 

@@ -11,14 +11,23 @@ from tests.executorch.strategies import Packer, plain, values_of
 from tests.support.suite import examples
 from tsarchive.errors import SaveError, UnsupportedError
 from tsarchive.formats.executorch import encoding
-from tsarchive.formats.executorch.encoding import Order, encode
-from tsarchive.formats.executorch.encoding_detection import detect_encoding
+from tsarchive.formats.executorch.encoding import (
+    Order,
+    detect_encoding,
+    encode,
+    set_scalar,
+    table_values,
+)
 from tsarchive.formats.executorch.flatbuffer import Buffer, check_all
-from tsarchive.formats.executorch.schema import SCALARS, Field, Schema
-from tsarchive.formats.executorch.schema_bundled import BUNDLED_PROGRAM
-from tsarchive.formats.executorch.schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
-from tsarchive.formats.executorch.schema_program import PROGRAM
-from tsarchive.formats.executorch.table_values import set_scalar, table_values
+from tsarchive.formats.executorch.schema import (
+    BUNDLED_PROGRAM,
+    FLAT_TENSOR,
+    FLAT_TENSOR_06,
+    PROGRAM,
+    SCALARS,
+    Field,
+    Schema,
+)
 
 EVERY = Schema(
     identifier=b"TEST",

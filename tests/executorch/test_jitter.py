@@ -56,11 +56,11 @@ def test_the_corpus_does_not_change(corpus, kind):
 def test_an_order_that_changes_is_jitter(monkeypatch):
     """Every second time in another order: what a set would do to tables."""
     orders = iter([Order.PYTHON, Order.FLATC] * 10)
-    from tsarchive.formats.executorch import segmented_draft
+    from tsarchive.formats.executorch import program_draft
     from tsarchive.formats.executorch.encoding import encode
 
     monkeypatch.setattr(
-        segmented_draft,
+        program_draft,
         "encode",
         lambda schema, values, _, alignments: encode(schema, values, next(orders), alignments),
     )
@@ -91,7 +91,7 @@ def test_what_cannot_be_encoded_is_told(monkeypatch):
     def refuse(_table):
         raise UnsupportedError("Program has a field of a later version", record="program")
 
-    monkeypatch.setattr("tsarchive.formats.executorch.segmented_draft.table_values", refuse)
+    monkeypatch.setattr("tsarchive.formats.executorch.program_draft.table_values", refuse)
     found = tsarchive.check_jitter(FIXTURES / "linear.pte")
     assert found.stable
     (unread,) = found.graph.unprinted

@@ -40,15 +40,16 @@ from tsarchive.errors import (
     UnsupportedError,
 )
 from tsarchive.formats.executorch import values
-from tsarchive.formats.executorch.instructions import (
+from tsarchive.formats.executorch.methods import (
     DelegateCall,
+    Frame,
     Free,
     JumpFalse,
     KernelCall,
     Move,
+    Operator,
 )
-from tsarchive.formats.executorch.methods import Frame, Operator
-from tsarchive.formats.executorch.schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
+from tsarchive.formats.executorch.schema import FLAT_TENSOR, FLAT_TENSOR_06
 from tsarchive.formats.executorch.values import Allocation, derived_strides
 
 

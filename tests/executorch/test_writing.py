@@ -22,8 +22,7 @@ from tests.executorch.strategies import plain
 from tests.support.executorch_files import CORPUS_KINDS, FIXTURES, mutated, opened, sound_files
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
 from tsarchive.executorch import Draft, write_together
-from tsarchive.formats.executorch.encoding import Order
-from tsarchive.formats.executorch.table_values import table_values
+from tsarchive.formats.executorch.encoding import Order, table_values
 
 NEW_WEIGHT = struct.pack("<12f", *range(12, 24))
 
@@ -107,7 +106,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_orders_of_writers(corpus, name):
-    from tsarchive.formats.executorch.encoding_detection import detect_encoding
+    from tsarchive.formats.executorch.encoding import detect_encoding
 
     with tsarchive.open(corpus / name) as archive:
         found = archive.executorch.regions.content

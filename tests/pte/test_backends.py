@@ -16,7 +16,7 @@ from fixtures.executorch_programs import file_of, method
 from fixtures.executorch_samples import data_file, tensor
 from fixtures.flatbuffer_encoder import Encoder
 from tests.support.command_line import error
-from tsarchive.formats.executorch.modules.xnnpack import XNN_GRAPH
+from tsarchive.formats.executorch.modules.delegates import XNN_GRAPH
 
 X, Y = tensor([2], at=(1, 0)), tensor([2], at=(1, 16))
 CALL = {"instr_args": ("DelegateCall", {"delegate_index": 0, "args": [0, 1]})}
@@ -47,7 +47,7 @@ def delegated(part=bytes(32), **more):
 
 @pytest.fixture(autouse=True)
 def _runtime(monkeypatch):
-    monkeypatch.setattr("tsarchive.formats.executorch.modules.opening.can_run", lambda: True)
+    monkeypatch.setattr("tsarchive.formats.executorch.modules.delegates.can_run", lambda: True)
     monkeypatch.setattr("tsarchive.formats.executorch.modules.delegates._runtime", Counting)
 
 
@@ -75,7 +75,7 @@ def test_methods_are_shown_and_copied(program):
 
 
 def test_without_the_runtime_the_command_says_what_to_install(program, tmp_path, monkeypatch):
-    monkeypatch.setattr("tsarchive.formats.executorch.modules.opening.can_run", lambda: False)
+    monkeypatch.setattr("tsarchive.formats.executorch.modules.delegates.can_run", lambda: False)
     path = tmp_path / "x.pte"
     path.write_bytes(program.getvalue())
     found = error("run", path, "--random", "2")

@@ -22,7 +22,7 @@ from fixtures.executorch_samples import (
 from tests.support.executorch_files import FIXTURES
 from tsarchive.cli import main
 from tsarchive.executorch import Draft
-from tsarchive.formats.executorch.modules.bundled_cases import check_cases
+from tsarchive.formats.executorch.modules.comparing import check_cases
 
 GOOD = FIXTURES / "linear.bpte"
 

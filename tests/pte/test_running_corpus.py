@@ -60,7 +60,7 @@ def test_recorded_calls_of_a_bundle(corpus):
 
 
 def test_methods_with_backends_say_so(corpus, monkeypatch):
-    monkeypatch.setattr("tsarchive.formats.executorch.modules.opening.can_run", lambda: False)
+    monkeypatch.setattr("tsarchive.formats.executorch.modules.delegates.can_run", lambda: False)
     path = corpus / "generated" / "xnn_mixed.pte"
     module = tsarchive.load(path)
     message = r"method 'forward', instruction \d+: the backend XnnpackBackend runs a part of it"

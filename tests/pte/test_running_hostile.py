@@ -283,7 +283,7 @@ def test_names_of_operators(name):
 
 def test_what_is_not_sound_is_not_given_to_a_runtime(monkeypatch):
     """The runtime does not look at where jumps lead."""
-    monkeypatch.setattr("tsarchive.formats.executorch.modules.opening.can_run", lambda: True)
+    monkeypatch.setattr("tsarchive.formats.executorch.modules.delegates.can_run", lambda: True)
     call = {"instr_args": ("DelegateCall", {"delegate_index": 0, "args": [0, 1]})}
     backend = {"id": "XnnpackBackend", "processed": {"location": 0, "index": 0}}
     for target in (2, 9):

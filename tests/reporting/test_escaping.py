@@ -13,9 +13,8 @@ import tsarchive
 from tests.support.archives import ROOT
 from tests.support.executorch_files import mutated
 from tests.support.report_pages import HOSTILE, data_of, hostile_program, read
-from tsarchive.reporting.caps import MAX_TEXT
-from tsarchive.reporting.colouring import highlight_line
-from tsarchive.reporting.html import Html, joined, tag, text
+from tsarchive.reporting.code import highlight_line
+from tsarchive.reporting.html import MAX_TEXT, Html, joined, tag, text
 from tsarchive.reporting.page import page
 from tsarchive.reporting.section import Section, Subject
 

@@ -15,8 +15,7 @@ import tsarchive
 from tests.support.archives import ARCHIVES, ROOT, saved
 from tests.support.executorch_files import FIXTURES
 from tests.support.report_pages import data_of, read
-from tsarchive.reporting.elements import Elements
-from tsarchive.reporting.histograms import histogram
+from tsarchive.reporting.histograms import Elements, histogram
 
 STEPS = 64
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e5m2)

@@ -12,10 +12,9 @@ from fixtures.executorch_samples import kernel, number, plan, program, tensor
 from tests.support.executorch_files import FIXTURES, opened, sound_files
 from tests.support.report_pages import read
 from tsarchive.errors import LimitError
-from tsarchive.formats.executorch.instructions import KernelCall
+from tsarchive.formats.executorch.methods import KernelCall
 from tsarchive.formats.executorch.values import Tensor
-from tsarchive.reporting.lifetimes import uses_of
-from tsarchive.reporting.memory_plan import plan_of
+from tsarchive.reporting.memory_plan import plan_of, uses_of
 
 ADD = {"name": "aten::add", "overload": "out"}
 RELU = {"name": "aten::relu", "overload": "out"}

@@ -18,7 +18,7 @@ from tests.support.archives import ARCHIVES, ROOT, saved
 from tests.support.report_pages import data_of, read
 from tsarchive.errors import CallError, FormatError
 from tsarchive.reporting import STEPS
-from tsarchive.reporting.caps import LINES_PER_ROW
+from tsarchive.reporting.html import LINES_PER_ROW
 
 FIXTURES = ROOT / "fixtures"
 ALWAYS = ["overview", "findings"]

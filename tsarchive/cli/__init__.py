@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from tsarchive.cli.streams import guarded
 from tsarchive.garbage import not_collecting
+
+from .output import guarded
 
 _DEMO = "demo"
 _COMMANDS = (

@@ -10,11 +10,11 @@ from textwrap import dedent
 import click
 
 from tsarchive.archive import Archive
-from tsarchive.cli.command import Command, chosen_model, file_argument, json_option, model_option
-from tsarchive.cli.output import console, print_json, print_source, show, table
-from tsarchive.cli.terminal import has_styles
 from tsarchive.describing.definitions import METHOD, Definition, all_definitions, matching
 from tsarchive.describing.text import LAYOUT, visible
+
+from .command import Command, chosen_model, file_argument, json_option, model_option
+from .output import console, has_styles, print_json, print_source, show, table
 
 _CANDIDATES_SHOWN = 10
 

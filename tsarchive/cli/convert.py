@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.call_inputs import Inputs
-from tsarchive.cli.command import FINDINGS, json_option
-from tsarchive.cli.imports import import_option
-from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_file
-from tsarchive.cli.output import print_json, progress, say
-from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.describing.text import plural
 from tsarchive.formats.registry import format_named
+
+from .command import FINDINGS, json_option
+from .inputs import Inputs, InputsCommand, gather, input_options, split_file
+from .options import chosen_policy, import_option, policy_options
+from .output import print_json, progress, say
 
 if TYPE_CHECKING:
     import torch
 
     from tsarchive.converting import Conversion
-    from tsarchive.preparing.agreement import Agreement
+    from tsarchive.preparing.writing import Agreement
 
 _STEPS = 2
 _STEPS_TO_EXECUTORCH = 3

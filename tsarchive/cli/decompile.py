@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tsarchive.cli.command import Command, OutputPath, file_argument, json_option
-from tsarchive.cli.imports import import_option
-from tsarchive.cli.output import print_json, progress, say, show, table
-from tsarchive.cli.policies import chosen_policy, policy_options
+from .command import Command, OutputPath, file_argument, json_option
+from .options import chosen_policy, import_option, policy_options
+from .output import print_json, progress, say, show, table
 
 if TYPE_CHECKING:
     from tsarchive.decompiler import DecompileReport

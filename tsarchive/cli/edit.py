@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.command import Command, OutputPath, file_argument, json_option
-from tsarchive.cli.output import print_json, progress, say
 from tsarchive.container.source import open_source
 from tsarchive.formats.executorch.header import BPTE
+
+from .command import Command, OutputPath, file_argument, json_option
+from .output import print_json, progress, say
 
 if TYPE_CHECKING:
     from tsarchive import Archive

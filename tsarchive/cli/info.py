@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
-from tsarchive.cli.imports import import_option
-from tsarchive.cli.output import print_json, show, table
-from tsarchive.cli.tables import Column, Table
 from tsarchive.describing.hints import in_commands
 from tsarchive.describing.lines import fact_lines, named
 from tsarchive.garbage import not_collecting
+
+from .command import FINDINGS, Command, file_argument, json_option
+from .options import import_option
+from .output import Column, Table, print_json, show, table
 
 if TYPE_CHECKING:
     from tsarchive import Missing
@@ -52,19 +52,13 @@ def command(
 
     with tsarchive.open(file) as archive, not_collecting():
         facts = format_named(archive.kind).describe(archive, file, os.path.getsize(file))
-    found = _missing(file) if check else None
+    found = tsarchive.missing(file) if check else None
     if as_json:
         print_json({**asdict(facts), **({} if found is None else {"missing": _document(found)})})
     else:
         _show(facts, found)
     if found:
         ctx.exit(FINDINGS)
-
-
-def _missing(file: str) -> Missing:
-    import tsarchive
-
-    return tsarchive.missing(file)
 
 
 def _document(found: Missing) -> dict[str, object]:

@@ -1,19 +1,188 @@
-"""The arguments of a model on the command line: files, literals and random tensors, in order."""
+"""The arguments of a model on the command line: files, literals and random tensors, in order.
+
+Files are .npy, .npz and .pt, read without running anything that is in them.
+"""
 
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tsarchive.cli.call_inputs import Inputs
-from tsarchive.cli.command import Command
+from .command import Command
 
 if TYPE_CHECKING:
+    import numpy
     import torch
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Arguments of one call, and the calls they came from."""
+
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, value: Any, name: str | None = None) -> None:
+        if name is None:
+            self.args.append(value)
+        elif name in self.kwargs:
+            raise click.UsageError(f"The argument {name!r} is given twice.")
+        else:
+            self.kwargs[name] = value
+
+
+_POSITION = re.compile(r"arg_(\d+)")
+
+
+def read_inputs(path: str, inputs: Inputs) -> None:
+    """Add what the file holds. Raises OSError, click.BadParameter for what is not an input.
+
+    ``.npy``: one tensor. ``.npz``: ``arg_0``, ``arg_1``, ... are arguments in this order,
+    other names are keyword arguments. ``.pt``: a tensor, a tuple of arguments, or a dict of
+    keyword arguments.
+    """
+    read = _READERS.get(Path(path).suffix)
+    if read is None:
+        raise _not_inputs(path, f"has none of the endings {', '.join(_READERS)}")
+    try:
+        read(path, inputs)
+    except (OSError, click.UsageError):
+        raise
+    # The errors of these readers for malformed files are many, and not documented.
+    except Exception as error:
+        raise _not_inputs(path, f"cannot be read: {str(error).partition(chr(10))[0]}") from error
+
+
+def _read_npy(path: str, inputs: Inputs) -> None:
+    import numpy
+
+    with open(path, "rb") as file:
+        inputs.add(_tensor(numpy.load(file, allow_pickle=False)))
+
+
+def _read_npz(path: str, inputs: Inputs) -> None:
+    import numpy
+
+    with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as arrays:
+        found = {name: _tensor(arrays[name]) for name in arrays.files}
+    numbered = {int(place[1]): name for name in found if (place := _POSITION.fullmatch(name))}
+    if sorted(numbered) != list(range(len(numbered))):
+        raise _not_inputs(path, f"lacks an argument: it has {', '.join(sorted(numbered.values()))}")
+    for _, name in sorted(numbered.items()):
+        inputs.add(found.pop(name))
+    for name, value in found.items():
+        inputs.add(value, name)
+
+
+def _tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
+    import torch
+
+    # torch takes arrays of the machine's own byte order only.
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=True))
+
+
+def _read_pt(path: str, inputs: Inputs) -> None:
+    import torch
+
+    try:
+        value = torch.load(path, weights_only=True, map_location="cpu")
+    except pickle.UnpicklingError as error:
+        raise _not_inputs(path, "holds more than tensors and plain values") from error
+    if isinstance(value, tuple):
+        inputs.args += value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            inputs.add(item, _keyword(path, name))
+    else:
+        inputs.add(value)
+
+
+def _keyword(path: str, name: Any) -> str:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise _not_inputs(path, f"has the key {name!r}, which is no argument name")
+    return name
+
+
+_READERS: dict[str, Callable[[str, Inputs], None]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".pt": _read_pt,
+}
+
+
+def _not_inputs(path: str, problem: str) -> click.BadParameter:
+    return click.BadParameter(f"{path!r} {problem}.", param_hint="INPUTS")
+
+
+# Of integers when the description gives no bound: small enough for most tables of embeddings.
+DEFAULT_HIGH = 10
+
+_SPEC = re.compile(
+    r"(?P<shape>scalar|\d+(?:x\d+)*)(?::(?P<dtype>\w+))?(?:<(?P<high>\d+(?:\.\d+)?))?", re.ASCII
+)
+_GRAMMAR = "SHAPE[:DTYPE][<HIGH], such as 1x3x64x64, 2x5:int64<100 or scalar:bool"
+
+
+def random_tensor(spec: str, generator: torch.Generator) -> torch.Tensor:
+    """Make the tensor that ``SHAPE[:DTYPE][<HIGH]`` describes.
+
+    Floating point (float32 unless DTYPE says otherwise) and complex numbers are of the standard
+    normal distribution or, with HIGH, uniform in [0, HIGH); integers are uniform in [0, HIGH),
+    HIGH being 10 unless given; bool is even odds. Raises click.BadParameter.
+    """
+    parts = _SPEC.fullmatch(spec.strip())
+    if parts is None:
+        raise _not_random(f"{spec!r} is not {_GRAMMAR}.")
+    shape = [] if parts["shape"] == "scalar" else [int(size) for size in parts["shape"].split("x")]
+    dtype = _dtype(parts["dtype"] or "float32")
+    try:
+        return _fill(shape, dtype, parts["high"], generator)
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise _not_random(f"torch cannot make {spec!r}: {reason}") from error
+
+
+def _fill(
+    shape: list[int], dtype: torch.dtype, high: str | None, generator: torch.Generator
+) -> torch.Tensor:
+    import torch
+
+    if dtype is torch.bool:
+        if high is not None:
+            raise ValueError("bool takes no bound")
+        return torch.randint(0, 2, shape, generator=generator).bool()
+    if dtype.is_floating_point or dtype.is_complex:
+        # Narrow types have no generator of their own, so all are converted.
+        wide = torch.complex64 if dtype.is_complex else torch.float32
+        wide = dtype if dtype in (torch.float64, torch.complex128) else wide
+        if high is None:
+            return torch.randn(shape, generator=generator, dtype=wide).to(dtype)
+        return (torch.rand(shape, generator=generator, dtype=wide) * float(high)).to(dtype)
+    bound = DEFAULT_HIGH if high is None else int(high)
+    if bound - 1 > torch.iinfo(dtype).max:
+        raise ValueError(f"{bound - 1} does not fit into {dtype}")
+    return torch.randint(0, bound, shape, generator=generator, dtype=torch.int64).to(dtype)
+
+
+def _dtype(name: str) -> torch.dtype:
+    import torch
+
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise _not_random(f"torch has no dtype {name!r}.")
+    return found
+
+
+def _not_random(message: str) -> click.BadParameter:
+    return click.BadParameter(message, param_hint="--random")
+
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -95,8 +264,7 @@ def gather(arguments: list[str], seed: int) -> Inputs:
 
 
 def _add(inputs: Inputs, argument: str, generator: torch.Generator) -> None:
-    from tsarchive.cli.input_files import read_inputs
-    from tsarchive.cli.random_tensors import random_tensor
+    from .inputs import random_tensor, read_inputs
 
     if not argument.startswith(_MARK):
         read_inputs(argument, inputs)

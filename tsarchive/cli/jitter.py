@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.archive_files import files_below, reason_to_skip
-from tsarchive.cli.command import FINDINGS, UNUSABLE, Command, json_option
-from tsarchive.cli.failures import describe, report
-from tsarchive.cli.imports import import_option
-from tsarchive.cli.output import print_json, progress, say
-from tsarchive.cli.policies import chosen_policy, policy_options
 from tsarchive.describing.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
-from tsarchive.formats.registry import format_named
+from tsarchive.formats.registry import file_format, format_named
+
+from .command import FINDINGS, UNUSABLE, Command, describe, json_option, report
+from .options import chosen_policy, import_option, policy_options
+from .output import print_json, progress, say
 
 if TYPE_CHECKING:
     from tsarchive import (
@@ -140,7 +141,8 @@ def document(found: JitterReport) -> dict[str, Any]:
         "bytes": found.nbytes,
         "records": _documents(found.records),
         "twice": _save_document(found.twice),
-        "as_read": found.as_read and _as_read_document(found.as_read),
+        "as_read": found.as_read
+        and {"same_file": found.as_read.same_file, "records": _documents(found.as_read.records)},
         "graph": _graph_document(found.graph),
         "canonical": found.canonical and _save_document(found.canonical),
     }
@@ -148,10 +150,6 @@ def document(found: JitterReport) -> dict[str, Any]:
 
 def _save_document(found: SaveComparison) -> dict[str, Any]:
     return {"same": found.same, "records": _documents(found.records)}
-
-
-def _as_read_document(found: ReadComparison) -> dict[str, Any]:
-    return {"same_file": found.same_file, "records": _documents(found.records)}
 
 
 def _graph_document(found: GraphReport) -> dict[str, Any]:
@@ -306,3 +304,52 @@ def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[dict[str, str]
     }
     counts = (f"{sum(map(fits, results)):,} {kind}" for kind, fits in kinds.items())
     return f"{plural(len(results), 'archive')}: {', '.join(counts)}; {len(skipped):,} not checked"
+
+
+# The first record of an archive of torch, as its zip header names it.
+_FIRST_RECORD = re.compile(
+    rb"PK\x03\x04.{26}[^/]+/(?:data/|models/|data\.pkl|code/|constants|extra/|version|byteorder|\.)",
+    re.DOTALL,
+)
+_HEAD_BYTES = 512
+
+
+def files_below(folder: str) -> Iterator[str]:
+    """The files below a folder, in the order of names; links are not followed.
+
+    Raises OSError when the folder cannot be read.
+    """
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_below(entry.path)
+        else:
+            yield entry.path
+
+
+def reason_to_skip(path: str) -> str | None:
+    """Why a file below a folder has no saves to compare; None where it has, or should have.
+
+    TorchScript and PT2 archives and files of ExecuTorch are saved again. A file that begins like
+    one of them, or cannot be read, is not skipped: checking it gives the error.
+    """
+    import tsarchive
+
+    if not Path(path).is_file():
+        return _irregular(Path(path))
+    try:
+        with tsarchive.open(path) as archive:
+            found = format_named(archive.kind)
+            return None if found.is_saved_again else found.what_it_is
+    except ArchiveError as error:
+        with Path(path).open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        begins_like_one = _FIRST_RECORD.match(head) or file_format(head)
+        return None if begins_like_one else error.message
+    except OSError:
+        return None
+
+
+def _irregular(path: Path) -> str:
+    if path.is_dir():
+        return "a link to a folder, which is not followed"
+    return "no regular file" if path.exists() else "a link to nothing"

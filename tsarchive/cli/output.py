@@ -1,25 +1,286 @@
-"""Where output goes: a console for people, one JSON document for programs."""
+"""Where output goes: styled text and tables for people, one JSON document for programs.
+
+The package writes to stdout and stderr as they are; everything else passes through a guard that
+escapes control characters.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
+from unicodedata import category, east_asian_width
 
 import click
 
-from tsarchive.cli.streams import encodable, guarded, own_stream
-from tsarchive.cli.tables import Column, Table
-from tsarchive.cli.terminal import styled
-from tsarchive.describing.text import visible
+from tsarchive.describing.text import LAYOUT, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tsarchive import Finding
+
+
+class Guarded:
+    """Stands in for a stream, and escapes control characters in the text written to it.
+
+    Models print and warn, errors and tracebacks quote them, and click repeats file names. The
+    package itself writes to ``own``; the text of others goes to ``beneath``, nowhere if None.
+    """
+
+    def __init__(self, own: TextIO, beneath: TextIO | None) -> None:
+        self.own = own
+        self._beneath = beneath
+
+    def write(self, text: str) -> int:
+        if self._beneath is not None:
+            self._beneath.write(encodable(visible(text, keep=LAYOUT), self._beneath))
+        return len(text)
+
+    @property
+    def encoding(self) -> str:
+        return self.own.encoding
+
+    @property
+    def errors(self) -> str | None:
+        return self.own.errors
+
+    def flush(self) -> None:
+        for stream in (self._beneath, self.own):
+            if stream is not None:
+                stream.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self.own.isatty()
+
+    def fileno(self) -> int:
+        return self.own.fileno()
+
+
+def own_stream(*, stderr: bool = False) -> TextIO | None:
+    """Where the package writes text whose escapes and styles are its own; None if it is closed."""
+    stream = sys.stderr if stderr else sys.stdout
+    return stream.own if isinstance(stream, Guarded) else stream
+
+
+def encodable(text: str, stream: TextIO | None) -> str:
+    """The text with escapes in place of characters that the encoding of the stream lacks."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Put guards before stdout and stderr, where there is none."""
+    with _guard("stdout"), _guard("stderr"):
+        yield
+
+
+@contextmanager
+def code_apart() -> Iterator[None]:
+    """Let what code of files prints go to stderr, so that stdout has nothing else than results."""
+    with _replaced("stdout", own_stream(), own_stream(stderr=True)):
+        yield
+
+
+@contextmanager
+def _guard(name: str) -> Iterator[None]:
+    stream = getattr(sys, name)
+    if stream is None or isinstance(stream, Guarded):
+        yield
+        return
+    with _replaced(name, stream, stream):
+        yield
+
+
+@contextmanager
+def _replaced(name: str, own: TextIO | None, beneath: TextIO | None) -> Iterator[None]:
+    if own is None:
+        yield
+        return
+    before, guard = getattr(sys, name), Guarded(own, beneath)
+    setattr(sys, name, guard)
+    try:
+        yield
+    finally:
+        # click puts a stream that nobody reads to rest, which must stay so.
+        if getattr(sys, name) is guard:
+            setattr(sys, name, before)
+
+
+_WEIGHTS = ("bold", "dim")
+_WITHOUT_STYLES = ("dumb", "unknown")
+# Marks that take no place of their own; some of them are of no combining class.
+_ON_THE_CHARACTER_BEFORE = ("Mn", "Me")
+_AS_ASCII = str.maketrans("─│├└", "-|+`")
+
+
+def has_styles(*, stderr: bool = False) -> bool:
+    """Whether stdout is a terminal, or FORCE_COLOR asks to act as if it were."""
+    forced = os.environ.get("FORCE_COLOR")
+    stream = own_stream(stderr=stderr)
+    is_terminal = stream is not None and stream.isatty() if forced is None else forced
+    return bool(is_terminal) and os.environ.get("TERM", "").lower() not in _WITHOUT_STYLES
+
+
+def styled(text: str, style: str, *, stderr: bool = False) -> str:
+    """The text in a style such as ``bold red``, without the colour when NO_COLOR is set.
+
+    The text as it is where no styles are shown.
+    """
+    if not text or not style or not has_styles(stderr=stderr):
+        return text
+    words = style.split()
+    if os.environ.get("NO_COLOR"):
+        words = [word for word in words if word in _WEIGHTS]
+    if not words:
+        return text
+    colours = [word for word in words if word not in _WEIGHTS]
+    colour = colours[0] if colours else None
+    return click.style(text, colour, bold="bold" in words or None, dim="dim" in words or None)
+
+
+def drawn(lines: str) -> str:
+    """Lines of a box or a tree, in ASCII where stdout cannot show others."""
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    return lines if is_unicode else lines.translate(_AS_ASCII)
+
+
+def width() -> int | None:
+    """The columns of the terminal, or COLUMNS; None for a file or a pipe, which has no bounds."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal():
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except OSError:
+        return None
+
+
+def cells(text: str) -> int:
+    """How many columns a text takes."""
+    return len(text) if text.isascii() else sum(map(_cells_of, text))
+
+
+def _cells_of(char: str) -> int:
+    if category(char) in _ON_THE_CHARACTER_BEFORE:
+        return 0
+    return 2 if east_asian_width(char) in "WF" else 1
+
+
+def folded(text: str, limit: int) -> list[str]:
+    """Pieces of at most ``limit`` cells, broken at spaces where there are any."""
+    if cells(text) <= limit:
+        return [text]
+    pieces: list[str] = []
+    line = ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        if cells(joined) <= limit:
+            line = joined
+            continue
+        if line:
+            pieces.append(line)
+        *whole, line = _cut(word, limit)
+        pieces += whole
+    return [*pieces, line]
+
+
+def _cut(word: str, limit: int) -> list[str]:
+    pieces, room = [""], limit
+    for char in word:
+        taken = _cells_of(char)
+        if taken > room and pieces[-1]:
+            pieces.append("")
+            room = limit
+        pieces[-1] += char
+        room -= taken
+    return pieces
+
+
+# No column is made narrower, however narrow the terminal is.
+_NARROWEST = 8
+
+
+class Column(NamedTuple):
+    """How the texts of a column are shown; ``heading`` is empty where there is none.
+
+    Texts that are ``whole`` are never folded: names are copied from where they are shown.
+    """
+
+    heading: str = ""
+    is_right: bool = False
+    style: str = ""
+    is_whole: bool = False
+
+    def aligned(self, text: str, room: int, style: str) -> str:
+        """A line of a text with spaces around it."""
+        padding = " " * (room - cells(text))
+        shown = styled(text, style)
+        return padding + shown if self.is_right else shown + padding
+
+
+class Table:
+    """Rows below headings, if there are any; ``gap`` spaces are between columns."""
+
+    def __init__(self, columns: Sequence[Column], *, gap: int = 3) -> None:
+        self._columns = columns
+        self._gap = " " * gap
+        self._rows: list[tuple[str, ...]] = []
+
+    def add_row(self, *texts: str) -> None:
+        """One text for each column; it may have several lines, and be that of a file."""
+        self._rows.append(tuple(map(visible, texts)))
+
+    def lines(self) -> Iterator[str]:
+        """The table for stdout."""
+        headings = tuple(column.heading for column in self._columns)
+        heads = [headings] if any(headings) else []
+        widths = self._widths([*heads, *self._rows])
+        for row in heads:
+            yield from self._drawn(row, widths, ["bold"] * len(widths))
+            yield drawn("─" * self._whole(widths))
+        styles = [column.style for column in self._columns]
+        for row in self._rows:
+            yield from self._drawn(row, widths, styles)
+
+    def _whole(self, widths: Sequence[int]) -> int:
+        return sum(widths) + len(self._gap) * (len(widths) - 1)
+
+    def _widths(self, rows: Sequence[tuple[str, ...]]) -> list[int]:
+        """The widths of columns: the widest give way until the terminal holds all."""
+        widths = [max(map(_longest, texts)) for texts in zip(*rows, strict=True)]
+        limit = width()
+        excess = 0 if limit is None else self._whole(widths) - limit
+        giving = [index for index, column in enumerate(self._columns) if not column.is_whole]
+        while excess > 0 and max([0, *(widths[index] for index in giving)]) > _NARROWEST:
+            *_, second, widest = sorted([_NARROWEST, *(widths[index] for index in giving)])
+            less = min(excess, max(1, widest - second))
+            widths[next(index for index in giving if widths[index] == widest)] -= less
+            excess -= less
+        return widths
+
+    def _drawn(
+        self, row: Sequence[str], widths: Sequence[int], styles: Sequence[str]
+    ) -> Iterator[str]:
+        folds = [
+            [piece for line in text.split("\n") for piece in folded(line, room)]
+            for text, room in zip(row, widths, strict=True)
+        ]
+        for pieces in zip_longest(*folds, fillvalue=""):
+            aligned = map(Column.aligned, self._columns, pieces, widths, styles)
+            yield self._gap.join(aligned).rstrip(" ")
+
+
+def _longest(text: str) -> int:
+    return max(map(cells, text.split("\n")))
 
 
 # Wide enough that no table is cut when the output is a file or a pipe.

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.command import FINDINGS, Command, OutputPath, file_argument, json_option
-from tsarchive.cli.output import print_json, progress, say
 from tsarchive.describing.text import plural, size
+
+from .command import FINDINGS, Command, OutputPath, file_argument, json_option
+from .output import print_json, progress, say
 
 if TYPE_CHECKING:
     from tsarchive.reporting import Page
@@ -61,7 +62,7 @@ def command(
     """
     import tsarchive
     from tsarchive.reporting import STEPS
-    from tsarchive.reporting.caps import ROWS
+    from tsarchive.reporting.html import ROWS
 
     with progress(len(STEPS)) as step:
         made = tsarchive.report(

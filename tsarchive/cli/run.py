@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.bundled import run_bundled
-from tsarchive.cli.call_inputs import Inputs
-from tsarchive.cli.command import FINDINGS, json_option
-from tsarchive.cli.failures import ModelError
-from tsarchive.cli.imports import import_option
-from tsarchive.cli.inputs import InputsCommand, gather, input_options, split_file
-from tsarchive.cli.output import print_json, say
-from tsarchive.cli.output_files import check_path, write_output
-from tsarchive.cli.policies import chosen_policy, limit_options, policy_options
-from tsarchive.cli.summary_text import lines
 from tsarchive.describing.text import duration
-from tsarchive.errors import ArchiveError, ScriptError
+from tsarchive.errors import ArchiveError, ScriptError, UnsupportedError
 from tsarchive.policy import Limits, Policy
+
+from .command import FINDINGS, ModelError, json_option
+from .inputs import Inputs, InputsCommand, gather, input_options, split_file
+from .options import chosen_policy, import_option, limit_options, policy_options
+from .output import print_json, say
+from .results import check_path, lines, write_output
+
+if TYPE_CHECKING:
+    from tsarchive.formats.executorch.modules.comparing import CaseResult
 
 
 @click.command(cls=InputsCommand)
@@ -125,7 +124,7 @@ class Outcome:
 
     def document(self) -> dict[str, Any]:
         """The outcome as JSON. Inputs are named by position or keyword."""
-        from tsarchive.cli.values import summary
+        from .results import summary
 
         named = {**{str(n): x for n, x in enumerate(self.inputs.args)}, **self.inputs.kwargs}
         return {
@@ -224,3 +223,46 @@ def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
             None if origin is None else str(origin),
         ) from error
     return output, time.perf_counter() - started
+
+
+def run_bundled(model: Any, file: str, *, rtol: float, atol: float, as_json: bool) -> bool:
+    """Make the calls and print what came of them; true where all are as expected."""
+    from tsarchive.formats.executorch.modules.comparing import check_cases
+
+    results = list(check_cases(model, rtol=rtol, atol=atol))
+    if not results:
+        raise UnsupportedError("the bundled program brings no calls to compare")
+    is_fine = all(result.ok for result in results)
+    if as_json:
+        print_json(_cases_document(file, results, is_fine))
+    else:
+        _show_cases(results)
+    return is_fine
+
+
+def _cases_document(file: str, results: list[CaseResult], is_fine: bool) -> dict[str, Any]:
+    cases = [
+        {
+            "method": result.method,
+            "case": result.number,
+            "ok": result.ok,
+            "max_difference": result.max_difference,
+            "problem": result.problem,
+        }
+        for result in results
+    ]
+    return {"file": file, "ok": is_fine, "cases": cases}
+
+
+def _show_cases(results: list[CaseResult]) -> None:
+    for result in results:
+        name = f"{result.method} case {result.number}"
+        if result.problem is not None:
+            say(f"{name}: {result.problem}", "red")
+        elif result.max_difference is None:
+            say(f"{name}: as expected")
+        else:
+            say(f"{name}: as expected, up to {result.max_difference:.3g} apart")
+    failed = sum(not result.ok for result in results)
+    style = "red" if failed else "green"
+    say(f"{len(results) - failed:,} of {len(results):,} as expected", style)

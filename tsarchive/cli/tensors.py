@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.command import Command, chosen_model, file_argument, json_option, model_option
-from tsarchive.cli.output import print_json, say, show, table
 from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import plural, shape
+
+from .command import Command, chosen_model, file_argument, json_option, model_option
+from .output import print_json, say, show, table
 
 if TYPE_CHECKING:
     from tsarchive import TensorInfo, TensorTotals

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.cli.command import Command, chosen_model, file_argument, json_option, model_option
-from tsarchive.cli.output import print_json, show
-from tsarchive.cli.terminal import drawn, styled
 from tsarchive.describing.text import plural, size, visible
+
+from .command import Command, chosen_model, file_argument, json_option, model_option
+from .output import drawn, print_json, show, styled
 
 if TYPE_CHECKING:
     from tsarchive import ModuleInfo

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tsarchive.cli.command import FINDINGS, Command, file_argument, json_option
-from tsarchive.cli.output import STYLES, finding_document, print_json, progress, say
 from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import plural, size
+
+from .command import FINDINGS, Command, file_argument, json_option
+from .output import STYLES, finding_document, print_json, progress, say
 
 if TYPE_CHECKING:
     from tsarchive import Finding, VerifyReport

@@ -1,5 +1,5 @@
 """Reporting: one self-contained HTML page about a file."""
 
-from .writing import STEPS, Page, SectionSize, report
+from .page import STEPS, Page, SectionSize, report
 
 __all__ = ["STEPS", "Page", "SectionSize", "report"]

@@ -11,11 +11,9 @@ from tsarchive.findings import Finding
 from tsarchive.scanning.report import PickledName
 from tsarchive.verifying import VerifyReport
 
-from .caps import MAX_FACT
 from .code import LineAnchors, line_anchors
-from .html import Html, joined, more, tag, text
+from .html import MAX_FACT, Cell, Html, joined, more, table, tag, text
 from .section import Section, Subject
-from .tables import Cell, table
 
 _MEANINGS: Final[Mapping[str, str]] = {
     "sound": "The file is whole, and what it claims to be.",

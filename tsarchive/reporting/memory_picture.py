@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -10,11 +11,23 @@ from tsarchive.describing.text import plural, size
 from tsarchive.formats.executorch.listing import instruction_text
 from tsarchive.formats.executorch.methods import Method
 
-from .html import Html, clipped, joined, more, tag
-from .memory_plan import UNUSED, Plan, Planned, plan_of
-from .scales import byte_ticks, ticks
+from .html import Cell, Html, clipped, joined, more, table, tag
+from .memory_plan import UNUSED, VIEW, Plan, Planned, plan_of
 from .section import Section, Subject
-from .tables import Cell, table
+
+
+def ticks(limit: int, most: int) -> Iterable[int]:
+    """Return about ``most`` ticks from 0 to ``limit``, spaced by 1, 2 or 5 times a power of ten."""
+    wanted = max(limit / most, 1)
+    power = 10 ** math.floor(math.log10(wanted))
+    step = next(int(factor * power) for factor in (1, 2, 5, 10) if factor * power >= wanted)
+    return range(0, limit + 1, step)
+
+
+def byte_ticks(limit: int, most: int) -> Iterable[int]:
+    """Return ticks for bytes, spaced by a power of two."""
+    return range(0, limit + 1, 1 << max((limit - 1) // most, 0).bit_length())
+
 
 _WIDTH: Final = 1000
 _HEIGHT: Final = 360
@@ -108,7 +121,9 @@ class _Names:
 def _arena(plan: Plan, arena: int, values: Sequence[Planned], names: _Names) -> Html:
     nbytes = plan.arenas[arena]
     limit = nbytes or max((value.end for value in values), default=0) or 1
-    drawn = sorted((v for v in values if v.role != UNUSED), key=_depth)
+    used = (value for value in values if value.role != UNUSED)
+    # Views are drawn over their bases, small boxes over large ones.
+    drawn = sorted(used, key=lambda value: (value.role == VIEW, -value.nbytes))
     title = f"Arena {arena} of {plan.method}: {size(nbytes)} for {plural(len(values), 'value')}"
     picture = tag(
         "svg",
@@ -128,11 +143,6 @@ def _arena(plan: Plan, arena: int, values: Sequence[Planned], names: _Names) -> 
     )
 
 
-def _depth(value: Planned) -> tuple[bool, int]:
-    """Sort key for drawing: views over their bases, small boxes over large ones."""
-    return value.role == "view", -value.nbytes
-
-
 def _box(value: Planned, plan: Plan, limit: int, names: _Names) -> Html:
     count = max(plan.instructions, 1)
     x = _LEFT + _WIDTH * value.first / count
@@ -150,13 +160,10 @@ def _label(value: Planned, x: float, y: float, width: float, height: float) -> I
     """Yield as much of a value's name as fits into its box."""
     letters = int((width - 8) / _LETTER)
     texts = f"%{value.index} {value.name or ''} {value.type}", f"%{value.index}"
-    shown = next((text for text in map(_one_spaced, texts) if len(text) <= letters), None)
+    spaced = (" ".join(text.split()) for text in texts)
+    shown = next((text for text in spaced if len(text) <= letters), None)
     if height >= _LINE and shown is not None:
         yield tag("text", shown, x=round(x + 4, 2), y=round(y + height / 2 + 4, 2))
-
-
-def _one_spaced(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _told(value: Planned, names: _Names) -> Html:

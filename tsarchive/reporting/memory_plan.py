@@ -1,18 +1,210 @@
-"""The memory plan of a method: which value occupies which bytes of an arena, and when."""
+"""The memory plan of a method: which value occupies which bytes of an arena, and when.
+
+A value is live from the first instruction that names it to the last. Inputs are live from the
+beginning, results to the end, and what is named inside a loop during the whole loop. Instructions
+of several chains are numbered consecutively.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from tsarchive.errors import LimitError
 from tsarchive.formats.executorch.listing import type_text
-from tsarchive.formats.executorch.methods import Method
-from tsarchive.formats.executorch.values import Allocation, Tensor
+from tsarchive.formats.executorch.methods import (
+    DelegateCall,
+    Free,
+    Instruction,
+    JumpFalse,
+    KernelCall,
+    Method,
+    Move,
+)
+from tsarchive.formats.executorch.program import RECORD
+from tsarchive.formats.executorch.values import Allocation, OptionalTensorList, Tensor, TensorList
 
-from .lifetimes import Span, Uses, uses_of
+# Its result shows the bytes of its first argument.
+_VIEW_OPERATOR: Final = "executorch_prim::et_view"
+# One list can be named by every instruction. Real methods have thousands of names.
+_MAX_NAMES: Final = 5_000_000
+
+
+@dataclass(slots=True)
+class Span:
+    """The first and the last instruction at which a value is live."""
+
+    first: int
+    last: int
+
+    def take(self, place: int) -> None:
+        self.first, self.last = min(self.first, place), max(self.last, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """The uses of values by the ``count`` instructions of a method.
+
+    ``writes`` has, in order, the instructions that write each value; ``views`` the values whose
+    bytes a value aliases. ``read_first`` has the first instruction that reads a value before any
+    has written it: ``count`` for results that no instruction names.
+    """
+
+    count: int
+    spans: Mapping[int, Span]
+    writes: Mapping[int, list[int]]
+    views: Mapping[int, list[int]]
+    read_first: Mapping[int, int]
+
+
+def uses_of(method: Method) -> Uses:
+    """Collect uses in one pass over the instructions, ignoring invalid indices."""
+    walk = _Walk(method)
+    count = 0
+    for chain in method.chains:
+        walk.chain(chain.instructions, count)
+        count += len(chain.instructions)
+    walk.stretch_over_loops()
+    walk.stretch_ends(method, count)
+    return Uses(count, walk.spans, walk.writes, walk.views, walk.read_first)
+
+
+@dataclass(slots=True)
+class _Walk:
+    method: Method
+    spans: dict[int, Span] = field(default_factory=dict)
+    writes: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    views: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    read_first: dict[int, int] = field(default_factory=dict)
+    loops: list[tuple[int, int]] = field(default_factory=list)
+    names_left: int = _MAX_NAMES
+
+    def chain(self, instructions: Iterable[Instruction], start: int) -> None:
+        for place, instruction in enumerate(instructions, start):
+            self._instruction(instruction, place, start)
+
+    def _instruction(self, instruction: Instruction, place: int, start: int) -> None:
+        match instruction:
+            case KernelCall(operator, args):
+                self._call(operator, args, place)
+            case DelegateCall(_, args):  # only the backend knows which of them it writes
+                self._write(self._expanded(args), place)
+            case Move(source, target):
+                self._read(self._expanded([source]), place)
+                self._write(self._expanded([target]), place)
+                self._show(target, source)
+            case JumpFalse(condition, destination):
+                self._read(self._expanded([condition]), place)
+                if 0 <= destination <= place - start:
+                    self.loops.append((start + destination, place))
+            case Free(value):
+                self._read(self._expanded([value]), place)
+
+    def _call(self, operator: int, args: tuple[int, ...], place: int) -> None:
+        """Record a call.
+
+        The last argument is the result: what it names among the others is written.
+        """
+        if not args:
+            return
+        written = dict.fromkeys(self._expanded(args[-1:]))
+        self._read((value for value in self._expanded(args[:-1]) if value not in written), place)
+        self._write(written, place)
+        operators = self.method.operators
+        is_view = 0 <= operator < len(operators) and operators[operator].name == _VIEW_OPERATOR
+        if is_view and len(args) > 1:
+            self._show(args[-1], args[0])
+
+    def _show(self, value: int, base: int) -> None:
+        """Record that a value aliases the bytes of another, where both exist."""
+        if value in self.spans and base in self.spans:
+            self.views[value].append(base)
+
+    def _read(self, values: Iterable[int], place: int) -> None:
+        for value in values:
+            if value not in self.spans:
+                self.read_first[value] = place
+            self._touch(value, place)
+
+    def _write(self, values: Iterable[int], place: int) -> None:
+        for value in values:
+            self.writes[value].append(place)
+            self._touch(value, place)
+
+    def _touch(self, value: int, place: int) -> None:
+        self.spans.setdefault(value, Span(place, place)).take(place)
+
+    def _expanded(self, values: Iterable[int]) -> Iterator[int]:
+        """Yield values with the items of those that are lists."""
+        known = self.method.values
+        for value in values:
+            if 0 <= value < len(known):
+                held = known[value]
+                items = held.items if isinstance(held, TensorList | OptionalTensorList) else ()
+                self._count(1 + len(items))
+                yield value
+                yield from (item for item in items if 0 <= item < len(known))
+
+    def _count(self, names: int) -> None:
+        self.names_left -= names
+        if self.names_left < 0:
+            message = "its instructions name too many values, with those in lists"
+            raise LimitError(message, record=RECORD, limit=_MAX_NAMES)
+
+    def stretch_over_loops(self) -> None:
+        """Extend values named inside a loop, or overlapping loops, to its whole range."""
+        starts, ends = _regions(self.loops)
+        for span in self.spans.values():
+            span.first = starts.get(span.first, span.first)
+            span.last = ends.get(span.last, span.last)
+
+    def stretch_ends(self, method: Method, count: int) -> None:
+        """Extend the lifetimes of inputs, results, and values that later ones alias."""
+        last = max(count - 1, 0)
+        for value in self._expanded(method.inputs):
+            self.spans.setdefault(value, Span(0, 0)).take(0)
+        for value in self._expanded(method.outputs):
+            if value not in self.spans:
+                self.read_first[value] = count
+            self.spans.setdefault(value, Span(last, last)).take(last)
+        self._keep_bases()
+
+    def _keep_bases(self) -> None:
+        """Keep bytes live as long as any value that aliases them, directly or indirectly."""
+        done: set[int] = set()
+        for value in sorted(self.views, key=lambda one: -self.spans[one].last):
+            last, pending = self.spans[value].last, [value]
+            while pending:
+                for base in self.views.get(pending.pop(), ()):
+                    if base in self.spans and base not in done:
+                        done.add(base)
+                        self.spans[base].take(last)
+                        pending.append(base)
+
+
+def _regions(loops: Iterable[tuple[int, int]]) -> tuple[dict[int, int], dict[int, int]]:
+    """Map each instruction inside a loop to the begin and the end of that loop."""
+    starts: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for first, last in _merge(loops):
+        starts.update(dict.fromkeys(range(first, last + 1), first))
+        ends.update(dict.fromkeys(range(first, last + 1), last))
+    return starts, ends
+
+
+def _merge(loops: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Merge loops that share instructions."""
+    merged: list[list[int]] = []
+    for first, last in sorted(loops):
+        if merged and first <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], last)
+        else:
+            merged.append([first, last])
+    return ((first, last) for first, last in merged)
+
 
 INPUT: Final = "input"
 OUTPUT: Final = "output"
@@ -110,7 +302,7 @@ def _role(
 
 def _is_kept(tensor: Tensor) -> bool:
     """Return whether the value has its bytes before the method is called."""
-    return bool(tensor.data_index) or tensor.is_external or tensor.name is not None
+    return tensor.has_data or tensor.name is not None
 
 
 def _span(index: int, role: str, uses: Uses, writers: _Writers) -> Span:

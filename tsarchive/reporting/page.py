@@ -1,21 +1,43 @@
-"""The HTML document: a single file that loads nothing, with its style and script inline."""
+"""The verb ``report``: one HTML document about a file of any kind.
+
+The document is a single file that loads nothing, with its style and script inline.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
+import os
+import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import BinaryIO, Final
 
+from tsarchive.archive import Archive
+from tsarchive.archive import open as opened
+from tsarchive.auditing import audit
+from tsarchive.container.source import read_all
+from tsarchive.container.writer import replacing
 from tsarchive.describing.text import plural, size
-from tsarchive.findings import Severity
+from tsarchive.errors import ArchiveError, CallError
+from tsarchive.findings import Severity, is_fine
 from tsarchive.formats.registry import title_of
+from tsarchive.verifying import verify
 
-from .html import Html, joined, tag
+from .code import code
+from .findings import findings, pickled_names
+from .html import ROWS, Html, joined, tag
+from .memory_picture import memory_plan
+from .modules import operators, tree
+from .overview import overview, records
 from .section import Section, Subject
+from .tensors import tensors
 
 
 def page(subject: Subject, sections: Sequence[Section]) -> Html:
@@ -118,3 +140,183 @@ def _hash(text: str) -> str:
 def _resource(name: str) -> str:
     """Read a file of this package."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+_Maker = Callable[[Subject], Section | None]
+
+# In page order.
+_SECTIONS: Final[tuple[tuple[str, str, _Maker], ...]] = (
+    ("overview", "Overview", overview),
+    ("findings", "Findings", findings),
+    ("modules", "Modules", tree),
+    ("operators", "Operators", operators),
+    ("memory", "Memory plan", memory_plan),
+    ("tensors", "Tensors", tensors),
+    ("code", "Code", code),
+    ("pickled", "Pickled names", pickled_names),
+    ("records", "Records", records),
+)
+STEPS: Final = ("verifying", "auditing", *(name for name, _, _ in _SECTIONS), "writing")
+"""The arguments with which :func:`report` calls ``step``, in order."""
+_NAMELESS: Final = "archive"
+_TOO_DEEP: Final = "it is nested too deeply to be shown"
+
+
+@dataclass(frozen=True, slots=True)
+class SectionSize:
+    """A section of a page: it shows ``shown`` of ``total`` things, in so many bytes."""
+
+    name: str
+    shown: int
+    total: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page about a file.
+
+    ``html`` is the whole page, ``path`` where it was written, or None. ``kind`` is as in
+    AuditReport or, where nothing was checked, :attr:`tsarchive.Archive.kind`; ``ok`` tells whether
+    no finding is above ``Severity.INFO``, None where nothing was checked.
+    """
+
+    file: str
+    kind: str | None
+    path: str | None
+    html: str
+    sections: tuple[SectionSize, ...]
+    ok: bool | None
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the page in bytes."""
+        return len(self.html.encode())
+
+
+def _nothing(step: str) -> None:
+    """Default no-op callback."""
+
+
+def report(
+    f: str | os.PathLike[str] | BinaryIO,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    histograms: str | None = None,
+    findings: bool = True,
+    rows: int = ROWS,
+    step: Callable[[str], None] = _nothing,
+) -> Page:
+    """Make one HTML page about a file, and write it to ``out`` if given.
+
+    The page is a single file: it loads nothing, works offline, and prints. It shows the facts of
+    the file, the findings of verify and audit, modules, operators, code with the lines of user
+    source that it came from, tensors, records, and the memory plan of programs of ExecuTorch.
+    Nothing of the file is run, and torch is not imported. All content of the file appears in the
+    page as text.
+
+    ``f`` is a path, or a binary file object that gives a file from its position on. ``histograms``
+    is a pattern for the names of tensors (``"*.weight"``) whose values are read and counted; by
+    default no elements are read. Without ``findings``, verify and audit, which read the whole file,
+    are skipped. ``rows`` limits how many modules, tensors, operators and records are shown, and
+    five times as many lines of code; omissions are counted. ``step`` is called with each step, one
+    of ``STEPS``. ``out`` is replaced only when the page is complete.
+
+    A file that cannot be opened gives a page with its findings. Raises OSError when ``f`` cannot be
+    read or ``out`` cannot be written; CallError when ``f`` is not a file, when ``out`` is ``f``,
+    and for ``rows`` below 1; without ``findings``, what :func:`tsarchive.open` raises.
+    """
+    if rows < 1:
+        raise CallError(f"a page has no {rows} rows", hint="Give a number of 1 or more")
+    _check_other_file(f, out)
+    given = _Given(f)
+    with ExitStack() as stack:
+        subject = _subject(given, histograms, findings, rows, step, stack)
+        made = [section for row in _SECTIONS if (section := _made(row, subject, step))]
+    step(STEPS[-1])
+    html = page(subject, made)
+    if out is not None:
+        with replacing(os.fsdecode(out)) as stream:
+            stream.write(html.encode())
+    return Page(
+        subject.name,
+        subject.kind,
+        None if out is None else os.fsdecode(out),
+        str(html),
+        tuple(SectionSize(s.name, s.shown, s.total, len(s.body.encode())) for s in made),
+        is_fine(subject.findings) if findings else None,
+    )
+
+
+class _Given:
+    """The caller's file, which can be read several times from its beginning."""
+
+    def __init__(self, f: str | os.PathLike[str] | BinaryIO) -> None:
+        self._data: bytes | None = None
+        self._path = ""
+        if isinstance(f, str | os.PathLike):
+            self._path = os.fsdecode(f)
+            if not stat.S_ISREG(os.stat(self._path).st_mode):
+                with open(self._path, "rb") as file:
+                    self._data = bytes(read_all(file))
+        elif hasattr(f, "read"):
+            self._data = bytes(read_all(f))
+        else:
+            hint = "Pass a path, a file opened with mode 'rb', or io.BytesIO(data)"
+            raise CallError(f"an archive cannot be read from {type(f).__name__}", hint=hint)
+        self.name = os.path.basename(self._path) or _NAMELESS
+        self.nbytes = os.path.getsize(self._path) if self._data is None else len(self._data)
+
+    def fresh(self) -> str | BinaryIO:
+        """Return a path, or a file object at its beginning."""
+        return self._path if self._data is None else io.BytesIO(self._data)
+
+
+def _subject(
+    given: _Given, histograms: str | None, findings: bool, rows: int,
+    step: Callable[[str], None], stack: ExitStack,
+) -> Subject:  # fmt: skip
+    verified = audited = None
+    if findings:
+        step(STEPS[0])
+        verified = verify(given.fresh())
+        step(STEPS[1])
+        audited = audit(given.fresh())
+    archive = _opened(given, stack, is_needed=not findings)
+    return Subject(given.name, given.nbytes, archive, verified, audited, rows, histograms)
+
+
+def _opened(given: _Given, stack: ExitStack, *, is_needed: bool) -> Archive | None:
+    """Open the archive; None if that fails, which findings explain."""
+    try:
+        return stack.enter_context(opened(given.fresh()))
+    except ArchiveError:
+        if is_needed:
+            raise
+        return None
+
+
+def _made(
+    row: tuple[str, str, _Maker], subject: Subject, step: Callable[[str], None]
+) -> Section | None:
+    """Make a section, or one that tells why it cannot be made."""
+    name, title, make = row
+    step(name)
+    try:
+        return make(subject)
+    except (ArchiveError, RecursionError) as error:
+        message = error.message if isinstance(error, ArchiveError) else _TOO_DEEP
+        problem = tag("p", f"This cannot be shown: {message}", class_="problem")
+        return Section(name, title, problem, 0, 0)
+
+
+def _check_other_file(
+    f: str | os.PathLike[str] | BinaryIO, out: str | os.PathLike[str] | None
+) -> None:
+    """Raise CallError where the page would overwrite the file that it describes."""
+    if out is None or not isinstance(f, str | os.PathLike) or not os.path.exists(out):
+        return
+    if os.path.exists(f) and os.path.samefile(f, out):
+        raise CallError(
+            "the page would replace the file that it is about", hint="Give another name to it"
+        )

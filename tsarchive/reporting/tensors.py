@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tsarchive.describing.text import shape
 from tsarchive.errors import ArchiveError
 
-from .html import Html, joined, more, tag
+from .html import Cell, joined, more, table, tag
 from .section import Section, Subject
-from .tables import Cell, table
 
 if TYPE_CHECKING:
     from tsarchive.describing.contents import TensorInfo
@@ -39,7 +38,7 @@ def tensors(subject: Subject) -> Section | None:
         (
             tag("p", _OPEN if drawn else _HOW, class_="dim"),
             table("tensors", _HEADINGS, [_row(name, info) for name, info in shown], keys=keys),
-            _rest(len(shown), len(found)),
+            more(len(shown), len(found), "tensor", ", none of which is larger"),
         )
     )
     return Section("tensors", "Tensors", body, len(shown), len(found), drawn or None)
@@ -51,10 +50,6 @@ def _largest(found: list[tuple[str, TensorInfo]], most: int) -> list[tuple[str, 
         return found
     sizes = sorted(range(len(found)), key=lambda index: -found[index][1].nbytes)
     return [found[index] for index in sorted(sizes[:most])]
-
-
-def _rest(shown: int, total: int) -> Html | None:
-    return more(shown, total, "tensor", ", none of which is larger")
 
 
 def _row(name: str, info: TensorInfo) -> list[Cell]:
@@ -82,8 +77,7 @@ def _histograms(
     ]
     if not wanted or archive is None:
         return
-    from .elements import Elements
-    from .histograms import histogram
+    from .histograms import Elements, histogram
 
     elements = Elements(archive)
     for index, name in wanted:

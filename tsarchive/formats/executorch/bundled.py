@@ -11,7 +11,7 @@ from tsarchive.errors import FormatError
 
 from .flatbuffer import Buffer, Table, check_all
 from .program import Program
-from .schema_bundled import BUNDLED_PROGRAM
+from .schema import BUNDLED_PROGRAM
 from .values import Layout
 
 RECORD = "bundle"

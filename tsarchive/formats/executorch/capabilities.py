@@ -32,9 +32,7 @@ from tsarchive.scanning.report import (
 
 from .looking import OWN_NAMESPACES, ExecutorchView, called
 from .program import RECORD, Program
-from .regions import Regions
-from .unclaimed import find_unclaimed
-from .values import Tensor
+from .regions import Regions, find_unclaimed
 
 _OWN_REASON: Final = "computes, as a part of ExecuTorch itself"
 _COMPUTING: Final = OWN_NAMESPACES | {"quantized_decomposed"}
@@ -139,15 +137,10 @@ def _delegates(program: Program) -> Iterator[Finding]:
 
 
 def _external(program: Program) -> Iterator[Finding]:
-    names = dict.fromkeys(
-        value.name or ""
-        for method in program.methods
-        for value in method.values
-        if isinstance(value, Tensor) and value.is_external
-    )
+    names = program.external_names
     if names:
         more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-        message = f"it reads {', '.join(list(names)[:_SHOWN])}{more} from a data file"
+        message = f"it reads {', '.join(names[:_SHOWN])}{more} from a data file"
         yield Finding("program-data", Severity.INFO, Nature.ABILITY, message, RECORD)
 
 

@@ -10,9 +10,8 @@ from tsarchive.errors import FormatError, LimitError, MissingRecordError
 
 from .flatbuffer import Buffer, Table, check_all
 from .header import Header, read_data_header
-from .schema import Schema
-from .schema_flat_tensor import FLAT_TENSOR, FLAT_TENSOR_06
-from .segments import Segment, named_data, part_of, segments_of
+from .schema import FLAT_TENSOR, FLAT_TENSOR_06, Schema
+from .segments import Segment, first_by_key, named_data, part_of, segments_of
 from .values import Layout
 
 RECORD = "tables"
@@ -72,10 +71,7 @@ class DataFile:
     @cached_property
     def by_key(self) -> Mapping[str, Entry]:
         """The first entry of each key."""
-        found: dict[str, Entry] = {}
-        for entry in self.entries:
-            found.setdefault(entry.key, entry)
-        return found
+        return first_by_key((entry.key, entry) for entry in self.entries)
 
     def read(self, key: str) -> memoryview:
         """Return the bytes of a key, not copied.

@@ -3,27 +3,110 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from tsarchive.container.writer import replacing
-from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
 
-from .alignment import require_alignment
-from .bundle_draft import BundleDraft
-from .bundled import BundledProgram
-from .data_draft import DataDraft
+from .bundled import RECORD, SUITES, BundledProgram
+from .data_draft import DataDraft, externalize, internalize
 from .data_file import DataFile
-from .externalizing import externalize, internalize
-from .lazy import Lazy
-from .pieces import Pieces, write_pieces
+from .encoding import (
+    Bytes,
+    Pieces,
+    Values,
+    detect_encoding,
+    encode,
+    require_alignment,
+    table_values,
+    write_pieces,
+)
 from .program import Program
-from .program_draft import ProgramDraft
+from .program_draft import ProgramDraft, bytes_for, layout_of
 from .regions import Content, Regions
+from .schema import BUNDLED_PROGRAM
 from .values import Layout
 
 if TYPE_CHECKING:
     from .looking import ExecutorchView
+
+_T = TypeVar("_T")
+
+
+class Lazy(Generic[_T]):
+    """A lazily computed value. ``made`` is None until it is first requested."""
+
+    __slots__ = ("_make", "made")
+
+    def __init__(self, make: Callable[[], _T]) -> None:
+        self._make = make
+        self.made: _T | None = None
+
+    def get(self) -> _T:
+        """Return the value, computing it on first use. Raises what that raises."""
+        if self.made is None:
+            self.made = self._make()
+        return self.made
+
+
+class BundleDraft:
+    """The program of a bundle and the tensors of its test calls."""
+
+    def __init__(self, found: BundledProgram, program: Lazy[ProgramDraft]) -> None:
+        root = found.root()
+        self._values = table_values(root)
+        self._encoding = detect_encoding(root, self._values, None)
+        self._program = program
+        self.is_edited = False
+        end = self._encoding.size
+        self._trailing: Bytes = b"" if end is None else found.data[end:]
+
+    @property
+    def program(self) -> ProgramDraft:
+        """The program, which is encoded anew once it has been edited."""
+        return self._program.get()
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """The layouts of the tensors of all calls."""
+        return {name: layout_of(table) for name, table in _tensors(self._values)}
+
+    def replace(self, name: str, data: Any) -> None:
+        """Replace the bytes of a tensor of a call."""
+        found = dict(_tensors(self._values))
+        if name not in found:
+            raise MissingRecordError(f"the bundle has no tensor {name!r}", record=RECORD)
+        found[name]["data"] = bytes_for(name, layout_of(found[name]), data)
+
+    def strip_test_suites(self) -> bool:
+        """Remove all calls. Returns whether there were any."""
+        had_any = bool(self._values.get("method_test_suites"))
+        if had_any:
+            self._values["method_test_suites"] = []
+        return had_any
+
+    def assemble(self) -> Pieces:
+        """Return the whole file."""
+        if self._program.made is not None and self._program.made.is_edited:
+            self._values["program"] = self.program.assemble()
+        made = encode(
+            BUNDLED_PROGRAM, self._values, self._encoding.order, self._encoding.alignments
+        )
+        return Pieces((made.head(), made.body, self._trailing))
+
+
+def _tensors(root: Values) -> Iterator[tuple[str, Values]]:
+    """Yield tensors by the names that archives use: ``test_suites/forward/0/inputs/1``."""
+    for suite in root.get("method_test_suites", ()):
+        for number, case in enumerate(suite.get("test_cases", ())):
+            folder = f"{SUITES}{suite.get('method_name', '')}/{number}"
+            for group in ("inputs", "expected_outputs"):
+                for index, value in enumerate(case.get(group, ())):
+                    kind, table = value.get("val", (None, None))
+                    if kind == "Tensor":
+                        yield f"{folder}/{group}/{index}", table
 
 
 STACK_TRACES: Final = "stack-traces"
@@ -321,3 +404,18 @@ def _drafted(content: Content, inner: Lazy[ProgramDraft] | None) -> _Drafted:
         return ProgramDraft(content)
     assert inner is not None
     return BundleDraft(content, inner)
+
+
+def write_together(drafts: Iterable[tuple[Draft, str | os.PathLike[str]]]) -> list[int]:
+    """Write each draft to its path; none is replaced before all are complete.
+
+    Returns the sizes in bytes. Raises CallError for a path that is given twice, OSError when a file
+    cannot be written, and what :meth:`Draft.write` raises.
+    """
+    pairs = [(draft, os.fsdecode(path)) for draft, path in drafts]
+    targets = [os.path.realpath(path) for _, path in pairs]
+    for target in targets:
+        if targets.count(target) > 1:
+            raise CallError(f"two files would be written to {target!r}")
+    with ExitStack() as files:
+        return [draft.write(files.enter_context(replacing(path))) for draft, path in pairs]

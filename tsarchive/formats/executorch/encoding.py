@@ -1,22 +1,193 @@
-"""Encoding of tables to bytes, laid out as the writers of ExecuTorch do.
+"""Tables as dicts, and their encoding to bytes, laid out as the writers of ExecuTorch do.
 
 FlatBuffers are written back to front: a table precedes what it points to. Positions are counted
-from the end here, since the front is not known until everything has been written.
+from the end here, since the front is not known until everything has been written. Order and
+alignments of a file are inferred such that encoding its tables gives the same bytes.
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from itertools import product
+from typing import Any, BinaryIO, Final, TypeAlias
 
-from tsarchive.errors import SaveError
+from tsarchive.errors import CallError, SaveError, UnsupportedError
 
-from .pieces import Bytes, Pieces
+from .flatbuffer import Table
+from .header import AT, Header
 from .schema import SCALARS, TEXT, Schema, Slot
-from .table_values import Values
+
+SEGMENT_ALIGNMENT: Final = 128
+CONSTANT_ALIGNMENT: Final = 16
+_LEAST: Final = 16
+_LARGEST: Final = 1 << 20
+_LIKELY: Final = (*(1 << power for power in range(4, 13)), 8, 4, 2, 1)
+
+
+def align_up(place: int, width: int) -> int:
+    """Round ``place`` up to a multiple of ``width``."""
+    return place + -place % width
+
+
+def infer_alignments(places: Sequence[tuple[int, int]], usual: int) -> list[int]:
+    """Return the alignment that explains each (end of one thing, start of the next).
+
+    A single alignment for all where there is one, preferring ``usual``.
+    """
+    widths = (usual, *_LIKELY)
+    common = next((width for width in widths if all(_fits(place, width) for place in places)), None)
+    if common is not None:
+        return [common] * len(places)
+    return [_alignment(place, widths) for place in places]
+
+
+def require_alignment(width: int) -> None:
+    """Raise CallError for widths that segments and constants cannot be aligned to."""
+    if width & (width - 1) or not _LEAST <= width <= _LARGEST:
+        raise CallError(
+            f"an alignment of {width} is none: it is a power of two from {_LEAST:,} to {_LARGEST:,}"
+        )
+
+
+def _alignment(place: tuple[int, int], widths: Sequence[int]) -> int:
+    """Return an alignment for one place.
+
+    If none fits, the largest power of two that divides the start.
+    """
+    start = place[1]
+    power = min(start & -start, max(widths))
+    return next((width for width in widths if _fits(place, width)), power or widths[0])
+
+
+def _fits(place: tuple[int, int], width: int) -> bool:
+    end, start = place
+    return align_up(end, width) == start
+
+
+# Pieces above this size stand alone; smaller neighbours are joined.
+_LARGE: Final = 1 << 16
+
+
+class Pieces:
+    """A sequence of pieces that acts as one run of bytes."""
+
+    __slots__ = ("_parts", "_size")
+
+    def __init__(self, parts: Iterable[Bytes]) -> None:
+        self._parts = tuple(_join_small(_flatten(parts)))
+        self._size = sum(map(len, self._parts))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        return iter(self._parts)
+
+    def join(self) -> bytes:
+        """Return all of it, copied."""
+        return b"".join(self._parts)
+
+    def is_at(self, data: memoryview, start: int = 0) -> bool:
+        """Return whether ``data`` has these bytes from ``start`` on."""
+        for part in self._parts:
+            if data[start : start + len(part)] != part:
+                return False
+            start += len(part)
+        return True
+
+
+Bytes: TypeAlias = bytes | memoryview | Pieces
+
+
+def write_pieces(stream: BinaryIO, pieces: Pieces) -> None:
+    """Write bytes directly from where they lie."""
+    for part in pieces:
+        stream.write(part)
+
+
+def _flatten(parts: Iterable[Bytes]) -> Iterator[bytes | memoryview]:
+    for part in parts:
+        if isinstance(part, Pieces):
+            yield from part
+        else:
+            yield part
+
+
+def _join_small(parts: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    for is_large, run in itertools.groupby(parts, key=lambda part: len(part) > _LARGE):
+        if is_large:
+            yield from run
+        elif joined := b"".join(run):
+            yield joined
+
+
+Values: TypeAlias = dict[str, Any]
+"""A table by the names of its fields, without those that are absent. Nested tables are dicts,
+vectors of tables lists, of bytes memoryviews, of other numbers tuples; members of unions are pairs
+of a table's name and a dict.
+"""
+
+
+def table_values(table: Table) -> Values:
+    """Return the contents of a table, without fields that are left to their defaults.
+
+    Raises UnsupportedError for a field that the schema does not know, which would be lost.
+    """
+    _require_known(table)
+    slots = table.buffer.schema.slots[table.name]
+    found = {field: _value(table, slot) for field, slot in slots.items()}
+    return {field: value for field, value in found.items() if value is not None}
+
+
+def set_scalar(values: Values, field: str, value: int, default: int = 0) -> None:
+    """Set a scalar as writers do: omit it if it equals its default."""
+    if value == values.get(field, default):
+        return
+    if value == default:
+        del values[field]
+    else:
+        values[field] = value
+
+
+def _require_known(table: Table) -> None:
+    known = table.buffer.schema.places[table.name]
+    for place in range(known, table.places):
+        if table.is_set(place):
+            raise UnsupportedError(
+                f"{table.path} has a field of a later version", record=table.buffer.record,
+                offset=table.buffer.start + table.position,
+                hint="It would be lost. The file can be read and copied, but not edited",
+            )  # fmt: skip
+
+
+def _value(table: Table, slot: Slot) -> Any:
+    name = slot.field.name
+    if slot.is_union:
+        member = table.member(name)
+        return None if member is None else (member.name, table_values(member))
+    if slot.is_vector:
+        return _vector(table, slot)
+    if slot.element == TEXT:
+        return table.text(name)
+    if slot.element in table.buffer.schema.tables:
+        inner = table.table(name)
+        return None if inner is None else table_values(inner)
+    return table.scalar(name) if table.has(name) else None
+
+
+def _vector(table: Table, slot: Slot) -> Any:
+    name = slot.field.name
+    if slot.element == "u8":
+        return table.data(name)
+    if slot.element in table.buffer.schema.tables:
+        inner = table.tables(name)
+        return None if inner is None else [table_values(each) for each in inner]
+    return table.numbers(name)
+
 
 Alignments = Mapping[tuple[str, str], int]
 """What is forced for vectors by table and field, in the place of what the schema says."""
@@ -114,23 +285,23 @@ class _Encoder:
 
     def table(self, name: str, values: Values) -> int:
         """Write a table after everything that it points to. Returns its position."""
-        given = [slot for field, slot in self._schema.slots[name].items() if field in values]
-        fields = [field for slot in given for field in self._fields(name, slot, values)]
+        given = [slot for key, slot in self._schema.slots[name].items() if key in values]
+        fields = [one for slot in given for one in self._fields(name, slot, values)]
         if self._order in _BY_SIZE:
-            fields.sort(key=lambda field: (field.width, field.place), reverse=True)
+            fields.sort(key=lambda one: (one.width, one.place), reverse=True)
         end = self._size
-        for field in fields:
-            end = field.end = _aligned(end, field.width) + field.width
-            self._widest = max(self._widest, field.width)
-        return self._add_table(_aligned(end, 4) + 4, fields)
+        for one in fields:
+            end = one.end = align_up(end, one.width) + one.width
+            self._widest = max(self._widest, one.width)
+        return self._add_table(align_up(end, 4) + 4, fields)
 
     def _add_table(self, position: int, fields: Sequence[_Written]) -> int:
         """Lay out the fields, and a vtable before them unless an equal one exists."""
         content = bytearray(position - self._size)
-        for field in fields:
-            value = field.end - field.value if field.is_offset else field.value
-            struct.pack_into(f"<{field.letter}", content, position - field.end, value)
-        vtable = _vtable(len(content), {field.place: position - field.end for field in fields})
+        for one in fields:
+            value = one.end - one.value if one.is_offset else one.value
+            struct.pack_into(f"<{one.letter}", content, position - one.end, value)
+        vtable = _vtable(len(content), {one.place: position - one.end for one in fields})
         key = vtable[:2] + vtable[4:] if self._order is Order.OLD_PYTHON else vtable
         at = self._vtables.get(key)
         struct.pack_into("<i", content, 0, (at or position + len(vtable)) - position)
@@ -188,7 +359,7 @@ class _Encoder:
         """Add zeros so that the position ``behind`` bytes further on is aligned to ``width``."""
         self._widest = max(self._widest, width)
         place = self._size + behind
-        self._add(bytes(_aligned(place, width) - place))
+        self._add(bytes(align_up(place, width) - place))
 
     def _add(self, data: Bytes) -> int:
         """Prepend bytes. Returns the position of the first of them."""
@@ -198,11 +369,67 @@ class _Encoder:
         return self._size
 
 
-def _aligned(place: int, width: int) -> int:
-    return place + -place % width
-
-
 def _vtable(size: int, places: Mapping[int, int]) -> bytes:
     """Return a vtable: its size, that of the table, and the offset of each field, 0 if absent."""
     entries = [places.get(place, 0) for place in range(max(places, default=-1) + 1)]
     return struct.pack(f"<{len(entries) + 2}H", 4 + 2 * len(entries), size, *entries)
+
+
+# Alignments that writers may use for blobs in the tables of a program, the usual first.
+_ALIGNMENTS: Final = tuple(1 << power for power in range(4, 13))
+_BLOBS: Final = {
+    "constant_buffer": ("Buffer", "storage"),
+    "backend_delegate_data": ("BackendDelegateInlineData", "data"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableEncoding:
+    """The encoding of a file's tables, which end at ``size``, possibly before the buffer ends.
+
+    ``inserted`` bytes stand between head and body. Both are None when no known order gives the
+    tables of the file, which are then written in the current one.
+    """
+
+    order: Order = Order.PYTHON
+    alignments: dict[tuple[str, str], int] = field(default_factory=dict)
+    inserted: int | None = None
+    size: int | None = None
+
+
+def detect_encoding(root: Table, values: Values, header: Header | None) -> TableEncoding:
+    """Return the first order that gives the tables of a file; ``values`` are their contents.
+
+    The offset of the root tells how much is inserted before them: at least the header, nothing in a
+    file without one.
+    """
+    for alignments, order in product(_alignments(root), Order):
+        made = encode(root.buffer.schema, values, order, alignments)
+        inserted = root.position - made.root
+        is_possible = inserted == 0 if header is None else inserted >= header.length
+        if is_possible and made.body.is_at(root.buffer.data, AT + inserted):
+            return TableEncoding(order, alignments, inserted, AT + inserted + len(made.body))
+    return TableEncoding()
+
+
+def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:
+    """Yield the alignments that the writer may have used, judging by the positions of blobs."""
+    known = [name for name in _BLOBS if name in root.buffer.schema.slots[root.name]]
+    starts = {name: _blob_starts(root, name) for name in known}
+    present = [_BLOBS[name] for name in known if starts[name]]
+    for chosen in product(*(_possible_alignments(found) for found in starts.values() if found)):
+        yield dict(zip(present, chosen, strict=True))
+
+
+def _blob_starts(root: Table, field: str) -> list[int]:
+    """Return where blobs begin; empty ones, not always aligned, only if there are no others."""
+    blob = _BLOBS[field][1]
+    tables = [table for table in root.tables(field) or () if table.has(blob)]
+    full = [table for table in tables if table.data(blob)]
+    return [table.data_start(blob) for table in full or tables]
+
+
+def _possible_alignments(starts: list[int]) -> list[int]:
+    """Return the usual alignment, and larger ones at whose multiples all blobs begin."""
+    usual, *larger = _ALIGNMENTS
+    return [usual, *(width for width in larger if not any(start % width for start in starts))]

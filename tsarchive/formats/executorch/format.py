@@ -76,7 +76,7 @@ class _Executorch(FileFormat):
         raise self.not_torchscript(opened.records)
 
     def importer(self, opened: Regions, options: LoadOptions) -> Importer:
-        from .modules.opening import importer_of_program
+        from .modules.delegates import importer_of_program
 
         return importer_of_program(opened, options.device, options.guard, options.data)
 
@@ -89,7 +89,7 @@ class _Executorch(FileFormat):
         save_program(module, f, options.files)
 
     def verify(self, source: Source, step: Step) -> VerifyReport:
-        from .verifying.checking import verify_executorch
+        from .verification import verify_executorch
 
         return verify_executorch(source, self.kind, step)
 
@@ -107,7 +107,7 @@ class _Executorch(FileFormat):
             return jitter_report(regions)
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
-        from .described_facts import executorch_facts
+        from .looking import executorch_facts
 
         return executorch_facts(archive, file, nbytes, _TABLE)
 

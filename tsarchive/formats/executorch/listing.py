@@ -7,8 +7,7 @@ from typing import Final
 
 from tsarchive.errors import FormatError
 
-from .instructions import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Move
-from .methods import Chain, Method
+from .methods import Chain, DelegateCall, Free, Instruction, JumpFalse, KernelCall, Method, Move
 from .program import Program
 from .values import (
     MAX_RANK,
@@ -163,7 +162,7 @@ def _tensor_parts(program: Program, tensor: Tensor) -> Iterator[str]:
     if tensor.allocation is not None:
         arena, offset = tensor.allocation.arena, tensor.allocation.offset
         yield f"arena {arena} at {offset:,}, {tensor.nbytes:,} bytes"
-    elif not (tensor.is_external or tensor.data_index):
+    elif not tensor.has_data:
         yield "given when it is run"
 
 

@@ -9,15 +9,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from tsarchive.describing.contents import ModuleInfo, StorageInfo, TensorInfo
+from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts
 from tsarchive.errors import UnsupportedError
-from tsarchive.formats.archive import View
+from tsarchive.formats.archive import OpenedArchive, View
+from tsarchive.formats.description import tensor_facts
+from tsarchive.formats.records import RecordTable
 
 from .bundled import BundledProgram, BundledTensor, Suite
 from .data_file import DataFile, Entry
 from .header import no_zip
-from .instructions import DelegateCall, KernelCall
 from .listing import Listings, place_text, signature
-from .methods import Method
+from .methods import DelegateCall, KernelCall, Method
 from .program import RECORD, Program
 from .regions import Regions
 from .values import Layout, Tensor
@@ -158,7 +160,7 @@ def _of_program(program: Program) -> Iterator[_Named]:
     named: dict[str, TensorInfo] = {}
     for method in program.methods:
         for index, value in enumerate(method.values):
-            if not isinstance(value, Tensor) or not (value.is_external or value.data_index):
+            if not isinstance(value, Tensor) or not value.has_data:
                 continue
             info = _stored(program, value)
             name = value.name or f"{method.name}.{index}"
@@ -202,11 +204,7 @@ def _entry(found: DataFile, entry: Entry) -> ModuleInfo:
 
 
 def _method(program: Program, method: Method) -> ModuleInfo:
-    stored = [
-        value
-        for value in method.values
-        if isinstance(value, Tensor) and (value.is_external or value.data_index)
-    ]
+    stored = [one for one in method.values if isinstance(one, Tensor) and one.has_data]
     return ModuleInfo(
         method.name,
         METHOD,
@@ -247,3 +245,65 @@ def _suite(suite: Suite) -> ModuleInfo:
     ]
     nbytes = sum(len(tensor.data) for tensor in tensors)
     return ModuleInfo(suite.method, SUITE, (_times(len(suite.cases)),), 0, nbytes, ())
+
+
+def executorch_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
+    """Everything about a file of this name and size. Raises ArchiveError where it breaks a rule."""
+    return Facts(
+        file=file,
+        bytes=nbytes,
+        kind=archive.kind,
+        format_version=archive.format_version,
+        root="",
+        byte_order="little",
+        serialization_id=None,
+        compression={},
+        groups=_groups(archive, table),
+        program=None,
+        exported=None,
+        tensors=tensor_facts(archive),
+        executorch=_facts(archive),
+    )
+
+
+def _facts(archive: OpenedArchive) -> ExecutorchFacts:
+    view = archive.view
+    assert isinstance(view, ExecutorchView)
+    content, program = view.regions.content, view.program
+    header = content.header if isinstance(content, DataFile) else program and program.header
+    suites = content.test_suites if isinstance(content, BundledProgram) else ()
+    entries = content.entries if isinstance(content, DataFile) else ()
+    methods = tuple(_method_facts(program, one) for one in program.methods) if program else ()
+    names = [data.key for data in program.named_data] if program else [e.key for e in entries]
+    return ExecutorchFacts(
+        header_bytes=header.length if header else None,
+        is_data_of_06=isinstance(content, DataFile) and content.is_of_06,
+        methods=methods,
+        named_data=tuple(names),
+        external=program.external_names if program else (),
+        test_cases=dict(Counter({suite.method: len(suite.cases) for suite in suites})),
+    )
+
+
+def _method_facts(program: Program, method: Method) -> MethodFacts:
+    backends: Counter[str] = Counter()
+    for delegate in method.delegates:
+        backends[delegate.backend] += len(program.delegate_data(delegate))
+    return MethodFacts(
+        name=method.name,
+        signature=signature(method),
+        values=len(method.values),
+        instructions=sum(len(chain.instructions) for chain in method.chains),
+        operators=dict(Counter(called(method))),
+        delegates=dict(backends),
+        arenas=method.arenas[1:],
+    )
+
+
+def _groups(archive: OpenedArchive, table: RecordTable) -> dict[str, GroupFacts]:
+    sizes: dict[str, list[int]] = {}
+    for name, record in archive.records.items():
+        group = table.role(name).described
+        if group:
+            sizes.setdefault(group, []).append(record.size)
+    return {group: GroupFacts(len(found), sum(found), sum(found)) for group, found in sizes.items()}

@@ -9,12 +9,11 @@ from typing import TypeVar
 
 from tsarchive.errors import FormatError, MissingRecordError
 
-from .decoding import decode_method
 from .flatbuffer import Buffer, Table, check_all
 from .header import AT, PROGRAM_MAGIC, Header, read_program_header
-from .methods import Delegate, Method
-from .schema_program import PROGRAM
-from .segments import NamedData, Segment, named_data, part_of, segments_of
+from .methods import Delegate, Method, decode_method
+from .schema import PROGRAM
+from .segments import NamedData, Segment, first_by_key, named_data, part_of, segments_of
 from .values import Tensor
 
 RECORD = "program"
@@ -66,14 +65,23 @@ class Program:
     @cached_property
     def indices(self) -> Mapping[str, int]:
         """The index of the first method of each name."""
-        found: dict[str, int] = {}
-        for index, name in enumerate(self.method_names):
-            found.setdefault(name, index)
-        return found
+        return first_by_key((name, index) for index, name in enumerate(self.method_names))
 
     @cached_property
     def methods(self) -> tuple[Method, ...]:
         return tuple(self._method(index) for index in range(len(self._plans)))
+
+    @cached_property
+    def external_names(self) -> tuple[str, ...]:
+        """The keys that a data file must have."""
+        return tuple(
+            dict.fromkeys(
+                value.name or ""
+                for method in self.methods
+                for value in method.values
+                if isinstance(value, Tensor) and value.is_external
+            )
+        )
 
     def method(self, name: str) -> Method:
         """Return the first method of this name. Raises MissingRecordError when there is none."""

@@ -1,31 +1,499 @@
-"""A program under edit."""
+"""A program under edit: tables as dicts, tensors by name, the bytes in segments or tables."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
-from dataclasses import replace
-from typing import Any, Final
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
 
-from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
+from tsarchive.errors import CallError, FormatError, MissingRecordError, UnsupportedError
 
-from .alignment import CONSTANT_ALIGNMENT, align_up
-from .header import program_header
-from .pieces import Pieces
-from .pools import InlinePool, Pool, SegmentPool
-from .program import RECORD, Program
-from .program_tensors import (
-    StoredTensor,
-    clear_name,
-    make_internal,
-    set_name,
-    stored_tensors,
-    tensors_of,
+from .encoding import (
+    CONSTANT_ALIGNMENT,
+    SEGMENT_ALIGNMENT,
+    Bytes,
+    Pieces,
+    TableEncoding,
+    Values,
+    align_up,
+    detect_encoding,
+    encode,
+    infer_alignments,
+    set_scalar,
+    table_values,
 )
-from .segment_users import renumber_segments, segment_users
-from .segmented_draft import open_draft
-from .table_values import Values, set_scalar
-from .tensor_bytes import bytes_for
+from .flatbuffer import Table
+from .header import AT, Header, program_header
+from .program import RECORD, Program
+from .schema import Schema
+from .segments import Segment, part_of
+from .values import Layout
+
+_EXTERNAL: Final = 1
+_NUMBER: Final = "data_buffer_idx"
+_EXTRA: Final = "extra_tensor_info"
+_NAME: Final = "fully_qualified_name"
+_LOCATION: Final = "location"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor with initial bytes: its tables, one in each method that has it.
+
+    ``number`` is that of the bytes, 0 where they are in a data file. The bytes of one that
+    ``is_mutable`` are copied when a method is loaded.
+    """
+
+    name: str
+    layout: Layout
+    is_external: bool
+    is_mutable: bool
+    number: int
+    tables: tuple[Values, ...]
+
+    @property
+    def key(self) -> str:
+        """The key of its bytes in a data file, if they are in one."""
+        return str(self.tables[0].get(_EXTRA, {}).get(_NAME) or self.name)
+
+
+def tensors_of(root: Values) -> Iterator[tuple[str, Values]]:
+    """Yield all tensors of a program, by method and value number: ``forward.3``."""
+    for plan in root.get("execution_plan", ()):
+        for index, value in enumerate(plan.get("values", ())):
+            kind, table = value.get("val", (None, None))
+            if kind == "Tensor":
+                yield f"{plan.get('name', '')}.{index}", table
+
+
+def stored_tensors(root: Values) -> dict[str, StoredTensor]:
+    """Return the tensors with bytes in the file or in a data file, by their names in archives.
+
+    Tables of one name are one tensor, unless they differ.
+    """
+    found: dict[str, StoredTensor] = {}
+    for place, table in tensors_of(root):
+        one = _describe_tensor(table.get(_EXTRA, {}).get(_NAME) or place, table)
+        if not (one.is_external or one.number):
+            continue
+        known = found.get(one.name, replace(one, tables=()))
+        if replace(known, tables=one.tables) == one:
+            found[one.name] = replace(one, tables=known.tables + one.tables)
+        else:
+            found[place] = replace(one, name=place)
+    return found
+
+
+def _describe_tensor(name: str, table: Values) -> StoredTensor:
+    is_external = table.get(_EXTRA, {}).get(_LOCATION, 0) == _EXTERNAL
+    number = 0 if is_external else table.get(_NUMBER, 0)
+    is_mutable = "allocation_info" in table
+    return StoredTensor(name, layout_of(table), is_external, is_mutable, number, (table,))
+
+
+def layout_of(table: Values) -> Layout:
+    """Return the layout of a tensor table, or of a layout table in a data file."""
+    sizes, order = table.get("sizes", ()), table.get("dim_order", b"")
+    return Layout(table.get("scalar_type", 0), tuple(sizes), tuple(order))
+
+
+def make_external(table: Values, key: str) -> None:
+    """Make a tensor refer to a key of a data file.
+
+    The number stays, though it means nothing any more: the runtime's bindings take an output with
+    neither a number nor a place in an arena for one without memory, and give zeros.
+    """
+    set_name(table, key)
+    table[_EXTRA][_LOCATION] = _EXTERNAL
+
+
+def make_internal(table: Values, number: int) -> None:
+    """Make a tensor refer to the bytes of a number."""
+    set_scalar(table, _NUMBER, number)
+    set_scalar(table.setdefault(_EXTRA, {}), _LOCATION, 0)
+
+
+def set_name(table: Values, name: str) -> None:
+    """Set the name of a tensor, by which data files are searched."""
+    table.setdefault(_EXTRA, {})[_NAME] = name
+
+
+def clear_name(table: Values) -> bool:
+    """Remove the name of a tensor that does not need it. Returns whether it had one."""
+    extra = table.get(_EXTRA, {})
+    if _NAME not in extra or extra.get(_LOCATION, 0) == _EXTERNAL:
+        return False
+    del extra[_NAME]
+    if not extra:
+        del table[_EXTRA]
+    return True
+
+
+_IN_SEGMENT = 1
+
+
+def segment_users(root: Values) -> Iterator[tuple[Values, str]]:
+    """Yield each table that refers to a segment, with the field of the number."""
+    constants = root.get("constant_segment", {})
+    if constants.get("offsets"):
+        yield constants, "segment_index"
+    for table in (*root.get("mutable_data_segments", ()), *root.get("named_data", ())):
+        yield table, "segment_index"
+    for plan in root.get("execution_plan", ()):
+        for delegate in plan.get("delegates", ()):
+            processed = delegate.get("processed", {})
+            if processed.get("location", 0) == _IN_SEGMENT:
+                yield processed, "index"
+
+
+def renumber_segments(root: Values, dropped: int) -> None:
+    """Renumber references after segment ``dropped`` was removed."""
+    for table, name in segment_users(root):
+        if table.get(name, 0) > dropped:
+            set_scalar(table, name, table[name] - 1)
+
+
+HeaderWriter: TypeAlias = Callable[[bytes, int, int, int], bytes]
+
+
+@dataclass(slots=True)
+class NewSegment:
+    """A segment to write. ``padding`` stood before it, and is kept where its length still fits."""
+
+    data: Bytes
+    alignment: int = SEGMENT_ALIGNMENT
+    padding: Bytes = b""
+
+
+@dataclass(slots=True)
+class SegmentedDraft:
+    """Tables as dicts, and the segments that they refer to by number.
+
+    ``inserted`` follows the first eight bytes of the tables: the header and zeros; nothing in a
+    program without bytes in segments, unless ``keeps_header``. Segments begin at a multiple of
+    ``base_alignment``, which is 0 where the header stores no base. ``tail`` follows the last table
+    and is counted by the header, ``gap`` stood before the first segment, ``trailing`` follows the
+    last, and the header counts ``surplus`` bytes of it.
+    """
+
+    schema: Schema
+    write_header: HeaderWriter
+    values: Values
+    encoding: TableEncoding
+    segments: list[NewSegment] = field(default_factory=list)
+    inserted: bytes = b""
+    keeps_header: bool = True
+    base_alignment: int = SEGMENT_ALIGNMENT
+    tail: Bytes = b""
+    gap: Bytes = b""
+    surplus: int = 0
+    trailing: Bytes = b""
+
+    def segment(self, number: int) -> NewSegment:
+        """Return a segment. Raises FormatError when there is none of this number."""
+        if number >= len(self.segments):
+            raise FormatError(f"there is no segment {number}", limit=len(self.segments))
+        return self.segments[number]
+
+    def add_segment(self, data: Bytes, alignment: int = SEGMENT_ALIGNMENT) -> int:
+        """Append a segment. Returns its number."""
+        self.segments.append(NewSegment(data, alignment))
+        self.values.setdefault("segments", []).append({})
+        return len(self.segments) - 1
+
+    def drop_segment(self, number: int) -> None:
+        """Remove a segment. Renumbering references to those behind it is left to the caller."""
+        del self.segments[number], self.values["segments"][number]
+
+    def align_segments(self, width: int) -> None:
+        """Align all segments to multiples of ``width``."""
+        self.base_alignment = width
+        for segment in self.segments:
+            segment.alignment = width
+
+    def assemble(self) -> Pieces:
+        """Return the whole file."""
+        behind = self._placed()
+        tables = encode(self.schema, self.values, self.encoding.order, self.encoding.alignments)
+        inserted = self._inserted(len(behind))
+        size = AT + len(inserted) + len(tables.body) + len(self.tail)
+        base = self._base(size, len(behind)) if inserted else 0
+        if inserted:
+            inserted = self.write_header(inserted, size, base, len(behind) + self.surplus)
+        gap = _filled(max(base - size, 0), self.gap)
+        head = tables.head(len(inserted))
+        return Pieces((head, inserted, tables.body, self.tail, gap, behind, self.trailing))
+
+    def _placed(self) -> Pieces:
+        """Lay out all segments, and update their tables with the resulting offsets."""
+        parts: list[Bytes] = []
+        end = 0
+        for table, segment in zip(self.values.get("segments", ()), self.segments, strict=True):
+            start = align_up(end, segment.alignment)
+            set_scalar(table, "offset", start)
+            set_scalar(table, "size", len(segment.data))
+            parts += (_filled(start - end, segment.padding), segment.data)
+            end = start + len(segment.data)
+        return Pieces(parts)
+
+    def _inserted(self, nbytes: int) -> bytes:
+        if self.inserted and (nbytes or self.keeps_header):
+            return self.inserted
+        if not nbytes:
+            return b""
+        made = self.write_header(b"", 0, 0, 0)
+        width = max((CONSTANT_ALIGNMENT, *self.encoding.alignments.values()))
+        return made.ljust(align_up(len(made), width), b"\0")
+
+    def _base(self, size: int, nbytes: int) -> int:
+        """Return where segments begin behind tables of this size."""
+        width = self.base_alignment or (SEGMENT_ALIGNMENT if nbytes else 0)
+        return align_up(size, width) if width else 0
+
+
+def open_draft(
+    data: memoryview, root: Table, header: Header | None, segments: Sequence[Segment],
+    write_header: HeaderWriter,
+) -> SegmentedDraft:  # fmt: skip
+    """Make a draft of a file; ``segments`` are those of its tables.
+
+    Raises UnsupportedError for tables with fields that would be lost.
+    """
+    values = table_values(root)
+    encoding = detect_encoding(root, values, header)
+    draft = SegmentedDraft(root.buffer.schema, write_header, values, encoding)
+    if encoding.size is not None:
+        draft.tail = root.buffer.data[encoding.size :]
+    if header is None:
+        draft.keeps_header = False
+        draft.segments = [NewSegment(b"") for _ in segments]
+    else:
+        draft.keeps_header = not any(segment.size for segment in segments)
+        draft.inserted = _inserted(data, header, encoding)
+        _read_segments(draft, segments, header, data)
+    return draft
+
+
+def _inserted(data: memoryview, header: Header, encoding: TableEncoding) -> bytes:
+    """Return the header, and the bytes between it and the body of the tables."""
+    if encoding.inserted is not None:
+        return bytes(data[AT : AT + encoding.inserted])
+    found = bytes(data[AT : AT + header.length])
+    return found.ljust(align_up(len(found), CONSTANT_ALIGNMENT), b"\0")
+
+
+def _read_segments(
+    draft: SegmentedDraft, segments: Sequence[Segment], header: Header, data: memoryview
+) -> None:
+    """Read the segments, and the bytes before, between and behind them."""
+    base, end = header.segment_base or header.tables_size, 0
+    places = [(header.tables_size, base)]
+    for table, (start, size) in zip(draft.values.get("segments", ()), segments, strict=True):
+        offset = table.get("offset", 0)
+        places.append((end, offset))
+        # The offset of an empty segment may be anything.
+        is_there = start == base + offset
+        padding = data[base + end : start] if is_there else b""
+        draft.segments.append(NewSegment(data[start : start + size], padding=padding))
+        end = max(end, offset + size) if is_there else end
+    widths = infer_alignments(places, SEGMENT_ALIGNMENT)
+    draft.base_alignment = widths[0] if header.segment_base else 0
+    for segment, width in zip(draft.segments, widths[1:], strict=True):
+        segment.alignment = width
+    draft.gap = data[header.tables_size : base]
+    draft.surplus = (header.segments_size or end) - end
+    draft.trailing = data[base + end :]
+
+
+def _filled(size: int, old: Bytes) -> Bytes:
+    return old if len(old) == size else bytes(size)
+
+
+# Formats of the buffer protocol, by torch's names of dtypes.
+_FORMATS: Final = {
+    "bool": "?", "uint8": "B", "int8": "b", "int16": "h", "uint16": "H", "int32": "i",
+    "uint32": "I", "int64": "lq", "uint64": "LQ", "float16": "e", "float32": "f", "float64": "d",
+}  # fmt: skip
+_NAMES: Final = {letter: name for name, letters in _FORMATS.items() for letter in letters}
+
+
+def bytes_for(name: str, layout: Layout, data: Any) -> memoryview:
+    """Return the bytes of a tensor from raw bytes or from an array of its dtype and shape.
+
+    Raises CallError for an array of another dtype or shape, and for another number of bytes.
+    """
+    view = _view(name, data)
+    if view.format == "B" and view.ndim == 1 and view.contiguous:
+        return _of_size(name, view, layout.nbytes)
+    _require_like(name, layout, view)
+    return _in_order(layout, data, view)
+
+
+def raw_bytes(name: str, size: int, data: Any) -> memoryview:
+    """Return bytes that are not a tensor. Raises CallError unless there are ``size`` of them."""
+    view = _view(name, data)
+    return _of_size(name, view.cast("B") if view.c_contiguous else memoryview(view.tobytes()), size)
+
+
+def _view(name: str, data: Any) -> memoryview:
+    try:
+        return memoryview(data)
+    except TypeError:
+        raise CallError(
+            f"{name!r} cannot be replaced by a {type(data).__name__}",
+            hint="Give an array of NumPy (tensor.numpy()) or bytes",
+        ) from None
+
+
+def _of_size(name: str, view: memoryview, size: int) -> memoryview:
+    if view.nbytes != size:
+        raise CallError(f"{name!r} has {size:,} bytes, not {view.nbytes:,}")
+    return view
+
+
+def _require_like(name: str, layout: Layout, view: memoryview) -> None:
+    given = (view.format or "").lstrip("@=<")
+    if not given or given not in _FORMATS.get(layout.dtype, ""):
+        found = _NAMES.get(given, f"of format {view.format!r}")
+        raise CallError(
+            f"{name!r} is {layout.dtype}, the array {found}",
+            hint="Give an array of that dtype, or the raw bytes",
+        )
+    if view.shape != layout.sizes:
+        raise CallError(f"{name!r} has the sizes {layout.sizes}, the array {view.shape}")
+
+
+def _in_order(layout: Layout, data: Any, view: memoryview) -> memoryview:
+    """Return the elements in memory order, which may differ from the order of dimensions."""
+    if layout.dim_order != tuple(range(len(layout.sizes))):
+        view = memoryview(data.transpose(layout.dim_order))
+    if view.c_contiguous:
+        return view.cast("B") if view.nbytes else memoryview(b"")
+    return memoryview(view.tobytes())
+
+
+Item: TypeAlias = bytes | memoryview
+
+
+class Pool(ABC):
+    """Numbered ``items`` of bytes; ``write`` stores them in the program."""
+
+    def __init__(self, items: list[Item]) -> None:
+        self.items = items
+
+    def add(self, data: Item) -> int:
+        """Add an item. Returns its number."""
+        self.items.append(data)
+        return len(self.items) - 1
+
+    def require(self, number: int) -> None:
+        """Raise FormatError when there is no item of this number."""
+        if not 0 < number < len(self.items):
+            message = f"there is no constant {number}"
+            raise FormatError(message, record=RECORD, limit=len(self.items))
+
+    def drop(self, numbers: Collection[int]) -> dict[int, int]:
+        """Remove items. Returns the new number of each one that stays."""
+        kept = [number for number in range(len(self.items)) if number not in numbers]
+        self.items[:] = [self.items[number] for number in kept]
+        return {old: new for new, old in enumerate(kept)}
+
+    @abstractmethod
+    def align(self, width: int) -> None:
+        """Align all items to multiples of ``width``."""
+
+    @abstractmethod
+    def write(self) -> None:
+        """Store the items in the tables or the segment that they come from."""
+
+
+class InlinePool(Pool):
+    """Constants in tables, as programs before ExecuTorch 0.4 have them."""
+
+    def __init__(self, tables: list[Values], alignments: dict[tuple[str, str], int]) -> None:
+        super().__init__([table.get("storage", b"") for table in tables])
+        self._tables = tables
+        self._before = list(zip(self.items, tables, strict=True))
+        self._alignments = alignments
+
+    def align(self, width: int) -> None:
+        self._alignments["Buffer", "storage"] = width
+
+    def write(self) -> None:
+        tables = {id(item): table for item, table in self._before}
+        self._tables[:] = [tables.get(id(item), {"storage": item}) for item in self.items]
+
+
+class SegmentPool(Pool):
+    """Items in one segment, their offsets in the table ``group``.
+
+    ``sizes`` are the sizes of those that tensors refer to. New items get the ``usual`` alignment
+    unless that of the others is evident.
+    """
+
+    def __init__(
+        self, group: Values, segment: NewSegment, sizes: Mapping[int, int], usual: int
+    ) -> None:
+        assert not isinstance(segment.data, Pieces)
+        self._data = memoryview(segment.data)
+        self._offsets = offsets = group.get("offsets") or (0,)
+        super().__init__(_items(self._data, offsets, sizes))
+        self._group = group
+        self.segment = segment
+        ends = [offset + len(item) for offset, item in zip(offsets, self.items, strict=True)]
+        widths = infer_alignments(list(zip(ends[:-1], offsets[1:], strict=True)), usual)
+        self._widths = [usual, *widths]
+        self._usual = max(widths, default=usual)
+
+    def add(self, data: Item) -> int:
+        self._widths.append(self._usual)
+        return super().add(data)
+
+    def drop(self, numbers: Collection[int]) -> dict[int, int]:
+        kept = super().drop(numbers)
+        self._widths = [self._widths[old] for old in kept]
+        return kept
+
+    def align(self, width: int) -> None:
+        self._usual = width
+        self._widths = [width] * len(self.items)
+        self.segment.alignment = max(self.segment.alignment, width)
+
+    def write(self) -> None:
+        """Store the items. Bytes between and after unmoved items stay, others are zeros."""
+        offsets = self._placed()
+        before = self._data if offsets == self._offsets else b""
+        parts: list[Bytes] = []
+        end = 0
+        for item, offset in zip(self.items, offsets, strict=True):
+            parts += (before[end:offset] or bytes(offset - end), item)
+            end = offset + len(item)
+        self._group["offsets"] = offsets
+        self.segment.data = Pieces((*parts, before[end:]))
+
+    def _placed(self) -> tuple[int, ...]:
+        """Return the offset of each item."""
+        offsets = []
+        end = 0
+        for item, width in zip(self.items, self._widths, strict=True):
+            offsets.append(align_up(end, width))
+            end = offsets[-1] + len(item)
+        return tuple(offsets)
+
+
+def _items(data: memoryview, offsets: Sequence[int], sizes: Mapping[int, int]) -> list[Item]:
+    """Return the items; one that no tensor refers to ends where the next begins."""
+    starts = sorted({*offsets, len(data)})
+    ends = dict(pairwise(starts))
+    items: list[Item] = [b""]
+    for number, offset in enumerate(offsets[1:], 1):
+        size = sizes.get(number, ends.get(offset, offset) - offset)
+        items.append(part_of(data, offset, size, RECORD))
+    return items
+
 
 # The length field of a header from before ExecuTorch 1.0.
 _OLD_HEADER: Final = struct.pack("<I", 24)
@@ -204,8 +672,8 @@ class ProgramDraft:
     def _segment_pool(self, group: Values, is_mutable: bool, usual: int) -> SegmentPool:
         """Return the pool of a table of offsets, adding a segment if it has none."""
         number = group.get("segment_index", 0)
-        others = [table for table, field in segment_users(self.root)
-                  if table is not group and table.get(field, 0) == number]  # fmt: skip
+        others = [table for table, name in segment_users(self.root)
+                  if table is not group and table.get(name, 0) == number]  # fmt: skip
         if not group.get("offsets") or others:
             data = self.file.segment(number).data if group.get("offsets") else b""
             group["offsets"] = group.get("offsets") or (0,)

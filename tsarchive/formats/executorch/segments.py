@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
 
 from tsarchive.errors import FormatError
 
 from .flatbuffer import Table
 from .header import Header
+
+_T = TypeVar("_T")
 
 
 class Segment(NamedTuple):
@@ -62,3 +65,11 @@ def part_of(data: memoryview, offset: int, size: int, record: str | None) -> mem
         message = f"a tensor of {size:,} bytes at {offset:,} ends behind its record"
         raise FormatError(message, record=record, offset=offset, limit=len(data))
     return data[offset : offset + size]
+
+
+def first_by_key(pairs: Iterable[tuple[str, _T]]) -> dict[str, _T]:
+    """Return the first value of each key, as the runtime finds it."""
+    found: dict[str, _T] = {}
+    for key, value in pairs:
+        found.setdefault(key, value)
+    return found

@@ -16,7 +16,7 @@ from tsarchive.container.source import Source
 from tsarchive.errors import UnsupportedError
 
 from .draft import Draft
-from .pieces import Pieces
+from .encoding import Pieces
 from .regions import Regions, opened_regions
 
 _SHOWN = 32

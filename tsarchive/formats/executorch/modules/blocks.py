@@ -1,14 +1,16 @@
-"""Basic blocks of a method's instructions."""
+"""Basic blocks of a method's instructions, and the location of each instruction."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from tsarchive.errors import FormatError
-from tsarchive.formats.executorch.instructions import Instruction, JumpFalse
-from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.methods import Frame, Instruction, JumpFalse, Method
+from tsarchive.formats.executorch.program import RECORD
+from tsarchive.ir.source_ranges import Range, Source, byte_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +90,28 @@ def _targets(method: Method) -> Iterator[tuple[int, int]]:
                     raise FormatError(f"method {method.name!r}: {message}")
                 yield start + index, start + target
         start += len(chain.instructions)
+
+
+class InstructionPlace(NamedTuple):
+    """The location of an instruction. ``range`` is None where its source is not recorded."""
+
+    method: str
+    name: str
+    range: Range | None
+
+    def __str__(self) -> str:
+        where = None if self.range is None else self.range.location
+        return f"{RECORD}: {self.method}, {self.name}" if where is None else str(where)
+
+
+def instruction_place(method: Method, numbered: Numbered) -> InstructionPlace:
+    """Return the location of an instruction of a method."""
+    frames = method.chains[numbered.chain].frames
+    stack = frames[numbered.index] if numbered.index < len(frames) else ()
+    found = _range(stack[-1]) if stack else None
+    return InstructionPlace(method.name, numbered.place, found)
+
+
+def _range(frame: Frame) -> Range:
+    shown = frame.context.strip() or frame.file
+    return Range(Source(shown, frame.file, frame.line), 0, byte_length(shown))

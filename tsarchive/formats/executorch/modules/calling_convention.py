@@ -22,8 +22,7 @@ from tsarchive.run.calls_from_python import PublicMethod, public_by
 from tsarchive.run.calls_from_python import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
 
-from .container_text import nesting_of
-from .flattening import Mismatch, arguments_of, flatten, nest
+from .nesting import Mismatch, arguments_of, flatten, nest, nesting_of
 
 _ABSOLUTE: Final = 1e-4
 _RELATIVE: Final = 1e-5

@@ -1,28 +1,49 @@
 """Execution of programs with delegated subgraphs in the ExecuTorch runtime.
 
 The runtime and its backends are native code, and read the bytes of the file without checks of ours:
-the file is verified before, and a policy can forbid backends by name.
+the file is verified before, with the constants that XNNPACK does not check, and a policy can forbid
+backends by name. Modules of such programs have methods like others, and no buffers: weights are
+data of backends.
 """
 
 from __future__ import annotations
 
+import struct
 import tempfile
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from tsarchive.container.source import Source
 from tsarchive.errors import FormatError, ScriptError, UnsupportedError
 from tsarchive.findings import Severity
+from tsarchive.formats.executorch.flatbuffer import Buffer
 from tsarchive.formats.executorch.header import PTE, kind_of
-from tsarchive.formats.executorch.program import Program
-from tsarchive.formats.executorch.verifying.checking import verify_executorch
-from tsarchive.policy import Policy
+from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.program import RECORD, Program
+from tsarchive.formats.executorch.regions import Regions
+from tsarchive.formats.executorch.schema import Field, Schema, require_known
+from tsarchive.formats.executorch.verification import verify_executorch
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.policy import NO_LIMITS, Guard, Policy
+from tsarchive.run.calls_from_python import PublicMethod
+from tsarchive.run.classes import Classes
+from tsarchive.run.compiler import Compiler
+from tsarchive.run.objects import new_object
+from tsarchive.run.slots import set_slot
+
+from .calling_convention import MEMORY, Arguments, result_of, signature_of, with_lock
+from .data import Data
+from .importer import CLASS, TRAINING, PteImporter, failing_method
+
+if TYPE_CHECKING:
+    from tsarchive.run.modules import ArchiveModule
 
 _RUNTIME: Final = "executorch"
 _QUANTIZED: Final = "executorch.kernels.quantized"
@@ -71,7 +92,6 @@ class Backends:
         self._data = tuple(data)
         self.lock = threading.RLock()
         self._methods: dict[str, Any] = {}
-        self._loaded: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Backends, (self._program, self._data)
@@ -90,15 +110,11 @@ class Backends:
 
     def _method(self, name: str) -> Any:
         if name not in self._methods:
-            self._methods[name] = self._runtime_program().load_method(name)
+            self._methods[name] = self._loaded.load_method(name)
         return self._methods[name]
 
-    def _runtime_program(self) -> Any:
-        if self._loaded is None:
-            self._loaded = self._load()
-        return self._loaded
-
-    def _load(self) -> Any:
+    @cached_property
+    def _loaded(self) -> Any:
         runtime = _runtime()
         if not self._data:
             return runtime.load_program(self._program)
@@ -129,3 +145,164 @@ def _from_files(runtime: Any, program: bytes, data: bytes) -> Any:
 
 def _own(output: Any) -> Any:
     return output.detach().clone() if isinstance(output, torch.Tensor) else output
+
+
+_BACKEND: Final = "XnnpackBackend"
+_MAGIC: Final = b"XH00"
+_MAGIC_AT: Final = slice(4, 8)
+# The offset and size of the tables in the subgraph, from its own header.
+_TABLES: Final = struct.Struct("<10xII")
+
+# The part of the backend's ``schema.fbs`` that is read: nodes and values are the backend's
+# business.
+XNN_GRAPH: Final = Schema(
+    identifier=b"XN01",
+    root="XNNGraph",
+    tables={
+        "XNNGraph": (
+            Field("version", "text"),
+            Field("xnodes", "[Unread]"),
+            Field("xvalues", "[Unread]"),
+            Field("num_externs", "u32"),
+            Field("input_ids", "[u32]"),
+            Field("output_ids", "[u32]"),
+            Field("constant_buffer", "[Unread]"),
+            Field("mem_buffer_sizes", "[u32]"),
+            Field("constant_data", "[ConstantData]"),
+        ),
+        "ConstantData": (Field("offset", "u64"), Field("size", "u64"), Field("named_key", "text")),
+        "Unread": (),
+    },
+    unions={},
+)
+
+
+def check_constants(program: Program, data: Data) -> None:
+    """Raise MissingRecordError for a constant that neither program nor data files have.
+
+    Raises FormatError for one that has fewer bytes there than it takes.
+    """
+    inside = {named.key: named.segment for named in reversed(program.named_data)}
+    for key, size in _wanted(program).items():
+        found = program.segment(inside[key]) if key in inside else data.bytes_by_name(key)
+        if len(found) < size:
+            raise FormatError(
+                f"the constant {key!r} takes {size:,} bytes, and {len(found):,} are there",
+                record=f"named_data/{key}",
+            )
+
+
+def _wanted(program: Program) -> Mapping[str, int]:
+    """Return the size in bytes of each constant that a subgraph refers to."""
+    return {
+        key: size
+        for index in program.indices.values()
+        for delegate in program.methods[index].delegates
+        if delegate.backend == _BACKEND
+        for key, size in _named(program.delegate_data(delegate))
+    }
+
+
+def _named(part: memoryview) -> Iterator[tuple[str, int]]:
+    """Yield names and sizes; none for earlier layouts, which contain all of their constants."""
+    if bytes(part[_MAGIC_AT]) != _MAGIC or len(part) < _TABLES.size:
+        return
+    start, size = _TABLES.unpack_from(part)
+    tables = part[start : start + size]
+    if bytes(tables[_MAGIC_AT]) == XNN_GRAPH.identifier:
+        for constant in Buffer(tables, XNN_GRAPH).root().tables("constant_data") or ():
+            key = constant.text("named_key")
+            if key:
+                yield key, constant.scalar("size")
+
+
+_NO_GRAPH = "it runs in the runtime of ExecuTorch, and has no graph here"
+
+
+class DelegatedImporter:
+    """Loads the program of a ``.pte`` or ``.bpte`` whose methods call backends.
+
+    Raises FormatError for an invalid file, MissingRecordError for a constant that is in no data
+    file, UnsupportedError for limits, which cannot be enforced in native code.
+    """
+
+    def __init__(self, regions: Regions, guard: Guard, data: Data | None) -> None:
+        if guard.limits != NO_LIMITS:
+            raise UnsupportedError("limits do not hold for parts that backends run")
+        self.container: Any = regions
+        self.program: Program = regions.require_program()
+        self.classes = Classes(regions, guard)
+        self.code = self
+        self._data = Data() if data is None else data
+        self._files = tuple(map(bytes, self._data.contents))
+        self.type = self._class()
+
+    def find(self, qualified_name: str) -> ClassType | None:
+        """Return the only class."""
+        return self.type if qualified_name == CLASS else None
+
+    def _class(self) -> ClassType:
+        made = ClassType(CLASS, is_module=True)
+        made.attributes[TRAINING.name] = TRAINING
+        methods = [self.program.methods[index] for index in self.program.indices.values()]
+        for method in methods:
+            made.methods[method.name] = failing_method(made, method, UnsupportedError(_NO_GRAPH))
+        class_ = self.classes.python_class(made)
+        for method in methods:
+            if method.name in vars(class_):
+                public = _Method(method, made.methods[method.name], self.classes.compiler)
+                public.place(class_, method.name)
+        return made
+
+    def load(self) -> ArchiveModule:
+        """Return the module; the runtime loads the program when a method is first called."""
+        content = bytes(self.program.data)
+        for checked in (content, *self._files):
+            check_sound(checked)
+        check_constants(self.program, self._data)
+        made = new_object(self.classes.python_class(self.type))
+        made.__dict__[MEMORY] = Backends(content, self._files)
+        set_slot(made, TRAINING, False)
+        return made  # type: ignore[no-any-return]
+
+
+class _Method(PublicMethod):
+    """A method for callers in Python, run by the runtime."""
+
+    def __init__(self, method: Method, function: Function, compiler: Compiler) -> None:
+        super().__init__(function, compiler)
+        self._of_program = method
+
+    def _made(self) -> Any:
+        method = self._of_program
+        taken, finish = Arguments(method), result_of(method)
+
+        def call(module: Any, *given: Any, **keywords: Any) -> Any:
+            leaves = taken.flat(given, keywords)
+            # A string leaves no trace in a program.
+            plain = [None if isinstance(leaf, str) else leaf for leaf in leaves]
+            outputs = module.__dict__[MEMORY].run(method.name, plain)
+            return finish(outputs[0] if len(outputs) == 1 else tuple(outputs))
+
+        call.__name__ = call.__qualname__ = method.name
+        call.__signature__ = signature_of(taken)  # type: ignore[attr-defined]
+        return with_lock(call)
+
+
+def importer_of_program(
+    regions: Regions, device: torch.device | None, guard: Guard, data: Data | None
+) -> PteImporter | DelegatedImporter:
+    """Return an importer for the program.
+
+    Raises UnsupportedError for data files, later versions and devices other than the CPU.
+    """
+    if device is not None and device.type != "cpu":
+        raise UnsupportedError(
+            f"a program of ExecuTorch runs on the CPU, not on {device}",
+            hint="Leave out map_location",
+        )
+    program = regions.require_program()
+    require_known(program.version, RECORD)
+    if backends_of(program) and can_run() and are_allowed(program, guard.policy):
+        return DelegatedImporter(regions, guard, data)
+    return PteImporter(regions, guard, data)

@@ -1,4 +1,7 @@
-"""Loading of an ExecuTorch program as a module."""
+"""Loading, copying and pickling of ExecuTorch programs as modules.
+
+A pickle holds the bytes of the arenas and the constants; the planned tensors are created again.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +29,58 @@ from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, NONE, TENSOR
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.classes import Classes
+from tsarchive.run.copying import ClassReference, deep_copy
 from tsarchive.run.objects import new_object
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.slots import get_slot, set_slot
 
 from .calling_convention import MEMORY, ProgramMethod
-from .copying import deepcopy_program, reduce_program
 from .data import Data
-from .layout import Layout, layout_of
-from .memory import Memory, tensor_over
-from .methods import MethodGraph, Names, tensor_inputs
+from .memory import Layout, Memory, buffer_checker, layout_of, load_from_state_dict, tensor_over
+from .method_graphs import MethodGraph, Names, tensor_inputs
 from .slots import NUMBERS
-from .state import buffer_checker, load_from_state_dict
 
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule
+
+
+def deepcopy_program(module: Any, memo: dict[int, Any]) -> Any:
+    """Implement ``__deepcopy__`` of a program."""
+    memory: Memory = module.__dict__[MEMORY]
+    with memory.lock:
+        memo[id(memory)] = memory.copied(memo)
+        return deep_copy(module, memo)
+
+
+def reduce_program(module: Any, _protocol: int) -> Any:
+    """Implement ``__reduce_ex__`` of a program."""
+    memory: Memory = module.__dict__[MEMORY]
+    with memory.lock:
+        planned = {id(tensor) for tensor in memory.tensors}
+        buffers = {n: t for n, t in module._buffers.items() if id(t) not in planned}
+        class_: Any = type(module)
+        state = memory.contents(), buffers, class_.tsarchive_importer.kept(module)
+        return _revived, (class_.tsarchive_reference, module.training, *state)
+
+
+def _revived(
+    reference: ClassReference | type,
+    training: bool,
+    contents: list[bytes],
+    buffers: dict[str, Any],
+    kept: dict[str, Any],
+) -> Any:
+    class_: Any = reference.class_ if isinstance(reference, ClassReference) else reference
+    importer = class_.tsarchive_importer
+    memory = Memory(importer.layout)
+    memory.fill(contents)
+    found = {
+        name: memory.tensors[content] if isinstance(content, int) else None
+        for name, content in importer.layout.buffers.items()
+    }
+    made = importer.built(memory, {**found, **buffers}, kept)
+    made.training = training
+    return made
 
 
 CLASS: Final = "__torch__.executorch.Program"
@@ -130,14 +170,15 @@ class PteImporter:
                 buffers[name] = self._constants[name] = self._constant(content)
             else:
                 buffers[name] = memory.tensors[content]
-                self._initialise(self.layout.places[content].tensor, buffers[name])
+                planned = self.layout.places[content].tensor
+                if planned.has_data:
+                    buffers[name].copy_(self._constant(planned))
         return self.built(memory, buffers)  # type: ignore[no-any-return]
 
     def kept(self, module: Any) -> dict[str, Any]:
         """Return the numbers that calls left in a module for later ones."""
         slots = [found for graph in self._graphs.values() for found in graph.attributes()]
-        values = {slot.name: get_slot(module, slot) for slot in slots if slot.type in NUMBERS}
-        return values
+        return {slot.name: get_slot(module, slot) for slot in slots if slot.type in NUMBERS}
 
     def built(
         self, memory: Memory, buffers: Mapping[str, Any], kept: Mapping[str, Any] = _NOTHING
@@ -172,10 +213,6 @@ class PteImporter:
 
     def _constant(self, tensor: Tensor) -> torch.Tensor:
         return tensor_over(self.bytes_of(tensor), tensor.sizes, tensor.strides, tensor.dtype)
-
-    def _initialise(self, tensor: Tensor, planned: torch.Tensor) -> None:
-        if tensor.is_external or tensor.data_index:
-            planned.copy_(self._constant(tensor))
 
     def is_written_to(self, name: str) -> bool:
         """Return whether a constant was modified in the map of its file."""

@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
-from tsarchive.formats.executorch.instructions import KernelCall
-from tsarchive.formats.executorch.methods import Method, Operator
+from tsarchive.formats.executorch.methods import KernelCall, Method, Operator
 from tsarchive.formats.pt2.operators import PUBLIC_FORMS
 from tsarchive.frontend.libraries import what_registers
 from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema

@@ -1,24 +1,203 @@
-"""The memory of a module: arenas, and the tensors that lie in them.
+"""The memory of a module: arenas, the tensors that lie in them, and buffers.
 
-All methods share it, so one runs at a time. Copies of a module have memory of their own.
+All methods share it, so one runs at a time. Arenas are as large as the largest that a method asks
+for. A tensor without a place that is not a constant has an arena of its own. Constants and initial
+values are buffers of the module, by their names, or by method and value number. Copies of a module
+have memory of their own.
+
+Methods identify a buffer that they change by its memory, and others by name and type. Values can be
+copied into them; replacing a buffer by another tensor raises an error instead of being ignored.
 """
 
 from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from operator import is_
+from typing import Any, Final
 
 import torch
-from torch import Tensor
 
-from tsarchive.errors import LimitError
-from tsarchive.formats.executorch.values import derived_strides
+from tsarchive.errors import CallError, FormatError, LimitError, UnsupportedError
+from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.program import RECORD, Program
+from tsarchive.formats.executorch.values import (
+    SCALAR_TYPES,
+    Allocation,
+    Shape,
+    Tensor,
+    derived_strides,
+    layout_problem,
+)
 from tsarchive.formats.torchscript.tensors import without_warnings
 
-from .layout import Layout, Place
+_UNSUPPORTED: Final = frozenset({"qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bits16"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tensor in an arena, ``offset`` bytes from its start."""
+
+    arena: int
+    offset: int
+    tensor: Tensor
+
+
+@dataclass(slots=True)
+class Layout:
+    """The layout of all tensors. ``arenas`` are sizes in bytes; each of ``places`` is unique.
+
+    ``planned`` maps, for each method, planned values to their places; ``constants`` maps values to
+    names of buffers. ``buffers`` are tensors by name, or indices of places of those that methods
+    change.
+    """
+
+    arenas: list[int] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    planned: dict[str, dict[int, int]] = field(default_factory=dict)
+    constants: dict[str, dict[int, str]] = field(default_factory=dict)
+    buffers: dict[str, Tensor | int] = field(default_factory=dict)
+
+
+def layout_of(program: Program) -> Layout:
+    """Compute the layout of the first method of each name.
+
+    Raises FormatError for a tensor that does not fit into its arena, UnsupportedError for one that
+    torch cannot represent.
+    """
+    made = _Made(_shared_arenas(program))
+    for index in program.indices.values():
+        made.add(program.methods[index])
+    return made.layout
+
+
+def _shared_arenas(program: Program) -> list[int]:
+    """Return the size of each arena in bytes; the first is a placeholder, as in the file."""
+    found: list[int] = [0]
+    for index in program.indices.values():
+        for number, size in enumerate(program.methods[index].arenas):
+            if size < 0:
+                raise FormatError(f"arena {number} has {size} bytes", record=RECORD)
+            found += [0] * (number + 1 - len(found))
+            found[number] = max(found[number], size)
+    return found
+
+
+_Key = tuple[object, ...]
+
+
+class _Made:
+    def __init__(self, arenas: list[int]) -> None:
+        self.layout = Layout(arenas)
+        self._shared = len(arenas)
+        self._known_places: dict[_Key, int] = {}
+        self._known_constants: dict[_Key, str] = {}
+        self._named: set[int] = set()
+
+    def add(self, method: Method) -> None:
+        planned = self.layout.planned.setdefault(method.name, {})
+        constants = self.layout.constants.setdefault(method.name, {})
+        for index, value in enumerate(method.values):
+            if not isinstance(value, Tensor):
+                continue
+            try:
+                self._tensor(method, index, value, planned, constants)
+            except (FormatError, UnsupportedError) as error:
+                error.message = f"method {method.name!r}, value {index}: {error.message}"
+                error.record = error.record or RECORD
+                raise
+
+    def _tensor(
+        self,
+        method: Method,
+        index: int,
+        tensor: Tensor,
+        planned: dict[int, int],
+        constants: dict[int, str],
+    ) -> None:
+        _check(tensor)
+        if tensor.allocation is None and tensor.has_data:
+            constants[index] = self._constant(method, index, tensor)
+            return
+        number = planned[index] = self._place(method, tensor)
+        is_state = tensor.has_data or (tensor.name and tensor.allocation is not None)
+        if is_state and number not in self._named:
+            self._named.add(number)
+            self._buffer(method, index, tensor, number)
+
+    def _constant(self, method: Method, index: int, tensor: Tensor) -> str:
+        """Return the name of a constant, shared by methods where its bytes are the same."""
+        key = _key(tensor)
+        found = self._known_constants.get(key)
+        if found is None:
+            found = self._known_constants[key] = self._buffer(method, index, tensor, tensor)
+        return found
+
+    def _buffer(self, method: Method, index: int, tensor: Tensor, content: Tensor | int) -> str:
+        name = tensor.name
+        if not name or name in self.layout.buffers:
+            name = _free(f"{method.name}.{index}", self.layout.buffers)
+        self.layout.buffers[name] = content
+        return name
+
+    def _place(self, method: Method, tensor: Tensor) -> int:
+        allocation = tensor.allocation
+        if allocation is None:
+            self.layout.arenas.append(tensor.nbytes)
+            self.layout.places.append(Place(len(self.layout.arenas) - 1, 0, tensor))
+            return len(self.layout.places) - 1
+        _check_allocation(method, tensor, allocation)
+        # Buffers that methods share are one tensor, as they are one memory.
+        is_shared = bool(tensor.name) or bool(tensor.data_index)
+        key = _key(tensor)
+        found = self._known_places.get(key) if is_shared else None
+        if found is None:
+            self.layout.places.append(Place(allocation.arena, allocation.offset, tensor))
+            found = self._known_places[key] = len(self.layout.places) - 1
+        return found
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    found, number = name, 0
+    while found in taken:
+        found, number = f"{name}.{number}", number + 1
+    return found
+
+
+def _key(tensor: Tensor) -> _Key:
+    # Each method has its own initial bytes for a buffer that all share by name and place.
+    is_shared = tensor.is_external or (tensor.name and tensor.allocation is not None)
+    index = 0 if is_shared else tensor.data_index
+    return (
+        tensor.name, tensor.is_external, index, tensor.allocation, tensor.scalar_type,
+        tensor.sizes, tensor.dim_order, tensor.dynamism,
+    )  # fmt: skip
+
+
+def _check(tensor: Tensor) -> None:
+    problem = layout_problem(tensor.scalar_type, tensor.sizes, tensor.dim_order)
+    if problem is not None:
+        raise FormatError(problem)
+    if tensor.storage_offset:
+        raise FormatError(f"the storage offset is {tensor.storage_offset}, not 0")
+    if tensor.dynamism not in (Shape.STATIC, Shape.DYNAMIC_BOUND):
+        raise UnsupportedError(f"its sizes are not bound (shape dynamism {tensor.dynamism})")
+    if tensor.dtype in _UNSUPPORTED:
+        raise UnsupportedError(f"memory of a plan cannot hold elements of type {tensor.dtype}")
+
+
+def _check_allocation(method: Method, tensor: Tensor, allocation: Allocation) -> None:
+    arena, offset = allocation.arena, allocation.offset
+    if not 1 <= arena < len(method.arenas):
+        raise FormatError(f"it is in arena {arena}, which is not there")
+    if offset + tensor.nbytes > method.arenas[arena]:
+        end, size = offset + tensor.nbytes, method.arenas[arena]
+        raise FormatError(f"it ends at {end:,} of arena {arena}, which has {size:,} bytes")
+    if offset % SCALAR_TYPES[tensor.scalar_type].itemsize:
+        raise FormatError(f"it begins at {offset:,} of arena {arena}, between two elements")
 
 
 class Memory:
@@ -80,7 +259,7 @@ def _dtype(name: str) -> torch.dtype:
     return found
 
 
-def _tensor(arena: mmap.mmap | None, place: Place) -> Tensor:
+def _tensor(arena: mmap.mmap | None, place: Place) -> torch.Tensor:
     """Return a tensor whose storage is exactly its place."""
     tensor = place.tensor
     dtype = _dtype(tensor.dtype)
@@ -96,7 +275,7 @@ def _tensor(arena: mmap.mmap | None, place: Place) -> Tensor:
 
 def tensor_over(
     data: memoryview, sizes: Sequence[int], strides: Sequence[int], name: str
-) -> Tensor:
+) -> torch.Tensor:
     """Return a tensor over bytes of a file, or over a copy of them if they are misaligned."""
     dtype = _dtype(name)
     if not len(data):
@@ -105,3 +284,66 @@ def tensor_over(
     if found.data_ptr() % dtype.itemsize:
         found = torch.frombuffer(bytearray(data), dtype=dtype)
     return found.as_strided(tuple(sizes), tuple(strides))
+
+
+def buffer_checker(layout: Layout) -> Callable[[Memory, Mapping[str, Any]], None]:
+    """Return a check of a module's buffers before a call, which is cheap while nothing changed.
+
+    The check raises CallError for a buffer that the program was not made for.
+    """
+
+    def check(memory: Memory, buffers: Mapping[str, Any]) -> None:
+        known = memory.checked
+        if len(known) != len(buffers) or not all(map(is_, buffers.values(), known)):
+            for problem in _problems(layout, memory, buffers):
+                raise problem
+            memory.checked = list(buffers.values())
+
+    return check
+
+
+def _problems(layout: Layout, memory: Memory, buffers: Mapping[str, Any]) -> Iterator[CallError]:
+    for name, content in layout.buffers.items():
+        found = buffers.get(name)
+        made_for = _shown(content if isinstance(content, Tensor) else memory.tensors[content])
+        if not isinstance(found, torch.Tensor) or _shown(found) != made_for:
+            is_now = _shown(found) if isinstance(found, torch.Tensor) else type(found).__name__
+            yield CallError(
+                f"the buffer {name!r} is {is_now}; the program was made for {made_for}",
+                hint="A program runs in the types and sizes that it was exported with",
+            )
+        elif isinstance(content, int) and found is not memory.tensors[content]:
+            yield CallError(
+                f"the buffer {name!r} is another tensor than the one in the program's memory",
+                hint="Copy values into it: with copy_(), or by load_state_dict()",
+            )
+
+
+def _shown(tensor: Tensor | torch.Tensor) -> str:
+    if isinstance(tensor, Tensor):
+        return f"{tensor.dtype}{list(tensor.sizes)} on cpu"
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return f"{dtype}{list(tensor.shape)} on {tensor.device.type}"
+
+
+def load_from_state_dict(
+    module: Any,
+    state_dict: Mapping[str, Any],
+    prefix: str,
+    local_metadata: Mapping[str, Any],
+    strict: bool,
+    missing_keys: list[str],
+    unexpected_keys: list[str],
+    error_msgs: list[str],
+) -> None:
+    """Implement ``_load_from_state_dict``; values are copied even with ``assign=True``.
+
+    torch takes a name with dots for that of a submodule; here it names a buffer.
+    """
+    metadata = {**local_metadata, "assign_to_params_buffers": False}
+    own: list[str] = []
+    torch.nn.Module._load_from_state_dict(
+        module, state_dict, prefix, metadata, strict, missing_keys, own, error_msgs
+    )
+    names = {prefix + name for name in module._buffers}
+    unexpected_keys += [key for key in own if key not in names]

@@ -12,7 +12,7 @@ from tsarchive.errors import SaveError
 from tsarchive.findings import require_whole
 from tsarchive.formats.executorch.draft import Draft
 from tsarchive.formats.executorch.values import Tensor
-from tsarchive.formats.executorch.verifying.checking import content_findings
+from tsarchive.formats.executorch.verification import content_findings
 
 from .calling_convention import MEMORY
 from .importer import PteImporter
@@ -59,7 +59,7 @@ def _stored(importer: PteImporter) -> Iterator[tuple[str, Tensor, str]]:
     for index in importer.program.indices.values():
         method = importer.program.methods[index]
         for number, value in enumerate(method.values):
-            if not isinstance(value, Tensor) or not (value.is_external or value.data_index):
+            if not isinstance(value, Tensor) or not value.has_data:
                 continue
             buffer = layout.constants[method.name].get(number)
             if buffer is None:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.errors import FormatError
-from tsarchive.formats.executorch.instructions import Instruction, Move
-from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.methods import Instruction, Method, Move
 from tsarchive.formats.executorch.values import (
     NO_TENSOR,
     IntList,
@@ -229,6 +228,6 @@ def _span(index: int, tensor: Tensor) -> Span:
     if tensor.allocation is not None:
         start = tensor.allocation.offset
         return Span(tensor.allocation.arena, start, start + tensor.nbytes)
-    if tensor.data_index or tensor.is_external:
+    if tensor.has_data:
         return _CONSTANT
     return Span(-2 - index, 0, 1)  # memory of its own

@@ -1,19 +1,5 @@
 """Operators of ExecuTorch programs implemented in Python; importing them registers them."""
 
-from . import (
-    quantized_arithmetic,
-    quantized_decomposed,
-    quantized_embedding,
-    quantized_scales,
-    scalars,
-    slots,
-)
+from . import prim, quantized
 
-__all__ = [
-    "quantized_arithmetic",
-    "quantized_decomposed",
-    "quantized_embedding",
-    "quantized_scales",
-    "scalars",
-    "slots",
-]
+__all__ = ["prim", "quantized"]

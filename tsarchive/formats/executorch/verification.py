@@ -1,0 +1,586 @@
+"""Checks of ExecuTorch files: all that the runtime checks, and what it does not.
+
+The runtime follows tables of a data file unchecked. When it loads a method, it checks indices
+alone: it takes a jump to anywhere, ends an endless loop after ten million instructions, and lets an
+operator overwrite its inputs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from tsarchive.container.source import Source
+from tsarchive.describing.contents import totals_of
+from tsarchive.errors import ArchiveError
+from tsarchive.findings import Finding, Findings, Nature, Severity, fault
+from tsarchive.formats.verification import Step, VerifyReport
+
+from .bundled import BundledProgram, BundledTensor, BundledValue, Suite
+from .data_file import DataFile, Entry
+from .listing import type_text
+from .looking import ExecutorchView
+from .methods import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Method, Move
+from .program import Program
+from .regions import Regions, find_unclaimed, opened_regions
+from .schema import version_problem
+from .values import (
+    NO_TENSOR,
+    Allocation,
+    IntList,
+    OptionalTensorList,
+    Shape,
+    Tensor,
+    TensorList,
+    Value,
+    layout_problem,
+)
+
+_BOOL: Final = 11
+# How many pairs of tensors are compared; calls of real programs have few arguments.
+_PAIRS_ALWAYS: Final = 1_000_000
+_PAIRS_PER_CALL: Final = 100
+
+
+class Fault(NamedTuple):
+    rule: str
+    message: str
+    severity: Severity = Severity.ERROR
+
+
+def flow_faults(method: Method) -> Iterator[Fault]:
+    """All that is wrong with the instructions of a method."""
+    if not method.chains:
+        yield Fault("executorch-chain", "it has no chain of instructions")
+    fixed, given = _fixed_bools(method), frozenset(_given(method))
+    overlaps = _Overlaps(method)
+    for number, chain in enumerate(method.chains):
+        where = f"instruction {number}." if len(method.chains) > 1 else "instruction "
+        for index, instruction in enumerate(chain.instructions):
+            for rule, message, severity in _instruction(method, instruction, given):
+                yield Fault(rule, f"{where}{index} {message}", severity)
+            for message in overlaps.of(instruction):
+                text = f"{where}{index} {message}"
+                yield Fault("executorch-overlap", text, Severity.WARNING)
+        yield from _jumps(chain.instructions, where)
+        yield from _endless(chain.instructions, fixed, where)
+
+
+def _instruction(
+    method: Method, instruction: Instruction, given: frozenset[int]
+) -> Iterator[Fault]:
+    match instruction:
+        case KernelCall(operator, args):
+            yield from _in_range("operator", operator, len(method.operators))
+            yield from _arguments(method, args)
+        case DelegateCall(delegate, args):
+            yield from _in_range("delegate", delegate, len(method.delegates))
+            yield from _arguments(method, args)
+        case Move(source, target):
+            yield from _arguments(method, (source, target))
+        case JumpFalse(condition, _):
+            yield from _condition(method, condition, given)
+        case Free(value):
+            yield from _arguments(method, (value,))
+            if not isinstance(_at(method, value), Tensor):
+                yield Fault("executorch-kind", f"frees value {value}, which is no tensor")
+
+
+def _arguments(method: Method, args: tuple[int, ...]) -> Iterator[Fault]:
+    for arg in args:
+        yield from _in_range("value", arg, len(method.values))
+
+
+def _in_range(what: str, index: int, count: int) -> Iterator[Fault]:
+    if not 0 <= index < count:
+        yield Fault("executorch-index", f"uses {what} {index}, which is not there")
+
+
+def _condition(method: Method, index: int, given: frozenset[int]) -> Iterator[Fault]:
+    yield from _arguments(method, (index,))
+    value = _at(method, index)
+    is_condition = isinstance(value, Tensor) and value.scalar_type == _BOOL
+    # Writers put an integer, or nothing, where a comparison of sizes will be.
+    is_set = index in given and (value is None or isinstance(value, int))
+    if not (is_condition or is_set or isinstance(value, bool)):
+        yield Fault("executorch-kind", f"jumps by value {index}, which is {type_text(value)}")
+
+
+class _Overlaps:
+    """Outputs that lie partly in the memory of inputs. In the same place is meant so."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        calls = sum(len(chain.instructions) for chain in method.chains)
+        self._left = _PAIRS_ALWAYS + _PAIRS_PER_CALL * calls
+
+    def of(self, instruction: Instruction) -> Iterator[str]:
+        """What to say of a call. Lists that many calls name are looked at in the first ones."""
+        if not isinstance(instruction, KernelCall):
+            return
+        args, results = set(instruction.args[:-1]), instruction.args[-1:]
+        self._left -= (self._count(results) + 1) * (self._count(args) + 1)
+        if self._left >= 0:
+            yield from self._pairs(args, results)
+
+    def _pairs(self, args: Iterable[int], results: Iterable[int]) -> Iterator[str]:
+        outputs = dict(self._planned(results))
+        inputs = {i: span for i, span in self._planned(args) if i not in outputs}
+        for index, (arena, start, end) in outputs.items():
+            for other, (other_arena, other_start, other_end) in inputs.items():
+                is_apart = arena != other_arena or end <= other_start or other_end <= start
+                if not is_apart and start != other_start:
+                    yield f"writes value {index} into the memory of value {other}, which it reads"
+
+    def _count(self, indices: Iterable[int]) -> int:
+        values = (_at(self._method, index) for index in indices)
+        return sum(len(v.items) if isinstance(v, TensorList) else 1 for v in values)
+
+    def _planned(self, indices: Iterable[int]) -> Iterator[tuple[int, tuple[int, int, int]]]:
+        """Planned tensors among values, in lists as well: arena, first byte, end."""
+        for index in indices:
+            value = _at(self._method, index)
+            listed = value.items if isinstance(value, TensorList) else (index,)
+            for item in listed:
+                tensor = _at(self._method, item)
+                if isinstance(tensor, Tensor) and tensor.allocation is not None and tensor.nbytes:
+                    start = tensor.allocation.offset
+                    yield item, (tensor.allocation.arena, start, start + tensor.nbytes)
+
+
+def _jumps(instructions: tuple[Instruction, ...], where: str) -> Iterator[Fault]:
+    for index, instruction in enumerate(instructions):
+        if isinstance(instruction, JumpFalse):
+            target = instruction.destination
+            if not 0 <= target <= len(instructions):
+                message = f"{where}{index} jumps to {target}, behind the end of the chain"
+                yield Fault("executorch-jump", message)
+
+
+def _endless(
+    instructions: tuple[Instruction, ...], fixed: dict[int, bool], where: str
+) -> Iterator[Fault]:
+    """Instructions that can be reached, and from which no way leads to the end."""
+    ways = [_ways(index, instruction, fixed) for index, instruction in enumerate(instructions)]
+    end = len(instructions)
+    back: list[list[int]] = [[] for _ in range(end + 1)]
+    for index, targets in enumerate(ways):
+        for target in targets:
+            back[target if 0 <= target < end else end].append(index)
+    ending = _reached(end, back)
+    stuck = sorted(index for index in _reached(0, ways) if index < end and index not in ending)
+    if stuck:
+        severity = Severity.ERROR if 0 in stuck else Severity.WARNING
+        message = f"{where}{stuck[0]} never comes to an end"
+        yield Fault("executorch-endless", message, severity)
+
+
+def _ways(index: int, instruction: Instruction, fixed: dict[int, bool]) -> list[int]:
+    """What may run after an instruction."""
+    if not isinstance(instruction, JumpFalse):
+        return [index + 1]
+    known = fixed.get(instruction.condition)
+    if known is None:
+        return [index + 1, instruction.destination]
+    return [index + 1] if known else [instruction.destination]
+
+
+def _reached(start: int, ways: list[list[int]]) -> set[int]:
+    found, pending = {start}, [start]
+    while pending:
+        here = pending.pop()
+        for target in ways[here] if here < len(ways) else ():
+            if target >= 0 and target not in found:
+                found.add(target)
+                pending.append(target)
+    return found
+
+
+def _fixed_bools(method: Method) -> dict[int, bool]:
+    """Bools that nothing can change: no input, and no instruction but a jump names them."""
+    named = set(method.inputs)
+    for chain in method.chains:
+        for instruction in chain.instructions:
+            if isinstance(instruction, KernelCall | DelegateCall):
+                named.update(instruction.args)
+            elif isinstance(instruction, Move):
+                named.add(instruction.target)
+    values = enumerate(method.values)
+    return {i: value for i, value in values if isinstance(value, bool) and i not in named}
+
+
+def _given(method: Method) -> Iterator[int]:
+    """Values that may become others."""
+    for chain in method.chains:
+        for instruction in chain.instructions:
+            match instruction:
+                case KernelCall(_, args):
+                    yield from args[-1:]
+                case DelegateCall(_, args):
+                    yield from args
+                case Move(_, target):
+                    yield target
+
+
+def _at(method: Method, index: int) -> Value:
+    return method.values[index] if 0 <= index < len(method.values) else None
+
+
+_LONGEST_OPERATOR: Final = 99
+
+
+def broken(
+    rule: str,
+    message: str,
+    record: str | None,
+    nature: Nature = Nature.BROKEN,
+    severity: Severity = Severity.ERROR,
+) -> Finding:
+    """A finding, of an error unless it is told otherwise."""
+    return Finding(rule, severity, nature, message, record)
+
+
+def method_findings(program: Program, method: Method, record: str) -> Iterator[Finding]:
+    """All that is wrong with a method. ``record`` is that of the tables."""
+    for rule, message, severity in _faults(program, method):
+        yield broken(rule, f"method {method.name!r}: {message}", record, severity=severity)
+
+
+def _faults(program: Program, method: Method) -> Iterator[Fault]:
+    yield from _plan(method)
+    for index, value in enumerate(method.values):
+        yield from _value(program, method, index, value)
+    yield from _delegates(program, method)
+    yield from flow_faults(method)
+
+
+def _plan(method: Method) -> Iterator[Fault]:
+    for what, indices in (("input", method.inputs), ("output", method.outputs)):
+        for index in indices:
+            if not 0 <= index < len(method.values):
+                yield Fault("executorch-index", f"its {what} is value {index}, which is not there")
+    for number, size in enumerate(method.arenas):
+        if size < 0:
+            yield Fault("executorch-arena", f"arena {number} has {size} bytes")
+    for arena, _, _ in method.arena_devices:
+        if not 0 <= arena < len(method.arenas):
+            yield Fault(
+                "executorch-arena", f"a device is told of arena {arena}, which is not there"
+            )
+    for operator in method.operators:
+        if len(operator.qualified_name.encode()) > _LONGEST_OPERATOR:
+            shown = operator.qualified_name[:_LONGEST_OPERATOR]
+            yield Fault("executorch-operator", f"the name of the operator {shown}... is too long")
+
+
+def _value(program: Program, method: Method, index: int, value: Value) -> Iterator[Fault]:
+    if isinstance(value, Tensor):
+        for rule, problem in _tensor(program, method, value):
+            yield Fault(rule, f"value {index}: {problem}")
+    elif isinstance(value, IntList):
+        yield from _items(method, index, value.items, _is_integer, "an integer")
+    elif isinstance(value, TensorList):
+        yield from _items(method, index, value.items, _is_tensor, "a tensor")
+    elif isinstance(value, OptionalTensorList):
+        given = (item for item in value.items if item != NO_TENSOR)
+        yield from _items(method, index, given, _is_tensor, "a tensor")
+
+
+def _items(
+    method: Method, index: int, items: Iterable[int], fits: Callable[[Any], bool], what: str
+) -> Iterator[Fault]:
+    """Items of a list are numbers of other values, each of one kind."""
+    for item in items:
+        if not 0 <= item < len(method.values):
+            message = f"value {index} lists value {item}, which is not there"
+            yield Fault("executorch-index", message)
+        elif not fits(method.values[item]):
+            shown = type_text(method.values[item])
+            message = f"value {index} lists value {item}, which is {shown} and not {what}"
+            yield Fault("executorch-item-kind", message)
+
+
+def _is_integer(value: Value) -> bool:
+    # Symbolic values are None until an operator sets them.
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _is_tensor(value: Value) -> bool:
+    return isinstance(value, Tensor)
+
+
+def _tensor(program: Program, method: Method, tensor: Tensor) -> Iterator[tuple[str, str]]:
+    problem = layout_problem(tensor.scalar_type, tensor.sizes, tensor.dim_order)
+    if problem is not None:
+        yield "executorch-tensor", problem
+        return
+    if tensor.storage_offset:
+        yield "executorch-tensor", f"the storage offset is {tensor.storage_offset}, not 0"
+    if tensor.dynamism not in (Shape.STATIC, Shape.DYNAMIC_BOUND):
+        yield "executorch-tensor", f"its sizes are not bound (shape dynamism {tensor.dynamism})"
+    if tensor.is_external and not tensor.name:
+        yield "executorch-constant", "its bytes are in a data file, and it has no name there"
+    try:
+        program.initial_data(tensor)
+    except ArchiveError as error:
+        yield "executorch-constant", error.message
+    if tensor.allocation is not None:
+        yield from _allocation(method, tensor, tensor.allocation)
+
+
+def _allocation(
+    method: Method, tensor: Tensor, allocation: Allocation
+) -> Iterator[tuple[str, str]]:
+    arena, offset = allocation.arena, allocation.offset
+    if not 1 <= arena < len(method.arenas):
+        yield "executorch-allocation", f"it is in arena {arena}, which is not there"
+    elif offset + tensor.nbytes > method.arenas[arena]:
+        end, size = offset + tensor.nbytes, method.arenas[arena]
+        message = f"it ends at {end:,} of arena {arena}, which has {size:,} bytes"
+        yield "executorch-allocation", message
+
+
+def _delegates(program: Program, method: Method) -> Iterator[Fault]:
+    for number, delegate in enumerate(method.delegates):
+        try:
+            program.delegate_data(delegate)
+        except ArchiveError as error:
+            yield Fault("executorch-delegate", f"delegate {number}: {error.message}")
+
+
+_BUNDLE_RECORD: Final = "bundle"
+# Segments begin at multiples of a page at most.
+_MOST_PADDING: Final = 1 << 16
+_NOT_READ: Final = "Runtimes from 0.7 on crash on it: export the data again"
+
+
+def verify_executorch(opened: Source, kind: str, step: Step) -> VerifyReport:
+    """Check a file of this kind, and let go of it."""
+    findings = Findings()
+    size = len(opened.data)
+    try:
+        regions = opened_regions(opened, kind)
+    except ArchiveError as error:
+        findings.add([fault(error, "executorch-head")])
+        return VerifyReport(kind, None, size, 0, None, 0, findings.ordered())
+    with regions:
+        step("records")
+        findings.add(_guarded("executorch-content", content_findings(regions.content)))
+        step("tensors")
+        return _report(regions, size, findings)
+
+
+def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
+    methods = records = 0
+    tensors = None
+    try:
+        view = ExecutorchView(regions)
+        tensors = totals_of(info for _, info in view.tensors())
+        records, methods = len(regions.records), len(view.code)
+    except ArchiveError as error:
+        if not findings.has_errors:
+            findings.add([fault(error, "executorch-content")])
+    version = regions.content.version
+    return VerifyReport(regions.kind, version, size, records, tensors, methods, findings.ordered())
+
+
+def content_findings(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+    """What is wrong with an opened file. Raises ArchiveError where it cannot be looked at."""
+    yield from _content(content)
+    yield from _unclaimed(content)
+
+
+def _content(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+    if isinstance(content, Program):
+        yield from _program(content)
+    elif isinstance(content, DataFile):
+        yield from _data_file(content)
+    else:
+        yield from _bundle(content)
+
+
+def _unclaimed(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+    """Bytes that belong to nothing, in front of segments and behind the last."""
+    try:
+        found = list(find_unclaimed(content))
+    except ArchiveError:
+        return  # the checks of tables and segments have found it
+    for start, data, is_rest in found:
+        where = "at the end" if is_rest else "in front of a segment"
+        message = f"{len(data):,} bytes {where} belong to nothing"
+        yield _unusual("executorch-rest", message, None, start)
+
+
+def _guarded(rule: str, checks: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings of checks and, where the file stops them, one of this rule."""
+    try:
+        yield from checks
+    except ArchiveError as error:
+        yield fault(error, rule)
+
+
+def _tables(found: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+    """Every table, vector and text that the schema leads to, as FlatBuffers' verifier does."""
+    _ = found.tables_end
+    yield from ()
+
+
+def _version(version: int, record: str) -> Iterator[Finding]:
+    problem = version_problem(version)
+    if problem is not None:
+        yield broken("executorch-version", problem, record)
+
+
+def _program(program: Program) -> Iterator[Finding]:
+    record = f"{program.prefix}program"
+    yield from _version(program.version, record)
+    tables = list(_guarded("executorch-table", _tables(program)))
+    yield from tables
+    if tables:
+        return  # what is behind a broken table is what breaks everything else
+    for rule, check in _PROGRAM_CHECKS:
+        yield from _guarded(rule, check(program, record))
+
+
+def _segments(found: Program | DataFile, prefix: str) -> Iterator[Finding]:
+    """Segments that share bytes without being the same, or of fewer bytes than the header says."""
+    end = 0
+    for start, size in sorted({segment for segment in found.segments if segment.size}):
+        if start < end:
+            message = f"the segment at {start:,} begins inside of another"
+            yield _unusual("executorch-segment", message, f"{prefix}segments", start)
+        end = max(end, start + size)
+    header = found.header
+    known = header.segment_base + (header.segments_size or 0) if header is not None else 0
+    if known > max(end, found.tables_end) + _MOST_PADDING:
+        message = f"the header has segments end at {known:,}, and the last ends at {end:,}"
+        yield _unusual("executorch-segment", message, f"{prefix}segments", end)
+
+
+def _program_segments(program: Program, _record: str) -> Iterator[Finding]:
+    yield from _segments(program, program.prefix)
+
+
+def _constants(program: Program, record: str) -> Iterator[Finding]:
+    """The tables of constants, apart from the tensors that use them."""
+    groups = [*program.mutable_data, *([program.constants] if program.constants else ())]
+    for group in groups:
+        if group.offsets and not 0 <= group.segment < max(len(program.segments), 1):
+            message = f"constants are in segment {group.segment}, which is not there"
+            yield broken("executorch-constant", message, record)
+    if program.constants and program.constants.offsets and any(map(len, program.inline_constants)):
+        message = "constants are in the tables and in a segment: readers take one or the other"
+        yield broken("executorch-constant", message, record, Nature.INCONSISTENT)
+
+
+def _names(program: Program, record: str) -> Iterator[Finding]:
+    counts = Counter(key for key, _ in program.named_data)
+    for key, segment in program.named_data:
+        if not 0 <= segment < len(program.segments):
+            message = f"the data {key!r} is in segment {segment}, which is not there"
+            yield broken("executorch-named-data", message, record)
+    yield from _repeated("executorch-named-data", "data", counts, record)
+
+
+def _repeated(rule: str, what: str, counts: Counter[str], record: str) -> Iterator[Finding]:
+    for name, count in counts.items():
+        if count > 1:
+            message = f"there are {count:,} {what} of the name {name!r}: only one is found"
+            yield broken(rule, message, record, Nature.INCONSISTENT)
+
+
+def _methods(program: Program, record: str) -> Iterator[Finding]:
+    counts = Counter(program.method_names)
+    yield from _repeated("executorch-method", "methods", counts, record)
+    if not counts:
+        message = "the program has no methods: there is nothing to run"
+        yield broken("executorch-method", message, record, severity=Severity.WARNING)
+    for method in program.methods:
+        yield from method_findings(program, method, record)
+
+
+_PROGRAM_CHECKS: Final = (
+    ("executorch-segment", _program_segments),
+    ("executorch-constant", _constants),
+    ("executorch-named-data", _names),
+    ("executorch-method", _methods),
+)
+
+
+def _data_file(found: DataFile) -> Iterator[Finding]:
+    yield from _version(found.version, "tables")
+    tables = list(_guarded("executorch-table", _tables(found)))
+    yield from tables
+    if tables:
+        return
+    if found.is_of_06:
+        message = "it has the layout of ExecuTorch 0.6"
+        yield Finding("executorch-old-layout", Severity.INFO, Nature.UNUSUAL, message,
+                      "tables", hint=_NOT_READ)  # fmt: skip
+    elif not found.is_complete:
+        yield broken("executorch-table", "it lacks the table of segments or of names", "tables")
+    yield from _guarded("executorch-segment", _segments(found, ""))
+    yield from _repeated(
+        "executorch-named-data", "data", Counter(entry.key for entry in found.entries), "tables"
+    )
+    for entry in found.entries:
+        yield from _guarded("executorch-named-data", _entry(found, entry))
+
+
+def _entry(found: DataFile, entry: Entry) -> Iterator[Finding]:
+    layout = entry.layout
+    if layout is not None:
+        problem = layout_problem(layout.scalar_type, layout.sizes, layout.dim_order)
+        if problem is not None:
+            yield broken("executorch-tensor", f"{entry.key!r}: {problem}", "tables")
+    found.data_of(entry)
+
+
+def _bundle(found: BundledProgram) -> Iterator[Finding]:
+    tables = list(_guarded("executorch-table", _tables(found)))
+    yield from tables
+    if tables:
+        return
+    yield from _program(found.program)
+    counts = Counter(suite.method for suite in found.test_suites)
+    yield from _repeated("executorch-test-suite", "test suites", counts, _BUNDLE_RECORD)
+    for suite in found.test_suites:
+        yield from _suite(found.program, suite)
+    for name, tensor in found.tensors():
+        yield from _bundled_tensor(name, tensor)
+
+
+def _suite(program: Program, suite: Suite) -> Iterator[Finding]:
+    if suite.method not in program.indices:
+        message = f"there are calls of {suite.method!r}, and there is no such method"
+        yield broken("executorch-test-suite", message, _BUNDLE_RECORD)
+        return
+    method = program.method(suite.method)
+    for number, case in enumerate(suite.cases):
+        yield from _count(suite, number, "inputs", case.inputs, len(method.inputs))
+        outputs = case.expected_outputs
+        if outputs:
+            yield from _count(suite, number, "expected outputs", outputs, len(method.outputs))
+
+
+def _count(
+    suite: Suite, number: int, what: str, values: tuple[BundledValue, ...], expected: int
+) -> Iterator[Finding]:
+    if len(values) != expected:
+        message = (
+            f"call {number} of {suite.method!r} has {len(values)} {what}, the method {expected}"
+        )
+        yield broken("executorch-test-suite", message, _BUNDLE_RECORD)
+
+
+def _bundled_tensor(name: str, tensor: BundledTensor) -> Iterator[Finding]:
+    problem = layout_problem(tensor.scalar_type, tensor.sizes, tensor.dim_order)
+    if problem is None and len(tensor.data) != tensor.nbytes:
+        problem = f"it has {len(tensor.data):,} bytes in the place of {tensor.nbytes:,}"
+    if problem is not None:
+        yield broken("executorch-tensor", f"{name}: {problem}", name)
+
+
+def _unusual(rule: str, message: str, record: str | None, offset: int | None = None) -> Finding:
+    return Finding(rule, Severity.WARNING, Nature.UNUSUAL, message, record, offset)

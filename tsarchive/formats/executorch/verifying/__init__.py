@@ -1,1 +1,0 @@
-"""Verification of files of ExecuTorch: tables, methods and segments."""
