@@ -10,7 +10,7 @@ from tsarchive.formats.archive import Opened, OpenedArchive
 from tsarchive.formats.registry import format_of, opened_file
 
 if TYPE_CHECKING:
-    from tsarchive.formats.executorch.looking import ExecutorchView
+    from tsarchive.formats.executorch.view import ExecutorchView
     from tsarchive.formats.pt2.view import Pt2View
     from tsarchive.ir.classes import ClassType
     from tsarchive.pickler import Object
@@ -51,7 +51,7 @@ class Archive(OpenedArchive):
 
         Raises UnsupportedError for archives of another kind.
         """
-        from tsarchive.formats.executorch.looking import ExecutorchView
+        from tsarchive.formats.executorch.view import ExecutorchView
 
         if not isinstance(self.view, ExecutorchView):
             raise UnsupportedError(f"this archive is {self.kind}, not a file of ExecuTorch")

@@ -13,7 +13,7 @@ import numpy
 from tsarchive.archive import Archive
 from tsarchive.describing.contents import TensorInfo
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.formats.executorch.looking import EXTERNAL
+from tsarchive.formats.executorch.view import EXTERNAL
 
 Numbers = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.generic]]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tsarchive.archive import Archive
 from tsarchive.auditing import AuditReport
 from tsarchive.findings import Finding
-from tsarchive.formats.executorch.looking import ExecutorchView
 from tsarchive.formats.executorch.program import Program
+from tsarchive.formats.executorch.view import ExecutorchView
 from tsarchive.verifying import VerifyReport
 
 from .html import Html

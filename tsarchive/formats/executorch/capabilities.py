@@ -30,9 +30,9 @@ from tsarchive.scanning.report import (
     ordered,
 )
 
-from .looking import OWN_NAMESPACES, ExecutorchView, called
 from .program import RECORD, Program
 from .regions import Regions, find_unclaimed
+from .view import OWN_NAMESPACES, ExecutorchView, called
 
 _OWN_REASON: Final = "computes, as a part of ExecuTorch itself"
 _COMPUTING: Final = OWN_NAMESPACES | {"quantized_decomposed"}

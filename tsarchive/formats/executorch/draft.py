@@ -30,7 +30,7 @@ from .schema import BUNDLED_PROGRAM
 from .values import Layout
 
 if TYPE_CHECKING:
-    from .looking import ExecutorchView
+    from .view import ExecutorchView
 
 _T = TypeVar("_T")
 

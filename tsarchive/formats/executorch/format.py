@@ -65,7 +65,7 @@ class _Executorch(FileFormat):
         return _TABLE
 
     def view(self, opened: Regions) -> View:
-        from .looking import ExecutorchView
+        from .view import ExecutorchView
 
         return ExecutorchView(opened)
 
@@ -107,7 +107,7 @@ class _Executorch(FileFormat):
             return jitter_report(regions)
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
-        from .looking import executorch_facts
+        from .view import executorch_facts
 
         return executorch_facts(archive, file, nbytes, _TABLE)
 

@@ -20,7 +20,6 @@ from tsarchive.formats.verification import Step, VerifyReport
 from .bundled import BundledProgram, BundledTensor, BundledValue, Suite
 from .data_file import DataFile, Entry
 from .listing import type_text
-from .looking import ExecutorchView
 from .methods import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Method, Move
 from .program import Program
 from .regions import Regions, find_unclaimed, opened_regions
@@ -36,6 +35,7 @@ from .values import (
     Value,
     layout_problem,
 )
+from .view import ExecutorchView
 
 _BOOL: Final = 11
 # How many pairs of tensors are compared; calls of real programs have few arguments.
