@@ -264,17 +264,11 @@ def _serialized(program: ExportedProgram) -> tuple[bytes, bytes]:
 
 def _check_objects(program: Program, stored: Mapping[str, PayloadMeta]) -> None:
     """Raise SaveError for objects that only the graph names: torch writes them nowhere."""
-    given = {
-        spec.value.custom_obj_name
-        for spec in program.graph_module.signature.input_specs
-        if spec.tag == "custom_obj"
-    }
+    specs = program.graph_module.signature.input_specs
+    objects = [spec.value for spec in specs if spec.tag == "custom_obj"]
+    given = {one.custom_obj_name for one in objects}
+    inputs = {one.arg.name for one in objects}
     values = program.graph_module.graph.custom_obj_values
-    inputs = {
-        spec.value.arg.name
-        for spec in program.graph_module.signature.input_specs
-        if spec.tag == "custom_obj"
-    }
     lost = sorted((given - stored.keys()) | (values.keys() - inputs - stored.keys()))
     if lost:
         raise SaveError(

@@ -23,7 +23,7 @@ from .metadata import make_stable
 from .payloads import Payload, StoredView, constants, weights
 from .program import Forward
 from .records import CONSTANTS, EXTRA, MODELS, SAMPLE_INPUTS, WEIGHTS, Layout, Records
-from .schema import DTYPES, ExportedProgram, PayloadConfig, SchemaVersion
+from .schema import DTYPES, ExportedProgram, SchemaVersion
 from .tensors import Tensors
 
 _NEWEST = SchemaVersion(8, 20)
@@ -106,7 +106,8 @@ class _Saving:
         self, folder: str, values: dict[str, Any]
     ) -> tuple[NewRecord, list[NewRecord], set[str]]:
         """Return the configuration and records of a folder, and the names of those they replace."""
-        configs = {name: self._config(folder, name) for name in self.records.models}
+        read = self.records.weights if folder == WEIGHTS else self.records.constants
+        configs = {name: read(name) for name in self.records.models}
         own = {name: meta.path_name for name, meta in configs.pop(self.model).config.items()}
         others = {meta.path_name for found in configs.values() for meta in found.config.values()}
         known = {name: path for name, path in own.items() if path not in others}
@@ -115,10 +116,6 @@ class _Saving:
         payloads = writer.payloads(values, _PREFIXES[folder], known)
         config = config_record(folder, self.model, payloads)
         return config, writer.records, {f"{folder}{path}" for path in known.values()}
-
-    def _config(self, folder: str, model: str) -> PayloadConfig:
-        read = self.records.weights if folder == WEIGHTS else self.records.constants
-        return read(model)
 
     def _as_it_is(self, name: str) -> Iterator[NewRecord]:
         for model in self.records.models:
@@ -193,7 +190,7 @@ def _state(module: ArchiveModule, forward: Forward, saving: _Saving) -> State:
     held: State = {WEIGHTS: {}, CONSTANTS: {}}
     for state in forward.signature.states:
         folder = WEIGHTS if state.in_weights else CONSTANTS
-        value = _held(module, state.target)
+        value = _value_at(module, state.target)
         _check(state.target, value, stored[folder].get(state.target))
         held[folder][state.target] = value
     return {folder: _complete(held[folder], stored[folder]) for folder in held}
@@ -206,7 +203,7 @@ def _complete(held: Mapping[str, Any], stored: Mapping[str, Payload]) -> dict[st
     return {name: found[name] for name in (*stored, *(held.keys() - stored.keys()))}
 
 
-def _held(module: ArchiveModule, target: str) -> Any:
+def _value_at(module: ArchiveModule, target: str) -> Any:
     *path, name = target.split(".")
     owner: Any = module
     try:
