@@ -62,7 +62,7 @@ def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
     """
     if edits["only"] and edits["external"] is None and not edits["internal"]:
         raise click.UsageError("--only is about --internal or --external, and neither is given.")
-    if edits["external"] is not None and _are_same(edits["external"], file):
+    if edits["external"] is not None and Path(edits["external"]).resolve() == Path(file).resolve():
         raise click.BadParameter("the data would replace FILE.", param_hint="--external")
     from tsarchive.executorch import Draft, write_together
 
@@ -88,10 +88,6 @@ def _opened(path: str) -> Archive:
     import tsarchive
 
     return tsarchive.open(path)
-
-
-def _are_same(path: str, other: str) -> bool:
-    return Path(path).resolve() == Path(other).resolve()
 
 
 def _edit(draft: Draft, edits: Mapping[str, Any], files: ExitStack) -> Iterator[tuple[Draft, str]]:

@@ -64,14 +64,10 @@ def _item(finding: Finding, anchors: LineAnchors) -> Html:
         " ",
         tag("span", text(finding.message, MAX_FACT)),
     )
-    where = joined(_where(finding, anchors), ", ")
-    details = joined((tag("code", finding.rule), f" {finding.nature.value}", _prefixed(where)))
+    nature = joined((tag("code", finding.rule), f" {finding.nature.value}"))
+    details = joined((nature, *_where(finding, anchors)), ", ")
     hint = tag("p", text(finding.hint, MAX_FACT), class_="hint") if finding.hint else None
     return tag("li", tag("p", *heading), tag("p", details, class_="dim"), hint)
-
-
-def _prefixed(where: Html) -> Html:
-    return joined((", ", where)) if where else where
 
 
 def _where(finding: Finding, anchors: LineAnchors) -> Iterator[str]:

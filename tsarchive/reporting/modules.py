@@ -141,14 +141,11 @@ def operators(subject: Subject) -> Section | None:
 
 
 def _row(name: str, count: int, most: int, use: OperatorUse | None) -> list[Cell]:
-    cells = [Cell(name, is_code=True), Cell(_bar(count, most), value=count)]
+    bar = joined((tag("span", f"{count:,}", class_="number"), share_bar(count, most)), " ")
+    cells = [Cell(name, is_code=True), Cell(bar, value=count)]
     if use is not None:
         cells.append(Cell(_ability(use), value=use.risk.value))
     return cells
-
-
-def _bar(count: int, most: int) -> Html:
-    return joined((tag("span", f"{count:,}", class_="number"), share_bar(count, most)), " ")
 
 
 def _ability(use: OperatorUse) -> Html:

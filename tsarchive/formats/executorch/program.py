@@ -211,8 +211,4 @@ def _subsegment(table: Table) -> Subsegment:
 
 
 def _blobs(tables: Iterable[Table], field: str) -> tuple[memoryview, ...]:
-    return tuple(_bytes(table.data(field)) for table in tables)
-
-
-def _bytes(found: memoryview | None) -> memoryview:
-    return memoryview(b"") if found is None else found
+    return tuple(table.data(field) or memoryview(b"") for table in tables)

@@ -106,7 +106,10 @@ class Backends:
             outputs = self._method(method).execute(list(inputs))
         except (RuntimeError, ValueError) as error:
             raise ScriptError(f"the runtime of ExecuTorch fails in {method!r}: {error}") from error
-        return [_own(output) for output in outputs]
+        return [
+            output.detach().clone() if isinstance(output, torch.Tensor) else output
+            for output in outputs
+        ]
 
     def _method(self, name: str) -> Any:
         if name not in self._methods:
@@ -141,10 +144,6 @@ def _from_files(runtime: Any, program: bytes, data: bytes) -> Any:
             with open(path, "wb") as file:
                 file.write(content)
         return runtime.load_program(paths[0], data_path=paths[1])
-
-
-def _own(output: Any) -> Any:
-    return output.detach().clone() if isinstance(output, torch.Tensor) else output
 
 
 _BACKEND: Final = "XnnpackBackend"

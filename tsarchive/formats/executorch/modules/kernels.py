@@ -6,7 +6,7 @@ the value that receives the result: one of them, except for operators that retur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -44,18 +44,18 @@ class Call:
 
     def written(self) -> list[int]:
         """The values that are written to, including lists."""
-        pairs = zip(self.args, self.schema.arguments, strict=True)
-        return [index for index, argument in pairs if argument.is_write]
+        return [index for index, argument in self._pairs() if argument.is_write]
 
     def taken(self) -> list[int]:
         """The values that are inputs, rather than only ``out`` arguments."""
-        pairs = zip(self.args, self.schema.arguments, strict=True)
-        return [index for index, argument in pairs if not argument.is_out]
+        return [index for index, argument in self._pairs() if not argument.is_out]
 
     def outs(self) -> list[int]:
         """The ``out`` arguments."""
-        pairs = zip(self.args, self.schema.arguments, strict=True)
-        return [index for index, argument in pairs if argument.is_out]
+        return [index for index, argument in self._pairs() if argument.is_out]
+
+    def _pairs(self) -> Iterator[tuple[int, Argument]]:
+        return zip(self.args, self.schema.arguments, strict=True)
 
 
 class Calls:
