@@ -16,7 +16,7 @@ import pytest
 
 import tsarchive
 from tests.support.archives import ARCHIVES, records_of
-from tsarchive.container import atomic
+from tsarchive.container import writer
 
 MODEL = ARCHIVES / "buffers.pt"
 DATA = MODEL.read_bytes()
@@ -199,7 +199,7 @@ def full_after(monkeypatch):
     def opened(path, mode):
         return io.BufferedWriter(Full(path, mode.replace("b", "")), buffer_size=256)
 
-    monkeypatch.setattr(atomic, "open", opened, raising=False)
+    monkeypatch.setattr(writer, "open", opened, raising=False)
     return prepare
 
 
@@ -300,14 +300,14 @@ def test_a_limit_on_the_size_of_files(tmp_path):
 _KILLED = """
 import io, os, signal, sys
 import tsarchive
-from tsarchive.container import atomic
+from tsarchive.container import writer
 
 class Killing(io.FileIO):
     def write(self, data):
         super().write(bytes(data)[:1000])
         os.kill(os.getpid(), signal.SIGKILL)
 
-atomic.open = lambda path, mode: io.BufferedWriter(Killing(path, "x"), buffer_size=256)
+writer.open = lambda path, mode: io.BufferedWriter(Killing(path, "x"), buffer_size=256)
 tsarchive.save(tsarchive.load(sys.argv[1]), sys.argv[2])
 """
 

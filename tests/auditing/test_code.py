@@ -304,6 +304,8 @@ def test_torchbind_classes_are_named():
         "torch.utils.cpp_extension.load(x)",
         'c = getattr(x, "__globals__")',
         "c = getattr(x, str(x))",
+        'c = getattr(x, "__foo__")',
+        'c = getattr(self, "__class____torch__")',
     ],
 )
 def test_names_that_mean_nothing_are_warnings(line):

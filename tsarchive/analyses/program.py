@@ -313,7 +313,7 @@ class _Reading:
     def _unknown(self, node: Node) -> None:
         if node.name in _REMOTE:
             self.found.operators.append(NamedOperator(_REMOTE[node.name], node))
-        else:
+        elif not self._by_name(node.attributes.get("attribute", "")):
             self.found.unknown.append((node.name[:_LONGEST_NAME], line_of(node)))
 
     def _syntax(self, node: Node) -> None:

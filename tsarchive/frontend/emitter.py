@@ -137,9 +137,9 @@ class Emitter:
             self.context.open.refuse(error)
         return self.unresolved("prim::GetAttr", positional(target), error, name=name)
 
-    def unknown_name(self, name: str, error: ArchiveError) -> Typed:
+    def unknown_name(self, name: str, error: ArchiveError, **attributes: Any) -> Typed:
         """Return what a name that means nothing stands for, in an open world."""
-        return self.unresolved(UNKNOWN_NAME, positional(), error, name=name)
+        return self.unresolved(UNKNOWN_NAME, positional(), error, name=name, **attributes)
 
     def unresolved(
         self, kind: str, arguments: Arguments, error: ArchiveError, **attributes: Any

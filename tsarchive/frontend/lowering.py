@@ -955,10 +955,11 @@ class FunctionLowering:
         base = self.expression(node.args[0])
         match node.args[1]:
             case ast.Constant(str(text)) as name:
+                what = f"the attribute {text}"
+                is_magic = text.startswith("__") and text.endswith("__")
+                if self.context.open is not None and is_magic:
+                    self.emit.unknown_name(what, self.cursor.error(node, what), attribute=text)
                 if text in OF_PYTHON:
-                    what = f"the attribute {text}"
-                    if self.context.open is not None:
-                        self.emit.unknown_name(what, self.cursor.error(node, what))
                     self.cursor.refuse(node, what)
                 return self.emit.attribute(base, string_value(name, self.cursor.text), node)
         error = self.cursor.error(node, "the name given to getattr must be a string literal")

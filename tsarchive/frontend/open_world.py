@@ -22,7 +22,8 @@ UNLOWERED: Final = "prim::Unlowered"
 EARLY_RETURN: Final = "prim::EarlyReturn"
 """A return that is not the last statement of a function, which is refused; its value."""
 UNKNOWN_NAME: Final = "prim::UnknownName"
-"""A bare name that means nothing; the attribute ``name``."""
+"""A bare name that means nothing, in ``name``; or an attribute of Python's own, in ``attribute``
+as well."""
 UNREACHABLE: Final = "prim::Unreachable"
 """One block: the branch that a condition rules out; the attribute ``is_literal`` tells whether
 the condition is a literal, and not a type."""
