@@ -13,6 +13,9 @@ from tsarchive.errors import ArchiveError, SaveError
 MAX_PER_RULE: Final = 100
 """How many findings of a rule are kept: a file can break one at each of a million places."""
 
+COMPUTED: Final = "{...}"
+"""What stands in a finding for text that code computes."""
+
 
 class Severity(str, Enum):
     """The severity of a finding. Severities are ordered, and compare equal to their names."""
