@@ -13,6 +13,9 @@ from tsarchive.errors import ArchiveError, SaveError
 MAX_PER_RULE: Final = 100
 """The number of findings of a rule to keep: a file can break one at each of a million places."""
 
+COMPUTED: Final = "{...}"
+"""What stands in a finding for text that code computes."""
+
 
 class Severity(str, Enum):
     """The severity of a finding. Severities are ordered, and compare equal to their names."""

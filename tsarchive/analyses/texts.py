@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
 from typing import Final
 
+from tsarchive.findings import COMPUTED
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import PARAM, Node, Value
 
 from .flow import Flow, Origin
 from .program import Program
 
-COMPUTED: Final = "{...}"
-"""What stands for text that is computed."""
 # Text of attributes by class and attribute, as the pickles hold it.
 PickledText = Mapping[tuple[str, str], Iterable[str]]
 _MOST: Final = 8

@@ -96,6 +96,7 @@ class Emitter:
 
     def __init__(self, context: Context, cursor: Cursor, frame: Frame) -> None:
         self.context = context
+        self.world = context.open
         self.cursor = cursor
         self.frame = frame
         self.builder = frame.builder
@@ -121,20 +122,20 @@ class Emitter:
             case Results(values, names):
                 return self._packed(values, names)
         error = self.cursor.error(node, f"{shorten(ast.unparse(node))!r} is not a value")
-        if self.context.open is not None:
+        if self.world is not None:
             match reference:
                 case MethodReference(target, name):
                     return self._read_unknown(target, name, error)
                 case OperatorReference(kind, target):
-                    self.context.open.refuse(error)
+                    self.world.refuse(error)
                     return self.unresolved(kind, positional(*filter(None, [target])), error)
         raise error
 
     def _read_unknown(self, target: Typed, name: str, error: SourceError) -> Typed:
         """Read an attribute of a value of which nothing is known."""
-        assert self.context.open is not None
-        if not self.context.open.is_open(target.type):
-            self.context.open.refuse(error)
+        assert self.world is not None
+        if not self.world.is_open(target.type):
+            self.world.refuse(error)
         return self.unresolved("prim::GetAttr", positional(target), error, name=name)
 
     def unknown_name(self, name: str, error: ArchiveError, **attributes: Any) -> Typed:
@@ -179,12 +180,12 @@ class Emitter:
             kind, arguments = self._of_dialect(self.context.dialect, kind, arguments, node)
         call = Call(arguments.positional, arguments.keywords, target)
         try:
-            if self.context.open is not None and any(v.type is UNKNOWN for v in call.values):
+            if self.world is not None and any(v.type is UNKNOWN for v in call.values):
                 raise UnknownOperatorError(f"the arguments of {kind} are not known")
             candidate, match = self.context.overloads.choose(kind, self.frame.version, call)
         except UnknownOperatorError as error:
             self.cursor.locate(error, node)
-            if self.context.open is None:
+            if self.world is None:
                 raise error from None
             given = [*filter(None, [target]), *arguments.positional]
             found = self.unresolved(kind, Arguments(given, arguments.keywords), error)
@@ -252,7 +253,7 @@ class Emitter:
         try:
             given = self._arguments(function.schema, arguments, node)
         except SourceError as error:
-            if self.context.open is None:
+            if self.world is None:
                 raise
             full = Arguments([typed(value), *arguments.positional], arguments.keywords)
             return self._refused_call("prim::CallFunction", full, error)
@@ -267,7 +268,7 @@ class Emitter:
                 raise self.cursor.error(node, f"{annotation(target.type)} has no method {name!r}")
             inputs = self._arguments(schema, full, node)
         except SourceError as error:
-            if self.context.open is None:
+            if self.world is None:
                 raise
             return self._refused_call("prim::CallMethod", full, error, name=name)
         return self.append("prim::CallMethod", inputs, schema.return_type, name=name)
@@ -276,7 +277,7 @@ class Emitter:
         self, kind: str, arguments: Arguments, error: SourceError, **attributes: Any
     ) -> Typed:
         """Append a call that does not fit; that is no fault where an argument is not known."""
-        world = self.context.open
+        world = self.world
         given = (*arguments.positional, *arguments.keywords.values())
         if world is not None and not any(map(world.is_open, (value.type for value in given))):
             world.refuse(error)
@@ -289,7 +290,7 @@ class Emitter:
         if not isinstance(type_, ClassType) or type_.is_module:
             raise self.cursor.error(node, f"{annotation(type_)} cannot be created by a call")
         made = self.append("prim::CreateObject", (), type_)
-        is_open = self.context.open is not None and self.context.open.is_open(type_)
+        is_open = self.world is not None and self.world.is_open(type_)
         if "__init__" in type_.methods or is_open:
             self.call_method(made, "__init__", arguments, node)
         return made
@@ -306,7 +307,7 @@ class Emitter:
         self, kind: str, target: Typed | None, arguments: Arguments, node: Located
     ) -> Reference:
         """Call an operator by its name; devices and generators may be constants."""
-        if self.context.open is not None:
+        if self.world is not None:
             return self.call_operator(kind, arguments, node, target, is_written=True)
         if kind == "aten::device" and len(arguments.positional) == 1:
             constant = arguments.positional[0].value.node.attributes.get("value")
@@ -368,7 +369,7 @@ class Emitter:
         if type(base) is OperatorNamespace:
             if base.name == "aten" and name == "autograd":
                 return base
-            if base.name == "aten" and name == "ops" and self.context.open is not None:
+            if base.name == "aten" and name == "ops" and self.world is not None:
                 return Special.OPS
             return OperatorReference(f"{base.name}::{name}")
         match base:
@@ -383,7 +384,7 @@ class Emitter:
             case Results():
                 return self._of_value(self.as_value(base, node), name, node)
         error = self.cursor.error(node, f"there is nothing called {name!r} in this expression")
-        if self.context.open is None:
+        if self.world is None:
             raise error
         match base:
             case MethodReference() | OperatorReference(_, Typed()):
@@ -392,8 +393,8 @@ class Emitter:
 
     def _in_namespace(self, qualified_name: str) -> Reference:
         found = self.context.find(qualified_name)
-        if found is None and self.context.open is not None:
-            found = self.context.open.bound_class(qualified_name)
+        if found is None and self.world is not None:
+            found = self.world.bound_class(qualified_name)
         if found is None:
             return Namespace(qualified_name)
         if isinstance(found, FunctionType):
@@ -462,7 +463,7 @@ class Emitter:
         error = self.cursor.error(
             node, f"{class_.qualified_name} has no attribute or method {name!r}"
         )
-        if self.context.open is None:
+        if self.world is None:
             raise error
         return MethodReference(base, name)
 

@@ -89,6 +89,7 @@ class FunctionLowering:
     def __init__(self, context: Context, cursor: Cursor, version: int | None) -> None:
         self.context = context
         self.cursor = cursor
+        self._world = context.open
         # Nodes of the tree that have been lowered, and how many branches that are never taken
         # stand around: for an open world.
         self._seen: set[int] = set()
@@ -101,7 +102,7 @@ class FunctionLowering:
             version,
             self.cursor.here,
             self._checked,
-            keeps_constants=self.context.open is not None,
+            keeps_constants=self._world is not None,
         )
         self._return_to(Emitter(self.context, self.cursor, frame), Scope(frame, outer))
 
@@ -128,7 +129,7 @@ class FunctionLowering:
 
     def _finished(self) -> Block:
         self.frame.tidy()
-        if self.context.open is not None:
+        if self._world is not None:
             return self.frame.finish()
         fold(self.builder, self.context.evaluate)
         return self.frame.finish()
@@ -145,8 +146,8 @@ class FunctionLowering:
             raise self.cursor.error(
                 node, f"expected {annotation(type_)}, but found {annotation(given.type)}"
             )
-        if self.context.open is not None:
-            self.context.open.constants[owner, name] = converted.value
+        if self._world is not None:
+            self._world.constants[owner, name] = converted.value
         return self._folded(converted.value.node, node)
 
     def _folded(self, made: Node, node: Located) -> Any:
@@ -160,7 +161,7 @@ class FunctionLowering:
                 return tuple(parts)
             case "prim::DictConstruct":
                 return dict(zip(parts[::2], parts[1::2], strict=True))
-            case "aten::device" if self.context.open is not None:
+            case "aten::device" if self._world is not None:
                 return parts  # where it is known what there is, this is a constant
         raise self.cursor.error(node, "this is not a constant")
 
@@ -219,7 +220,7 @@ class FunctionLowering:
 
     def _ruled_out(self, node: ast.If | ast.IfExp, branch: Callable[[], object]) -> None:
         """Lower a branch that is never taken, in an open world."""
-        if self.context.open is None:
+        if self._world is None:
             return
         is_literal = decided_by_literal(node.test) is not None
         made = self.builder.append(UNREACHABLE, is_literal=is_literal)
@@ -233,13 +234,12 @@ class FunctionLowering:
 
     def _refused(self, error: SourceError, node: Located) -> Typed:
         """Put an unknown value in the place of what is refused, in an open world; else raise."""
-        world = self.context.open
-        if world is None:
+        if self._world is None:
             raise error
         self._lower_rest(node)
         self.cursor.locate(error, node)
         if not self._unreachable:
-            world.refuse(error)
+            self._world.refuse(error)
         return self.emit.unresolved(UNLOWERED, positional(), error)
 
     def _lower_rest(self, node: ast.AST) -> None:
@@ -256,7 +256,7 @@ class FunctionLowering:
 
     def _early_return(self, statement: ast.stmt) -> None:
         """Keep the value of a return that is refused, in an open world."""
-        if self.context.open is not None and isinstance(statement, ast.Return):
+        if self._world is not None and isinstance(statement, ast.Return):
             value = self.emit.none() if statement.value is None else self.value(statement.value)
             self.builder.append(EARLY_RETURN, [value.value])
 
@@ -364,7 +364,7 @@ class FunctionLowering:
             self.builder.append("prim::Exit", [value])
 
     def _entered(self, given: Typed, node: Located) -> Type:
-        if self.context.open is not None and self.context.open.is_open(given.type):
+        if self._world is not None and self._world.is_open(given.type):
             return UNKNOWN
         enter, leave = (
             method_schema(given.type, name) if isinstance(given.type, ClassType) else None
@@ -383,7 +383,7 @@ class FunctionLowering:
             self.cursor.refuse(node, "a nested function with decorators or parameters")
         declared = None if node.returns is None else self.type_of(node.returns)
         closure = self.closure(node.body, declared)
-        if self.context.open is not None:  # it may be that nothing forks it
+        if self._world is not None:  # it may be that nothing forks it
             self.builder.append("prim::Closure", closure.captured, subgraph=closure.body)
         self.bind(node.name, closure, node)
 
@@ -410,7 +410,7 @@ class FunctionLowering:
             given.append(ast.copy_location(ast.Name(name, ast.Load()), argument))
         call = ast.copy_location(ast.Call(node.args[0], given, []), node)
         closure = self.closure([ast.copy_location(ast.Return(call), node)], None)
-        if self.context.open is not None:  # only what is defined in code is forked
+        if self._world is not None:  # only what is defined in code is forked
             closure.body.returns[0].node.attributes["is_forked"] = True
         return closure
 
@@ -471,7 +471,8 @@ class FunctionLowering:
         cursor = self.cursor
         for statement in body:
             cursor.statement = cursor.position = statement
-            self._seen.add(id(statement))
+            if self._world is not None:
+                self._seen.add(id(statement))
             try:
                 handler = STATEMENTS.get(type(statement))
                 if handler is None:
@@ -628,7 +629,7 @@ class FunctionLowering:
     def _set_attribute(self, target: ast.Attribute, base: Typed, given: Typed) -> None:
         slots = base.type.attributes if isinstance(base.type, ClassType) else {}
         slot = slots.get(target.attr) or self._declared_by_init(target, base, given)
-        if slot is None and self.context.open is not None and self.context.open.is_open(base.type):
+        if slot is None and self._world is not None and self._world.is_open(base.type):
             slot = Attribute(target.attr, UNKNOWN)
         if slot is None:
             raise self.cursor.error(
@@ -700,7 +701,7 @@ class FunctionLowering:
 
     def _note_mention(self, reference: Reference, node: Located) -> None:
         """Note an operator that is named and not called there, in an open world."""
-        if self.context.open is not None and isinstance(reference, OperatorReference):
+        if self._world is not None and isinstance(reference, OperatorReference):
             error = self.cursor.error(node, f"{reference.kind} is not called")
             given = positional(*filter(None, [reference.target]))
             self.emit.unresolved(reference.kind, given, error)
@@ -719,7 +720,7 @@ class FunctionLowering:
             found = handler(self, node, hint)
         except SourceError as error:
             found = self._refused(error, node)
-        if self.context.open is not None:
+        if self._world is not None:
             self._seen.add(id(node))
         cursor.position = around
         return found
@@ -743,9 +744,9 @@ class FunctionLowering:
             return self.context.sizes.checked(type_of_expression(node, self.context.resolve_type))
         except SourceError as error:
             self.cursor.locate(error, node)
-            if self.context.open is None:
+            if self._world is None:
                 raise error from error.__cause__
-            self.context.open.refuse(error)
+            self._world.refuse(error)
             return UNKNOWN
 
     def _name(self, node: ast.Name, hint: Type | None) -> Reference:
@@ -758,7 +759,7 @@ class FunctionLowering:
             return literal
         reason = self.scope.why_unusable(node.id)
         error = self.cursor.error(node, reason or f"{node.id!r} is not defined here")
-        if self.context.open is None or reason:
+        if self._world is None or reason:
             raise error
         return self.emit.unknown_name(node.id, error)
 
@@ -876,7 +877,7 @@ class FunctionLowering:
         if type(callee) is OperatorReference:
             given = self.arguments(node)
             found = self.emit.call_named_operator(callee.kind, callee.target, given, node)
-            if self.context.open is not None:
+            if self._world is not None:
                 self.builder.block.nodes[-1].attributes["arguments"] = self._places(node)
             return found
         if isinstance(callee, Special):
@@ -902,7 +903,7 @@ class FunctionLowering:
                 return self.emit.call_method(callee, "__call__", arguments, node)
         name = shorten(ast.unparse(node.func))
         error = self.cursor.error(node, f"{name!r} cannot be called")
-        if self.context.open is None:
+        if self._world is None:
             raise error
         return self.emit.unknown_name(name, error)
 
@@ -957,13 +958,13 @@ class FunctionLowering:
             case ast.Constant(str(text)) as name:
                 what = f"the attribute {text}"
                 is_magic = text.startswith("__") and text.endswith("__")
-                if self.context.open is not None and is_magic:
+                if self._world is not None and is_magic:
                     self.emit.unknown_name(what, self.cursor.error(node, what), attribute=text)
                 if text in OF_PYTHON:
                     self.cursor.refuse(node, what)
                 return self.emit.attribute(base, string_value(name, self.cursor.text), node)
         error = self.cursor.error(node, "the name given to getattr must be a string literal")
-        if self.context.open is not None:
+        if self._world is not None:
             self.emit.unknown_name("getattr with a computed name", error)
         raise error
 

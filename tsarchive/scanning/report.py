@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from tsarchive.describing.contents import TensorTotals
-from tsarchive.findings import Finding, Nature, Severity, is_fine
+from tsarchive.findings import COMPUTED, Finding, Nature, Severity, is_fine
 from tsarchive.operators.risks import Risk, row_of
 
 
@@ -129,7 +129,6 @@ class AuditReport:
         return is_fine(self.findings)
 
 
-COMPUTED: Final = "{...}"
 """The name of a file that code computes."""
 # What the ability to run an operator of each class means for someone who did not write the file.
 SEVERITIES: Final[Mapping[Risk, Severity | None]] = {
