@@ -6,17 +6,18 @@ the value that receives the result: one of them, except for operators that retur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
-from tsarchive.errors import FormatError, UnknownOperatorError, UnsupportedError
+from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.formats.executorch.methods import KernelCall, Method, Operator
+from tsarchive.formats.pt2.building import Operators
 from tsarchive.formats.pt2.operators import PUBLIC_FORMS
-from tsarchive.frontend.libraries import what_registers
-from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
+from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
+
+from .natives.table import OWN
 
 FindOverloads = Callable[[str], Sequence[FunctionSchema]]
 
@@ -40,7 +41,12 @@ class Call:
     @property
     def is_own(self) -> bool:
         """Whether the operator is implemented here for ExecuTorch alone."""
-        return self.name in OWN_SCHEMAS
+        return self.name in OWN
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it makes its result a view of an argument, without writing to memory."""
+        return self.name == "executorch_prim::et_view.default"
 
     def written(self) -> list[int]:
         """The values that are written to, including lists."""
@@ -115,21 +121,11 @@ class Calls:
     def _schema(self, number: int, operator: Operator) -> FunctionSchema:
         found = self._known.get(number)
         if found is None:
-            found = self._known[number] = self._found(operator)
+            found = OWN.get(operator.qualified_name) or Operators(self._find).overload(
+                operator.name, operator.overload
+            )
+            self._known[number] = found
         return found
-
-    def _found(self, operator: Operator) -> FunctionSchema:
-        own = OWN_SCHEMAS.get(operator.qualified_name)
-        if own is not None:
-            return own
-        schemas = self._find(operator.name)
-        for schema in schemas:
-            if schema.overload == operator.overload and not schema.is_vararg:
-                return schema
-        raise UnknownOperatorError(
-            f"the operator {operator.qualified_name} is not registered in this process",
-            hint=None if schemas else what_registers(operator.name),
-        )
 
 
 def _count_error(name: str, args: tuple[int, ...], wanted: int) -> FormatError:
@@ -139,96 +135,6 @@ def _count_error(name: str, args: tuple[int, ...], wanted: int) -> FormatError:
 TENSORS: Final = ListType(TENSOR)
 _STEPS: Final = frozenset(step.partition(".")[0] for step in PUBLIC_FORMS)
 _NUMBERS: Final = frozenset({INT, FLOAT, BOOL, NUMBER})
-_ARITHMETIC: Final = "add sub mul floordiv sym_max sym_min"
-_COMPARISONS: Final = "eq ne gt ge lt le"
-
-
-def _prim(name: str, operands: str, result: str) -> tuple[str, FunctionSchema]:
-    full = f"executorch_prim::{name}"
-    return full, parse_schema(f"{full}({operands}) -> {result}")
-
-
-_TEXTS: Final = (
-    "executorch_prim::et_view.default(Tensor(b) self, int[] size, Tensor(a!) out) -> Tensor(a!)",
-    "executorch_prim::et_copy_index.tensor(Tensor(a!) to, Tensor from, int index) -> Tensor(a!)",
-    "dim_order_ops::_to_dim_order_copy.out"
-    "(Tensor self, bool non_blocking, int[]? dim_order, Tensor(a!) out) -> Tensor(a!)",
-    "dim_order_ops::_clone_dim_order.out"
-    "(Tensor self, bool non_blocking, int[]? dim_order, Tensor(a!) out) -> Tensor(a!)",
-    "dim_order_ops::_empty_dim_order.out"
-    "(int[] size, int[]? dim_order, Tensor(a!) out) -> Tensor(a!)",
-    "et_copy::_h2d_copy.out(Tensor self, Tensor(a!) out) -> Tensor(a!)",
-    "et_copy::_d2h_copy.out(Tensor self, Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::quantize_per_tensor.out(Tensor input, float scale, int zero_point, "
-    "int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::quantize_per_tensor.Tensor_out(Tensor input, Tensor scale, "
-    "Tensor zero_point, int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::quantize_per_token.out(Tensor input, Tensor scales, "
-    "Tensor zero_points, int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::quantize_per_channel.out(Tensor input, Tensor scales, "
-    "Tensor zero_points, int axis, int quant_min, int quant_max, int dtype, Tensor(a!) out) "
-    "-> Tensor(a!)",
-    "quantized_decomposed::dequantize_per_tensor.out(Tensor input, float scale, int zero_point, "
-    "int quant_min, int quant_max, int dtype, int? out_dtype, Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::dequantize_per_tensor.Tensor_out(Tensor input, Tensor scale, "
-    "Tensor zero_point, int quant_min, int quant_max, int dtype, int? out_dtype, "
-    "Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::dequantize_per_token.out(Tensor input, Tensor scales, "
-    "Tensor zero_points, int quant_min, int quant_max, int dtype, int? out_dtype, "
-    "Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::dequantize_per_channel.out(Tensor input, Tensor scales, "
-    "Tensor? zero_points, int axis, int quant_min, int quant_max, int dtype, int? out_dtype, "
-    "Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::choose_qparams.Tensor_out(Tensor input, int quant_min, int quant_max, "
-    "float eps, int dtype, Tensor(a!) scale_out, Tensor(b!) zero_point_out) "
-    "-> (Tensor(a!), Tensor(b!))",
-    "quantized_decomposed::choose_qparams_per_token_asymmetric.out(Tensor input, int dtype, "
-    "Tensor(a!) scale_out, Tensor(b!) zero_point_out) -> (Tensor(a!), Tensor(b!))",
-    "quantized_decomposed::add.out(Tensor a, float a_scale, int a_zero_point, int a_quant_min, "
-    "int a_quant_max, Tensor b, float b_scale, int b_zero_point, int b_quant_min, "
-    "int b_quant_max, float out_scale, int out_zero_point, int out_quant_min, int out_quant_max, "
-    "Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::mixed_mm.out(Tensor input, Tensor weight, Tensor weight_scales, "
-    "Tensor? weight_zero_points, Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::mixed_linear.out(Tensor input, Tensor weight, Tensor weight_scales, "
-    "Tensor? weight_zero_points, int? dtype, Tensor(a!) out) -> Tensor(a!)",
-    *(
-        f"quantized_decomposed::{name}.{overload}(Tensor weight, Tensor weight_scales, "
-        "Tensor? weight_zero_points, int weight_quant_min, int weight_quant_max, "
-        f"Tensor indices, {more}Tensor(a!) out) -> Tensor(a!)"
-        for name in ("embedding_byte", "embedding_4bit", "embedding_2bit")
-        for overload, more in (("out", ""), ("dtype_out", "int? dtype, "))
-    ),
-)
-
-OWN_SCHEMAS: Final[Mapping[str, FunctionSchema]] = MappingProxyType(
-    {
-        **{text.partition("(")[0]: parse_schema(text) for text in _TEXTS},
-        **dict(_prim(f"{n}.Scalar", "Scalar a, Scalar b", "Scalar") for n in _ARITHMETIC.split()),
-        **dict(_prim(f"{n}.Scalar", "Scalar a, Scalar b", "bool") for n in _COMPARISONS.split()),
-        **dict(_prim(f"{n}.Scalar", "float a", "int") for n in ("ceil", "round", "trunc")),
-        **dict(
-            (
-                _prim("floordiv.int", "int a, int b", "int"),
-                _prim("mod.int", "int a, int b", "int"),
-                _prim("mod.Scalar", "int a, int b", "int"),
-                _prim("truediv.Scalar", "Scalar a, Scalar b", "float"),
-                _prim("neg.Scalar", "Scalar a", "Scalar"),
-                _prim("sym_float.Scalar", "Scalar a", "float"),
-                _prim("sym_int.Scalar", "Scalar a", "int"),
-                _prim("sym_not.Scalar", "bool a", "bool"),
-                _prim("sym_ite.Scalar", "bool condition, Scalar a, Scalar b", "Scalar"),
-            )
-        ),
-        "aten::sym_size.int": parse_schema("aten::size.int(Tensor self, int dim) -> int"),
-        "aten::sym_stride.int": parse_schema("aten::stride.int(Tensor self, int dim) -> int"),
-        "aten::sym_numel": parse_schema("aten::numel(Tensor self) -> int"),
-        "aten::_local_scalar_dense": parse_schema(
-            "aten::_local_scalar_dense(Tensor self) -> Scalar"
-        ),
-    }
-)
-"""Operators of the runtime that torch does not have, or has under another name."""
 
 
 def result_type(call: Call, operands: Sequence[Type], declared: Type) -> Type:

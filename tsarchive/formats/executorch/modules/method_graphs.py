@@ -51,21 +51,10 @@ from tsarchive.policy import Policy
 
 from .blocks import Numbered, basic_blocks, instruction_place
 from .kernels import Call, Calls, FindOverloads, argument_fits, result_type
+from .natives.table import GLUE
 from .slots import Slots, Step
 
-_FIXED: Final = parse_schema("executorch::fixed(Tensor(a) slot) -> Tensor(a)")
-_BOUNDED: Final = parse_schema("executorch::bounded(Tensor(a) slot) -> Tensor(a)")
-_APART: Final = parse_schema("executorch::apart(Tensor slot) -> Tensor")
-_ADOPT: Final = parse_schema(
-    "executorch::adopt(Tensor(a!) slot, Tensor written, bool is_fixed) -> ()"
-)
-_STORE: Final = parse_schema("executorch::store(Tensor(a!) slot, Tensor value) -> ()")
-_STORE_ALL: Final = parse_schema("executorch::store_all(Tensor(a!)[] slots, Tensor[] values) -> ()")
-_ITEM: Final = parse_schema("executorch::item(Tensor self, str kind) -> Scalar")
-_VIEW: Final = parse_schema(
-    "executorch_prim::et_view(Tensor(b) self, int[] size, bool is_fixed, Tensor(a!) out) "
-    "-> Tensor(a!)"
-)
+_LESS: Final = parse_schema("aten::lt.int(int a, int b) -> bool")
 _CLONE: Final = parse_schema("aten::clone(Tensor self, *, int? memory_format=None) -> Tensor")
 _ELEMENTS: Final[Mapping[type, Type]] = {
     IntList: INT, DoubleList: FLOAT, BoolList: BOOL, TensorList: TENSOR,
@@ -81,6 +70,15 @@ def append(body: Body, schema: FunctionSchema, *inputs: Value, type_: Type | Non
     node = body.append(schema.name, inputs, *outputs, schema=schema)
     node.has_effects = any(argument.is_write for argument in schema.arguments)
     return node.outputs[0] if outputs else body.none()
+
+
+def glue(body: Body, name: str, *inputs: Value, type_: Type | None = None) -> Value:
+    """Append an operator of our own between those of the file."""
+    return append(body, GLUE[f"executorch::{name}"], *inputs, type_=type_)
+
+
+def _cloned(body: Body, value: Value) -> Value:
+    return append(body, _CLONE, value, body.none())
 
 
 def emit(frame: _Writing, call: Call) -> None:
@@ -103,7 +101,7 @@ def _number(frame: _Writing, call: Call, result: int) -> None:
     type_ = result_type(call, [value.type for value in values], frame.slots.type_of(result))
     if call.name == "aten::_local_scalar_dense":
         kind = frame.body.string(annotation(type_))
-        frame.write(result, append(frame.body, _ITEM, values[0], kind, type_=type_))
+        frame.write(result, glue(frame.body, "item", values[0], kind, type_=type_))
         return
     frame.write(result, append(frame.body, call.schema, *values, type_=type_))
 
@@ -129,8 +127,8 @@ class _Emission:
         schema = self._call.schema
         pairs = zip(self._call.args, schema.arguments, strict=True)
         values = [self._given(index, argument) for index, argument in pairs]
-        if schema.full_name == "executorch_prim::et_view.default":
-            schema = _VIEW
+        if self._call.is_view:
+            schema = GLUE["executorch_prim::et_view"]
             fixed = self._body.constant(self._is_fixed(self._call.args[-1]), BOOL)
             values.insert(-1, fixed)
         outputs = [result.type for result in schema.returns]
@@ -146,7 +144,7 @@ class _Emission:
         results = PUBLIC_FORMS[step](self._body, given)
         for index, result in zip(self._call.outs(), results, strict=False):
             if result.type == TENSOR:
-                append(self._body, _STORE, self._place(index), result)
+                glue(self._body, "store", self._place(index), result)
             elif self._frame.slots.is_read(index):
                 raise UnsupportedError(f"{self._call.name} does not compute value {index} here")
         for follow in self._after:
@@ -159,7 +157,7 @@ class _Emission:
         made = append(self._body, schema, *values)
         (index,) = [i for i, a in pairs if a.is_out]
         places = [self._place(item) for item in self._frame.slots.items(index)]
-        append(self._body, _STORE_ALL, self._body.list_of(TENSOR, places), made)
+        glue(self._body, "store_all", self._body.list_of(TENSOR, places), made)
 
     def _given(self, index: int, argument: Argument) -> Value:
         if not argument.is_write:
@@ -172,11 +170,8 @@ class _Emission:
     def _copied(self, index: int, value: Value) -> Value:
         """Copy an argument if the operator might overwrite it."""
         slots = self._frame.slots
-        if not any(index == out or slots.overlap(index, out) for out in self._written):
-            return value
-        if self._call.schema.full_name == "executorch_prim::et_view.default":
-            return value
-        return append(self._body, _CLONE, value, self._body.none())
+        is_at_risk = any(index == out or slots.overlap(index, out) for out in self._written)
+        return _cloned(self._body, value) if is_at_risk and not self._call.is_view else value
 
     def _slot(self, index: int) -> Value:
         if not isinstance(self._frame.slots.value(index), Tensor):
@@ -186,7 +181,7 @@ class _Emission:
     def _place(self, index: int) -> Value:
         """Return the tensor to copy a result to, which resizes only if its slot may."""
         slot = self._slot(index)
-        return append(self._body, _FIXED, slot) if self._is_fixed(index) else slot
+        return glue(self._body, "fixed", slot) if self._is_fixed(index) else slot
 
     def _is_fixed(self, index: int) -> bool:
         value = self._frame.slots.value(index)
@@ -197,19 +192,17 @@ class _Emission:
         slot, body = self._slot(index), self._body
         is_own = self._call.is_own
         if self._is_apart and not is_own:
-            schema = _APART if argument.is_out else _CLONE
-            more = () if argument.is_out else (body.none(),)
-            apart = append(body, schema, slot, *more)
-            self._after.append(lambda: append(body, _STORE, self._place(index), apart))
+            apart = glue(body, "apart", slot) if argument.is_out else _cloned(body, slot)
+            self._after.append(lambda: glue(body, "store", self._place(index), apart))
             return apart
-        if self._call.schema.full_name == "executorch_prim::et_view.default":
+        if self._call.is_view:
             return slot
         if is_own or not argument.is_out:
             is_slot = is_own and not self._is_fixed(index)
-            return slot if is_slot else append(body, _FIXED, slot)
-        made = append(body, _BOUNDED, slot)
+            return slot if is_slot else glue(body, "fixed", slot)
+        made = glue(body, "bounded", slot)
         is_fixed = body.constant(self._is_fixed(index), BOOL)
-        self._after.append(lambda: append(body, _ADOPT, slot, made, is_fixed))
+        self._after.append(lambda: glue(body, "adopt", slot, made, is_fixed))
         return made
 
 
@@ -260,13 +253,6 @@ def _item(frame: _Writing, index: int, copied: Copy) -> Value:
         return frame.body.none()
     found = frame.read(index)
     return copied(index, found) if found.type == TENSOR else found
-
-
-_GIVE: Final = parse_schema("executorch::give(Tensor(a!) slot, Tensor value, int[] order) -> ()")
-_TAKE: Final = parse_schema("executorch::take(Tensor slot) -> Tensor")
-_HOLDS: Final = parse_schema("executorch::holds(Tensor condition) -> bool")
-_COUNT: Final = parse_schema("executorch::count(int done, int more) -> int")
-_LESS: Final = parse_schema("aten::lt.int(int a, int b) -> bool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,7 +437,7 @@ class _Writing:
         tensor = self.slots.value(index)
         assert isinstance(tensor, Tensor)
         order = self.body.list_of(INT, [self.body.integer(dim) for dim in tensor.dim_order])
-        append(self.body, _GIVE, self.read(index), value, order)
+        glue(self.body, "give", self.read(index), value, order)
 
     def _result(self) -> Value:
         outputs = self._source.method.outputs
@@ -464,7 +450,7 @@ class _Writing:
         return self.body.append("prim::TupleConstruct", results, type_).output
 
     def _taken(self, value: Value) -> Value:
-        return append(self.body, _TAKE, value) if value.type == TENSOR else value
+        return glue(self.body, "take", value) if value.type == TENSOR else value
 
     def _instructions(self, number: int) -> None:
         block = self._source.blocks[number]
@@ -519,7 +505,7 @@ class _Writing:
         block = self._source.blocks[number]
         jumps = int(block.condition is not None)
         more = self.body.integer(len(block.instructions) + jumps)
-        done = append(self.body, _COUNT, done, more)
+        done = glue(self.body, "count", done, more)
         self._instructions(number)
         following = self.body.integer(block.following)
         if block.condition is None:
@@ -534,7 +520,7 @@ class _Writing:
     def _condition(self, index: int) -> Value:
         value = self.read(index)
         if value.type == TENSOR:
-            return append(self.body, _HOLDS, value)
+            return glue(self.body, "holds", value)
         if value.type != BOOL:
             raise FormatError(f"it jumps by value {index}, which is no bool")
         return value

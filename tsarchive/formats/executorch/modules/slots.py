@@ -199,9 +199,6 @@ def _rebound(steps: Iterable[Step]) -> Iterator[int]:
             yield step.result
 
 
-_VIEW: Final = "executorch_prim::et_view.default"
-
-
 def _groups(steps: Iterable[Step]) -> Mapping[int, frozenset[int]]:
     """Map each value that may come to share memory to all others in its group."""
     found: dict[int, set[int]] = {}
@@ -220,7 +217,7 @@ def _groups(steps: Iterable[Step]) -> Mapping[int, frozenset[int]]:
 def _shared(step: Step) -> Iterator[tuple[int, int]]:
     if isinstance(step, Move):
         yield step.source, step.target
-    elif isinstance(step, Call) and step.name == _VIEW:
+    elif isinstance(step, Call) and step.is_view:
         yield step.args[0], step.args[-1]
 
 

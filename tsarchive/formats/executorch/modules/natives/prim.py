@@ -17,7 +17,9 @@ from torch import Tensor
 from tsarchive.errors import LimitError, ScriptError
 from tsarchive.run.guards import adopt, bounded_out, fixed_out, resize, store, strides_of
 from tsarchive.run.natives.conversions import wrap
-from tsarchive.run.natives.table import division_fault, native
+from tsarchive.run.natives.table import division_fault
+
+from .table import glue, own
 
 _MOST: Final = float(1 << 63)
 
@@ -77,46 +79,52 @@ def _whole(compute: Callable[[float], float]) -> Callable[[float], int]:
     return run
 
 
-_OPERATORS: Final[Mapping[str, Callable[..., Any]]] = {
-    "add.Scalar": _wrap_int64(operator.add),
-    "sub.Scalar": _wrap_int64(operator.sub),
-    "mul.Scalar": _wrap_int64(operator.mul),
-    "neg.Scalar": _wrap_int64(operator.neg),
-    "floordiv.Scalar": _wrap_int64(_floor_divide),
-    "floordiv.int": _wrap_int64(_truncating_divide),
-    "truediv.Scalar": _true_divide,
-    "mod.Scalar": _remainder,
-    "mod.int": _remainder,
-    "eq.Scalar": operator.eq,
-    "ne.Scalar": operator.ne,
-    "gt.Scalar": operator.gt,
-    "ge.Scalar": operator.ge,
-    "lt.Scalar": operator.lt,
-    "le.Scalar": operator.le,
-    "ceil.Scalar": _whole(math.ceil),
-    "trunc.Scalar": _whole(math.trunc),
+_SCALARS: Final[Mapping[str, Callable[..., Any]]] = {
+    "add.Scalar(Scalar a, Scalar b) -> Scalar": _wrap_int64(operator.add),
+    "sub.Scalar(Scalar a, Scalar b) -> Scalar": _wrap_int64(operator.sub),
+    "mul.Scalar(Scalar a, Scalar b) -> Scalar": _wrap_int64(operator.mul),
+    "neg.Scalar(Scalar a) -> Scalar": _wrap_int64(operator.neg),
+    "floordiv.Scalar(Scalar a, Scalar b) -> Scalar": _wrap_int64(_floor_divide),
+    "floordiv.int(int a, int b) -> int": _wrap_int64(_truncating_divide),
+    "truediv.Scalar(Scalar a, Scalar b) -> float": _true_divide,
+    "mod.Scalar(int a, int b) -> int": _remainder,
+    "mod.int(int a, int b) -> int": _remainder,
+    "eq.Scalar(Scalar a, Scalar b) -> bool": operator.eq,
+    "ne.Scalar(Scalar a, Scalar b) -> bool": operator.ne,
+    "gt.Scalar(Scalar a, Scalar b) -> bool": operator.gt,
+    "ge.Scalar(Scalar a, Scalar b) -> bool": operator.ge,
+    "lt.Scalar(Scalar a, Scalar b) -> bool": operator.lt,
+    "le.Scalar(Scalar a, Scalar b) -> bool": operator.le,
+    "ceil.Scalar(float a) -> int": _whole(math.ceil),
+    "trunc.Scalar(float a) -> int": _whole(math.trunc),
     # Halves are rounded to even, as in Python.
-    "round.Scalar": _whole(round),
-    "sym_float.Scalar": float,
-    "sym_int.Scalar": lambda a: _whole(math.trunc)(a) if isinstance(a, float) else a,
-    "sym_max.Scalar": lambda a, b: b if a < b else a,
-    "sym_min.Scalar": lambda a, b: b if b < a else a,
-    "sym_not.Scalar": operator.not_,
-    "sym_ite.Scalar": lambda condition, first, second: first if condition else second,
+    "round.Scalar(float a) -> int": _whole(round),
+    "sym_float.Scalar(Scalar a) -> float": float,
+    "sym_int.Scalar(Scalar a) -> int": (
+        lambda a: _whole(math.trunc)(a) if isinstance(a, float) else a
+    ),
+    "sym_max.Scalar(Scalar a, Scalar b) -> Scalar": lambda a, b: b if a < b else a,
+    "sym_min.Scalar(Scalar a, Scalar b) -> Scalar": lambda a, b: b if b < a else a,
+    "sym_not.Scalar(bool a) -> bool": operator.not_,
+    "sym_ite.Scalar(bool condition, Scalar a, Scalar b) -> Scalar": (
+        lambda condition, a, b: a if condition else b
+    ),
 }
 
-for _name, _run in _OPERATORS.items():
-    native(f"executorch_prim::{_name}")(_run)
+for _schema, _run in _SCALARS.items():
+    own(f"executorch_prim::{_schema}")(_run)
 
 
 MAX_INSTRUCTIONS: Final = 10_000_000
 """The maximum number of instructions of one call, as in the runtime."""
 
-native("executorch::fixed")(fixed_out)
-native("executorch::bounded")(bounded_out)
+glue("executorch::fixed(Tensor(a) slot) -> Tensor(a)")(fixed_out)
+glue("executorch::bounded(Tensor(a) slot) -> Tensor(a)")(bounded_out)
+glue("executorch::adopt(Tensor(a!) slot, Tensor written, bool is_fixed) -> ()")(adopt)
+glue("executorch::store(Tensor(a!) slot, Tensor value) -> ()")(store)
 
 
-@native("executorch::give")
+@glue("executorch::give(Tensor(a!) slot, Tensor value, int[] order) -> ()")
 def give(slot: Tensor, value: Tensor, order: Sequence[int]) -> None:
     """Copy an argument of a call into its slot."""
     value = value.detach()
@@ -125,17 +133,13 @@ def give(slot: Tensor, value: Tensor, order: Sequence[int]) -> None:
     slot.copy_(value)
 
 
-@native("executorch::take")
+@glue("executorch::take(Tensor slot) -> Tensor")
 def take(slot: Tensor) -> Tensor:
     """Return a result of a call that later calls do not change."""
     return slot.detach().clone()
 
 
-native("executorch::adopt")(adopt)
-native("executorch::store")(store)
-
-
-@native("executorch::store_all")
+@glue("executorch::store_all(Tensor(a!)[] slots, Tensor[] values) -> ()")
 def store_all(slots: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     """Copy several results into as many slots."""
     if len(slots) != len(values):
@@ -144,13 +148,13 @@ def store_all(slots: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         store(slot, value)
 
 
-@native("executorch::apart")
+@glue("executorch::apart(Tensor slot) -> Tensor")
 def apart(slot: Tensor) -> Tensor:
     """Return a resizable copy of a tensor in memory of its own."""
     return slot.new_empty(0)
 
 
-@native("executorch::holds")
+@glue("executorch::holds(Tensor condition) -> bool")
 def holds(condition: Tensor) -> bool:
     """Return whether all elements are true, so that a jump on a tensor is not taken."""
     if not isinstance(condition, Tensor) or condition.dtype is not torch.bool:
@@ -158,7 +162,7 @@ def holds(condition: Tensor) -> bool:
     return bool(condition.all())
 
 
-@native("executorch::count")
+@glue("executorch::count(int done, int more) -> int")
 def count(done: int, more: int) -> int:
     """Add to the number of executed instructions.
 
@@ -181,7 +185,7 @@ def _kind_of(dtype: torch.dtype) -> str:
 _CASTS: Final[Mapping[str, Callable[[Any], Any]]] = {"int": int, "float": float, "bool": bool}
 
 
-@native("executorch::item")
+@glue("executorch::item(Tensor self, str kind) -> Scalar")
 def item(tensor: Tensor, kind: str) -> Any:
     """Return the only element of a tensor of a ``kind`` of numbers."""
     if not isinstance(tensor, Tensor) or _kind_of(tensor.dtype) != kind:
@@ -190,7 +194,10 @@ def item(tensor: Tensor, kind: str) -> Any:
     return _CASTS[kind](tensor.item())
 
 
-@native("executorch_prim::et_view")
+@glue(
+    "executorch_prim::et_view(Tensor(b) self, int[] size, bool is_fixed, Tensor(a!) out) "
+    "-> Tensor(a!)"
+)
 def view(tensor: Tensor, size: Sequence[int], is_fixed: bool, out: Tensor) -> Tensor:
     """Make ``out`` a view of a tensor's memory with another size; -1 is inferred."""
     if not tensor.is_contiguous() or tensor.dtype is not out.dtype:
@@ -204,7 +211,7 @@ def view(tensor: Tensor, size: Sequence[int], is_fixed: bool, out: Tensor) -> Te
     return out
 
 
-@native("executorch_prim::et_copy_index.tensor")
+@own("executorch_prim::et_copy_index.tensor(Tensor(a!) to, Tensor from, int index) -> Tensor(a!)")
 def copy_index(to: Tensor, row: Tensor, index: int) -> Tensor:
     """Append a row to those that ``to`` has."""
     if index < 0:
@@ -214,7 +221,12 @@ def copy_index(to: Tensor, row: Tensor, index: int) -> Tensor:
     return to
 
 
-@native("dim_order_ops::_to_dim_order_copy.out", "dim_order_ops::_clone_dim_order.out")
+@own(
+    "dim_order_ops::_to_dim_order_copy.out"
+    "(Tensor self, bool non_blocking, int[]? dim_order, Tensor(a!) out) -> Tensor(a!)",
+    "dim_order_ops::_clone_dim_order.out"
+    "(Tensor self, bool non_blocking, int[]? dim_order, Tensor(a!) out) -> Tensor(a!)",
+)
 def to_dim_order_copy(
     tensor: Tensor, non_blocking: bool, order: Sequence[int] | None, out: Tensor
 ) -> Tensor:
@@ -223,7 +235,10 @@ def to_dim_order_copy(
     return store(out, tensor, _order(order, out))
 
 
-@native("dim_order_ops::_empty_dim_order.out")
+@own(
+    "dim_order_ops::_empty_dim_order.out"
+    "(int[] size, int[]? dim_order, Tensor(a!) out) -> Tensor(a!)"
+)
 def empty_dim_order(size: Sequence[int], order: Sequence[int] | None, out: Tensor) -> Tensor:
     given = _order(order, out)
     resize(out, size, None if given is None else strides_of(size, given))
@@ -234,7 +249,10 @@ def _order(order: Sequence[int] | None, out: Tensor) -> Sequence[int] | None:
     return order if order or not out.dim() else None
 
 
-@native("et_copy::_h2d_copy.out", "et_copy::_d2h_copy.out")
+@own(
+    "et_copy::_h2d_copy.out(Tensor self, Tensor(a!) out) -> Tensor(a!)",
+    "et_copy::_d2h_copy.out(Tensor self, Tensor(a!) out) -> Tensor(a!)",
+)
 def device_copy(tensor: Tensor, out: Tensor) -> Tensor:
     """Copy between devices, which are one here."""
     return store(out, tensor)

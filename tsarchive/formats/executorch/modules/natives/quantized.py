@@ -15,10 +15,16 @@ from torch import Tensor
 from tsarchive.errors import ScriptError
 from tsarchive.run.checks import require
 from tsarchive.run.guards import store
-from tsarchive.run.natives.table import native
+
+from .table import own
 
 
-@native("quantized_decomposed::add.out")
+@own(
+    "quantized_decomposed::add.out(Tensor a, float a_scale, int a_zero_point, int a_quant_min, "
+    "int a_quant_max, Tensor b, float b_scale, int b_zero_point, int b_quant_min, "
+    "int b_quant_max, float out_scale, int out_zero_point, int out_quant_min, int out_quant_max, "
+    "Tensor(a!) out) -> Tensor(a!)",
+)
 def add(
     a: Tensor, a_scale: float, a_zero: int, _a_low: int, _a_high: int,
     b: Tensor, b_scale: float, b_zero: int, _b_low: int, _b_high: int,
@@ -29,7 +35,10 @@ def add(
     return store(out, torch.clamp(torch.round((one + other) * inverse) + zero, low, high))
 
 
-@native("quantized_decomposed::mixed_mm.out")
+@own(
+    "quantized_decomposed::mixed_mm.out(Tensor input, Tensor weight, Tensor weight_scales, "
+    "Tensor? weight_zero_points, Tensor(a!) out) -> Tensor(a!)",
+)
 def multiply(
     tensor: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, out: Tensor
 ) -> Tensor:
@@ -37,7 +46,10 @@ def multiply(
     return store(out, tensor @ _scaled(weight, scales, zeros).to(tensor.dtype))
 
 
-@native("quantized_decomposed::mixed_linear.out")
+@own(
+    "quantized_decomposed::mixed_linear.out(Tensor input, Tensor weight, Tensor weight_scales, "
+    "Tensor? weight_zero_points, int? dtype, Tensor(a!) out) -> Tensor(a!)",
+)
 def linear(
     tensor: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, _dtype: int | None,
     out: Tensor,
@@ -51,9 +63,6 @@ def _scaled(weight: Tensor, scales: Tensor, zeros: Tensor | None) -> Tensor:
     fits = weight.dim() > 0 and list(scales.size()) == [weight.size(0)]
     require(fits, f"{list(scales.size())} scales for a weight of {list(weight.size())}")
     return weight.float() * scales.float().unsqueeze(1)
-
-
-_PREFIX: Final = "quantized_decomposed::"
 
 
 def _quantized(
@@ -71,10 +80,13 @@ def _float(value: float | Tensor) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float32)
 
 
-@native(
-    f"{_PREFIX}quantize_per_tensor.out",
-    f"{_PREFIX}quantize_per_tensor.Tensor_out",
-    f"{_PREFIX}quantize_per_token.out",
+@own(
+    "quantized_decomposed::quantize_per_tensor.out(Tensor input, float scale, int zero_point, "
+    "int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::quantize_per_tensor.Tensor_out(Tensor input, Tensor scale, "
+    "Tensor zero_point, int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::quantize_per_token.out(Tensor input, Tensor scales, "
+    "Tensor zero_points, int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
 )
 def quantize(
     tensor: Tensor,
@@ -88,8 +100,16 @@ def quantize(
     return _quantized(tensor, _float(scale), _float(zero_point), low, high, out)
 
 
-@native(f"{_PREFIX}dequantize_per_tensor.out", f"{_PREFIX}dequantize_per_tensor.Tensor_out",
-        f"{_PREFIX}dequantize_per_token.out")  # fmt: skip
+@own(
+    "quantized_decomposed::dequantize_per_tensor.out(Tensor input, float scale, int zero_point, "
+    "int quant_min, int quant_max, int dtype, int? out_dtype, Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::dequantize_per_tensor.Tensor_out(Tensor input, Tensor scale, "
+    "Tensor zero_point, int quant_min, int quant_max, int dtype, int? out_dtype, "
+    "Tensor(a!) out) -> Tensor(a!)",
+    "quantized_decomposed::dequantize_per_token.out(Tensor input, Tensor scales, "
+    "Tensor zero_points, int quant_min, int quant_max, int dtype, int? out_dtype, "
+    "Tensor(a!) out) -> Tensor(a!)",
+)
 def dequantize(
     tensor: Tensor,
     scale: float | Tensor,
@@ -103,7 +123,11 @@ def dequantize(
     return _dequantized(tensor, _float(scale), _float(zero_point), out)
 
 
-@native(f"{_PREFIX}quantize_per_channel.out")
+@own(
+    "quantized_decomposed::quantize_per_channel.out(Tensor input, Tensor scales, "
+    "Tensor zero_points, int axis, int quant_min, int quant_max, int dtype, Tensor(a!) out) "
+    "-> Tensor(a!)",
+)
 def quantize_per_channel(
     tensor: Tensor,
     scales: Tensor,
@@ -119,7 +143,11 @@ def quantize_per_channel(
     return _quantized(tensor, scale, zero, low, high, out)
 
 
-@native(f"{_PREFIX}dequantize_per_channel.out")
+@own(
+    "quantized_decomposed::dequantize_per_channel.out(Tensor input, Tensor scales, "
+    "Tensor? zero_points, int axis, int quant_min, int quant_max, int dtype, int? out_dtype, "
+    "Tensor(a!) out) -> Tensor(a!)",
+)
 def dequantize_per_channel(
     tensor: Tensor,
     scales: Tensor,
@@ -196,8 +224,12 @@ def _of_groups(numbers: Tensor, which: Tensor, rows: Tensor) -> Tensor:
 
 
 for _name, _unpack in _UNPACKED.items():
-    for _overload in ("out", "dtype_out"):
-        native(f"quantized_decomposed::{_name}.{_overload}")(_embedding(_unpack))
+    for _overload, _more in (("out", ""), ("dtype_out", "int? dtype, ")):
+        own(
+            f"quantized_decomposed::{_name}.{_overload}(Tensor weight, Tensor weight_scales, "
+            "Tensor? weight_zero_points, int weight_quant_min, int weight_quant_max, "
+            f"Tensor indices, {_more}Tensor(a!) out) -> Tensor(a!)"
+        )(_embedding(_unpack))
 
 
 _LEAST_SCALE: Final = 6.1e-5
@@ -205,7 +237,11 @@ _OF_NOTHING: Final = 0.1
 _OF_BYTES: Final = (-128, 127)
 
 
-@native("quantized_decomposed::choose_qparams.Tensor_out")
+@own(
+    "quantized_decomposed::choose_qparams.Tensor_out(Tensor input, int quant_min, int quant_max, "
+    "float eps, int dtype, Tensor(a!) scale_out, Tensor(b!) zero_point_out) "
+    "-> (Tensor(a!), Tensor(b!))",
+)
 def choose(
     tensor: Tensor, low: int, high: int, _eps: float, _dtype: int, scale: Tensor, zero_point: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -217,7 +253,10 @@ def choose(
     return store(scale, found[0]), store(zero_point, found[1])
 
 
-@native("quantized_decomposed::choose_qparams_per_token_asymmetric.out")
+@own(
+    "quantized_decomposed::choose_qparams_per_token_asymmetric.out(Tensor input, int dtype, "
+    "Tensor(a!) scale_out, Tensor(b!) zero_point_out) -> (Tensor(a!), Tensor(b!))",
+)
 def choose_for_tokens(
     tensor: Tensor, _dtype: int, scale: Tensor, zero_point: Tensor
 ) -> tuple[Tensor, Tensor]:
