@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Protocol, TypeAlias, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeAlias
 
 from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
@@ -32,41 +33,18 @@ from .values import Layout
 if TYPE_CHECKING:
     from .view import ExecutorchView
 
-_T = TypeVar("_T")
-
-
-class Lazy(Generic[_T]):
-    """A lazily computed value. ``made`` is None until it is first requested."""
-
-    __slots__ = ("_make", "made")
-
-    def __init__(self, make: Callable[[], _T]) -> None:
-        self._make = make
-        self.made: _T | None = None
-
-    def get(self) -> _T:
-        """Return the value, computing it on first use. Raises what that raises."""
-        if self.made is None:
-            self.made = self._make()
-        return self.made
-
 
 class BundleDraft:
-    """The program of a bundle and the tensors of its test calls."""
+    """The program of a bundle, a draft of its own, and the tensors of its test calls."""
 
-    def __init__(self, found: BundledProgram, program: Lazy[ProgramDraft]) -> None:
+    def __init__(self, found: BundledProgram, program: Draft) -> None:
         root = found.root()
         self._values = table_values(root)
         self._encoding = detect_encoding(root, self._values, None)
-        self._program = program
+        self.program = program
         self.is_edited = False
         end = self._encoding.size
         self._trailing: Bytes = b"" if end is None else found.data[end:]
-
-    @property
-    def program(self) -> ProgramDraft:
-        """The program, which is encoded anew once it has been edited."""
-        return self._program.get()
 
     @property
     def layouts(self) -> Mapping[str, Layout]:
@@ -89,8 +67,8 @@ class BundleDraft:
 
     def assemble(self) -> Pieces:
         """Return the whole file."""
-        if self._program.made is not None and self._program.made.is_edited:
-            self._values["program"] = self.program.assemble()
+        if self.program.is_edited:
+            self._values["program"] = self.program.pieces()
         made = encode(
             BUNDLED_PROGRAM, self._values, self._encoding.order, self._encoding.alignments
         )
@@ -143,43 +121,33 @@ class Draft:
     """
 
     def __init__(self, archive: Opened) -> None:
-        self._open(archive.executorch.regions)
+        regions = archive.executorch.regions
+        self._start(regions.content, regions.buffer(), [regions])
 
     @classmethod
     def of(cls, regions: Regions) -> Draft:
         """Make a draft of an opened file that belongs to no archive."""
-        made = cls.__new__(cls)
-        made._open(regions)
-        return made
+        return _draft(regions.content, regions.buffer(), [regions])
 
-    def _open(self, regions: Regions) -> None:
-        content = regions.content
-        inner = None
-        if isinstance(content, BundledProgram):
-            inner = Lazy(lambda: ProgramDraft(content.program))
-        drafted = Lazy(lambda: _drafted(content, inner))
-        self._start(drafted, inner, regions.buffer(), [regions])
-
-    def _start(
-        self, drafted: Lazy[_Drafted], inner: Lazy[ProgramDraft] | None, original: memoryview,
-        sources: Iterable[Regions],
-    ) -> None:  # fmt: skip
-        """Initialize; ``inner`` is the draft of the program in a bundle, itself editable."""
-        self._late = drafted
-        self._inner = inner
+    def _start(self, content: Content | None, original: memoryview, sources: list[Regions]) -> None:
+        """Initialize; ``content`` is None for a new data file."""
+        self._content = content
         self._original = original
-        self._sources = list(sources)
+        self._sources = sources
 
-    @property
+    @cached_property
     def _drafted(self) -> _Drafted:
-        return self._late.get()
+        if isinstance(self._content, Program):
+            return ProgramDraft(self._content)
+        if isinstance(self._content, BundledProgram):
+            return BundleDraft(self._content, self.program)
+        return DataDraft(self._content)
 
     @property
     def is_edited(self) -> bool:
         """Whether the draft differs from the file as read."""
-        made = self._late.made
-        inner = None if self._inner is None else self._inner.made
-        return any(draft is not None and draft.is_edited for draft in (made, inner))
+        made = (vars(self).get(name) for name in ("_drafted", "program"))
+        return any(draft is not None and draft.is_edited for draft in made)
 
     @property
     def tensors(self) -> Mapping[str, Layout | None]:
@@ -190,20 +158,20 @@ class Draft:
         drafted = self._drafted
         if isinstance(drafted, DataDraft):
             return drafted.layouts
-        program = drafted.program if isinstance(drafted, BundleDraft) else drafted
-        inside = {n: one.layout for n, one in program.tensors.items() if not one.is_external}
+        stored = self._program().tensors
+        inside = {name: one.layout for name, one in stored.items() if not one.is_external}
         return {**inside, **(drafted.layouts if isinstance(drafted, BundleDraft) else {})}
 
-    @property
+    @cached_property
     def program(self) -> Draft:
         """The program of a bundle as a draft of its own, which is written as a program.
 
         Raises UnsupportedError for other files.
         """
-        bundle = self._sources[0].content if self._inner is not None else None
-        if not isinstance(bundle, BundledProgram):
+        if not isinstance(self._content, BundledProgram):
             raise UnsupportedError("only bundled programs hold another file")
-        return _draft(self._program, bundle.program_data, self._sources, self._inner)
+        self._require_unchanged()
+        return _draft(self._content.program, self._content.program_data, self._sources)
 
     def replace(self, name: str, data: Any) -> None:
         """Replace the bytes of a tensor by an array of its dtype and shape, or by raw bytes.
@@ -216,7 +184,7 @@ class Draft:
         """
         drafted = self._drafted
         if isinstance(drafted, BundleDraft) and name not in drafted.layouts:
-            drafted = drafted.program
+            drafted = self._program()
         drafted.replace(name, data)
         drafted.is_edited = True
 
@@ -246,7 +214,7 @@ class Draft:
         name.
         """
         program = self._program()
-        target = _draft(DataDraft, memoryview(b""), ()) if data is None else data
+        target = _draft(None, memoryview(b""), []) if data is None else data
         externalize(program, target._data(), names)
         program.is_edited = target._drafted.is_edited = True
         target._sources += self._sources
@@ -359,7 +327,7 @@ class Draft:
 
     def _tables(self) -> ProgramDraft | DataDraft:
         drafted = self._drafted
-        return drafted.program if isinstance(drafted, BundleDraft) else drafted
+        return drafted.program._tables() if isinstance(drafted, BundleDraft) else drafted
 
     def _program(self) -> ProgramDraft:
         drafted = self._tables()
@@ -388,22 +356,10 @@ def _data_file(archive: Opened) -> DataFile:
     return regions.content
 
 
-def _draft(
-    make: Callable[[], _Drafted], original: memoryview, sources: Iterable[Regions],
-    inner: Lazy[ProgramDraft] | None = None,
-) -> Draft:  # fmt: skip
+def _draft(content: Content | None, original: memoryview, sources: list[Regions]) -> Draft:
     made = Draft.__new__(Draft)
-    made._start(Lazy(make), inner, original, sources)
+    made._start(content, original, sources)
     return made
-
-
-def _drafted(content: Content, inner: Lazy[ProgramDraft] | None) -> _Drafted:
-    if isinstance(content, DataFile):
-        return DataDraft(content)
-    if isinstance(content, Program):
-        return ProgramDraft(content)
-    assert inner is not None
-    return BundleDraft(content, inner)
 
 
 def write_together(drafts: Iterable[tuple[Draft, str | os.PathLike[str]]]) -> list[int]:
