@@ -13,9 +13,8 @@ import importlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.fx import GraphModule, Node
@@ -125,38 +124,13 @@ BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """The lowered program, which is written piecewise."""
-
-    _manager: Any
-    _data_name: str | None
-
-    @property
-    def has_data(self) -> bool:
-        """Whether a data file belongs to the program."""
-        return self._data_name in self._tensor_data
-
-    @property
-    def _tensor_data(self) -> Mapping[str, Any]:
-        return self._manager._tensor_data or {}
-
-    def write(self, stream: BinaryIO) -> None:
-        """Write the program."""
-        self._manager.write_to_file(stream)
-
-    def write_data(self, stream: BinaryIO) -> None:
-        """Write the data file."""
-        self._tensor_data[str(self._data_name)].write_to_file(stream)
-
-
 def lower(
     methods: Mapping[str, ExportedProgram],
     *,
     backends: Sequence[str] = (),
     data_name: str | None = None,
-) -> Prepared:
-    """Lower programs to the methods of one ExecuTorch program.
+) -> Any:
+    """Lower programs to the methods of one ExecuTorch program; return the package's own of them.
 
     ``backends`` are names of `BACKENDS` to delegate to, in order of precedence. Constants go to a
     data file called ``data_name``, without ``.ptd``, if that is given. Raises CallError for an
@@ -168,7 +142,7 @@ def lower(
     # With gradients enabled, retracing fails for buffers that are assigned results of weights.
     with quietly(), torch.no_grad():
         try:
-            return Prepared(_lowered(methods, partitioners, data_name), data_name)
+            return _lowered(methods, partitioners, data_name)
         except Exception as error:  # the package raises errors of many unrelated classes
             message = str(error).strip().partition("\n")[0]
             raise UnsupportedError(

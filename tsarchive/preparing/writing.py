@@ -50,19 +50,6 @@ class Agreement:
         return self.problem is None
 
 
-def measure_agreement(
-    program: bytes,
-    data: bytes | None,
-    sources: Mapping[str, ExportedProgram],
-    examples: Mapping[str, tuple[Sequence[Any], Mapping[str, Any]]],
-) -> tuple[Agreement, ...]:
-    """Run each method that has example inputs three times: here, in the runtime, and its source."""
-    return tuple(
-        _of_method(name, program, data, sources[name], args, kwargs)
-        for name, (args, kwargs) in examples.items()
-    )
-
-
 def _of_method(
     name: str,
     program: bytes,
@@ -135,20 +122,28 @@ def write(
     """
     name = None if data is None else data_name(data)
     step("lowering")
-    prepared = lower(source.methods, backends=backends, data_name=name)
+    lowered = lower(source.methods, backends=backends, data_name=name)
+    constants = (lowered._tensor_data or {}).get(name)
     step(f"writing {os.fspath(dst)}")
     with ExitStack() as files:
-        prepared.write(files.enter_context(replacing(os.fsdecode(dst))))
-        if data is not None and prepared.has_data:
-            prepared.write_data(files.enter_context(replacing(os.fsdecode(data))))
-    return prepared.has_data
+        lowered.write_to_file(files.enter_context(replacing(os.fsdecode(dst))))
+        if data is not None and constants is not None:
+            constants.write_to_file(files.enter_context(replacing(os.fsdecode(data))))
+    return constants is not None
 
 
 def check(
     source: Source, dst: str | os.PathLike[str], data: str | os.PathLike[str] | None
 ) -> tuple[Agreement, ...]:
-    """Compare the written program with its source, for methods with examples."""
+    """Compare the written program with its source and with the runtime.
+
+    Each method that has example inputs is run three times: here, in the runtime, and its source.
+    """
     if not source.examples:
         return ()
+    program = Path(dst).read_bytes()
     content = None if data is None else Path(data).read_bytes()
-    return measure_agreement(Path(dst).read_bytes(), content, source.methods, source.examples)
+    return tuple(
+        _of_method(name, program, content, source.methods[name], args, kwargs)
+        for name, (args, kwargs) in source.examples.items()
+    )
