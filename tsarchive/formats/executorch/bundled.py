@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tsarchive.errors import FormatError
 
-from .flatbuffer import Buffer, Table, check_all
+from .flatbuffer import Buffer, EncodedFile, Table
 from .program import Program
 from .schema import BUNDLED_PROGRAM
 from .values import Layout
@@ -46,28 +46,11 @@ class Suite:
     cases: tuple[Case, ...]
 
 
-class BundledProgram:
-    """A bundled program in the bytes of a file. The root is read at once, the rest on demand.
-
-    ``version`` is that of the bundle. All reading raises FormatError and LimitError where the file
-    breaks a rule.
-    """
-
-    def __init__(self, data: memoryview) -> None:
-        self.data = data
-        self._root = self.root()
-        self.version: int = self._root.scalar("version")
+class BundledProgram(EncodedFile):
+    """A bundled program; ``version`` is that of the bundle."""
 
     def root(self) -> Table:
-        """The root table, not yet read."""
         return Buffer(self.data, BUNDLED_PROGRAM, RECORD).root()
-
-    @cached_property
-    def tables_end(self) -> int:
-        """The offset after the last byte of all tables, every one of which is checked."""
-        root = self.root()
-        check_all(root)
-        return root.buffer.end
 
     @cached_property
     def program_data(self) -> memoryview:

@@ -2,56 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cached_property
 
 from tsarchive.errors import FormatError, LimitError, MissingRecordError
 
-from .flatbuffer import Buffer, Table, check_all
+from .flatbuffer import Buffer, EncodedFile, Table, check_all
 from .header import Header, read_data_header
 from .schema import FLAT_TENSOR, FLAT_TENSOR_06, Schema
-from .segments import Segment, first_by_key, named_data, part_of, segments_of
-from .values import Layout
+from .segments import Entry, Segment, first_by_key, named_data, part_of, segments_of, tensors_of_06
 
 RECORD = "tables"
 _FIELDS_07 = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A key. ``layout`` is None for bytes that are not a tensor, which take the whole segment."""
-
-    key: str
-    segment: int
-    offset: int
-    layout: Layout | None
-
-
-class DataFile:
-    """A data file in its bytes. Header and root are read at once, the rest on demand.
-
-    ``version`` is that of the schema, 0 in every file so far, also those of ExecuTorch 0.6. All
-    reading raises FormatError and LimitError where the file breaks a rule.
-    """
+class DataFile(EncodedFile):
+    """A data file; ``version`` is 0 in every file so far, also those of ExecuTorch 0.6."""
 
     def __init__(self, data: memoryview) -> None:
-        self.data = data
         self.header: Header = read_data_header(data)
-        self.is_of_06 = self._is_of_06()
-        self._root = self.root()
-        self.version: int = self._root.scalar("version")
+        self.is_of_06 = self._is_of_06(data)
+        super().__init__(data)
 
     def root(self) -> Table:
-        """The root table, not yet read."""
-        return self._root_of(FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR)
-
-    @cached_property
-    def tables_end(self) -> int:
-        """The offset after the last byte of all tables, every one of which is checked."""
-        root = self.root()
-        check_all(root)
-        return root.buffer.end
+        return self._root_of(FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR, self.data)
 
     @property
     def is_complete(self) -> bool:
@@ -66,7 +40,8 @@ class DataFile:
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """The entries in file order; the runtime searches them from the first."""
-        return tuple(self._entries_of_06() if self.is_of_06 else self._entries())
+        entries = named_data(self._root)
+        return tensors_of_06(self._root) + entries if self.is_of_06 else entries
 
     @cached_property
     def by_key(self) -> Mapping[str, Entry]:
@@ -94,13 +69,13 @@ class DataFile:
             return found
         return part_of(found, entry.offset, entry.layout.nbytes, f"segments/{entry.segment}")
 
-    def _is_of_06(self) -> bool:
+    def _is_of_06(self, data: memoryview) -> bool:
         """Return whether the file is of 0.6, which has a number in place of the vector of segments.
 
         Later tables have three fields. Were they extended, a misdetection would require that all of
         them read as tables of 0.6, and that the vector lies at a distance which is a power of two.
         """
-        root = self._root_of(FLAT_TENSOR_06)
+        root = self._root_of(FLAT_TENSOR_06, data)
         if not any(root.is_set(place) for place in range(_FIELDS_07, root.places)):
             return False
         try:
@@ -110,26 +85,5 @@ class DataFile:
         alignment: int = root.scalar("tensor_alignment")
         return alignment & (alignment - 1) == 0
 
-    def _root_of(self, schema: Schema) -> Table:
-        return Buffer(self.data[: self.header.tables_size], schema, RECORD).root()
-
-    def _entries(self) -> Iterator[Entry]:
-        for table in self._root.tables("named_data") or ():
-            layout = table.table("tensor_layout")
-            yield Entry(
-                table.text("key") or "", table.scalar("segment_index"), 0,
-                None if layout is None else _layout(layout),
-            )  # fmt: skip
-
-    def _entries_of_06(self) -> Iterator[Entry]:
-        for table in self._root.tables("tensors") or ():
-            yield Entry(
-                table.text("fully_qualified_name") or "", table.scalar("segment_index"),
-                table.scalar("offset"), _layout(table),
-            )  # fmt: skip
-        yield from (Entry(key, segment, 0, None) for key, segment in named_data(self._root))
-
-
-def _layout(table: Table) -> Layout:
-    sizes, order = table.numbers("sizes") or (), table.numbers("dim_order") or ()
-    return Layout(table.scalar("scalar_type"), sizes, order)
+    def _root_of(self, schema: Schema, data: memoryview) -> Table:
+        return Buffer(data[: self.header.tables_size], schema, RECORD).root()

@@ -22,7 +22,6 @@ from .encoding import (
     encode,
     require_alignment,
     table_values,
-    write_pieces,
 )
 from .program import Program
 from .program_draft import ProgramDraft, bytes_for, layout_of
@@ -317,7 +316,8 @@ class Draft:
         return Pieces((self._original,))
 
     def _write(self, stream: BinaryIO, pieces: Pieces) -> int:
-        write_pieces(stream, pieces)
+        for part in pieces:  # directly from where they lie
+            stream.write(part)
         self._require_unchanged()
         return len(pieces)
 

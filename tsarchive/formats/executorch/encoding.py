@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import product
-from typing import Any, BinaryIO, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tsarchive.errors import CallError, SaveError, UnsupportedError
 
@@ -99,14 +99,12 @@ class Pieces:
             start += len(part)
         return True
 
+    def is_all_of(self, data: memoryview) -> bool:
+        """Return whether ``data`` has these bytes and no others."""
+        return len(self) == len(data) and self.is_at(data)
+
 
 Bytes: TypeAlias = bytes | memoryview | Pieces
-
-
-def write_pieces(stream: BinaryIO, pieces: Pieces) -> None:
-    """Write bytes directly from where they lie."""
-    for part in pieces:
-        stream.write(part)
 
 
 def _flatten(parts: Iterable[Bytes]) -> Iterator[bytes | memoryview]:
@@ -139,8 +137,12 @@ def table_values(table: Table) -> Values:
     """
     _require_known(table)
     slots = table.buffer.schema.slots[table.name]
-    found = {field: _value(table, slot) for field, slot in slots.items()}
-    return {field: value for field, value in found.items() if value is not None}
+    found: Values = {}
+    for name, slot in slots.items():
+        value = table.get(name)
+        if value is not None:
+            found[name] = _value(value, slot)
+    return found
 
 
 def set_scalar(values: Values, field: str, value: int, default: int = 0) -> None:
@@ -164,29 +166,13 @@ def _require_known(table: Table) -> None:
             )  # fmt: skip
 
 
-def _value(table: Table, slot: Slot) -> Any:
-    name = slot.field.name
-    if slot.is_union:
-        member = table.member(name)
-        return None if member is None else (member.name, table_values(member))
-    if slot.is_vector:
-        return _vector(table, slot)
-    if slot.element == TEXT:
-        return table.text(name)
-    if slot.element in table.buffer.schema.tables:
-        inner = table.table(name)
-        return None if inner is None else table_values(inner)
-    return table.scalar(name) if table.has(name) else None
-
-
-def _vector(table: Table, slot: Slot) -> Any:
-    name = slot.field.name
-    if slot.element == "u8":
-        return table.data(name)
-    if slot.element in table.buffer.schema.tables:
-        inner = table.tables(name)
-        return None if inner is None else [table_values(each) for each in inner]
-    return table.numbers(name)
+def _value(found: Any, slot: Slot) -> Any:
+    if isinstance(found, Table):
+        values = table_values(found)
+        return (found.name, values) if slot.is_union else values
+    if slot.is_vector and slot.element not in SCALARS:
+        return [table_values(inner) for inner in found]
+    return found
 
 
 Alignments = Mapping[tuple[str, str], int]

@@ -7,7 +7,9 @@ its readers.
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
@@ -242,28 +244,28 @@ class Table:
             raise self._error(tag_at, f"{field} is {known[tag - 1]}, which is not there")
         return Table(self.buffer, known[tag - 1], at, self, field)
 
+    def get(self, field: str) -> Any:
+        """Return a field of any type, None where it is absent."""
+        slot = self._slots[field]
+        if slot.is_union:
+            return self.member(field)
+        if slot.element in self.buffer.schema.tables:
+            return self.tables(field) if slot.is_vector else self.table(field)
+        if slot.is_vector:
+            return self.data(field) if slot.element == "u8" else self.numbers(field)
+        if slot.element == TEXT:
+            return self.text(field)
+        at = self._field(slot)
+        return None if at is None else _SCALARS[slot.element].unpack_from(self.buffer.data, at)[0]
+
     def inner(self) -> Iterator[Table]:
         """Yield every table that this one points to, checking each field."""
         for field, slot in self._slots.items():
-            if slot.is_union:
-                found: tuple[Table | None, ...] = (self.member(field),)
-            elif slot.element in self.buffer.schema.tables:
-                found = self.tables(field) or () if slot.is_vector else (self.table(field),)
-            else:
-                self._check_plain(slot)
-                continue
-            yield from (table for table in found if table is not None)
-
-    def _check_plain(self, slot: Slot) -> None:
-        name = slot.field.name
-        if slot.element == TEXT:
-            self.text(name)
-        elif not slot.is_vector:
-            self.scalar(name)
-        elif slot.element == "u8":
-            self.data(name)
-        else:
-            self.numbers(name)
+            found = self.get(field)
+            if isinstance(found, Table):
+                yield found
+            elif found and slot.element in self.buffer.schema.tables:
+                yield from found
 
     def _field(self, slot: Slot) -> int | None:
         """Return the position of the field itself: of its scalar, or of its target's offset."""
@@ -308,6 +310,35 @@ class Table:
 
     def _error(self, position: int, message: str, limit: int | None = None) -> FormatError:
         return self.buffer.error(position, f"{self.path}: {message}", limit)
+
+
+class EncodedFile(ABC):
+    """A file that begins with a buffer. The root table is read at once, the rest on demand.
+
+    ``version`` is that of the schema. All reading raises FormatError and LimitError where the file
+    breaks a rule.
+    """
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self._root = self.root()
+        self.version: int = self._root.scalar("version")
+
+    @abstractmethod
+    def root(self) -> Table:
+        """Return the root table, not yet read."""
+
+    @property
+    def record(self) -> str:
+        """The record of the tables."""
+        return str(self._root.buffer.record)
+
+    @cached_property
+    def tables_end(self) -> int:
+        """The offset after the last byte of all tables, every one of which is checked."""
+        root = self.root()
+        check_all(root)
+        return root.buffer.end
 
 
 def check_all(table: Table) -> None:

@@ -5,7 +5,7 @@ Numbers in instructions index values, operators and delegates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ from .values import (
     DoubleList,
     IntList,
     OptionalTensorList,
+    Span,
     Tensor,
     TensorList,
     Value,
@@ -134,6 +135,20 @@ class Method:
     delegates: tuple[Delegate, ...]
     arenas: tuple[int, ...]
     arena_devices: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """The instructions of all chains."""
+        return (instruction for chain in self.chains for instruction in chain.instructions)
+
+    def span_problem(self, span: Span) -> str | None:
+        """Return why no value can be at this place of the memory plan."""
+        if not 1 <= span.arena < len(self.arenas):
+            return f"it is in arena {span.arena}, which is not there"
+        size = self.arenas[span.arena]
+        if span.end > size:
+            return f"it ends at {span.end:,} of arena {span.arena}, which has {size:,} bytes"
+        return None
 
 
 _T = TypeVar("_T")

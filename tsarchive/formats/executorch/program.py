@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from tsarchive.errors import FormatError, MissingRecordError
 
-from .flatbuffer import Buffer, Table, check_all
+from .flatbuffer import Buffer, EncodedFile, Table
 from .header import AT, PROGRAM_MAGIC, Header, read_program_header
 from .methods import Delegate, Method, decode_method
 from .schema import PROGRAM
-from .segments import NamedData, Segment, first_by_key, named_data, part_of, segments_of
+from .segments import Entry, Segment, first_by_key, named_data, part_of, segments_of
 from .values import Tensor
 
 RECORD = "program"
@@ -28,34 +28,22 @@ class Subsegment:
     offsets: tuple[int, ...]
 
 
-class Program:
-    """A program in the bytes of a file. Header and root are read at once, the rest on demand.
+class Program(EncodedFile):
+    """A program; ``version`` is 0 in every file so far. Nothing is copied: views lie in ``data``.
 
-    ``version`` is that of the schema, 0 in every file so far. Nothing is copied: views lie in
-    ``data``. ``prefix`` precedes the names of records, and ``start`` is the offset in the file, for
-    errors. All reading raises FormatError and LimitError where the file breaks a rule.
+    ``prefix`` precedes the names of records, and ``start`` is the offset in the file, for errors.
     """
 
     def __init__(self, data: memoryview, prefix: str = "", start: int = 0) -> None:
-        self.data = data
         self.prefix = prefix
         self.start = start
         self.header: Header | None = read_program_header(data)
-        self._root = self.root()
-        self.version: int = self._root.scalar("version")
         self._decoded: dict[int, Method] = {}
+        super().__init__(data)
 
     def root(self) -> Table:
-        """The root table, not yet read."""
         size = len(self.data) if self.header is None else self.header.tables_size
         return Buffer(self.data[:size], PROGRAM, f"{self.prefix}{RECORD}", self.start).root()
-
-    @cached_property
-    def tables_end(self) -> int:
-        """The offset after the last byte of all tables, every one of which is checked."""
-        root = self.root()
-        check_all(root)
-        return root.buffer.end
 
     @cached_property
     def method_names(self) -> tuple[str, ...]:
@@ -70,6 +58,11 @@ class Program:
     @cached_property
     def methods(self) -> tuple[Method, ...]:
         return tuple(self._method(index) for index in range(len(self._plans)))
+
+    @property
+    def reachable_methods(self) -> tuple[Method, ...]:
+        """The first method of each name, which is the one that the runtime finds."""
+        return tuple(self.methods[index] for index in self.indices.values())
 
     @cached_property
     def external_names(self) -> tuple[str, ...]:
@@ -99,10 +92,7 @@ class Program:
 
     def segment(self, index: int) -> memoryview:
         """Return the bytes of a segment. Raises FormatError when there is none of this number."""
-        if not 0 <= index < len(self.segments):
-            message = f"there is no segment {index}"
-            raise FormatError(message, record=self._root.buffer.record, limit=len(self.segments))
-        start, size = self.segments[index]
+        start, size = self._numbered(self.segments, index, "segment")
         return self.data[start : start + size]
 
     @cached_property
@@ -127,7 +117,7 @@ class Program:
         return _blobs(self._tables("backend_delegate_data"), "data")
 
     @cached_property
-    def named_data(self) -> tuple[NamedData, ...]:
+    def named_data(self) -> tuple[Entry, ...]:
         return named_data(self._root)
 
     def tables_alone(self) -> bytes:
@@ -138,10 +128,12 @@ class Program:
         found[AT : AT + len(PROGRAM_MAGIC)] = bytes(len(PROGRAM_MAGIC))
         return bytes(found)
 
-    def blob_places(self, field: str, inner: str) -> tuple[tuple[int, int], ...]:
-        """Return the offset in the file and the size of each blob in the tables."""
-        places = ((table.data_start(inner), table.data(inner)) for table in self._tables(field))
-        return tuple((self.start + at, len(found or b"")) for at, found in places)
+    def blob_places(self, field: str, inner: str) -> tuple[Segment, ...]:
+        """Return the range in the file of each blob in the tables."""
+        return tuple(
+            Segment(self.start + table.data_start(inner), len(table.data(inner) or b""))
+            for table in self._tables(field)
+        )
 
     def delegate_data(self, delegate: Delegate) -> memoryview:
         """Return the program given to a backend. Raises FormatError when it is missing."""
@@ -159,7 +151,7 @@ class Program:
         group = self.group_of(tensor)
         if group is None:
             found = self._numbered(self.inline_constants, tensor.data_index, "inline constant")
-            return part_of(found, 0, tensor.nbytes, self._root.buffer.record)
+            return part_of(found, 0, tensor.nbytes, self.record)
         offset = self._numbered(group.offsets, tensor.data_index, "constant")
         record = f"{self.prefix}segments/{group.segment}"
         return part_of(self.segment(group.segment), offset, tensor.nbytes, record)
@@ -202,7 +194,7 @@ class Program:
     def _numbered(self, items: tuple[_T, ...], index: int, what: str) -> _T:
         if not 0 <= index < len(items):
             message = f"there is no {what} {index}"
-            raise FormatError(message, record=self._root.buffer.record, limit=len(items))
+            raise FormatError(message, record=self.record, limit=len(items))
         return items[index]
 
 

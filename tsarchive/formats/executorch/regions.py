@@ -8,7 +8,7 @@ below ``program/``, and the tensors of its calls below ``test_suites/``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
@@ -22,16 +22,11 @@ from .bundled import BundledProgram
 from .data_file import DataFile
 from .header import AT, BPTE, PTD, PTE
 from .program import Program
-from .segments import Segment, first_by_key
+from .segments import Entry, Segment, first_by_key
 
 _STORED: Final = 0
 _CLOSED: Final = "the file is closed"
 _OPEN_AGAIN: Final = "Open it again"
-
-
-class _Region(NamedTuple):
-    offset: int
-    size: int
 
 
 Content: TypeAlias = Program | DataFile | BundledProgram
@@ -116,17 +111,17 @@ class Regions(Closing):
             source.close()
 
     @cached_property
-    def _regions(self) -> dict[str, _Region]:
+    def _regions(self) -> dict[str, Segment]:
         return first_by_key(_parts(self.content))
 
-    def _region(self, name: str) -> _Region:
+    def _region(self, name: str) -> Segment:
         found = self._regions.get(name)
         if found is None:
             raise MissingRecordError("the file has no such part", record=name)
         return found
 
     def _offset(self, name: str) -> int:
-        return self._region(name).offset
+        return self._region(name).start
 
 
 def opened_regions(source: Source, kind: str) -> Regions:
@@ -138,17 +133,17 @@ def opened_regions(source: Source, kind: str) -> Regions:
         raise
 
 
-_Parts = Iterator[tuple[str, _Region]]
+_Parts = Iterator[tuple[str, Segment]]
 
 
 def _program_parts(found: Program, start: int = 0) -> _Parts:
     """Return the parts of a program whose first byte is at ``start``."""
     prefix, size = found.prefix, len(found.data)
     if found.header is not None:
-        yield f"{prefix}header", _Region(start + AT, found.header.length)
+        yield f"{prefix}header", Segment(start + AT, found.header.length)
         size = found.header.tables_size
-    yield f"{prefix}{program.RECORD}", _Region(start, size)
-    segments = [_Region(start + begin, size) for begin, size in found.segments]
+    yield f"{prefix}{program.RECORD}", Segment(start, size)
+    segments = [Segment(start + begin, size) for begin, size in found.segments]
     yield from _numbered(f"{prefix}segments", segments)
     yield from _named(prefix, found.named_data, segments)
     yield from _numbered(f"{prefix}constants", found.blob_places("constant_buffer", "storage"))
@@ -156,36 +151,34 @@ def _program_parts(found: Program, start: int = 0) -> _Parts:
 
 
 def _data_parts(found: DataFile) -> _Parts:
-    yield "header", _Region(AT, found.header.length)
-    yield data_file.RECORD, _Region(0, found.header.tables_size)
-    segments = [_Region(*segment) for segment in found.segments]
-    yield from _numbered("segments", segments)
-    for entry in found.entries:
+    yield "header", Segment(AT, found.header.length)
+    yield data_file.RECORD, Segment(0, found.header.tables_size)
+    yield from _numbered("segments", found.segments)
+    yield from _named("", found.entries, found.segments)
+
+
+def _bundle_parts(found: BundledProgram) -> _Parts:
+    yield bundled.RECORD, Segment(0, len(found.data))
+    start = found.program_start
+    yield bundled.PROGRAM_PREFIX.rstrip("/"), Segment(start, len(found.program_data))
+    yield from _program_parts(found.program, start)
+    for name, tensor in found.tensors():
+        yield name, Segment(tensor.start, len(tensor.data))
+
+
+def _numbered(folder: str, regions: Iterable[Segment]) -> _Parts:
+    for number, region in enumerate(regions):
+        yield f"{folder}/{number}", region
+
+
+def _named(prefix: str, entries: Iterable[Entry], segments: Sequence[Segment]) -> _Parts:
+    """Yield the bytes of keys, without those that are not in their segment."""
+    for entry in entries:
         if 0 <= entry.segment < len(segments):
             start, size = segments[entry.segment]
             nbytes = size if entry.layout is None else entry.layout.nbytes
             if entry.offset + nbytes <= size:
-                yield f"named_data/{entry.key}", _Region(start + entry.offset, nbytes)
-
-
-def _bundle_parts(found: BundledProgram) -> _Parts:
-    yield bundled.RECORD, _Region(0, len(found.data))
-    start = found.program_start
-    yield bundled.PROGRAM_PREFIX.rstrip("/"), _Region(start, len(found.program_data))
-    yield from _program_parts(found.program, start)
-    for name, tensor in found.tensors():
-        yield name, _Region(tensor.start, len(tensor.data))
-
-
-def _numbered(folder: str, regions: Iterable[tuple[int, int]]) -> _Parts:
-    for number, region in enumerate(regions):
-        yield f"{folder}/{number}", _Region(*region)
-
-
-def _named(prefix: str, names: Iterable[tuple[str, int]], segments: list[_Region]) -> _Parts:
-    for key, segment in names:
-        if 0 <= segment < len(segments):
-            yield f"{prefix}named_data/{key}", segments[segment]
+                yield f"{prefix}named_data/{entry.key}", Segment(start + entry.offset, nbytes)
 
 
 _READERS: Final = {PTE: Program, PTD: DataFile, BPTE: BundledProgram}

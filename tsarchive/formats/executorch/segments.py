@@ -9,6 +9,7 @@ from tsarchive.errors import FormatError
 
 from .flatbuffer import Table
 from .header import Header
+from .values import Layout
 
 _T = TypeVar("_T")
 
@@ -20,11 +21,16 @@ class Segment(NamedTuple):
     size: int
 
 
-class NamedData(NamedTuple):
-    """A name of a segment, which may have several."""
+class Entry(NamedTuple):
+    """A key of bytes in a segment, which several keys may share.
+
+    ``layout`` is None for bytes that are not a tensor, which take the whole segment.
+    """
 
     key: str
     segment: int
+    offset: int = 0
+    layout: Layout | None = None
 
 
 def segments_of(root: Table, header: Header | None, size: int) -> tuple[Segment, ...]:
@@ -52,11 +58,34 @@ def _segment(table: Table, base: int, limit: int) -> Segment:
     return Segment(start, size)
 
 
-def named_data(root: Table) -> tuple[NamedData, ...]:
+def named_data(root: Table) -> tuple[Entry, ...]:
+    """Return the entries of a root table in file order; the runtime searches from the first."""
+    has_layouts = "tensor_layout" in root.buffer.schema.slots["NamedData"]
     return tuple(
-        NamedData(table.text("key") or "", table.scalar("segment_index"))
+        Entry(
+            table.text("key") or "", table.scalar("segment_index"), 0,
+            _layout(table.table("tensor_layout")) if has_layouts else None,
+        )
         for table in root.tables("named_data") or ()
-    )
+    )  # fmt: skip
+
+
+def tensors_of_06(root: Table) -> tuple[Entry, ...]:
+    """Return the tensors of a data file of ExecuTorch 0.6."""
+    return tuple(
+        Entry(
+            table.text("fully_qualified_name") or "", table.scalar("segment_index"),
+            table.scalar("offset"), _layout(table),
+        )
+        for table in root.tables("tensors") or ()
+    )  # fmt: skip
+
+
+def _layout(table: Table | None) -> Layout | None:
+    if table is None:
+        return None
+    sizes, order = table.numbers("sizes") or (), table.numbers("dim_order") or ()
+    return Layout(table.scalar("scalar_type"), sizes, order)
 
 
 def part_of(data: memoryview, offset: int, size: int, record: str | None) -> memoryview:

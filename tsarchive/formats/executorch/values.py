@@ -63,6 +63,17 @@ MAX_RANK: Final = 16
 _MAX_BYTES: Final = (1 << 63) - 1
 
 
+class Span(NamedTuple):
+    """A byte range of an arena."""
+
+    arena: int
+    start: int
+    end: int
+
+    def meets(self, other: Span) -> bool:
+        return self.arena == other.arena and self.start < other.end and other.start < self.end
+
+
 class Shape(IntEnum):
     """How the declared sizes bound a tensor: exactly, by their product, or not at all."""
 
@@ -101,6 +112,22 @@ class Layout:
         """The size of all elements in bytes, 0 where the element type is unknown."""
         return byte_count(self.scalar_type, self.sizes)
 
+    @property
+    def problem(self) -> str | None:
+        """Why no tensor can have this layout; None for a valid one."""
+        rank = len(self.sizes)
+        if self.scalar_type not in SCALAR_TYPES:
+            return f"the scalar type {self.scalar_type} is not known"
+        if min(self.sizes, default=0) < 0:
+            return f"the size {min(self.sizes)} is negative"
+        if rank > MAX_RANK:
+            return f"it has {rank} dimensions, more than {MAX_RANK}"
+        if byte_count(self.scalar_type, tuple(max(size, 1) for size in self.sizes)) > _MAX_BYTES:
+            return "its bytes are more than 64 bits count"
+        if sorted(self.dim_order) != list(range(rank)):
+            return f"the order of dimensions {list(self.dim_order)} is no permutation of {rank}"
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor(Layout):
@@ -127,6 +154,14 @@ class Tensor(Layout):
     def has_data(self) -> bool:
         """Whether it has initial bytes, in the file or in a data file."""
         return self.is_external or bool(self.data_index)
+
+    @property
+    def span(self) -> Span | None:
+        """Its place in the memory plan, if it has one."""
+        if self.allocation is None:
+            return None
+        start = self.allocation.offset
+        return Span(self.allocation.arena, start, start + self.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +223,3 @@ def byte_count(scalar_type: int, sizes: tuple[int, ...]) -> int:
     if found is None or len(sizes) > MAX_RANK or min(sizes, default=0) < 0:
         return 0
     return math.prod(sizes) * found.itemsize
-
-
-def layout_problem(
-    scalar_type: int, sizes: tuple[int, ...], dim_order: tuple[int, ...]
-) -> str | None:
-    """Return why no tensor can have this layout; None for a valid one."""
-    if scalar_type not in SCALAR_TYPES:
-        return f"the scalar type {scalar_type} is not known"
-    if min(sizes, default=0) < 0:
-        return f"the size {min(sizes)} is negative"
-    if len(sizes) > MAX_RANK:
-        return f"it has {len(sizes)} dimensions, more than {MAX_RANK}"
-    if byte_count(scalar_type, tuple(max(size, 1) for size in sizes)) > _MAX_BYTES:
-        return "its bytes are more than 64 bits count"
-    if sorted(dim_order) != list(range(len(sizes))):
-        return f"the order of dimensions {list(dim_order)} is no permutation of {len(sizes)}"
-    return None

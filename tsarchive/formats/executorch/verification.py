@@ -8,32 +8,33 @@ operator overwrite its inputs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import chain as chained
+from typing import Final, NamedTuple
 
 from tsarchive.container.source import Source
 from tsarchive.describing.contents import totals_of
 from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding, Findings, Nature, Severity, fault
+from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault
 from tsarchive.formats.verification import Step, VerifyReport
 
-from .bundled import BundledProgram, BundledTensor, BundledValue, Suite
-from .data_file import DataFile, Entry
+from .bundled import RECORD, BundledProgram, BundledTensor, Suite
+from .data_file import DataFile
 from .listing import type_text
 from .methods import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Method, Move
 from .program import Program
-from .regions import Regions, find_unclaimed, opened_regions
+from .regions import Content, Regions, find_unclaimed, opened_regions
 from .schema import version_problem
+from .segments import Entry
 from .values import (
     NO_TENSOR,
-    Allocation,
     IntList,
     OptionalTensorList,
     Shape,
+    Span,
     Tensor,
     TensorList,
     Value,
-    layout_problem,
 )
 from .view import ExecutorchView
 
@@ -112,7 +113,7 @@ class _Overlaps:
 
     def __init__(self, method: Method) -> None:
         self._method = method
-        calls = sum(len(chain.instructions) for chain in method.chains)
+        calls = sum(1 for _ in method.instructions)
         self._left = _PAIRS_ALWAYS + _PAIRS_PER_CALL * calls
 
     def of(self, instruction: Instruction) -> Iterator[str]:
@@ -127,26 +128,23 @@ class _Overlaps:
     def _pairs(self, args: Iterable[int], results: Iterable[int]) -> Iterator[str]:
         outputs = dict(self._planned(results))
         inputs = {i: span for i, span in self._planned(args) if i not in outputs}
-        for index, (arena, start, end) in outputs.items():
-            for other, (other_arena, other_start, other_end) in inputs.items():
-                is_apart = arena != other_arena or end <= other_start or other_end <= start
-                if not is_apart and start != other_start:
+        for index, written in outputs.items():
+            for other, read in inputs.items():
+                if written.meets(read) and written.start != read.start:
                     yield f"writes value {index} into the memory of value {other}, which it reads"
 
     def _count(self, indices: Iterable[int]) -> int:
         values = (_at(self._method, index) for index in indices)
         return sum(len(v.items) if isinstance(v, TensorList) else 1 for v in values)
 
-    def _planned(self, indices: Iterable[int]) -> Iterator[tuple[int, tuple[int, int, int]]]:
-        """Planned tensors among values, in lists as well: arena, first byte, end."""
+    def _planned(self, indices: Iterable[int]) -> Iterator[tuple[int, Span]]:
+        """Yield the tensors among values, in lists as well, that have bytes in the memory plan."""
         for index in indices:
             value = _at(self._method, index)
-            listed = value.items if isinstance(value, TensorList) else (index,)
-            for item in listed:
+            for item in value.items if isinstance(value, TensorList) else (index,):
                 tensor = _at(self._method, item)
-                if isinstance(tensor, Tensor) and tensor.allocation is not None and tensor.nbytes:
-                    start = tensor.allocation.offset
-                    yield item, (tensor.allocation.arena, start, start + tensor.nbytes)
+                if isinstance(tensor, Tensor) and tensor.span is not None and tensor.nbytes:
+                    yield item, tensor.span
 
 
 def _jumps(instructions: tuple[Instruction, ...], where: str) -> Iterator[Fault]:
@@ -200,27 +198,25 @@ def _reached(start: int, ways: list[list[int]]) -> set[int]:
 def _fixed_bools(method: Method) -> dict[int, bool]:
     """Bools that nothing can change: no input, and no instruction but a jump names them."""
     named = set(method.inputs)
-    for chain in method.chains:
-        for instruction in chain.instructions:
-            if isinstance(instruction, KernelCall | DelegateCall):
-                named.update(instruction.args)
-            elif isinstance(instruction, Move):
-                named.add(instruction.target)
+    for instruction in method.instructions:
+        if isinstance(instruction, KernelCall | DelegateCall):
+            named.update(instruction.args)
+        elif isinstance(instruction, Move):
+            named.add(instruction.target)
     values = enumerate(method.values)
     return {i: value for i, value in values if isinstance(value, bool) and i not in named}
 
 
 def _given(method: Method) -> Iterator[int]:
-    """Values that may become others."""
-    for chain in method.chains:
-        for instruction in chain.instructions:
-            match instruction:
-                case KernelCall(_, args):
-                    yield from args[-1:]
-                case DelegateCall(_, args):
-                    yield from args
-                case Move(_, target):
-                    yield target
+    """Yield values that may become others."""
+    for instruction in method.instructions:
+        match instruction:
+            case KernelCall(_, args):
+                yield from args[-1:]
+            case DelegateCall(_, args):
+                yield from args
+            case Move(_, target):
+                yield target
 
 
 def _at(method: Method, index: int) -> Value:
@@ -230,29 +226,13 @@ def _at(method: Method, index: int) -> Value:
 _LONGEST_OPERATOR: Final = 99
 
 
-def broken(
-    rule: str,
-    message: str,
-    record: str | None,
-    nature: Nature = Nature.BROKEN,
-    severity: Severity = Severity.ERROR,
-) -> Finding:
-    """A finding, of an error unless it is told otherwise."""
-    return Finding(rule, severity, nature, message, record)
-
-
-def method_findings(program: Program, method: Method, record: str) -> Iterator[Finding]:
-    """All that is wrong with a method. ``record`` is that of the tables."""
-    for rule, message, severity in _faults(program, method):
-        yield broken(rule, f"method {method.name!r}: {message}", record, severity=severity)
-
-
-def _faults(program: Program, method: Method) -> Iterator[Fault]:
-    yield from _plan(method)
-    for index, value in enumerate(method.values):
-        yield from _value(program, method, index, value)
-    yield from _delegates(program, method)
-    yield from flow_faults(method)
+def _method(program: Program, method: Method) -> Iterator[Finding]:
+    """Yield all that is wrong with a method."""
+    values = (_value(program, method, index, value) for index, value in enumerate(method.values))
+    checks = (_plan(method), *values, _delegates(program, method), flow_faults(method))
+    for rule, message, severity in chained.from_iterable(checks):
+        shown = f"method {method.name!r}: {message}"
+        yield Finding(rule, severity, Nature.BROKEN, shown, program.record)
 
 
 def _plan(method: Method) -> Iterator[Fault]:
@@ -278,42 +258,37 @@ def _value(program: Program, method: Method, index: int, value: Value) -> Iterat
     if isinstance(value, Tensor):
         for rule, problem in _tensor(program, method, value):
             yield Fault(rule, f"value {index}: {problem}")
-    elif isinstance(value, IntList):
-        yield from _items(method, index, value.items, _is_integer, "an integer")
-    elif isinstance(value, TensorList):
-        yield from _items(method, index, value.items, _is_tensor, "a tensor")
-    elif isinstance(value, OptionalTensorList):
-        given = (item for item in value.items if item != NO_TENSOR)
-        yield from _items(method, index, given, _is_tensor, "a tensor")
+    elif isinstance(value, IntList | TensorList | OptionalTensorList):
+        yield from _items(method, index, value)
 
 
 def _items(
-    method: Method, index: int, items: Iterable[int], fits: Callable[[Any], bool], what: str
+    method: Method, index: int, listed: IntList | TensorList | OptionalTensorList
 ) -> Iterator[Fault]:
     """Items of a list are numbers of other values, each of one kind."""
-    for item in items:
+    what = "an integer" if isinstance(listed, IntList) else "a tensor"
+    for item in listed.items:
+        if item == NO_TENSOR and isinstance(listed, OptionalTensorList):
+            continue
         if not 0 <= item < len(method.values):
             message = f"value {index} lists value {item}, which is not there"
             yield Fault("executorch-index", message)
-        elif not fits(method.values[item]):
+        elif not _fits(listed, method.values[item]):
             shown = type_text(method.values[item])
             message = f"value {index} lists value {item}, which is {shown} and not {what}"
             yield Fault("executorch-item-kind", message)
 
 
-def _is_integer(value: Value) -> bool:
+def _fits(listed: IntList | TensorList | OptionalTensorList, item: Value) -> bool:
+    if not isinstance(listed, IntList):
+        return isinstance(item, Tensor)
     # Symbolic values are None until an operator sets them.
-    return value is None or (isinstance(value, int) and not isinstance(value, bool))
-
-
-def _is_tensor(value: Value) -> bool:
-    return isinstance(value, Tensor)
+    return item is None or (isinstance(item, int) and not isinstance(item, bool))
 
 
 def _tensor(program: Program, method: Method, tensor: Tensor) -> Iterator[tuple[str, str]]:
-    problem = layout_problem(tensor.scalar_type, tensor.sizes, tensor.dim_order)
-    if problem is not None:
-        yield "executorch-tensor", problem
+    if tensor.problem is not None:
+        yield "executorch-tensor", tensor.problem
         return
     if tensor.storage_offset:
         yield "executorch-tensor", f"the storage offset is {tensor.storage_offset}, not 0"
@@ -325,20 +300,9 @@ def _tensor(program: Program, method: Method, tensor: Tensor) -> Iterator[tuple[
         program.initial_data(tensor)
     except ArchiveError as error:
         yield "executorch-constant", error.message
-    if tensor.allocation is not None:
-        yield from _allocation(method, tensor, tensor.allocation)
-
-
-def _allocation(
-    method: Method, tensor: Tensor, allocation: Allocation
-) -> Iterator[tuple[str, str]]:
-    arena, offset = allocation.arena, allocation.offset
-    if not 1 <= arena < len(method.arenas):
-        yield "executorch-allocation", f"it is in arena {arena}, which is not there"
-    elif offset + tensor.nbytes > method.arenas[arena]:
-        end, size = offset + tensor.nbytes, method.arenas[arena]
-        message = f"it ends at {end:,} of arena {arena}, which has {size:,} bytes"
-        yield "executorch-allocation", message
+    problem = None if tensor.span is None else method.span_problem(tensor.span)
+    if problem is not None:
+        yield "executorch-allocation", problem
 
 
 def _delegates(program: Program, method: Method) -> Iterator[Fault]:
@@ -349,7 +313,6 @@ def _delegates(program: Program, method: Method) -> Iterator[Fault]:
             yield Fault("executorch-delegate", f"delegate {number}: {error.message}")
 
 
-_BUNDLE_RECORD: Final = "bundle"
 # Segments begin at multiples of a page at most.
 _MOST_PADDING: Final = 1 << 16
 _NOT_READ: Final = "Runtimes from 0.7 on crash on it: export the data again"
@@ -385,13 +348,21 @@ def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
     return VerifyReport(regions.kind, version, size, records, tensors, methods, findings.ordered())
 
 
-def content_findings(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+def content_findings(content: Content) -> Iterator[Finding]:
     """What is wrong with an opened file. Raises ArchiveError where it cannot be looked at."""
     yield from _content(content)
     yield from _unclaimed(content)
 
 
-def _content(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+def _content(content: Content) -> Iterator[Finding]:
+    problem = version_problem(content.version)
+    if problem is not None and not isinstance(content, BundledProgram):
+        yield broken("executorch-version", problem, content.record)
+    try:
+        _ = content.tables_end
+    except ArchiveError as error:
+        yield fault(error, "executorch-table")
+        return  # what is behind a broken table is what breaks everything else
     if isinstance(content, Program):
         yield from _program(content)
     elif isinstance(content, DataFile):
@@ -400,7 +371,7 @@ def _content(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
         yield from _bundle(content)
 
 
-def _unclaimed(content: Program | DataFile | BundledProgram) -> Iterator[Finding]:
+def _unclaimed(content: Content) -> Iterator[Finding]:
     """Bytes that belong to nothing, in front of segments and behind the last."""
     try:
         found = list(find_unclaimed(content))
@@ -420,27 +391,11 @@ def _guarded(rule: str, checks: Iterable[Finding]) -> Iterator[Finding]:
         yield fault(error, rule)
 
 
-def _tables(found: Program | DataFile | BundledProgram) -> Iterator[Finding]:
-    """Every table, vector and text that the schema leads to, as FlatBuffers' verifier does."""
-    _ = found.tables_end
-    yield from ()
-
-
-def _version(version: int, record: str) -> Iterator[Finding]:
-    problem = version_problem(version)
-    if problem is not None:
-        yield broken("executorch-version", problem, record)
-
-
 def _program(program: Program) -> Iterator[Finding]:
-    record = f"{program.prefix}program"
-    yield from _version(program.version, record)
-    tables = list(_guarded("executorch-table", _tables(program)))
-    yield from tables
-    if tables:
-        return  # what is behind a broken table is what breaks everything else
-    for rule, check in _PROGRAM_CHECKS:
-        yield from _guarded(rule, check(program, record))
+    yield from _guarded("executorch-segment", _segments(program, program.prefix))
+    yield from _guarded("executorch-constant", _constants(program))
+    yield from _guarded("executorch-named-data", _names(program))
+    yield from _guarded("executorch-method", _methods(program))
 
 
 def _segments(found: Program | DataFile, prefix: str) -> Iterator[Finding]:
@@ -458,128 +413,101 @@ def _segments(found: Program | DataFile, prefix: str) -> Iterator[Finding]:
         yield _unusual("executorch-segment", message, f"{prefix}segments", end)
 
 
-def _program_segments(program: Program, _record: str) -> Iterator[Finding]:
-    yield from _segments(program, program.prefix)
-
-
-def _constants(program: Program, record: str) -> Iterator[Finding]:
-    """The tables of constants, apart from the tensors that use them."""
+def _constants(program: Program) -> Iterator[Finding]:
+    """Check the tables of constants, apart from the tensors that use them."""
     groups = [*program.mutable_data, *([program.constants] if program.constants else ())]
     for group in groups:
         if group.offsets and not 0 <= group.segment < max(len(program.segments), 1):
             message = f"constants are in segment {group.segment}, which is not there"
-            yield broken("executorch-constant", message, record)
+            yield broken("executorch-constant", message, program.record)
     if program.constants and program.constants.offsets and any(map(len, program.inline_constants)):
         message = "constants are in the tables and in a segment: readers take one or the other"
-        yield broken("executorch-constant", message, record, Nature.INCONSISTENT)
+        yield _inconsistent("executorch-constant", message, program.record)
 
 
-def _names(program: Program, record: str) -> Iterator[Finding]:
-    counts = Counter(key for key, _ in program.named_data)
-    for key, segment in program.named_data:
+def _names(program: Program) -> Iterator[Finding]:
+    for key, segment, _, _ in program.named_data:
         if not 0 <= segment < len(program.segments):
             message = f"the data {key!r} is in segment {segment}, which is not there"
-            yield broken("executorch-named-data", message, record)
-    yield from _repeated("executorch-named-data", "data", counts, record)
+            yield broken("executorch-named-data", message, program.record)
+    keys = (entry.key for entry in program.named_data)
+    yield from _repeated("executorch-named-data", "data", keys, program.record)
 
 
-def _repeated(rule: str, what: str, counts: Counter[str], record: str) -> Iterator[Finding]:
-    for name, count in counts.items():
+def _repeated(rule: str, what: str, names: Iterable[str], record: str) -> Iterator[Finding]:
+    for name, count in Counter(names).items():
         if count > 1:
             message = f"there are {count:,} {what} of the name {name!r}: only one is found"
-            yield broken(rule, message, record, Nature.INCONSISTENT)
+            yield _inconsistent(rule, message, record)
 
 
-def _methods(program: Program, record: str) -> Iterator[Finding]:
-    counts = Counter(program.method_names)
-    yield from _repeated("executorch-method", "methods", counts, record)
-    if not counts:
+def _methods(program: Program) -> Iterator[Finding]:
+    yield from _repeated("executorch-method", "methods", program.method_names, program.record)
+    if not program.method_names:
         message = "the program has no methods: there is nothing to run"
-        yield broken("executorch-method", message, record, severity=Severity.WARNING)
+        severity, nature = Severity.WARNING, Nature.BROKEN
+        yield Finding("executorch-method", severity, nature, message, program.record)
     for method in program.methods:
-        yield from method_findings(program, method, record)
-
-
-_PROGRAM_CHECKS: Final = (
-    ("executorch-segment", _program_segments),
-    ("executorch-constant", _constants),
-    ("executorch-named-data", _names),
-    ("executorch-method", _methods),
-)
+        yield from _method(program, method)
 
 
 def _data_file(found: DataFile) -> Iterator[Finding]:
-    yield from _version(found.version, "tables")
-    tables = list(_guarded("executorch-table", _tables(found)))
-    yield from tables
-    if tables:
-        return
     if found.is_of_06:
         message = "it has the layout of ExecuTorch 0.6"
         yield Finding("executorch-old-layout", Severity.INFO, Nature.UNUSUAL, message,
-                      "tables", hint=_NOT_READ)  # fmt: skip
+                      found.record, hint=_NOT_READ)  # fmt: skip
     elif not found.is_complete:
-        yield broken("executorch-table", "it lacks the table of segments or of names", "tables")
+        message = "it lacks the table of segments or of names"
+        yield broken("executorch-table", message, found.record)
     yield from _guarded("executorch-segment", _segments(found, ""))
-    yield from _repeated(
-        "executorch-named-data", "data", Counter(entry.key for entry in found.entries), "tables"
-    )
+    keys = (entry.key for entry in found.entries)
+    yield from _repeated("executorch-named-data", "data", keys, found.record)
     for entry in found.entries:
         yield from _guarded("executorch-named-data", _entry(found, entry))
 
 
 def _entry(found: DataFile, entry: Entry) -> Iterator[Finding]:
-    layout = entry.layout
-    if layout is not None:
-        problem = layout_problem(layout.scalar_type, layout.sizes, layout.dim_order)
-        if problem is not None:
-            yield broken("executorch-tensor", f"{entry.key!r}: {problem}", "tables")
+    if entry.layout is not None and entry.layout.problem is not None:
+        message = f"{entry.key!r}: {entry.layout.problem}"
+        yield broken("executorch-tensor", message, found.record)
     found.data_of(entry)
 
 
 def _bundle(found: BundledProgram) -> Iterator[Finding]:
-    tables = list(_guarded("executorch-table", _tables(found)))
-    yield from tables
-    if tables:
-        return
-    yield from _program(found.program)
-    counts = Counter(suite.method for suite in found.test_suites)
-    yield from _repeated("executorch-test-suite", "test suites", counts, _BUNDLE_RECORD)
+    yield from _content(found.program)
+    methods = (suite.method for suite in found.test_suites)
+    yield from _repeated("executorch-test-suite", "test suites", methods, RECORD)
     for suite in found.test_suites:
-        yield from _suite(found.program, suite)
+        for message in _suite(found.program, suite):
+            yield broken("executorch-test-suite", message, RECORD)
     for name, tensor in found.tensors():
         yield from _bundled_tensor(name, tensor)
 
 
-def _suite(program: Program, suite: Suite) -> Iterator[Finding]:
+def _suite(program: Program, suite: Suite) -> Iterator[str]:
     if suite.method not in program.indices:
-        message = f"there are calls of {suite.method!r}, and there is no such method"
-        yield broken("executorch-test-suite", message, _BUNDLE_RECORD)
+        yield f"there are calls of {suite.method!r}, and there is no such method"
         return
     method = program.method(suite.method)
     for number, case in enumerate(suite.cases):
-        yield from _count(suite, number, "inputs", case.inputs, len(method.inputs))
-        outputs = case.expected_outputs
-        if outputs:
-            yield from _count(suite, number, "expected outputs", outputs, len(method.outputs))
-
-
-def _count(
-    suite: Suite, number: int, what: str, values: tuple[BundledValue, ...], expected: int
-) -> Iterator[Finding]:
-    if len(values) != expected:
-        message = (
-            f"call {number} of {suite.method!r} has {len(values)} {what}, the method {expected}"
-        )
-        yield broken("executorch-test-suite", message, _BUNDLE_RECORD)
+        call = f"call {number} of {suite.method!r} has"
+        given, results = len(case.inputs), len(case.expected_outputs)
+        if given != len(method.inputs):
+            yield f"{call} {given} inputs, the method {len(method.inputs)}"
+        if results not in (0, len(method.outputs)):
+            yield f"{call} {results} expected outputs, the method {len(method.outputs)}"
 
 
 def _bundled_tensor(name: str, tensor: BundledTensor) -> Iterator[Finding]:
-    problem = layout_problem(tensor.scalar_type, tensor.sizes, tensor.dim_order)
+    problem = tensor.problem
     if problem is None and len(tensor.data) != tensor.nbytes:
         problem = f"it has {len(tensor.data):,} bytes in the place of {tensor.nbytes:,}"
     if problem is not None:
         yield broken("executorch-tensor", f"{name}: {problem}", name)
+
+
+def _inconsistent(rule: str, message: str, record: str) -> Finding:
+    return Finding(rule, Severity.ERROR, Nature.INCONSISTENT, message, record)
 
 
 def _unusual(rule: str, message: str, record: str | None, offset: int | None = None) -> Finding:

@@ -16,12 +16,13 @@ from tsarchive.formats.description import tensor_facts
 from tsarchive.formats.records import RecordTable
 
 from .bundled import BundledProgram, BundledTensor, Suite
-from .data_file import DataFile, Entry
+from .data_file import DataFile
 from .header import no_zip
 from .listing import Listings, place_text, signature
 from .methods import DelegateCall, KernelCall, Method
 from .program import RECORD, Program
 from .regions import Regions
+from .segments import Entry
 from .values import Layout, Tensor
 
 EXTERNAL: Final = "external:"
@@ -143,10 +144,9 @@ class ExecutorchView(View):
 def called(method: Method) -> Iterator[str]:
     """Yield the operator of each kernel call, by name with overload."""
     names = [operator.qualified_name for operator in method.operators]
-    for chain in method.chains:
-        for instruction in chain.instructions:
-            if isinstance(instruction, KernelCall) and 0 <= instruction.operator < len(names):
-                yield names[instruction.operator]
+    for instruction in method.instructions:
+        if isinstance(instruction, KernelCall) and 0 <= instruction.operator < len(names):
+            yield names[instruction.operator]
 
 
 def _of_data_file(found: DataFile) -> Iterator[_Named]:
@@ -223,8 +223,7 @@ def _operators(method: Method) -> Iterator[ModuleInfo]:
 def _delegates(program: Program, method: Method) -> Iterator[ModuleInfo]:
     calls = Counter(
         instruction.delegate
-        for chain in method.chains
-        for instruction in chain.instructions
+        for instruction in method.instructions
         if isinstance(instruction, DelegateCall)
     )
     for number, delegate in enumerate(method.delegates):
@@ -272,14 +271,13 @@ def _facts(archive: OpenedArchive) -> ExecutorchFacts:
     content, program = view.regions.content, view.program
     header = content.header if isinstance(content, DataFile) else program and program.header
     suites = content.test_suites if isinstance(content, BundledProgram) else ()
-    entries = content.entries if isinstance(content, DataFile) else ()
+    entries = content.entries if isinstance(content, DataFile) else program and program.named_data
     methods = tuple(_method_facts(program, one) for one in program.methods) if program else ()
-    names = [data.key for data in program.named_data] if program else [e.key for e in entries]
     return ExecutorchFacts(
         header_bytes=header.length if header else None,
         is_data_of_06=isinstance(content, DataFile) and content.is_of_06,
         methods=methods,
-        named_data=tuple(names),
+        named_data=tuple(entry.key for entry in entries or ()),
         external=program.external_names if program else (),
         test_cases=dict(Counter({suite.method: len(suite.cases) for suite in suites})),
     )

@@ -18,7 +18,7 @@ from tsarchive.errors import CallError
 from tsarchive.formats.executorch.methods import Method
 from tsarchive.formats.executorch.values import Shape, Tensor, Value
 from tsarchive.ir.classes import Function
-from tsarchive.run.calls_from_python import PublicMethod, public_by
+from tsarchive.run.calls_from_python import PublicMethod
 from tsarchive.run.calls_from_python import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
 
@@ -149,25 +149,22 @@ def result_of(method: Method) -> Callable[[Any], Any]:
 
 
 class ProgramMethod(PublicMethod):
-    """A method of a program, for callers in Python. One method of a module runs at a time."""
+    """A method of a program, for callers in Python, as ``build`` makes it on first use."""
 
     def __init__(
-        self, method: Method, function: Function, compiler: Compiler, check: Callable[..., None]
+        self, function: Function, compiler: Compiler, build: Callable[[], Callable[..., Any]]
     ) -> None:
         super().__init__(function, compiler)
-        self._method_of_program = method
-        self._check = check
+        self._build = build
 
     def _made(self) -> Any:
-        convention = _Convention(self._method_of_program, self._function, self._compiler)
-        finish = result_of(self._method_of_program)
-        return with_lock(public_by(self._function, self._compiler, convention, finish), self._check)
+        return self._build()
 
 
 def with_lock(call: Callable[..., Any], check: Callable[..., None] | None = None) -> Any:
     """Wrap a method of a program in the lock that guards its module's memory.
 
-    ``check`` inspects memory and buffers before each call.
+    One method of a module runs at a time. ``check`` inspects memory and buffers before each call.
     """
 
     @functools.wraps(call)
@@ -181,7 +178,9 @@ def with_lock(call: Callable[..., Any], check: Callable[..., None] | None = None
     return run
 
 
-class _Convention(CallSignature):
+class Convention(CallSignature):
+    """The binding of arguments to the tensor inputs of a method that has a graph."""
+
     def __init__(self, method: Method, function: Function, compiler: Compiler) -> None:
         super().__init__(method.name, function.schema, compiler, is_method=True)
         self._taken = Arguments(method)

@@ -11,7 +11,6 @@ import torch
 from tsarchive.errors import ArchiveError, CallError, FormatError, UnsupportedError
 from tsarchive.formats.executorch.bundled import RECORD, BundledProgram, BundledTensor, BundledValue
 from tsarchive.formats.executorch.regions import Regions
-from tsarchive.formats.executorch.values import layout_problem
 
 from .memory import tensor_over
 
@@ -120,9 +119,8 @@ def check_cases(
 def _value(value: BundledValue) -> Any:
     if not isinstance(value, BundledTensor):
         return value
-    problem = layout_problem(value.scalar_type, value.sizes, value.dim_order)
-    if problem is not None or len(value.data) != value.nbytes:
-        message = problem or f"it has {len(value.data):,} bytes, not {value.nbytes:,}"
+    if value.problem is not None or len(value.data) != value.nbytes:
+        message = value.problem or f"it has {len(value.data):,} bytes, not {value.nbytes:,}"
         raise FormatError(f"a tensor of a test case: {message}", record=RECORD)
     dtype = getattr(torch, value.dtype, None)
     if dtype is None:

@@ -12,7 +12,7 @@ import struct
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,18 +29,16 @@ from tsarchive.formats.executorch.methods import Method
 from tsarchive.formats.executorch.program import RECORD, Program
 from tsarchive.formats.executorch.regions import Regions
 from tsarchive.formats.executorch.schema import Field, Schema, require_known
+from tsarchive.formats.executorch.segments import first_by_key
 from tsarchive.formats.executorch.verification import verify_executorch
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.policy import NO_LIMITS, Guard, Policy
-from tsarchive.run.calls_from_python import PublicMethod
-from tsarchive.run.classes import Classes
-from tsarchive.run.compiler import Compiler
 from tsarchive.run.objects import new_object
 from tsarchive.run.slots import set_slot
 
 from .calling_convention import MEMORY, Arguments, result_of, signature_of, with_lock
 from .data import Data
-from .importer import CLASS, TRAINING, PteImporter, failing_method
+from .importer import TRAINING, ProgramImporter, PteImporter, failing_method
 
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule
@@ -52,9 +50,7 @@ _QUANTIZED: Final = "executorch.kernels.quantized"
 def backends_of(program: Program) -> list[str]:
     """Return the backends that the methods of a program call, without duplicates."""
     found = (
-        delegate.backend
-        for index in program.indices.values()
-        for delegate in program.methods[index].delegates
+        delegate.backend for method in program.reachable_methods for delegate in method.delegates
     )
     return list(dict.fromkeys(found))
 
@@ -181,7 +177,7 @@ def check_constants(program: Program, data: Data) -> None:
 
     Raises FormatError for one that has fewer bytes there than it takes.
     """
-    inside = {named.key: named.segment for named in reversed(program.named_data)}
+    inside = first_by_key((entry.key, entry.segment) for entry in program.named_data)
     for key, size in _wanted(program).items():
         found = program.segment(inside[key]) if key in inside else data.bytes_by_name(key)
         if len(found) < size:
@@ -195,8 +191,8 @@ def _wanted(program: Program) -> Mapping[str, int]:
     """Return the size in bytes of each constant that a subgraph refers to."""
     return {
         key: size
-        for index in program.indices.values()
-        for delegate in program.methods[index].delegates
+        for method in program.reachable_methods
+        for delegate in method.delegates
         if delegate.backend == _BACKEND
         for key, size in _named(program.delegate_data(delegate))
     }
@@ -218,8 +214,8 @@ def _named(part: memoryview) -> Iterator[tuple[str, int]]:
 _NO_GRAPH = "it runs in the runtime of ExecuTorch, and has no graph here"
 
 
-class DelegatedImporter:
-    """Loads the program of a ``.pte`` or ``.bpte`` whose methods call backends.
+class DelegatedImporter(ProgramImporter):
+    """Loads a program whose methods call backends; the runtime runs it.
 
     Raises FormatError for an invalid file, MissingRecordError for a constant that is in no data
     file, UnsupportedError for limits, which cannot be enforced in native code.
@@ -228,52 +224,14 @@ class DelegatedImporter:
     def __init__(self, regions: Regions, guard: Guard, data: Data | None) -> None:
         if guard.limits != NO_LIMITS:
             raise UnsupportedError("limits do not hold for parts that backends run")
-        self.container: Any = regions
-        self.program: Program = regions.require_program()
-        self.classes = Classes(regions, guard)
-        self.code = self
-        self._data = Data() if data is None else data
+        super().__init__(regions, guard, data)
         self._files = tuple(map(bytes, self._data.contents))
-        self.type = self._class()
 
-    def find(self, qualified_name: str) -> ClassType | None:
-        """Return the only class."""
-        return self.type if qualified_name == CLASS else None
-
-    def _class(self) -> ClassType:
-        made = ClassType(CLASS, is_module=True)
-        made.attributes[TRAINING.name] = TRAINING
-        methods = [self.program.methods[index] for index in self.program.indices.values()]
-        for method in methods:
+    def _fill(self, made: ClassType) -> None:
+        for method in self.program.reachable_methods:
             made.methods[method.name] = failing_method(made, method, UnsupportedError(_NO_GRAPH))
-        class_ = self.classes.python_class(made)
-        for method in methods:
-            if method.name in vars(class_):
-                public = _Method(method, made.methods[method.name], self.classes.compiler)
-                public.place(class_, method.name)
-        return made
 
-    def load(self) -> ArchiveModule:
-        """Return the module; the runtime loads the program when a method is first called."""
-        content = bytes(self.program.data)
-        for checked in (content, *self._files):
-            check_sound(checked)
-        check_constants(self.program, self._data)
-        made = new_object(self.classes.python_class(self.type))
-        made.__dict__[MEMORY] = Backends(content, self._files)
-        set_slot(made, TRAINING, False)
-        return made  # type: ignore[no-any-return]
-
-
-class _Method(PublicMethod):
-    """A method for callers in Python, run by the runtime."""
-
-    def __init__(self, method: Method, function: Function, compiler: Compiler) -> None:
-        super().__init__(function, compiler)
-        self._of_program = method
-
-    def _made(self) -> Any:
-        method = self._of_program
+    def _public(self, method: Method, function: Function) -> Callable[..., Any]:
         taken, finish = Arguments(method), result_of(method)
 
         def call(module: Any, *given: Any, **keywords: Any) -> Any:
@@ -287,10 +245,21 @@ class _Method(PublicMethod):
         call.__signature__ = signature_of(taken)  # type: ignore[attr-defined]
         return with_lock(call)
 
+    def load(self) -> ArchiveModule:
+        """Return the module; the runtime loads the program when a method is first called."""
+        content = bytes(self.program.data)
+        for checked in (content, *self._files):
+            check_sound(checked)
+        check_constants(self.program, self._data)
+        made = new_object(self.classes.python_class(self.type))
+        made.__dict__[MEMORY] = Backends(content, self._files)
+        set_slot(made, TRAINING, False)
+        return made  # type: ignore[no-any-return]
+
 
 def importer_of_program(
     regions: Regions, device: torch.device | None, guard: Guard, data: Data | None
-) -> PteImporter | DelegatedImporter:
+) -> ProgramImporter:
     """Return an importer for the program.
 
     Raises UnsupportedError for data files, later versions and devices other than the CPU.

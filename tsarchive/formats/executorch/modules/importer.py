@@ -5,7 +5,9 @@ A pickle holds the bytes of the arenas and the constants; the planned tensors ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,14 +29,15 @@ from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, NONE, TENSOR
-from tsarchive.policy import FOR_STRANGERS, Guard
+from tsarchive.policy import Guard
+from tsarchive.run.calls_from_python import public_by
 from tsarchive.run.classes import Classes
 from tsarchive.run.copying import ClassReference, deep_copy
 from tsarchive.run.objects import new_object
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.slots import get_slot, set_slot
 
-from .calling_convention import MEMORY, ProgramMethod
+from .calling_convention import MEMORY, Convention, ProgramMethod, result_of, with_lock
 from .data import Data
 from .memory import Layout, Memory, buffer_checker, layout_of, load_from_state_dict, tensor_over
 from .method_graphs import MethodGraph, Names, tensor_inputs
@@ -88,26 +91,18 @@ TRAINING: Final = Attribute("training", BOOL)
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class PteImporter:
-    """Loads the program of a ``.pte`` or ``.bpte``; its tensors are views of the mapped file.
+class ProgramImporter(ABC):
+    """Loads the program of a ``.pte`` or ``.bpte`` as a module of one class.
 
     Raises FormatError and LimitError where the file breaks a rule, UnsupportedError for data files.
     """
 
-    def __init__(
-        self,
-        regions: Regions,
-        guard: Guard = FOR_STRANGERS,
-        data: Data | None = None,
-    ) -> None:
+    def __init__(self, regions: Regions, guard: Guard, data: Data | None) -> None:
         self.container: Any = regions
         self.program: Program = regions.require_program()
-        self.layout: Layout = layout_of(self.program)
         self.classes = Classes(regions, guard)
         self.code = self
         self._data = Data() if data is None else data
-        self._graphs: dict[str, MethodGraph] = {}
-        self._constants: dict[str, torch.Tensor] = {}
         self.type = self._class()
 
     def find(self, qualified_name: str) -> ClassType | None:
@@ -115,13 +110,58 @@ class PteImporter:
         return self.type if qualified_name == CLASS else None
 
     def _class(self) -> ClassType:
+        """Return the class, the Python class of which takes arguments as programs do."""
         made = ClassType(CLASS, is_module=True)
         _add_attribute(made, TRAINING)
+        self._fill(made)
+        class_ = self.classes.python_class(made)
+        for method in self.program.reachable_methods:
+            if method.name in vars(class_):
+                function = made.methods[method.name]
+                build = partial(self._public, method, function)
+                ProgramMethod(function, self.classes.compiler, build).place(class_, method.name)
+        return made
+
+    @abstractmethod
+    def _fill(self, made: ClassType) -> None:
+        """Add the attributes and methods of the program to its class."""
+
+    @abstractmethod
+    def _public(self, method: Method, function: Function) -> Callable[..., Any]:
+        """Return a method for callers in Python."""
+
+    @abstractmethod
+    def load(self) -> ArchiveModule:
+        """Return the module."""
+
+
+class PteImporter(ProgramImporter):
+    """Loads a program as graphs; its tensors are views of the mapped file."""
+
+    def __init__(self, regions: Regions, guard: Guard, data: Data | None) -> None:
+        self._graphs: dict[str, MethodGraph] = {}
+        self._constants: dict[str, torch.Tensor] = {}
+        super().__init__(regions, guard, data)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of all tensors of the program."""
+        return layout_of(self.program)
+
+    def _class(self) -> ClassType:
+        made = super()._class()
+        class_ = self.classes.python_class(made)
+        class_.tsarchive_importer = self
+        class_.__deepcopy__ = deepcopy_program
+        class_.__reduce_ex__ = reduce_program
+        class_._load_from_state_dict = load_from_state_dict
+        return made
+
+    def _fill(self, made: ClassType) -> None:
         for name in self.layout.buffers:
             _add_attribute(made, Attribute(name, TENSOR, is_buffer=True))
-        for index in self.program.indices.values():
-            self._add(made, self.program.methods[index])
-        return self._with_methods(made)
+        for method in self.program.reachable_methods:
+            self._add(made, method)
 
     def _add(self, made: ClassType, method: Method) -> None:
         names = _names(self.layout, method)
@@ -137,22 +177,11 @@ class PteImporter:
             _add_attribute(made, found)
         made.methods[method.name] = graph.function()
 
-    def _with_methods(self, made: ClassType) -> ClassType:
-        """Return the Python class with methods that take arguments as programs do."""
-        class_ = self.classes.python_class(made)
-        check = buffer_checker(self.layout)
-        for index in self.program.indices.values():
-            method = self.program.methods[index]
-            if method.name in vars(class_):
-                public = ProgramMethod(
-                    method, made.methods[method.name], self.classes.compiler, check
-                )
-                public.place(class_, method.name)
-        class_.tsarchive_importer = self
-        class_.__deepcopy__ = deepcopy_program
-        class_.__reduce_ex__ = reduce_program
-        class_._load_from_state_dict = load_from_state_dict
-        return made
+    def _public(self, method: Method, function: Function) -> Callable[..., Any]:
+        compiler = self.classes.compiler
+        convention = Convention(method, function, compiler)
+        call = public_by(function, compiler, convention, result_of(method))
+        return with_lock(call, buffer_checker(self.layout))
 
     def load(self) -> ArchiveModule:
         """Return the module, its memory initialized from the file.

@@ -26,11 +26,9 @@ from tsarchive.formats.executorch.methods import Method
 from tsarchive.formats.executorch.program import RECORD, Program
 from tsarchive.formats.executorch.values import (
     SCALAR_TYPES,
-    Allocation,
     Shape,
+    Span,
     Tensor,
-    derived_strides,
-    layout_problem,
 )
 from tsarchive.formats.torchscript.tensors import without_warnings
 
@@ -69,16 +67,16 @@ def layout_of(program: Program) -> Layout:
     torch cannot represent.
     """
     made = _Made(_shared_arenas(program))
-    for index in program.indices.values():
-        made.add(program.methods[index])
+    for method in program.reachable_methods:
+        made.add(method)
     return made.layout
 
 
 def _shared_arenas(program: Program) -> list[int]:
     """Return the size of each arena in bytes; the first is a placeholder, as in the file."""
     found: list[int] = [0]
-    for index in program.indices.values():
-        for number, size in enumerate(program.methods[index].arenas):
+    for method in program.reachable_methods:
+        for number, size in enumerate(method.arenas):
             if size < 0:
                 raise FormatError(f"arena {number} has {size} bytes", record=RECORD)
             found += [0] * (number + 1 - len(found))
@@ -144,18 +142,18 @@ class _Made:
         return name
 
     def _place(self, method: Method, tensor: Tensor) -> int:
-        allocation = tensor.allocation
-        if allocation is None:
+        span = tensor.span
+        if span is None:
             self.layout.arenas.append(tensor.nbytes)
             self.layout.places.append(Place(len(self.layout.arenas) - 1, 0, tensor))
             return len(self.layout.places) - 1
-        _check_allocation(method, tensor, allocation)
+        _check_place(method, tensor, span)
         # Buffers that methods share are one tensor, as they are one memory.
         is_shared = bool(tensor.name) or bool(tensor.data_index)
         key = _key(tensor)
         found = self._known_places.get(key) if is_shared else None
         if found is None:
-            self.layout.places.append(Place(allocation.arena, allocation.offset, tensor))
+            self.layout.places.append(Place(span.arena, span.start, tensor))
             found = self._known_places[key] = len(self.layout.places) - 1
         return found
 
@@ -178,9 +176,8 @@ def _key(tensor: Tensor) -> _Key:
 
 
 def _check(tensor: Tensor) -> None:
-    problem = layout_problem(tensor.scalar_type, tensor.sizes, tensor.dim_order)
-    if problem is not None:
-        raise FormatError(problem)
+    if tensor.problem is not None:
+        raise FormatError(tensor.problem)
     if tensor.storage_offset:
         raise FormatError(f"the storage offset is {tensor.storage_offset}, not 0")
     if tensor.dynamism not in (Shape.STATIC, Shape.DYNAMIC_BOUND):
@@ -189,15 +186,14 @@ def _check(tensor: Tensor) -> None:
         raise UnsupportedError(f"memory of a plan cannot hold elements of type {tensor.dtype}")
 
 
-def _check_allocation(method: Method, tensor: Tensor, allocation: Allocation) -> None:
-    arena, offset = allocation.arena, allocation.offset
-    if not 1 <= arena < len(method.arenas):
-        raise FormatError(f"it is in arena {arena}, which is not there")
-    if offset + tensor.nbytes > method.arenas[arena]:
-        end, size = offset + tensor.nbytes, method.arenas[arena]
-        raise FormatError(f"it ends at {end:,} of arena {arena}, which has {size:,} bytes")
-    if offset % SCALAR_TYPES[tensor.scalar_type].itemsize:
-        raise FormatError(f"it begins at {offset:,} of arena {arena}, between two elements")
+def _check_place(method: Method, tensor: Tensor, span: Span) -> None:
+    problem = method.span_problem(span)
+    if problem is not None:
+        raise FormatError(problem)
+    if span.start % SCALAR_TYPES[tensor.scalar_type].itemsize:
+        raise FormatError(
+            f"it begins at {span.start:,} of arena {span.arena}, between two elements"
+        )
 
 
 class Memory:
@@ -263,14 +259,13 @@ def _tensor(arena: mmap.mmap | None, place: Place) -> torch.Tensor:
     """Return a tensor whose storage is exactly its place."""
     tensor = place.tensor
     dtype = _dtype(tensor.dtype)
-    strides = derived_strides(tensor.sizes, tensor.dim_order)
     count = tensor.nbytes // dtype.itemsize
     if arena is None or not count:
         # A view beyond the only element of its storage has no memory, and gets none.
         alone = torch.frombuffer(bytearray(dtype.itemsize), dtype=dtype)
-        return alone.as_strided(tensor.sizes, strides, 1)
+        return alone.as_strided(tensor.sizes, tensor.strides, 1)
     made = torch.frombuffer(arena, dtype=dtype, count=count, offset=place.offset)
-    return made.as_strided(tensor.sizes, strides)
+    return made.as_strided(tensor.sizes, tensor.strides)
 
 
 def tensor_over(

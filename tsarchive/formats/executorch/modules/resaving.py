@@ -56,8 +56,7 @@ def _stored(importer: PteImporter) -> Iterator[tuple[str, Tensor, str]]:
     """Yield each value with initial bytes, its place, and the buffer that holds it."""
     layout = importer.layout
     planned = {found: name for name, found in layout.buffers.items() if isinstance(found, int)}
-    for index in importer.program.indices.values():
-        method = importer.program.methods[index]
+    for method in importer.program.reachable_methods:
         for number, value in enumerate(method.values):
             if not isinstance(value, Tensor) or not value.has_data:
                 continue

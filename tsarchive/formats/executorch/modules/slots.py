@@ -8,7 +8,6 @@ the runtime: loops count in them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.errors import FormatError
@@ -17,6 +16,7 @@ from tsarchive.formats.executorch.values import (
     NO_TENSOR,
     IntList,
     OptionalTensorList,
+    Span,
     Tensor,
     TensorList,
     Value,
@@ -36,18 +36,7 @@ _TYPES: Final[Mapping[type, Type]] = {
 NUMBERS: Final = frozenset({BOOL, INT, FLOAT})
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A byte range of an arena, or the constants, which count as a single range."""
-
-    arena: int
-    start: int
-    end: int
-
-    def meets(self, other: Span) -> bool:
-        return self.arena == other.arena and self.start < other.end and other.start < self.end
-
-
+# The constants count as one range.
 _CONSTANT: Final = Span(-1, 0, 1)
 # Larger groups of values joined by moves are assumed to alias without comparing them.
 _MOST_COMPARED: Final = 100
@@ -222,9 +211,5 @@ def _shared(step: Step) -> Iterator[tuple[int, int]]:
 
 
 def _span(index: int, tensor: Tensor) -> Span:
-    if tensor.allocation is not None:
-        start = tensor.allocation.offset
-        return Span(tensor.allocation.arena, start, start + tensor.nbytes)
-    if tensor.has_data:
-        return _CONSTANT
-    return Span(-2 - index, 0, 1)  # memory of its own
+    own = Span(-2 - index, 0, 1)
+    return tensor.span or (_CONSTANT if tensor.has_data else own)
