@@ -17,6 +17,7 @@ from tsarchive.formats.executorch.program import RECORD
 from tsarchive.formats.pt2.pytrees import LEAF, MAPPINGS, MAX_DEPTH, Key, Kind, Tree, read_tree
 
 _KINDS: Final = {"T": Kind.TUPLE, "L": Kind.LIST, "D": Kind.DICT}
+_TOKEN: Final = re.compile(r"[TLD][0-9#]+\(|'[^']*':|-?[0-9]+:|[$,)]")
 _NODE: Final = re.compile(r"([TLD])([0-9]{1,9})((?:#[0-9]{1,9})*)\(")
 _KEY: Final = re.compile(r"(?:'([^']*)'|(-?[0-9]{1,18})):")
 
@@ -29,67 +30,63 @@ def nesting_of(text: str) -> Tree | None:
     try:
         if text.startswith("["):
             return read_tree(text, RECORD)
-        return _Reader(text).whole()
-    except (FormatError, UnsupportedError):
+        return _old_tree(text)
+    except (FormatError, UnsupportedError, IndexError):
         return None
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
+def _old_tree(text: str) -> Tree:
+    """Parse the older notation.
 
-    def whole(self) -> Tree:
-        tree = self._tree(0)
-        if self._at != len(self._text):
-            raise self._error()
-        return tree
+    Raises FormatError or IndexError where the text departs from it.
+    """
+    tokens = _TOKEN.findall(text)
+    if "".join(tokens) != text:
+        raise _malformed()
+    tokens.reverse()
+    tree = _tree(tokens, 0)
+    if tokens:
+        raise _malformed()
+    return tree
 
-    def _error(self) -> FormatError:
-        return FormatError("a nesting of values is malformed", record=RECORD, offset=self._at)
 
-    def _tree(self, depth: int) -> Tree:
-        if depth > MAX_DEPTH:
-            raise self._error()
-        if self._took("$"):
-            return LEAF
-        match = _NODE.match(self._text, self._at)
-        if match is None:
-            raise self._error()
-        self._at = match.end()
-        kind = _KINDS[match[1]]
-        keys, children = self._children(int(match[2]), depth, has_keys=kind is Kind.DICT)
-        if [str(child.leaves) for child in children] != match[3].split("#")[1:]:
-            raise self._error()
-        return Tree(kind, tuple(children), tuple(keys))
+def _tree(tokens: list[str], depth: int) -> Tree:
+    """Take a tree from the end of ``tokens``, which are in reverse order."""
+    node = tokens.pop()
+    if node == "$" and depth <= MAX_DEPTH:
+        return LEAF
+    match = _NODE.fullmatch(node)
+    if match is None or depth > MAX_DEPTH:
+        raise _malformed()
+    kind = _KINDS[match[1]]
+    keys: list[Key] = []
+    children: list[Tree] = []
+    while len(children) < int(match[2]):
+        if children:
+            _expect(tokens, ",")
+        if kind is Kind.DICT:
+            keys.append(_key(tokens.pop()))
+        children.append(_tree(tokens, depth + 1))
+    _expect(tokens, ")")
+    if [str(child.leaves) for child in children] != match[3].split("#")[1:]:
+        raise _malformed()
+    return Tree(kind, tuple(children), tuple(keys))
 
-    def _children(self, count: int, depth: int, *, has_keys: bool) -> tuple[list[Key], list[Tree]]:
-        keys: list[Key] = []
-        children: list[Tree] = []
-        while len(children) < count:
-            if children:
-                self._require(",")
-            if has_keys:
-                keys.append(self._key())
-            children.append(self._tree(depth + 1))
-        self._require(")")
-        return keys, children
 
-    def _key(self) -> Key:
-        match = _KEY.match(self._text, self._at)
-        if match is None:
-            raise self._error()
-        self._at = match.end()
-        return match[1] if match[2] is None else int(match[2])
+def _key(token: str) -> Key:
+    match = _KEY.fullmatch(token)
+    if match is None:
+        raise _malformed()
+    return match[1] if match[2] is None else int(match[2])
 
-    def _took(self, text: str) -> bool:
-        is_there = self._text.startswith(text, self._at)
-        self._at += len(text) * is_there
-        return is_there
 
-    def _require(self, text: str) -> None:
-        if not self._took(text):
-            raise self._error()
+def _expect(tokens: list[str], token: str) -> None:
+    if tokens.pop() != token:
+        raise _malformed()
+
+
+def _malformed() -> FormatError:
+    return FormatError("a nesting of values is malformed", record=RECORD)
 
 
 _SEQUENCES: Final = {Kind.TUPLE: tuple, Kind.LIST: list, Kind.DEQUE: deque}
