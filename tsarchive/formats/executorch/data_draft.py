@@ -211,7 +211,7 @@ def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | No
     """
     outside = _external_tensors(program)
     chosen = list(dict.fromkeys(_usable_keys(outside, data) if names is None else names))
-    found = [(entry := _known_entry(data, name), data.data_of(entry)) for name in chosen]
+    found = [(entry := data.entry(name), data.data_of(entry)) for name in chosen]
     for entry, _ in found:
         _require_outside(program, entry, outside.get(entry.key, ()))
     numbers: dict[object, int] = {}
@@ -313,13 +313,6 @@ def _bytes(program: ProgramDraft, one: StoredTensor) -> memoryview:
 
 def _bytes_of_key(program: ProgramDraft, key: str) -> Bytes:
     return program.file.segment(_keys(program)[key].get("segment_index", 0)).data
-
-
-def _known_entry(data: DataFile, name: str) -> Entry:
-    found = data.by_key.get(name)
-    if found is None:
-        raise MissingRecordError(f"the data file has no {name!r}", record=RECORD)
-    return found
 
 
 def _inside(program: ProgramDraft, name: str) -> StoredTensor:

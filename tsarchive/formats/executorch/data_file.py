@@ -48,15 +48,12 @@ class DataFile(EncodedFile):
         """The first entry of each key."""
         return first_by_key((entry.key, entry) for entry in self.entries)
 
-    def read(self, key: str) -> memoryview:
-        """Return the bytes of a key, not copied.
-
-        Raises MissingRecordError when there is no such key.
-        """
-        entry = self.by_key.get(key)
-        if entry is None:
+    def entry(self, key: str) -> Entry:
+        """Return the first entry of a key. Raises MissingRecordError when there is none."""
+        found = self.by_key.get(key)
+        if found is None:
             raise MissingRecordError(f"the data file has no {key!r}", record=RECORD)
-        return self.data_of(entry)
+        return found
 
     def data_of(self, entry: Entry) -> memoryview:
         """Return the bytes of an entry. Raises FormatError when its segment has too few bytes."""

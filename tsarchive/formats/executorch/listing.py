@@ -13,6 +13,7 @@ from .values import (
     MAX_RANK,
     BoolList,
     DoubleList,
+    IndexList,
     IntList,
     OptionalTensorList,
     Shape,
@@ -141,7 +142,7 @@ def _content(program: Program, value: Value) -> str:
             return f" = {shown!r}"
         case bool() | int() | float():
             return f" = {value!r}"
-        case IntList() | TensorList() | OptionalTensorList():
+        case IndexList():
             return f" = [{', '.join(_reference(index) for index in value.items)}]"
     return f" = {list(value.items)!r}"
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 
 class ScalarType(NamedTuple):
@@ -165,40 +165,37 @@ class Tensor(Layout):
 
 
 @dataclass(frozen=True, slots=True)
-class IntList:
+class ValueList:
+    """A list of one of the kinds below."""
+
+    items: tuple[Any, ...]
+
+
+class DoubleList(ValueList):
+    """A list of floats."""
+
+
+class BoolList(ValueList):
+    """A list of bools."""
+
+
+class IndexList(ValueList):
+    """A list of other values, by their indices."""
+
+
+class IntList(IndexList):
     """Indices of integer values, which allows symbolic sizes."""
 
-    items: tuple[int, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class DoubleList:
-    items: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BoolList:
-    items: tuple[bool, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TensorList:
+class TensorList(IndexList):
     """Indices of tensor values."""
 
-    items: tuple[int, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class OptionalTensorList:
+class OptionalTensorList(IndexList):
     """Indices of tensor values, -1 for None."""
 
-    items: tuple[int, ...]
 
-
-Value: TypeAlias = (
-    bool | int | float | str | Tensor | IntList | DoubleList | BoolList | TensorList
-    | OptionalTensorList | None
-)  # fmt: skip
+Value: TypeAlias = bool | int | float | str | Tensor | ValueList | None
 
 
 def derived_strides(sizes: tuple[int, ...], dim_order: tuple[int, ...]) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from .schema import version_problem
 from .segments import Entry
 from .values import (
     NO_TENSOR,
+    IndexList,
     IntList,
     OptionalTensorList,
     Shape,
@@ -143,8 +144,9 @@ class _Overlaps:
             value = _at(self._method, index)
             for item in value.items if isinstance(value, TensorList) else (index,):
                 tensor = _at(self._method, item)
-                if isinstance(tensor, Tensor) and tensor.span is not None and tensor.nbytes:
-                    yield item, tensor.span
+                span = tensor.span if isinstance(tensor, Tensor) else None
+                if span is not None and span.start < span.end:
+                    yield item, span
 
 
 def _jumps(instructions: tuple[Instruction, ...], where: str) -> Iterator[Fault]:
@@ -258,13 +260,11 @@ def _value(program: Program, method: Method, index: int, value: Value) -> Iterat
     if isinstance(value, Tensor):
         for rule, problem in _tensor(program, method, value):
             yield Fault(rule, f"value {index}: {problem}")
-    elif isinstance(value, IntList | TensorList | OptionalTensorList):
+    elif isinstance(value, IndexList):
         yield from _items(method, index, value)
 
 
-def _items(
-    method: Method, index: int, listed: IntList | TensorList | OptionalTensorList
-) -> Iterator[Fault]:
+def _items(method: Method, index: int, listed: IndexList) -> Iterator[Fault]:
     """Items of a list are numbers of other values, each of one kind."""
     what = "an integer" if isinstance(listed, IntList) else "a tensor"
     for item in listed.items:
@@ -279,7 +279,7 @@ def _items(
             yield Fault("executorch-item-kind", message)
 
 
-def _fits(listed: IntList | TensorList | OptionalTensorList, item: Value) -> bool:
+def _fits(listed: IndexList, item: Value) -> bool:
     if not isinstance(listed, IntList):
         return isinstance(item, Tensor)
     # Symbolic values are None until an operator sets them.
@@ -300,7 +300,8 @@ def _tensor(program: Program, method: Method, tensor: Tensor) -> Iterator[tuple[
         program.initial_data(tensor)
     except ArchiveError as error:
         yield "executorch-constant", error.message
-    problem = None if tensor.span is None else method.span_problem(tensor.span)
+    span = tensor.span
+    problem = None if span is None else method.span_problem(span)
     if problem is not None:
         yield "executorch-allocation", problem
 

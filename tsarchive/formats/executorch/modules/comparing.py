@@ -113,7 +113,13 @@ def check_cases(
         for number, case in enumerate(suite.cases):
             expected = [_value(value) for value in case.expected_outputs]
             given = [_value(value) for value in case.inputs]
-            yield _result(module, suite.method, number, given, expected, (rtol, atol))
+            try:
+                found = flatten_outputs(getattr(module, suite.method)(*given))
+            except (ArchiveError, RuntimeError, AttributeError) as error:
+                outcome = Comparison(None, f"the call fails: {error}")
+            else:
+                outcome = compare_outputs(found, expected, rtol=rtol, atol=atol)
+            yield CaseResult(suite.method, number, outcome.max_difference, outcome.problem)
 
 
 def _value(value: BundledValue) -> Any:
@@ -126,19 +132,3 @@ def _value(value: BundledValue) -> Any:
     if dtype is None:
         raise UnsupportedError(f"this torch has no dtype {value.dtype}", record=RECORD)
     return tensor_over(value.data, value.sizes, value.strides, value.dtype)
-
-
-def _result(
-    module: Any,
-    method: str,
-    number: int,
-    given: Sequence[Any],
-    expected: Sequence[Any],
-    tolerances: tuple[float, float],
-) -> CaseResult:
-    try:
-        found = flatten_outputs(getattr(module, method)(*given))
-    except (ArchiveError, RuntimeError, AttributeError) as error:
-        return CaseResult(method, number, None, f"the call fails: {error}")
-    outcome = compare_outputs(found, expected, rtol=tolerances[0], atol=tolerances[1])
-    return CaseResult(method, number, outcome.max_difference, outcome.problem)

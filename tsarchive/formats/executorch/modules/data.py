@@ -53,7 +53,7 @@ class Data:
         """Return the bytes under a key. Raises MissingRecordError if there are none."""
         for file in self._files:
             if key in file.by_key:
-                return file.read(key)
+                return file.data_of(file.by_key[key])
         raise self._missing(key)
 
     def _missing(self, key: str) -> MissingRecordError:

@@ -50,17 +50,18 @@ class Call:
 
     def written(self) -> list[int]:
         """The values that are written to, including lists."""
-        return [index for index, argument in self._pairs() if argument.is_write]
+        return [index for index, argument in self.pairs() if argument.is_write]
 
     def taken(self) -> list[int]:
         """The values that are inputs, rather than only ``out`` arguments."""
-        return [index for index, argument in self._pairs() if not argument.is_out]
+        return [index for index, argument in self.pairs() if not argument.is_out]
 
     def outs(self) -> list[int]:
         """The ``out`` arguments."""
-        return [index for index, argument in self._pairs() if argument.is_out]
+        return [index for index, argument in self.pairs() if argument.is_out]
 
-    def _pairs(self) -> Iterator[tuple[int, Argument]]:
+    def pairs(self) -> Iterator[tuple[int, Argument]]:
+        """Yield each value with its argument of the schema."""
         return zip(self.args, self.schema.arguments, strict=True)
 
 

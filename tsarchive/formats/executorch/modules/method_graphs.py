@@ -22,11 +22,13 @@ from tsarchive.formats.executorch.values import (
     NO_TENSOR,
     BoolList,
     DoubleList,
+    IndexList,
     IntList,
     OptionalTensorList,
     Shape,
     Tensor,
     TensorList,
+    ValueList,
 )
 from tsarchive.formats.pt2.building import Body, Operators
 from tsarchive.formats.pt2.operators import PUBLIC_FORMS
@@ -94,10 +96,7 @@ def emit(frame: _Writing, call: Call) -> None:
 
 
 def _number(frame: _Writing, call: Call, result: int) -> None:
-    values = [
-        argument_of(frame, index, argument)
-        for index, argument in zip(call.args, call.schema.arguments, strict=True)
-    ]
+    values = [argument_of(frame, index, argument) for index, argument in call.pairs()]
     type_ = result_type(call, [value.type for value in values], frame.slots.type_of(result))
     if call.name == "aten::_local_scalar_dense":
         kind = frame.body.string(annotation(type_))
@@ -125,8 +124,7 @@ class _Emission:
     def call_out(self) -> None:
         """Call the operator itself, with its results in their planned memory."""
         schema = self._call.schema
-        pairs = zip(self._call.args, schema.arguments, strict=True)
-        values = [self._given(index, argument) for index, argument in pairs]
+        values = [self._given(index, argument) for index, argument in self._call.pairs()]
         if self._call.is_view:
             schema = GLUE["executorch_prim::et_view"]
             fixed = self._body.constant(self._is_fixed(self._call.args[-1]), BOOL)
@@ -139,8 +137,7 @@ class _Emission:
 
     def public_form(self, step: str) -> None:
         """Call the public operator of an internal one, and copy its results into their memory."""
-        pairs = zip(self._call.args, self._call.schema.arguments, strict=True)
-        given = {a.name: self._given(i, a) for i, a in pairs if not a.is_out}
+        given = {a.name: self._given(i, a) for i, a in self._call.pairs() if not a.is_out}
         results = PUBLIC_FORMS[step](self._body, given)
         for index, result in zip(self._call.outs(), results, strict=False):
             if result.type == TENSOR:
@@ -152,10 +149,10 @@ class _Emission:
 
     def call_functional(self, schema: FunctionSchema) -> None:
         """Call the functional overload, and copy its results into their memory."""
-        pairs = list(zip(self._call.args, self._call.schema.arguments, strict=True))
+        pairs = self._call.pairs()
         values = [argument_of(self._frame, i, a) for i, a in pairs if not a.is_out]
         made = append(self._body, schema, *values)
-        (index,) = [i for i, a in pairs if a.is_out]
+        (index,) = self._call.outs()
         places = [self._place(item) for item in self._frame.slots.items(index)]
         glue(self._body, "store_all", self._body.list_of(TENSOR, places), made)
 
@@ -218,7 +215,7 @@ def argument_of(
     """
     value = frame.slots.value(index)
     wanted = argument.type
-    if isinstance(value, IntList | DoubleList | BoolList | TensorList | OptionalTensorList):
+    if isinstance(value, ValueList):
         found = _list(frame, value, wanted, copied)
     else:
         found = frame.read(index)
@@ -231,15 +228,10 @@ def argument_of(
     return found
 
 
-def _list(
-    frame: _Writing,
-    value: IntList | DoubleList | BoolList | TensorList | OptionalTensorList,
-    wanted: Type,
-    copied: Copy,
-) -> Value:
+def _list(frame: _Writing, value: ValueList, wanted: Type, copied: Copy) -> Value:
     body = frame.body
     element = _ELEMENTS[type(value)]
-    if isinstance(value, DoubleList | BoolList):
+    if not isinstance(value, IndexList):
         return body.list_of(element, [body.constant(item, element) for item in value.items])
     inner = wanted.element if isinstance(wanted, OptionalType) else wanted
     if isinstance(inner, ListType) and inner.element in (OptionalType(TENSOR), NUMBER):

@@ -14,7 +14,7 @@ from tsarchive.errors import FormatError
 from tsarchive.formats.executorch.methods import Instruction, Method, Move
 from tsarchive.formats.executorch.values import (
     NO_TENSOR,
-    IntList,
+    IndexList,
     OptionalTensorList,
     Span,
     Tensor,
@@ -174,7 +174,7 @@ class Slots:
 
     def _with_items(self, index: int) -> Iterator[int]:
         value = self.value(index)
-        if isinstance(value, IntList | TensorList | OptionalTensorList):
+        if isinstance(value, IndexList):
             yield from value.items
         else:
             yield index
