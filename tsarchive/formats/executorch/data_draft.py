@@ -118,10 +118,6 @@ class DataDraft:
         self.merge(self._found)
         return True
 
-    def align(self, width: int) -> None:
-        """Align all entries to multiples of ``width``."""
-        self.file.align_segments(width)
-
     def assemble(self) -> Pieces:
         """Return the whole file."""
         return self.file.assemble()

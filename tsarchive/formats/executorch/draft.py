@@ -279,7 +279,7 @@ class Draft:
         elif constants is not None:
             raise CallError("in a data file segments are aligned, and nothing in them")
         elif segments is not None:
-            drafted.align(segments)
+            drafted.file.align_segments(segments)
         drafted.is_edited |= (segments, constants) != (None, None)
 
     def upgrade(self) -> bool:

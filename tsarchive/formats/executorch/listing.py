@@ -103,9 +103,10 @@ def _sizes(tensor: Tensor) -> Iterator[str]:
 
 def _head(method: Method) -> Iterator[str]:
     yield f"method {signature(method)}"
-    if method.container is not None:
-        yield from _optional("  nested inputs", method.container.inputs)
-        yield from _optional("  nested outputs", method.container.outputs)
+    if method.container is not None and method.container.inputs:
+        yield f"  nested inputs: {plain(method.container.inputs)}"
+    if method.container is not None and method.container.outputs:
+        yield f"  nested outputs: {plain(method.container.outputs)}"
     for number, size in enumerate(method.arenas[1:], 1):
         yield f"  arena {number}: {size:,} bytes"
     for number, delegate in enumerate(method.delegates):
@@ -114,11 +115,6 @@ def _head(method: Method) -> Iterator[str]:
         yield from (f"    {plain(key)}: {len(value):,} bytes" for key, value in delegate.options)
     yield f"  inputs: {_references(method.inputs)}"
     yield f"  outputs: {_references(method.outputs)}"
-
-
-def _optional(label: str, text: str) -> Iterator[str]:
-    if text:
-        yield f"{label}: {plain(text)}"
 
 
 def _references(indices: Iterable[int]) -> str:

@@ -6,6 +6,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
@@ -149,13 +150,6 @@ def segment_users(root: Values) -> Iterator[tuple[Values, str]]:
                 yield processed, "index"
 
 
-def renumber_segments(root: Values, dropped: int) -> None:
-    """Renumber references after segment ``dropped`` was removed."""
-    for table, name in segment_users(root):
-        if table.get(name, 0) > dropped:
-            set_scalar(table, name, table[name] - 1)
-
-
 HeaderWriter: TypeAlias = Callable[[bytes, int, int, int], bytes]
 
 
@@ -203,10 +197,6 @@ class SegmentedDraft:
         self.segments.append(NewSegment(data, alignment))
         self.values.setdefault("segments", []).append({})
         return len(self.segments) - 1
-
-    def drop_segment(self, number: int) -> None:
-        """Remove a segment. Renumbering references to those behind it is left to the caller."""
-        del self.segments[number], self.values["segments"][number]
 
     def align_segments(self, width: int) -> None:
         """Align all segments to multiples of ``width``."""
@@ -510,18 +500,15 @@ class ProgramDraft:
         self.root: Values = self.file.values
         self.is_edited = False
         self._pools: dict[bool, Pool] = {}
-        self._tensors: dict[str, StoredTensor] | None = None
 
-    @property
-    def tensors(self) -> Mapping[str, StoredTensor]:
+    @cached_property
+    def tensors(self) -> dict[str, StoredTensor]:
         """All tensors with initial bytes, wherever these are."""
-        if self._tensors is None:
-            self._tensors = stored_tensors(self.root)
-        return self._tensors
+        return stored_tensors(self.root)
 
     def forget_tensors(self) -> None:
         """Discard the collected tensors, because their tables were changed."""
-        self._tensors = None
+        vars(self).pop("tensors", None)
 
     def tensor(self, name: str) -> StoredTensor:
         """Return a tensor. Raises MissingRecordError when there is none of this name."""
@@ -628,9 +615,11 @@ class ProgramDraft:
             self._drop_mutable()
 
     def drop_segment(self, number: int) -> None:
-        """Remove a segment that no table refers to any more."""
-        self.file.drop_segment(number)
-        renumber_segments(self.root, number)
+        """Remove a segment that no table refers to any more, and renumber those behind it."""
+        del self.file.segments[number], self.root["segments"][number]
+        for table, name in segment_users(self.root):
+            if table.get(name, 0) > number:
+                set_scalar(table, name, table[name] - 1)
 
     @property
     def _has_inline_constants(self) -> bool:
@@ -639,10 +628,9 @@ class ProgramDraft:
 
     def _put(self, name: str, one: StoredTensor) -> None:
         """Put a tensor in place of the one of this name."""
-        pairs = (
+        self.tensors = dict(
             (one.name, one) if key == name else (key, old) for key, old in self.tensors.items()
         )
-        self._tensors = dict(pairs)
 
     def _users(self, stored: StoredTensor) -> int:
         """Return the number of tensors that have these bytes."""

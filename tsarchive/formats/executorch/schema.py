@@ -98,6 +98,16 @@ def require_known(version: int, record: str) -> None:
         raise UnsupportedError(problem, record=record)
 
 
+_NUMBERS: Final = {
+    "Int": (Field("int_val", "i64"),),
+    "Bool": (Field("bool_val", "bool"),),
+    "Double": (Field("double_val", "f64"),),
+}
+_SEGMENTS: Final = {
+    "DataSegment": (Field("offset", "u64"), Field("size", "u64")),
+    "NamedData": (Field("key", "text"), Field("segment_index", "u32")),
+}
+
 BUNDLED_PROGRAM: Final = Schema(
     identifier=b"BP08",
     root="BundledProgram",
@@ -122,15 +132,11 @@ BUNDLED_PROGRAM: Final = Schema(
             Field("data", "[u8]", align=16),
             Field("dim_order", "[u8]"),
         ),
-        "Int": (Field("int_val", "i64"),),
-        "Bool": (Field("bool_val", "bool"),),
-        "Double": (Field("double_val", "f64"),),
+        **_NUMBERS,
     },
     unions={"ValueUnion": ("Tensor", "Int", "Bool", "Double")},
 )
 
-
-_SEGMENT: Final = (Field("offset", "u64"), Field("size", "u64"))
 
 FLAT_TENSOR: Final = Schema(
     identifier=b"FT01",
@@ -141,12 +147,8 @@ FLAT_TENSOR: Final = Schema(
             Field("segments", "[DataSegment]"),
             Field("named_data", "[NamedData]"),
         ),
-        "DataSegment": _SEGMENT,
-        "NamedData": (
-            Field("key", "text"),
-            Field("segment_index", "u32"),
-            Field("tensor_layout", "TensorLayout"),
-        ),
+        "DataSegment": _SEGMENTS["DataSegment"],
+        "NamedData": (*_SEGMENTS["NamedData"], Field("tensor_layout", "TensorLayout")),
         "TensorLayout": (
             Field("scalar_type", "i8"),
             Field("sizes", "[i32]"),
@@ -175,8 +177,7 @@ FLAT_TENSOR_06: Final = Schema(
             Field("segment_index", "u32"),
             Field("offset", "u64"),
         ),
-        "DataSegment": _SEGMENT,
-        "NamedData": (Field("key", "text"), Field("segment_index", "u32")),
+        **_SEGMENTS,
     },
     unions={},
 )
@@ -214,9 +215,7 @@ PROGRAM: Final = Schema(
         "ContainerMetadata": (Field("encoded_inp_str", "text"), Field("encoded_out_str", "text")),
         "EValue": (Field("val", "KernelTypes"),),
         "Null": (),
-        "Int": (Field("int_val", "i64"),),
-        "Bool": (Field("bool_val", "bool"),),
-        "Double": (Field("double_val", "f64"),),
+        **_NUMBERS,
         "Tensor": (
             Field("scalar_type", "i8"),
             Field("storage_offset", "i32"),
@@ -279,9 +278,8 @@ PROGRAM: Final = Schema(
         "CompileSpec": (Field("key", "text"), Field("value", "[u8]")),
         "Buffer": (Field("storage", "[u8]", align=_BLOB_ALIGN),),
         "BackendDelegateInlineData": (Field("data", "[u8]", align=_BLOB_ALIGN),),
-        "DataSegment": (Field("offset", "u64"), Field("size", "u64")),
+        **_SEGMENTS,
         "SubsegmentOffsets": (Field("segment_index", "u32"), Field("offsets", "[u64]")),
-        "NamedData": (Field("key", "text"), Field("segment_index", "u32")),
         "NonConstBufferDevice": (
             Field("buffer_idx", "i32"),
             Field("device_type", "i8"),

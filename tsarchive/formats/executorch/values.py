@@ -50,13 +50,6 @@ SCALAR_TYPES: Final[Mapping[int, ScalarType]] = {
     29: ScalarType("uint64", 8),
 }
 
-
-def dtype_name(number: int) -> str:
-    """Return the name of an element type, or a placeholder for an unknown number."""
-    found = SCALAR_TYPES.get(number)
-    return f"scalar type {number}" if found is None else found.name
-
-
 NO_TENSOR: Final = -1
 # The maximum rank that the runtime accepts.
 MAX_RANK: Final = 16
@@ -100,8 +93,9 @@ class Layout:
 
     @property
     def dtype(self) -> str:
-        """The element type, as torch's name without ``torch.``."""
-        return dtype_name(self.scalar_type)
+        """The element type, as torch's name without ``torch.``; a placeholder if unknown."""
+        found = SCALAR_TYPES.get(self.scalar_type)
+        return f"scalar type {self.scalar_type}" if found is None else found.name
 
     @property
     def strides(self) -> tuple[int, ...]:
