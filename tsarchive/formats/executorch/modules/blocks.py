@@ -8,9 +8,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tsarchive.errors import FormatError
-from tsarchive.formats.executorch.methods import Frame, Instruction, JumpFalse, Method
+from tsarchive.formats.executorch.methods import Frame, JumpFalse, Method
 from tsarchive.formats.executorch.program import RECORD
 from tsarchive.ir.source_ranges import Range, Source, byte_length
+
+from .kernels import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Numbered:
 
     chain: int
     index: int
-    instruction: Instruction
+    instruction: Step
 
     @property
     def place(self) -> str:

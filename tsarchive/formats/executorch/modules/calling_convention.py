@@ -161,7 +161,9 @@ class ProgramMethod(PublicMethod):
         return self._build()
 
 
-def with_lock(call: Callable[..., Any], check: Callable[..., None] | None = None) -> Any:
+def with_lock(
+    call: Callable[..., Any], check: Callable[..., None] | None = None
+) -> Callable[..., Any]:
     """Wrap a method of a program in the lock that guards its module's memory.
 
     One method of a module runs at a time. ``check`` inspects memory and buffers before each call.

@@ -27,7 +27,6 @@ from tsarchive.formats.executorch.regions import Regions
 from tsarchive.formats.executorch.values import Tensor
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block
-from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, NONE, TENSOR
 from tsarchive.policy import Guard
 from tsarchive.run.calls_from_python import public_by
@@ -40,7 +39,7 @@ from tsarchive.run.slots import get_slot, set_slot
 from .calling_convention import MEMORY, Convention, ProgramMethod, result_of, with_lock
 from .data import Data
 from .memory import Layout, Memory, buffer_checker, layout_of, load_from_state_dict, tensor_over
-from .method_graphs import MethodGraph, Names, tensor_inputs
+from .method_graphs import MethodGraph, Names, function_of
 from .slots import NUMBERS
 
 if TYPE_CHECKING:
@@ -273,7 +272,4 @@ def failing_method(owner: ClassType, method: Method, error: ArchiveError) -> Fun
     def define() -> Block:
         raise error.with_traceback(None)
 
-    given = [Argument(f"input_{number}", TENSOR) for number in range(len(tensor_inputs(method)))]
-    arguments = (Argument("self", owner), *given)
-    schema = FunctionSchema(method.name, "", arguments, (Argument("", NONE),))
-    return Function(f"{owner.qualified_name}.{method.name}", schema, define)
+    return function_of(owner, method, NONE, define)

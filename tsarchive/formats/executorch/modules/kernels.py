@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.formats.executorch.methods import KernelCall, Method, Operator
+from tsarchive.formats.executorch.methods import Instruction, KernelCall, Method, Operator
 from tsarchive.formats.pt2.building import Operators
 from tsarchive.formats.pt2.operators import PUBLIC_FORMS
 from tsarchive.ir.schema import Argument, FunctionSchema
@@ -65,13 +66,17 @@ class Call:
         return zip(self.args, self.schema.arguments, strict=True)
 
 
+Step = Call | Instruction
+"""An instruction, resolved to a Call where it calls an operator."""
+
+
 class Calls:
     """Resolves the operators of one method. ``find`` gives the overloads of a name."""
 
     def __init__(self, method: Method, find: FindOverloads) -> None:
         self._method = method
         self._find = find
-        self._known: dict[int, FunctionSchema] = {}
+        self._schema = cache(self._found)
 
     def call(self, kernel: KernelCall) -> Call:
         """Resolve a kernel call.
@@ -83,7 +88,7 @@ class Calls:
         if not 0 <= kernel.operator < len(operators):
             raise FormatError(f"it calls operator {kernel.operator}, which is not there")
         operator = operators[kernel.operator]
-        schema = self._schema(kernel.operator, operator)
+        schema = self._schema(operator)
         name, count = operator.qualified_name, len(schema.arguments)
         if any(argument.is_write for argument in schema.arguments):
             if len(kernel.args) not in (count, count + 1):
@@ -119,14 +124,9 @@ class Calls:
                 return found
         return None
 
-    def _schema(self, number: int, operator: Operator) -> FunctionSchema:
-        found = self._known.get(number)
-        if found is None:
-            found = OWN.get(operator.qualified_name) or Operators(self._find).overload(
-                operator.name, operator.overload
-            )
-            self._known[number] = found
-        return found
+    def _found(self, operator: Operator) -> FunctionSchema:
+        own = OWN.get(operator.qualified_name)
+        return own or Operators(self._find).overload(operator.name, operator.overload)
 
 
 def _count_error(name: str, args: tuple[int, ...], wanted: int) -> FormatError:

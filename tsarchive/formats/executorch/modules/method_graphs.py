@@ -10,9 +10,9 @@ each other are computed apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tsarchive.errors import ArchiveError, FormatError, PolicyError, UnsupportedError
@@ -51,10 +51,10 @@ from tsarchive.ir.types import (
 )
 from tsarchive.policy import Policy
 
-from .blocks import Numbered, basic_blocks, instruction_place
-from .kernels import Call, Calls, FindOverloads, argument_fits, result_type
+from .blocks import BasicBlock, Numbered, basic_blocks, instruction_place
+from .kernels import Call, Calls, FindOverloads, Step, argument_fits, result_type
 from .natives.table import GLUE
-from .slots import Slots, Step
+from .slots import Slots
 
 _LESS: Final = parse_schema("aten::lt.int(int a, int b) -> bool")
 _CLONE: Final = parse_schema("aten::clone(Tensor self, *, int? memory_format=None) -> Tensor")
@@ -218,9 +218,7 @@ def argument_of(
     if isinstance(value, ValueList):
         found = _list(frame, value, wanted, copied)
     else:
-        found = frame.read(index)
-        if found.type == TENSOR:
-            found = copied(index, found)
+        found = _item(frame, index, copied)
     if not (is_subtype(found.type, wanted) or argument_fits(found.type, argument)):
         shown, given = annotation(wanted), annotation(found.type)
         message = f"the argument {argument.name} is {shown}, and value {index} is {given}"
@@ -280,6 +278,16 @@ def _at(method: Method, index: int) -> object:
     return method.values[index]
 
 
+def function_of(
+    owner: ClassType, method: Method, result: Type, define: Callable[[], Block]
+) -> Function:
+    """Return the function of a method; ``define`` makes its graph on first use."""
+    given = [Argument(f"input_{number}", TENSOR) for number in range(len(tensor_inputs(method)))]
+    arguments = (Argument("self", owner), *given)
+    schema = FunctionSchema(method.name, "", arguments, (Argument("", result),))
+    return Function(f"{owner.qualified_name}.{method.name}", schema, define)
+
+
 class MethodGraph:
     """The graph of a method, built on first use.
 
@@ -302,13 +310,9 @@ class MethodGraph:
         self._owner = owner
         self.find = find
         with _locate_errors(method.name):
-            self.blocks = basic_blocks(method)
             calls = Calls(method, find)
-            self.steps = {
-                number: [self._step(calls, found) for found in block.instructions]
-                for number, block in enumerate(self.blocks)
-            }
-            self.slots = Slots(method, self.blocks, self.steps)
+            self.blocks = [self._resolved(calls, block) for block in basic_blocks(method)]
+            self.slots = Slots(method, self.blocks)
             self._results = [self.slots.type_of(index) for index in method.outputs]
 
     def attributes(self) -> Iterator[Attribute]:
@@ -318,20 +322,21 @@ class MethodGraph:
             yield Attribute(self._names.kept(index), self.slots.type_of(index))
 
     def function(self) -> Function:
-        count = len(tensor_inputs(self.method))
-        given = [Argument(f"input_{number}", TENSOR) for number in range(count)]
-        arguments = (Argument("self", self._owner), *given)
-        result = Argument("", _joined(self._results))
-        name = self.method.name
-        schema = FunctionSchema(name, "", arguments, (result,))
-        return Function(f"{self._owner.qualified_name}.{name}", schema, self._graph)
+        return function_of(self._owner, self.method, _joined(self._results), self._graph)
 
-    def _step(self, calls: Calls, numbered: Numbered) -> Step:
-        instruction = numbered.instruction
-        with _locate_errors(self.method.name, numbered):
-            if isinstance(instruction, DelegateCall):
-                raise self._delegated(instruction)
-            return calls.call(instruction) if isinstance(instruction, KernelCall) else instruction
+    def _resolved(self, calls: Calls, block: BasicBlock) -> BasicBlock:
+        """Return a block with each call of a kernel resolved."""
+        return replace(block, instructions=tuple(self._steps(calls, block.instructions)))
+
+    def _steps(self, calls: Calls, instructions: Iterable[Numbered]) -> Iterator[Numbered]:
+        for numbered in instructions:
+            instruction = numbered.instruction
+            with _locate_errors(self.method.name, numbered):
+                if isinstance(instruction, DelegateCall):
+                    raise self._delegated(instruction)
+                if isinstance(instruction, KernelCall):
+                    numbered = replace(numbered, instruction=calls.call(instruction))
+            yield numbered
 
     def _delegated(self, call: DelegateCall) -> ArchiveError:
         delegates = self.method.delegates
@@ -445,12 +450,10 @@ class _Writing:
         return glue(self.body, "take", value) if value.type == TENSOR else value
 
     def _instructions(self, number: int) -> None:
-        block = self._source.blocks[number]
-        pairs = zip(block.instructions, self._source.steps[number], strict=True)
-        for numbered, step in pairs:
+        for numbered in self._source.blocks[number].instructions:
             self.body.place = instruction_place(self._source.method, numbered)
             with _locate_errors(self._source.method.name, numbered):
-                self._step(step)
+                self._step(numbered.instruction)
         self.body.place = None
 
     def _step(self, step: Step) -> None:

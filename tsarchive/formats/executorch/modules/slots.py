@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tsarchive.errors import FormatError
-from tsarchive.formats.executorch.methods import Instruction, Method, Move
+from tsarchive.formats.executorch.methods import Method, Move
 from tsarchive.formats.executorch.values import (
     NO_TENSOR,
     IndexList,
@@ -24,10 +24,7 @@ from tsarchive.formats.executorch.values import (
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
 
 from .blocks import BasicBlock
-from .kernels import Call, result_type
-
-Step = Call | Instruction
-"""An instruction, resolved to a Call where it calls an operator."""
+from .kernels import Call, Step, result_type
 
 _TYPES: Final[Mapping[type, Type]] = {
     bool: BOOL, int: INT, float: FLOAT, str: STRING, type(None): NONE, Tensor: TENSOR,
@@ -50,16 +47,14 @@ class Slots:
     sets a value to something it cannot hold.
     """
 
-    def __init__(
-        self, method: Method, blocks: Sequence[BasicBlock], steps: Mapping[int, Sequence[Step]]
-    ) -> None:
+    def __init__(self, method: Method, blocks: Sequence[BasicBlock]) -> None:
         self.values = method.values
         self.types: dict[int, Type] = {
             index: _TYPES[type(value)]
             for index, value in enumerate(self.values)
             if type(value) in _TYPES
         }
-        every = [step for number in range(len(blocks)) for step in steps[number]]
+        every = [numbered.instruction for block in blocks for numbered in block.instructions]
         self.rebound = frozenset(_rebound(every))
         self._given: set[int] = set()
         for step in every:
