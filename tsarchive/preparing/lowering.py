@@ -13,6 +13,7 @@ import importlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,15 +79,9 @@ def _convolution(_node: Node, given: Mapping[str, Any]) -> _Call:
     return _ATEN.convolution.default, tuple(given.values())[:9]
 
 
-def _nearest_1d(node: Node, given: Mapping[str, Any]) -> _Call | None:
-    return _upsample(_ATEN.upsample_nearest1d.vec, node, given, "scales")
-
-
-def _nearest_2d(node: Node, given: Mapping[str, Any]) -> _Call | None:
-    return _upsample(_ATEN.upsample_nearest2d.vec, node, given, "scales_h", "scales_w")
-
-
-def _upsample(target: Any, node: Node, given: Mapping[str, Any], *names: str) -> _Call | None:
+def _upsample(
+    target: Any, names: Sequence[str], node: Node, given: Mapping[str, Any]
+) -> _Call | None:
     """Return the overload that takes sizes or scales; None where both are needed.
 
     Scales determine the sampling positions, so given ones are kept.
@@ -110,8 +105,12 @@ _FORMS: Final[Mapping[Any, Callable[[Node, Mapping[str, Any]], _Call | None]]] =
     {
         _ATEN._convolution.default: _convolution,
         _ATEN._convolution.deprecated: _convolution,
-        _ATEN.upsample_nearest1d.default: _nearest_1d,
-        _ATEN.upsample_nearest2d.default: _nearest_2d,
+        _ATEN.upsample_nearest1d.default: partial(
+            _upsample, _ATEN.upsample_nearest1d.vec, ("scales",)
+        ),
+        _ATEN.upsample_nearest2d.default: partial(
+            _upsample, _ATEN.upsample_nearest2d.vec, ("scales_h", "scales_w")
+        ),
     }
 )
 

@@ -64,15 +64,15 @@ def source_of(
     if found.has_programs:
         _take_no_shapes(call)
         methods, samples = _models(opened, options)
-        examples = _examples(methods, call) if call.is_given else samples
-        return Source(os.fspath(src), found.kind, methods, examples)
-    require_call(call)
-    module = load_opened(opened, options)
-    program = traced_program(
-        module, call.args or (), call.kwargs, dynamic_shapes=call.dynamic_shapes
-    )
-    methods = {FORWARD: program}
-    return Source(os.fspath(src), found.kind, methods, _examples(methods, call))
+    else:
+        require_call(call)
+        module = load_opened(opened, options)
+        program = traced_program(
+            module, call.args or (), call.kwargs, dynamic_shapes=call.dynamic_shapes
+        )
+        methods, samples = {FORWARD: program}, {}
+    examples = _examples(methods, call) if call.is_given else samples
+    return Source(os.fspath(src), found.kind, methods, examples)
 
 
 def require_call(call: Example) -> None:
