@@ -80,88 +80,58 @@ def _float(value: float | Tensor) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float32)
 
 
-@own(
-    "quantized_decomposed::quantize_per_tensor.out(Tensor input, float scale, int zero_point, "
-    "int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::quantize_per_tensor.Tensor_out(Tensor input, Tensor scale, "
-    "Tensor zero_point, int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::quantize_per_token.out(Tensor input, Tensor scales, "
-    "Tensor zero_points, int quant_min, int quant_max, int dtype, Tensor(a!) out) -> Tensor(a!)",
-)
 def quantize(
-    tensor: Tensor,
-    scale: float | Tensor,
-    zero_point: int | Tensor,
-    low: int,
-    high: int,
-    _dtype: int,
-    out: Tensor,
-) -> Tensor:
+    tensor: Tensor, scale: float | Tensor, zero_point: int | Tensor, low: int, high: int,
+    _dtype: int, out: Tensor,
+) -> Tensor:  # fmt: skip
     return _quantized(tensor, _float(scale), _float(zero_point), low, high, out)
 
 
-@own(
-    "quantized_decomposed::dequantize_per_tensor.out(Tensor input, float scale, int zero_point, "
-    "int quant_min, int quant_max, int dtype, int? out_dtype, Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::dequantize_per_tensor.Tensor_out(Tensor input, Tensor scale, "
-    "Tensor zero_point, int quant_min, int quant_max, int dtype, int? out_dtype, "
-    "Tensor(a!) out) -> Tensor(a!)",
-    "quantized_decomposed::dequantize_per_token.out(Tensor input, Tensor scales, "
-    "Tensor zero_points, int quant_min, int quant_max, int dtype, int? out_dtype, "
-    "Tensor(a!) out) -> Tensor(a!)",
-)
 def dequantize(
-    tensor: Tensor,
-    scale: float | Tensor,
-    zero_point: int | Tensor,
-    _low: int,
-    _high: int,
-    _dtype: int,
-    _out_dtype: int | None,
-    out: Tensor,
+    tensor: Tensor, scale: float | Tensor, zero_point: int | Tensor, *ignored_and_out: Any
 ) -> Tensor:
-    return _dequantized(tensor, _float(scale), _float(zero_point), out)
+    return _dequantized(tensor, _float(scale), _float(zero_point), ignored_and_out[-1])
 
 
-@own(
-    "quantized_decomposed::quantize_per_channel.out(Tensor input, Tensor scales, "
-    "Tensor zero_points, int axis, int quant_min, int quant_max, int dtype, Tensor(a!) out) "
-    "-> Tensor(a!)",
-)
 def quantize_per_channel(
-    tensor: Tensor,
-    scales: Tensor,
-    zero_points: Tensor,
-    axis: int,
-    low: int,
-    high: int,
-    _dtype: int,
-    out: Tensor,
-) -> Tensor:
+    tensor: Tensor, scales: Tensor, zero_points: Tensor, axis: int, low: int, high: int,
+    _dtype: int, out: Tensor,
+) -> Tensor:  # fmt: skip
     shape = _along(tensor, axis)
     scale, zero = (_float(given).reshape(shape) for given in (scales, zero_points))
     return _quantized(tensor, scale, zero, low, high, out)
 
 
-@own(
-    "quantized_decomposed::dequantize_per_channel.out(Tensor input, Tensor scales, "
-    "Tensor? zero_points, int axis, int quant_min, int quant_max, int dtype, int? out_dtype, "
-    "Tensor(a!) out) -> Tensor(a!)",
-)
 def dequantize_per_channel(
-    tensor: Tensor,
-    scales: Tensor,
-    zero_points: Tensor | None,
-    axis: int,
-    _low: int,
-    _high: int,
-    _dtype: int,
-    _out_dtype: int | None,
-    out: Tensor,
+    tensor: Tensor, scales: Tensor, zero_points: Tensor | None, axis: int, *ignored_and_out: Any
 ) -> Tensor:
     shape = _along(tensor, axis)
     zero = torch.zeros(()) if zero_points is None else _float(zero_points).reshape(shape)
-    return _dequantized(tensor, _float(scales).reshape(shape), zero, out)
+    return _dequantized(tensor, _float(scales).reshape(shape), zero, ignored_and_out[-1])
+
+
+# Operator -> its function, and its arguments between the tensor and the bounds.
+_QUANTIZERS: Final[Mapping[str, tuple[Callable[..., Tensor], str]]] = {
+    "quantize_per_tensor.out": (quantize, "float scale, int zero_point"),
+    "quantize_per_tensor.Tensor_out": (quantize, "Tensor scale, Tensor zero_point"),
+    "quantize_per_token.out": (quantize, "Tensor scales, Tensor zero_points"),
+    "quantize_per_channel.out": (
+        quantize_per_channel, "Tensor scales, Tensor zero_points, int axis"
+    ),
+    "dequantize_per_tensor.out": (dequantize, "float scale, int zero_point"),
+    "dequantize_per_tensor.Tensor_out": (dequantize, "Tensor scale, Tensor zero_point"),
+    "dequantize_per_token.out": (dequantize, "Tensor scales, Tensor zero_points"),
+    "dequantize_per_channel.out": (
+        dequantize_per_channel, "Tensor scales, Tensor? zero_points, int axis"
+    ),
+}  # fmt: skip
+
+for _name, (_run, _scales) in _QUANTIZERS.items():
+    _type = "int dtype, int? out_dtype" if _name.startswith("de") else "int dtype"
+    own(
+        f"quantized_decomposed::{_name}(Tensor input, {_scales}, int quant_min, int quant_max, "
+        f"{_type}, Tensor(a!) out) -> Tensor(a!)"
+    )(_run)
 
 
 def _along(tensor: Tensor, axis: int) -> list[int]:
