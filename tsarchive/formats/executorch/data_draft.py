@@ -290,21 +290,18 @@ def _add_key(
 ) -> None:
     if entry.segment not in numbers:
         numbers[entry.segment] = program.file.add_segment(content)
-    table: Values = {"key": entry.key}
-    set_scalar(table, "segment_index", numbers[entry.segment])
+    table = _entry(entry.key, numbers[entry.segment], None)
     program.root.setdefault("named_data", []).append(table)
 
 
 def _keys(program: ProgramDraft) -> dict[str, Values]:
     """Return the first table of each key."""
-    tables = program.root.get("named_data", ())
-    return first_by_key((table.get("key", ""), table) for table in tables)
+    return first_by_key(_keyed(program.root))
 
 
 def _bytes(program: ProgramDraft, one: StoredTensor) -> memoryview:
-    pool = program.pool(one.is_mutable)
-    pool.require(one.number)
-    return part_of(memoryview(pool.items[one.number]), 0, one.layout.nbytes, PROGRAM)
+    item = program.pool(one.is_mutable).item(one.number)
+    return part_of(memoryview(item), 0, one.layout.nbytes, PROGRAM)
 
 
 def _bytes_of_key(program: ProgramDraft, key: str) -> Bytes:

@@ -155,7 +155,7 @@ def _tensor_parts(program: Program, tensor: Tensor) -> Iterator[str]:
     if tensor.is_external:
         yield "in a data file"
     elif tensor.data_index:
-        yield f"{place_text(program, tensor)}, {tensor.nbytes:,} bytes"
+        yield f"{_place(program, tensor)}, {tensor.nbytes:,} bytes"
     if tensor.allocation is not None:
         arena, offset = tensor.allocation.arena, tensor.allocation.offset
         yield f"arena {arena} at {offset:,}, {tensor.nbytes:,} bytes"
@@ -163,17 +163,14 @@ def _tensor_parts(program: Program, tensor: Tensor) -> Iterator[str]:
         yield "given when it is run"
 
 
-def place_text(program: Program, tensor: Tensor) -> str:
+def _place(program: Program, tensor: Tensor) -> str:
     """Return the location of the initial bytes of a tensor: ``segments/0 at 16``."""
-    try:
-        group = program.group_of(tensor)
-    except FormatError:
+    record, offset = program.place_of(tensor)
+    if record == "data":
         return f"data {tensor.data_index}, which is nowhere"
-    if group is None:
-        return f"constants/{tensor.data_index}"
-    if tensor.data_index >= len(group.offsets):
-        return f"segments/{group.segment} at an unknown place"
-    return f"segments/{group.segment} at {group.offsets[tensor.data_index]:,}"
+    if record.startswith("constants/"):
+        return record
+    return f"{record} at an unknown place" if offset is None else f"{record} at {offset:,}"
 
 
 def _chains(method: Method, sources: bool) -> Iterator[str]:

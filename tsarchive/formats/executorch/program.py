@@ -156,16 +156,17 @@ class Program(EncodedFile):
         record = f"{self.prefix}segments/{group.segment}"
         return part_of(self.segment(group.segment), offset, tensor.nbytes, record)
 
-    def offset_of(self, tensor: Tensor) -> int | None:
-        """Return the offset of these bytes in their segment or inline constant; None for none."""
+    def place_of(self, tensor: Tensor) -> tuple[str, int | None]:
+        """Return the record of a tensor's initial bytes, and their offset in it, if it is known."""
         try:
             group = self.group_of(tensor)
         except FormatError:
-            return None
+            return "data", None
         if group is None:
-            return 0
-        known = tensor.data_index < len(group.offsets)
-        return group.offsets[tensor.data_index] if known else None
+            return f"constants/{tensor.data_index}", 0
+        is_known = tensor.data_index < len(group.offsets)
+        offset = group.offsets[tensor.data_index] if is_known else None
+        return f"segments/{group.segment}", offset
 
     def group_of(self, tensor: Tensor) -> Subsegment | None:
         """Return the subsegment that a tensor's ``data_index`` refers to; None if inline.

@@ -379,11 +379,12 @@ class Pool(ABC):
         self.items.append(data)
         return len(self.items) - 1
 
-    def require(self, number: int) -> None:
-        """Raise FormatError when there is no item of this number."""
+    def item(self, number: int) -> Item:
+        """Return an item. Raises FormatError when there is none of this number."""
         if not 0 < number < len(self.items):
             message = f"there is no constant {number}"
             raise FormatError(message, record=RECORD, limit=len(self.items))
+        return self.items[number]
 
     def drop(self, numbers: Collection[int]) -> dict[int, int]:
         """Remove items. Returns the new number of each one that stays."""
@@ -527,7 +528,7 @@ class ProgramDraft:
             raise UnsupportedError(f"the bytes of {name!r} are in a data file", hint=hint)
         new = bytes_for(name, stored.layout, data)
         pool = self.pool(stored.is_mutable)
-        pool.require(stored.number)
+        pool.item(stored.number)
         if self._users(stored) == len(stored.tables):
             pool.items[stored.number] = new
             return

@@ -18,7 +18,7 @@ from tsarchive.formats.records import RecordTable
 from .bundled import BundledProgram, BundledTensor, Suite
 from .data_file import DataFile
 from .header import no_zip
-from .listing import Listings, place_text, signature
+from .listing import Listings, signature
 from .methods import DelegateCall, KernelCall, Method
 from .program import RECORD, Program
 from .regions import Regions
@@ -174,8 +174,8 @@ def _stored(program: Program, tensor: Tensor) -> TensorInfo:
     is_buffer = tensor.allocation is not None
     if tensor.is_external:
         return _info(tensor, f"{EXTERNAL}{tensor.name or ''}", None, is_buffer=is_buffer)
-    where = f"{program.prefix}{place_text(program, tensor)}".partition(" ")[0]
-    return _info(tensor, where, program.offset_of(tensor), is_buffer=is_buffer)
+    record, offset = program.place_of(tensor)
+    return _info(tensor, f"{program.prefix}{record}", offset, is_buffer=is_buffer)
 
 
 def _info(

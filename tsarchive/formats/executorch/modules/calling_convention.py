@@ -22,6 +22,7 @@ from tsarchive.run.calls_from_python import PublicMethod
 from tsarchive.run.calls_from_python import Signature as CallSignature
 from tsarchive.run.compiler import Compiler
 
+from .memory import type_text
 from .nesting import Mismatch, arguments_of, flatten, nest, nesting_of
 
 _ABSOLUTE: Final = 1e-4
@@ -117,7 +118,6 @@ def _tensor_problem(value: Tensor, given: Any) -> str | None:
     if not isinstance(given, torch.Tensor):
         return f"should be a tensor, not {_shown(given)}"
     wanted = f"{value.dtype}{list(value.sizes)}"
-    found = f"{str(given.dtype).removeprefix('torch.')}{list(given.shape)}"
     if given.layout is not torch.strided or given.is_quantized:
         return f"should be a dense tensor {wanted}"
     is_fixed = value.dynamism == Shape.STATIC
@@ -127,7 +127,7 @@ def _tensor_problem(value: Tensor, given: Any) -> str | None:
     )
     if fits and getattr(torch, value.dtype) is given.dtype:
         return None
-    return f"should be {wanted}{bound}, not {found}"
+    return f"should be {wanted}{bound}, not {type_text(given)}"
 
 
 def _shown(given: Any) -> str:

@@ -12,7 +12,7 @@ from tsarchive.errors import ArchiveError, CallError, FormatError, UnsupportedEr
 from tsarchive.formats.executorch.bundled import RECORD, BundledProgram, BundledTensor, BundledValue
 from tsarchive.formats.executorch.regions import Regions
 
-from .memory import tensor_over
+from .memory import tensor_over, type_text
 
 # The tolerances of ExecuTorch's runtime.
 RELATIVE: Final = 1e-5
@@ -64,7 +64,7 @@ def _difference(
         is_same = type(found) is type(expected) and found == expected
         return None if is_same else f"is {found!r}, not {expected!r}"
     if found.shape != expected.shape or found.dtype is not expected.dtype:
-        return f"is {_shown(found)}, not {_shown(expected)}"
+        return f"is {type_text(found)}, not {type_text(expected)}"
     rtol, atol = tolerances
     one, other = found.to(torch.float64), expected.to(torch.float64)
     if one.numel():
@@ -73,10 +73,6 @@ def _difference(
     if torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True):
         return None
     return f"is up to {differences[-1]:.3g} apart"
-
-
-def _shown(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tsarchive.formats.executorch.data_file import DataFile
 from tsarchive.formats.executorch.header import PTD, kind_of
 from tsarchive.formats.executorch.regions import opened_regions
 from tsarchive.formats.executorch.schema import require_known
+from tsarchive.formats.executorch.segments import Entry
 from tsarchive.formats.executorch.values import Tensor
 
 DataSource: TypeAlias = str | os.PathLike[str] | BinaryIO
@@ -34,26 +35,26 @@ class Data:
         Raises MissingRecordError when no file has its name, FormatError for one of another layout.
         """
         key = tensor.name or ""
-        for file in self._files:
-            entry = file.by_key.get(key)
-            if entry is None:
-                continue
-            found = entry.layout
-            wanted = tensor.scalar_type, tensor.sizes, tensor.dim_order
-            if found is None or (found.scalar_type, found.sizes, found.dim_order) != wanted:
-                shown = "bytes" if found is None else f"{found.dtype}{list(found.sizes)}"
-                raise FormatError(
-                    f"{key!r} is {shown} in the data file, and {tensor.dtype}{list(tensor.sizes)} "
-                    "in the program", record=f"named_data/{key}",
-                )  # fmt: skip
-            return file.data_of(entry)
-        raise self._missing(key)
+        file, entry = self._find(key)
+        found = entry.layout
+        wanted = tensor.scalar_type, tensor.sizes, tensor.dim_order
+        if found is None or (found.scalar_type, found.sizes, found.dim_order) != wanted:
+            shown = "bytes" if found is None else f"{found.dtype}{list(found.sizes)}"
+            raise FormatError(
+                f"{key!r} is {shown} in the data file, and {tensor.dtype}{list(tensor.sizes)} "
+                "in the program", record=f"named_data/{key}",
+            )  # fmt: skip
+        return file.data_of(entry)
 
     def bytes_by_name(self, key: str) -> memoryview:
         """Return the bytes under a key. Raises MissingRecordError if there are none."""
+        file, entry = self._find(key)
+        return file.data_of(entry)
+
+    def _find(self, key: str) -> tuple[DataFile, Entry]:
         for file in self._files:
             if key in file.by_key:
-                return file.data_of(file.by_key[key])
+                return file, file.by_key[key]
         raise self._missing(key)
 
     def _missing(self, key: str) -> MissingRecordError:

@@ -212,30 +212,28 @@ class Memory:
 
     def contents(self) -> list[bytes]:
         """Return a copy of the bytes of each arena."""
-        return [b"" if arena is None else bytes(arena) for arena in self._arenas]
+        pairs = zip(self._arenas, self._layout.arenas, strict=True)
+        return [arena[:size] for arena, size in pairs]
 
     def fill(self, contents: Iterable[bytes]) -> None:
         """Set the bytes of each arena."""
         for arena, content in zip(self._arenas, contents, strict=True):
-            if arena is not None:
-                arena[:] = content
+            arena[: len(content)] = content
 
     def copied(self, memo: dict[int, Any]) -> Memory:
         """Copy into new memory. ``memo`` maps each tensor to its copy."""
         made = Memory(self._layout)
         for mine, other in zip(self._arenas, made._arenas, strict=True):
-            if mine is not None and other is not None:
-                other[:] = mine[:]
+            other[:] = mine[:]
         for tensor, copy in zip(self.tensors, made.tensors, strict=True):
             memo[id(tensor)] = copy
         return made
 
 
-def _arena(size: int) -> mmap.mmap | None:
-    if not size:
-        return None
+def _arena(size: int) -> mmap.mmap:
+    """Return memory for an arena; the system gives no map without bytes."""
     try:
-        return mmap.mmap(-1, size)
+        return mmap.mmap(-1, max(size, 1))
     except (OSError, OverflowError, ValueError) as error:
         raise LimitError(
             f"the memory plan has an arena of {size:,} bytes, which this process cannot have",
@@ -255,12 +253,12 @@ def _dtype(name: str) -> torch.dtype:
     return found
 
 
-def _tensor(arena: mmap.mmap | None, place: Place) -> torch.Tensor:
+def _tensor(arena: mmap.mmap, place: Place) -> torch.Tensor:
     """Return a tensor whose storage is exactly its place."""
     tensor = place.tensor
     dtype = _dtype(tensor.dtype)
     count = tensor.nbytes // dtype.itemsize
-    if arena is None or not count:
+    if not count:
         # A view beyond the only element of its storage has no memory, and gets none.
         alone = torch.frombuffer(bytearray(dtype.itemsize), dtype=dtype)
         return alone.as_strided(tensor.sizes, tensor.strides, 1)
@@ -317,8 +315,12 @@ def _problems(layout: Layout, memory: Memory, buffers: Mapping[str, Any]) -> Ite
 def _shown(tensor: Tensor | torch.Tensor) -> str:
     if isinstance(tensor, Tensor):
         return f"{tensor.dtype}{list(tensor.sizes)} on cpu"
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return f"{dtype}{list(tensor.shape)} on {tensor.device.type}"
+    return f"{type_text(tensor)} on {tensor.device.type}"
+
+
+def type_text(tensor: torch.Tensor) -> str:
+    """Return the type and the sizes of a tensor as text: ``float32[2, 3]``."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 def load_from_state_dict(
