@@ -300,8 +300,9 @@ def _keys(program: ProgramDraft) -> dict[str, Values]:
 
 
 def _bytes(program: ProgramDraft, one: StoredTensor) -> memoryview:
-    item = program.pool(one.is_mutable).item(one.number)
-    return part_of(memoryview(item), 0, one.layout.nbytes, PROGRAM)
+    data = program.pool(one.is_mutable).item(one.number).data
+    assert not isinstance(data, Pieces)
+    return part_of(memoryview(data), 0, one.layout.nbytes, PROGRAM)
 
 
 def _bytes_of_key(program: ProgramDraft, key: str) -> Bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -154,12 +154,24 @@ HeaderWriter: TypeAlias = Callable[[bytes, int, int, int], bytes]
 
 
 @dataclass(slots=True)
-class NewSegment:
-    """A segment to write. ``padding`` stood before it, and is kept where its length still fits."""
+class Blob:
+    """Bytes to write: a segment, or a constant in one.
+
+    ``padding`` stood before a segment, and is kept where its length still fits.
+    """
 
     data: Bytes
     alignment: int = SEGMENT_ALIGNMENT
     padding: Bytes = b""
+
+
+def starts_of(blobs: Iterable[Blob]) -> Iterator[int]:
+    """Yield the offset of each blob, one behind the other at their alignments."""
+    end = 0
+    for blob in blobs:
+        start = align_up(end, blob.alignment)
+        yield start
+        end = start + len(blob.data)
 
 
 @dataclass(slots=True)
@@ -177,7 +189,7 @@ class SegmentedDraft:
     write_header: HeaderWriter
     values: Values
     encoding: TableEncoding
-    segments: list[NewSegment] = field(default_factory=list)
+    segments: list[Blob] = field(default_factory=list)
     inserted: bytes = b""
     keeps_header: bool = True
     base_alignment: int = SEGMENT_ALIGNMENT
@@ -186,7 +198,7 @@ class SegmentedDraft:
     surplus: int = 0
     trailing: Bytes = b""
 
-    def segment(self, number: int) -> NewSegment:
+    def segment(self, number: int) -> Blob:
         """Return a segment. Raises FormatError when there is none of this number."""
         if number >= len(self.segments):
             raise FormatError(f"there is no segment {number}", limit=len(self.segments))
@@ -194,7 +206,7 @@ class SegmentedDraft:
 
     def add_segment(self, data: Bytes, alignment: int = SEGMENT_ALIGNMENT) -> int:
         """Append a segment. Returns its number."""
-        self.segments.append(NewSegment(data, alignment))
+        self.segments.append(Blob(data, alignment))
         self.values.setdefault("segments", []).append({})
         return len(self.segments) - 1
 
@@ -221,8 +233,8 @@ class SegmentedDraft:
         """Lay out all segments, and update their tables with the resulting offsets."""
         parts: list[Bytes] = []
         end = 0
-        for table, segment in zip(self.values.get("segments", ()), self.segments, strict=True):
-            start = align_up(end, segment.alignment)
+        tables, starts = self.values.get("segments", ()), starts_of(self.segments)
+        for table, segment, start in zip(tables, self.segments, starts, strict=True):
             set_scalar(table, "offset", start)
             set_scalar(table, "size", len(segment.data))
             parts += (_filled(start - end, segment.padding), segment.data)
@@ -259,7 +271,7 @@ def open_draft(
         draft.tail = root.buffer.data[encoding.size :]
     if header is None:
         draft.keeps_header = False
-        draft.segments = [NewSegment(b"") for _ in segments]
+        draft.segments = [Blob(b"") for _ in segments]
     else:
         draft.keeps_header = not any(segment.size for segment in segments)
         draft.inserted = _inserted(data, header, encoding)
@@ -287,7 +299,7 @@ def _read_segments(
         # The offset of an empty segment may be anything.
         is_there = start == base + offset
         padding = data[base + end : start] if is_there else b""
-        draft.segments.append(NewSegment(data[start : start + size], padding=padding))
+        draft.segments.append(Blob(data[start : start + size], padding=padding))
         end = max(end, offset + size) if is_there else end
     widths = infer_alignments(places, SEGMENT_ALIGNMENT)
     draft.base_alignment = widths[0] if header.segment_base else 0
@@ -365,21 +377,22 @@ def _in_order(layout: Layout, data: Any, view: memoryview) -> memoryview:
     return memoryview(view.tobytes())
 
 
-Item: TypeAlias = bytes | memoryview
-
-
 class Pool(ABC):
-    """Numbered ``items`` of bytes; ``write`` stores them in the program."""
+    """Numbered ``items`` of bytes; ``write`` stores them in the program.
 
-    def __init__(self, items: list[Item]) -> None:
+    New items get the alignment ``usual``.
+    """
+
+    def __init__(self, items: list[Blob], usual: int) -> None:
         self.items = items
+        self.usual = usual
 
-    def add(self, data: Item) -> int:
+    def add(self, data: Bytes) -> int:
         """Add an item. Returns its number."""
-        self.items.append(data)
+        self.items.append(Blob(data, self.usual))
         return len(self.items) - 1
 
-    def item(self, number: int) -> Item:
+    def item(self, number: int) -> Blob:
         """Return an item. Raises FormatError when there is none of this number."""
         if not 0 < number < len(self.items):
             message = f"there is no constant {number}"
@@ -405,7 +418,7 @@ class InlinePool(Pool):
     """Constants in tables, as programs before ExecuTorch 0.4 have them."""
 
     def __init__(self, tables: list[Values], alignments: dict[tuple[str, str], int]) -> None:
-        super().__init__([table.get("storage", b"") for table in tables])
+        super().__init__([Blob(table.get("storage", b"")) for table in tables], CONSTANT_ALIGNMENT)
         self._tables = tables
         self._before = list(zip(self.items, tables, strict=True))
         self._alignments = alignments
@@ -414,8 +427,13 @@ class InlinePool(Pool):
         self._alignments["Buffer", "storage"] = width
 
     def write(self) -> None:
-        tables = {id(item): table for item, table in self._before}
-        self._tables[:] = [tables.get(id(item), {"storage": item}) for item in self.items]
+        """Store the items, those that were not replaced in the tables that they come from."""
+        tables = {
+            id(item): table
+            for item, table in self._before
+            if item.data is table.get("storage", b"")
+        }
+        self._tables[:] = [tables.get(id(item), {"storage": item.data}) for item in self.items]
 
 
 class SegmentPool(Pool):
@@ -425,61 +443,42 @@ class SegmentPool(Pool):
     unless that of the others is evident.
     """
 
-    def __init__(
-        self, group: Values, segment: NewSegment, sizes: Mapping[int, int], usual: int
-    ) -> None:
+    def __init__(self, group: Values, segment: Blob, sizes: Mapping[int, int], usual: int) -> None:
         assert not isinstance(segment.data, Pieces)
         self._data = memoryview(segment.data)
         self._offsets = offsets = group.get("offsets") or (0,)
-        super().__init__(_items(self._data, offsets, sizes))
+        items = _items(self._data, offsets, sizes)
+        ends = [offset + len(item) for offset, item in zip(offsets, items, strict=True)]
+        widths = infer_alignments(list(zip(ends[:-1], offsets[1:], strict=True)), usual)
+        blobs = list(map(Blob, items, (usual, *widths)))
+        super().__init__(blobs, max(widths, default=usual))
         self._group = group
         self.segment = segment
-        ends = [offset + len(item) for offset, item in zip(offsets, self.items, strict=True)]
-        widths = infer_alignments(list(zip(ends[:-1], offsets[1:], strict=True)), usual)
-        self._widths = [usual, *widths]
-        self._usual = max(widths, default=usual)
-
-    def add(self, data: Item) -> int:
-        self._widths.append(self._usual)
-        return super().add(data)
-
-    def drop(self, numbers: Collection[int]) -> dict[int, int]:
-        kept = super().drop(numbers)
-        self._widths = [self._widths[old] for old in kept]
-        return kept
 
     def align(self, width: int) -> None:
-        self._usual = width
-        self._widths = [width] * len(self.items)
+        self.usual = width
+        for item in self.items:
+            item.alignment = width
         self.segment.alignment = max(self.segment.alignment, width)
 
     def write(self) -> None:
         """Store the items. Bytes between and after unmoved items stay, others are zeros."""
-        offsets = self._placed()
+        offsets = tuple(starts_of(self.items))
         before = self._data if offsets == self._offsets else b""
         parts: list[Bytes] = []
         end = 0
         for item, offset in zip(self.items, offsets, strict=True):
-            parts += (before[end:offset] or bytes(offset - end), item)
-            end = offset + len(item)
+            parts += (before[end:offset] or bytes(offset - end), item.data)
+            end = offset + len(item.data)
         self._group["offsets"] = offsets
         self.segment.data = Pieces((*parts, before[end:]))
 
-    def _placed(self) -> tuple[int, ...]:
-        """Return the offset of each item."""
-        offsets = []
-        end = 0
-        for item, width in zip(self.items, self._widths, strict=True):
-            offsets.append(align_up(end, width))
-            end = offsets[-1] + len(item)
-        return tuple(offsets)
 
-
-def _items(data: memoryview, offsets: Sequence[int], sizes: Mapping[int, int]) -> list[Item]:
+def _items(data: memoryview, offsets: Sequence[int], sizes: Mapping[int, int]) -> list[Bytes]:
     """Return the items; one that no tensor refers to ends where the next begins."""
     starts = sorted({*offsets, len(data)})
     ends = dict(pairwise(starts))
-    items: list[Item] = [b""]
+    items: list[Bytes] = [b""]
     for number, offset in enumerate(offsets[1:], 1):
         size = sizes.get(number, ends.get(offset, offset) - offset)
         items.append(part_of(data, offset, size, RECORD))
@@ -528,9 +527,9 @@ class ProgramDraft:
             raise UnsupportedError(f"the bytes of {name!r} are in a data file", hint=hint)
         new = bytes_for(name, stored.layout, data)
         pool = self.pool(stored.is_mutable)
-        pool.item(stored.number)
+        item = pool.item(stored.number)
         if self._users(stored) == len(stored.tables):
-            pool.items[stored.number] = new
+            item.data = new
             return
         number = pool.add(new)
         for table in stored.tables:
@@ -678,7 +677,7 @@ class ProgramDraft:
         del self._pools[False]
         pool = self.pool(False)
         for item in items[1:]:
-            pool.add(item)
+            pool.add(item.data)
         return True
 
     def _drop_mutable(self) -> None:
