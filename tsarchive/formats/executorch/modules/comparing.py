@@ -127,4 +127,4 @@ def _value(value: BundledValue) -> Any:
     dtype = getattr(torch, value.dtype, None)
     if dtype is None:
         raise UnsupportedError(f"this torch has no dtype {value.dtype}", record=RECORD)
-    return tensor_over(value.data, value.sizes, value.strides, value.dtype)
+    return tensor_over(value.data, value)

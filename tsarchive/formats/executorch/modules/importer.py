@@ -240,7 +240,7 @@ class PteImporter(ProgramImporter):
             set_slot(made, slots[names.kept(index)], value)
 
     def _constant(self, tensor: Tensor) -> torch.Tensor:
-        return tensor_over(self.bytes_of(tensor), tensor.sizes, tensor.strides, tensor.dtype)
+        return tensor_over(self.bytes_of(tensor), tensor)
 
     def is_written_to(self, name: str) -> bool:
         """Return whether a constant was modified in the map of its file."""

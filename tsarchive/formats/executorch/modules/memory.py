@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from operator import is_
@@ -30,6 +30,7 @@ from tsarchive.formats.executorch.values import (
     Span,
     Tensor,
 )
+from tsarchive.formats.executorch.values import Layout as TensorLayout
 from tsarchive.formats.torchscript.tensors import without_warnings
 
 _UNSUPPORTED: Final = frozenset({"qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bits16"})
@@ -90,37 +91,29 @@ _Key = tuple[object, ...]
 class _Made:
     def __init__(self, arenas: list[int]) -> None:
         self.layout = Layout(arenas)
-        self._shared = len(arenas)
         self._known_places: dict[_Key, int] = {}
         self._known_constants: dict[_Key, str] = {}
         self._named: set[int] = set()
 
     def add(self, method: Method) -> None:
-        planned = self.layout.planned.setdefault(method.name, {})
-        constants = self.layout.constants.setdefault(method.name, {})
+        self.layout.planned[method.name] = {}
+        self.layout.constants[method.name] = {}
         for index, value in enumerate(method.values):
             if not isinstance(value, Tensor):
                 continue
             try:
-                self._tensor(method, index, value, planned, constants)
+                self._tensor(method, index, value)
             except (FormatError, UnsupportedError) as error:
                 error.message = f"method {method.name!r}, value {index}: {error.message}"
                 error.record = error.record or RECORD
                 raise
 
-    def _tensor(
-        self,
-        method: Method,
-        index: int,
-        tensor: Tensor,
-        planned: dict[int, int],
-        constants: dict[int, str],
-    ) -> None:
+    def _tensor(self, method: Method, index: int, tensor: Tensor) -> None:
         _check(tensor)
         if tensor.allocation is None and tensor.has_data:
-            constants[index] = self._constant(method, index, tensor)
+            self.layout.constants[method.name][index] = self._constant(method, index, tensor)
             return
-        number = planned[index] = self._place(method, tensor)
+        number = self.layout.planned[method.name][index] = self._place(method, tensor)
         is_state = tensor.has_data or (tensor.name and tensor.allocation is not None)
         if is_state and number not in self._named:
             self._named.add(number)
@@ -266,17 +259,15 @@ def _tensor(arena: mmap.mmap, place: Place) -> torch.Tensor:
     return made.as_strided(tensor.sizes, tensor.strides)
 
 
-def tensor_over(
-    data: memoryview, sizes: Sequence[int], strides: Sequence[int], name: str
-) -> torch.Tensor:
+def tensor_over(data: memoryview, described: TensorLayout) -> torch.Tensor:
     """Return a tensor over bytes of a file, or over a copy of them if they are misaligned."""
-    dtype = _dtype(name)
+    dtype = _dtype(described.dtype)
     if not len(data):
-        return torch.empty_strided(tuple(sizes), tuple(strides), dtype=dtype)
+        return torch.empty_strided(described.sizes, described.strides, dtype=dtype)
     found = torch.frombuffer(data, dtype=dtype, count=len(data) // dtype.itemsize)
     if found.data_ptr() % dtype.itemsize:
         found = torch.frombuffer(bytearray(data), dtype=dtype)
-    return found.as_strided(tuple(sizes), tuple(strides))
+    return found.as_strided(described.sizes, described.strides)
 
 
 def buffer_checker(layout: Layout) -> Callable[[Memory, Mapping[str, Any]], None]:
