@@ -45,7 +45,7 @@ _LOOK: Final = "Run it only if you know who made these bytes: nothing can be sai
 
 
 def audit_executorch(archive: OpenedArchive, table: RecordTable, found: Collected) -> None:
-    """Add what a file of ExecuTorch can do, and let go of it."""
+    """Add what a file of ExecuTorch can do to ``found``, and close the file."""
     view = archive.view
     assert isinstance(view, ExecutorchView)
     with archive:
@@ -57,7 +57,7 @@ def audit_executorch(archive: OpenedArchive, table: RecordTable, found: Collecte
 
 
 def _hidden(view: ExecutorchView, found: Collected) -> None:
-    """A file that other readers find: torch.jit.load looks for a zip from the end on."""
+    """Report a file that other readers find: torch.jit.load looks for a zip from the end."""
     what = "a zip archive" if _is_zip(view.regions.buffer()) else None
     for _, data, _ in find_unclaimed(view.regions.content):
         content = bytes(data).lstrip(b"\0")
@@ -71,7 +71,7 @@ def _hidden(view: ExecutorchView, found: Collected) -> None:
 
 
 def _is_zip(buffer: memoryview) -> bool:
-    """Whether it ends as a zip archive does, with a directory of entries."""
+    """Return whether the bytes end as a zip archive does, with a directory of entries."""
     try:
         return bool(read_directory(buffer, Faults()).entries)
     except Stopped:
@@ -96,7 +96,7 @@ def _look_into(view: ExecutorchView, table: RecordTable, found: Collected) -> No
 
 
 def _native(name: str, regions: Regions, found: Collected) -> None:
-    """Parts that are programs of a machine, whatever their name says."""
+    """Report a part that is native code, whatever its name says."""
     kind = native_format("", bytes(regions.view(name)[:4096]))
     if kind is not None:
         size = regions.records[name].size
@@ -106,7 +106,7 @@ def _native(name: str, regions: Regions, found: Collected) -> None:
 
 
 def _uses(program: Program) -> Iterator[OperatorUse]:
-    """Every operator, with a place for each method that calls it."""
+    """Yield every operator, with a place for each method that calls it."""
     places: dict[str, dict[str, Place]] = {}
     for method in program.methods:
         for qualified in called(method):

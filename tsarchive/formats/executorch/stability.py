@@ -40,7 +40,7 @@ def jitter_report(regions: Regions) -> JitterReport:
 
 
 def _graph_report(regions: Regions) -> GraphReport:
-    """The part whose tables are otherwise when they are encoded anew, and once more."""
+    """Report where tables differ once they are encoded anew, and once more."""
     try:
         once = Draft.of(regions).pieces(anew=True)
     except UnsupportedError as error:

@@ -52,7 +52,7 @@ class Fault(NamedTuple):
 
 
 def flow_faults(method: Method) -> Iterator[Fault]:
-    """All that is wrong with the instructions of a method."""
+    """Yield all that is wrong with the instructions of a method."""
     if not method.chains:
         yield Fault("executorch-chain", "it has no chain of instructions")
     fixed, given = _fixed_bools(method), frozenset(_given(method))
@@ -110,7 +110,7 @@ def _condition(method: Method, index: int, given: frozenset[int]) -> Iterator[Fa
 
 
 class _Overlaps:
-    """Outputs that lie partly in the memory of inputs. In the same place is meant so."""
+    """Finds outputs that partly overlap inputs. Those in the same place are meant to be there."""
 
     def __init__(self, method: Method) -> None:
         self._method = method
@@ -118,7 +118,7 @@ class _Overlaps:
         self._left = _PAIRS_ALWAYS + _PAIRS_PER_CALL * calls
 
     def of(self, instruction: Instruction) -> Iterator[str]:
-        """What to say of a call. Lists that many calls name are looked at in the first ones."""
+        """Yield the overlaps of a call. Lists that many calls name are checked in the first."""
         if not isinstance(instruction, KernelCall):
             return
         args, results = set(instruction.args[:-1]), instruction.args[-1:]
@@ -161,7 +161,7 @@ def _jumps(instructions: tuple[Instruction, ...], where: str) -> Iterator[Fault]
 def _endless(
     instructions: tuple[Instruction, ...], fixed: dict[int, bool], where: str
 ) -> Iterator[Fault]:
-    """Instructions that can be reached, and from which no way leads to the end."""
+    """Yield a fault where instructions can be reached from which no way leads to the end."""
     ways = [_ways(index, instruction, fixed) for index, instruction in enumerate(instructions)]
     end = len(instructions)
     back: list[list[int]] = [[] for _ in range(end + 1)]
@@ -177,7 +177,7 @@ def _endless(
 
 
 def _ways(index: int, instruction: Instruction, fixed: dict[int, bool]) -> list[int]:
-    """What may run after an instruction."""
+    """Return the instructions that may run after one."""
     if not isinstance(instruction, JumpFalse):
         return [index + 1]
     known = fixed.get(instruction.condition)
@@ -198,7 +198,7 @@ def _reached(start: int, ways: list[list[int]]) -> set[int]:
 
 
 def _fixed_bools(method: Method) -> dict[int, bool]:
-    """Bools that nothing can change: no input, and no instruction but a jump names them."""
+    """Return bools that nothing can change: no input, and named by jumps alone."""
     named = set(method.inputs)
     for instruction in method.instructions:
         if isinstance(instruction, KernelCall | DelegateCall):
@@ -265,7 +265,7 @@ def _value(program: Program, method: Method, index: int, value: Value) -> Iterat
 
 
 def _items(method: Method, index: int, listed: IndexList) -> Iterator[Fault]:
-    """Items of a list are numbers of other values, each of one kind."""
+    """Check the items of a list, which are numbers of other values, all of one kind."""
     what = "an integer" if isinstance(listed, IntList) else "a tensor"
     for item in listed.items:
         if item == NO_TENSOR and isinstance(listed, OptionalTensorList):
@@ -320,7 +320,7 @@ _NOT_READ: Final = "Runtimes from 0.7 on crash on it: export the data again"
 
 
 def verify_executorch(opened: Source, kind: str, step: Step) -> VerifyReport:
-    """Check a file of this kind, and let go of it."""
+    """Check a file of this kind, and close it."""
     findings = Findings()
     size = len(opened.data)
     try:
@@ -350,7 +350,7 @@ def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
 
 
 def content_findings(content: Content) -> Iterator[Finding]:
-    """What is wrong with an opened file. Raises ArchiveError where it cannot be looked at."""
+    """Yield what is wrong with an opened file. Raises ArchiveError where it cannot be read."""
     yield from _content(content)
     yield from _unclaimed(content)
 
@@ -373,7 +373,7 @@ def _content(content: Content) -> Iterator[Finding]:
 
 
 def _unclaimed(content: Content) -> Iterator[Finding]:
-    """Bytes that belong to nothing, in front of segments and behind the last."""
+    """Yield bytes that belong to nothing, in front of segments and behind the last."""
     try:
         found = list(find_unclaimed(content))
     except ArchiveError:
@@ -385,7 +385,7 @@ def _unclaimed(content: Content) -> Iterator[Finding]:
 
 
 def _guarded(rule: str, checks: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings of checks and, where the file stops them, one of this rule."""
+    """Yield the findings of checks and, where an error ends them, one of this rule."""
     try:
         yield from checks
     except ArchiveError as error:
@@ -400,7 +400,7 @@ def _program(program: Program) -> Iterator[Finding]:
 
 
 def _segments(found: Program | DataFile, prefix: str) -> Iterator[Finding]:
-    """Segments that share bytes without being the same, or of fewer bytes than the header says."""
+    """Yield segments that overlap, and a header that counts more bytes than they have."""
     end = 0
     for start, size in sorted({segment for segment in found.segments if segment.size}):
         if start < end:

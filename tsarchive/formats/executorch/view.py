@@ -86,12 +86,12 @@ class ExecutorchView(View):
         return Listings(self.regions.require_program, sources=sources)
 
     def operators(self) -> dict[str, int]:
-        """How many instructions call each operator, by name with overload."""
+        """Return the number of calls of each operator, by name with overload."""
         methods = () if self.program is None else self.program.methods
         return dict(Counter(name for method in methods for name in called(method)))
 
     def needs(self) -> Needs:
-        """The operators, by name without overload, that not every runtime has in itself."""
+        """Return the operators, without overload, that not every runtime has built in."""
         from tsarchive.describing.contents import Needs
 
         found: Counter[str] = Counter()
@@ -124,7 +124,7 @@ class ExecutorchView(View):
                 yield name, _info(tensor, name, 0)
 
     def tree(self) -> ModuleInfo:
-        """Methods, with the operators and delegates that each calls; below them, calls of a bundle.
+        """Return methods, with the operators and delegates that each calls, and calls of a bundle.
 
         Of a data file, its entries.
         """
@@ -247,7 +247,7 @@ def _suite(suite: Suite) -> ModuleInfo:
 
 
 def executorch_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
-    """Everything about a file of this name and size. Raises ArchiveError where it breaks a rule."""
+    """Describe a file of this name and size. Raises ArchiveError where it breaks a rule."""
     return Facts(
         file=file,
         bytes=nbytes,
