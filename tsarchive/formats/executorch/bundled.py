@@ -89,12 +89,11 @@ def _tensors(folder: str, values: tuple[BundledValue, ...]) -> Iterator[tuple[st
 
 
 def _suite(table: Table) -> Suite:
-    cases = tuple(map(_case, table.tables("test_cases") or ()))
+    cases = tuple(
+        Case(_values(case, "inputs"), _values(case, "expected_outputs"))
+        for case in table.tables("test_cases") or ()
+    )
     return Suite(table.label("method_name") or "", cases)
-
-
-def _case(table: Table) -> Case:
-    return Case(_values(table, "inputs"), _values(table, "expected_outputs"))
 
 
 def _values(table: Table, field: str) -> tuple[BundledValue, ...]:

@@ -544,17 +544,14 @@ class ProgramDraft:
         stored = self.tensor(old)
         if new in self.tensors:
             raise CallError(f"the program has a tensor {new!r} already")
-        for one in self._with_key(stored):
+        renamed = [stored]
+        if stored.is_external:  # all that share its key are found by the name
+            all_ = self.tensors.values()
+            renamed = [one for one in all_ if one.is_external and one.key == stored.key]
+        for one in renamed:
             for table in one.tables:
                 set_name(table, new)
         self._put(old, replace(stored, name=new))
-
-    def _with_key(self, stored: StoredTensor) -> list[StoredTensor]:
-        """Return a tensor and, if its bytes are in a data file, the others that share its key."""
-        if not stored.is_external:
-            return [stored]
-        key = stored.key
-        return [one for one in self.tensors.values() if one.is_external and one.key == key]
 
     def strip_stack_traces(self) -> bool:
         """Remove the lines of user source. Returns whether there were any."""
@@ -612,7 +609,9 @@ class ProgramDraft:
                 make_internal(table, renumbered.get(one.number, one.number))
         self.forget_tensors()
         if is_mutable and len(pool.items) == 1:
-            self._drop_mutable()
+            del self._pools[True]
+            (group,) = self.root.pop("mutable_data_segments")
+            self.drop_segment(group.get("segment_index", 0))
 
     def drop_segment(self, number: int) -> None:
         """Remove a segment that no table refers to any more, and renumber those behind it."""
@@ -679,11 +678,6 @@ class ProgramDraft:
         for item in items[1:]:
             pool.add(item.data)
         return True
-
-    def _drop_mutable(self) -> None:
-        del self._pools[True]
-        (group,) = self.root.pop("mutable_data_segments")
-        self.drop_segment(group.get("segment_index", 0))
 
     def _align_base(self, width: int) -> None:
         """Raise the alignment of the segment base, so that alignments hold in the whole file."""

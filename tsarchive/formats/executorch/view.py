@@ -114,7 +114,9 @@ class ExecutorchView(View):
         """
         content = self.regions.content
         if isinstance(content, DataFile):
-            yield from _of_data_file(content)
+            for key, entry in content.by_key.items():
+                if entry.layout is not None:
+                    yield key, _info(entry.layout, f"segments/{entry.segment}", entry.offset)
             return
         program = self.program
         if program is not None:
@@ -147,12 +149,6 @@ def called(method: Method) -> Iterator[str]:
     for instruction in method.instructions:
         if isinstance(instruction, KernelCall) and 0 <= instruction.operator < len(names):
             yield names[instruction.operator]
-
-
-def _of_data_file(found: DataFile) -> Iterator[_Named]:
-    for key, entry in found.by_key.items():
-        if entry.layout is not None:
-            yield key, _info(entry.layout, f"segments/{entry.segment}", entry.offset)
 
 
 def _of_program(program: Program) -> Iterator[_Named]:

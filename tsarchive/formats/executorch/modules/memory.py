@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from operator import is_
@@ -279,28 +279,26 @@ def buffer_checker(layout: Layout) -> Callable[[Memory, Mapping[str, Any]], None
     def check(memory: Memory, buffers: Mapping[str, Any]) -> None:
         known = memory.checked
         if len(known) != len(buffers) or not all(map(is_, buffers.values(), known)):
-            for problem in _problems(layout, memory, buffers):
-                raise problem
+            for name, content in layout.buffers.items():
+                _check_buffer(name, content, memory, buffers.get(name))
             memory.checked = list(buffers.values())
 
     return check
 
 
-def _problems(layout: Layout, memory: Memory, buffers: Mapping[str, Any]) -> Iterator[CallError]:
-    for name, content in layout.buffers.items():
-        found = buffers.get(name)
-        made_for = _shown(content if isinstance(content, Tensor) else memory.tensors[content])
-        if not isinstance(found, torch.Tensor) or _shown(found) != made_for:
-            is_now = _shown(found) if isinstance(found, torch.Tensor) else type(found).__name__
-            yield CallError(
-                f"the buffer {name!r} is {is_now}; the program was made for {made_for}",
-                hint="A program runs in the types and sizes that it was exported with",
-            )
-        elif isinstance(content, int) and found is not memory.tensors[content]:
-            yield CallError(
-                f"the buffer {name!r} is another tensor than the one in the program's memory",
-                hint="Copy values into it: with copy_(), or by load_state_dict()",
-            )
+def _check_buffer(name: str, content: Tensor | int, memory: Memory, found: Any) -> None:
+    made_for = _shown(content if isinstance(content, Tensor) else memory.tensors[content])
+    is_now = _shown(found) if isinstance(found, torch.Tensor) else type(found).__name__
+    if is_now != made_for:
+        raise CallError(
+            f"the buffer {name!r} is {is_now}; the program was made for {made_for}",
+            hint="A program runs in the types and sizes that it was exported with",
+        )
+    if isinstance(content, int) and found is not memory.tensors[content]:
+        raise CallError(
+            f"the buffer {name!r} is another tensor than the one in the program's memory",
+            hint="Copy values into it: with copy_(), or by load_state_dict()",
+        )
 
 
 def _shown(tensor: Tensor | torch.Tensor) -> str:

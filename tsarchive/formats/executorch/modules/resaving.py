@@ -46,7 +46,11 @@ def _update(draft: Draft, importer: PteImporter, module: Any) -> None:
         is_lost = tensor.is_external and importer.is_written_to(buffer)
         if content == importer.bytes_of(tensor) and not is_lost:
             continue
-        _require_inside(buffer, tensor)
+        if tensor.is_external:
+            raise SaveError(
+                f"{buffer!r} changed, and its bytes are in a data file, which is not written",
+                hint="tsarchive.executorch.Draft edits data files",
+            )
         # Methods may each have their own bytes under one name; drafts name the others by place.
         name = place if place in draft.tensors else tensor.name
         draft.replace(str(name), content)
@@ -84,11 +88,3 @@ def _content(name: str, described: Tensor, found: Any) -> bytes:
     laid.copy_(found.detach())
     flat = laid.as_strided((laid.numel(),), (1,)).view(torch.uint8)
     return flat.numpy().tobytes()
-
-
-def _require_inside(name: str, tensor: Tensor) -> None:
-    if tensor.is_external:
-        raise SaveError(
-            f"{name!r} changed, and its bytes are in a data file, which is not written",
-            hint="tsarchive.executorch.Draft edits data files",
-        )
