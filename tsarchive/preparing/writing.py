@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_leaves
 
 from tsarchive.container.writer import replacing
 from tsarchive.errors import ArchiveError, CallError
-from tsarchive.formats.executorch.modules.comparing import compare_outputs, flatten_outputs
+from tsarchive.formats.executorch.modules.comparing import compare_outputs
 from tsarchive.formats.executorch.modules.delegates import Backends
 from tsarchive.loading import load
 
@@ -68,7 +68,7 @@ def _of_method(
     try:
         runtime = Backends(program, () if data is None else (data,))
         there = _outputs(
-            runtime.run(name, tree_flatten((copy.deepcopy(args), copy.deepcopy(kwargs)))[0])
+            runtime.run(name, tree_leaves((copy.deepcopy(args), copy.deepcopy(kwargs))))
         )
     except ArchiveError as error:
         return Agreement(name, None, beside.max_difference, str(error))
@@ -91,8 +91,7 @@ def _of_source(
 
 def _outputs(result: Any) -> list[Any]:
     return [
-        leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
-        for leaf in flatten_outputs(result)
+        leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in tree_leaves(result)
     ]
 
 

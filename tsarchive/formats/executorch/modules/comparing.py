@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from tsarchive.errors import ArchiveError, CallError, FormatError, UnsupportedError
 from tsarchive.formats.executorch.bundled import RECORD, BundledProgram, BundledTensor, BundledValue
@@ -46,15 +47,6 @@ def compare_outputs(
         if problem is not None:
             return Comparison(max(differences, default=None), f"output {position} {problem}")
     return Comparison(max(differences, default=None), None)
-
-
-def flatten_outputs(value: Any) -> list[Any]:
-    """Return the outputs as a flat list, however they are nested."""
-    if isinstance(value, (tuple, list)):
-        return [leaf for item in value for leaf in flatten_outputs(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in flatten_outputs(item)]
-    return [value]
 
 
 def _difference(
@@ -110,7 +102,7 @@ def check_cases(
             expected = [_value(value) for value in case.expected_outputs]
             given = [_value(value) for value in case.inputs]
             try:
-                found = flatten_outputs(getattr(module, suite.method)(*given))
+                found = tree_leaves(getattr(module, suite.method)(*given))
             except (ArchiveError, RuntimeError, AttributeError) as error:
                 outcome = Comparison(None, f"the call fails: {error}")
             else:
