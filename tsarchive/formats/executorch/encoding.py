@@ -145,14 +145,12 @@ def table_values(table: Table) -> Values:
     return found
 
 
-def set_scalar(values: Values, field: str, value: int, default: int = 0) -> None:
-    """Set a scalar as writers do: omit it if it equals its default."""
-    if value == values.get(field, default):
-        return
-    if value == default:
-        del values[field]
-    else:
+def set_scalar(values: Values, field: str, value: int) -> None:
+    """Set a scalar as writers do: omit it if it is 0, the default of all."""
+    if value:
         values[field] = value
+    elif values.get(field):
+        del values[field]
 
 
 def _require_known(table: Table) -> None:

@@ -90,13 +90,12 @@ class Calls:
         operator = operators[kernel.operator]
         schema = self._schema(operator)
         name, count = operator.qualified_name, len(schema.arguments)
-        if any(argument.is_write for argument in schema.arguments):
-            if len(kernel.args) not in (count, count + 1):
-                raise _count_error(name, kernel.args, count + 1)
+        is_out = any(argument.is_write for argument in schema.arguments)
+        if len(kernel.args) != count + 1 and not (is_out and len(kernel.args) == count):
+            raise FormatError(f"{name} has {len(kernel.args)} arguments, and takes {count + 1}")
+        if is_out:
             args, form = kernel.args[:count], self._public_form(schema)
             return Call(name, schema, args, None, form, self._functional(schema))
-        if len(kernel.args) != count + 1:
-            raise _count_error(name, kernel.args, count + 1)
         if len(schema.returns) != 1 or schema.returns[0].type not in _NUMBERS:
             message = f"{name} makes a result of its own, which no value has memory for"
             raise UnsupportedError(message)
@@ -127,10 +126,6 @@ class Calls:
     def _found(self, operator: Operator) -> FunctionSchema:
         own = OWN.get(operator.qualified_name)
         return own or Operators(self._find).overload(operator.name, operator.overload)
-
-
-def _count_error(name: str, args: tuple[int, ...], wanted: int) -> FormatError:
-    return FormatError(f"{name} has {len(args)} arguments, and takes {wanted}")
 
 
 TENSORS: Final = ListType(TENSOR)
