@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import deque
 
 import pytest
 import torch
@@ -54,6 +55,20 @@ def test_a_bundle_runs_as_its_program_does():
 def test_calls_that_give_what_is_expected():
     (result,) = check_cases(tsarchive.load(GOOD))
     assert (result.method, result.number, result.max_difference) == ("forward", 0, 0.0)
+    assert result.ok
+
+
+def test_results_in_a_deque_are_compared(tmp_path):
+    leaf = {"type": None, "context": None, "children_spec": []}
+    tree = {"type": "collections.deque", "context": "null", "children_spec": [leaf]}
+    (plan,) = LINEAR["execution_plan"]
+    nested = {**plan["container_meta_type"], "encoded_out_str": json.dumps([1, tree])}
+    made = {**LINEAR, "execution_plan": [{**plan, "container_meta_type": nested}]}
+    path = tmp_path / "program.bpte"
+    path.write_bytes(bundle(SUITES, program(made, LINEAR_DATA)))
+    module = tsarchive.load(path)
+    assert isinstance(module(torch.zeros(2, 4)), deque)
+    (result,) = check_cases(module)
     assert result.ok
 
 
