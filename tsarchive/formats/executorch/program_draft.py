@@ -222,7 +222,8 @@ class SegmentedDraft:
         tables = encode(self.schema, self.values, self.encoding.order, self.encoding.alignments)
         inserted = self._inserted(len(behind))
         size = AT + len(inserted) + len(tables.body) + len(self.tail)
-        base = self._base(size, len(behind)) if inserted else 0
+        width = self.base_alignment or (SEGMENT_ALIGNMENT if len(behind) else 0)
+        base = align_up(size, width) if inserted and width else 0
         if inserted:
             inserted = self.write_header(inserted, size, base, len(behind) + self.surplus)
         gap = _filled(max(base - size, 0), self.gap)
@@ -249,11 +250,6 @@ class SegmentedDraft:
         made = self.write_header(b"", 0, 0, 0)
         width = max((CONSTANT_ALIGNMENT, *self.encoding.alignments.values()))
         return made.ljust(align_up(len(made), width), b"\0")
-
-    def _base(self, size: int, nbytes: int) -> int:
-        """Return where segments begin behind tables of this size."""
-        width = self.base_alignment or (SEGMENT_ALIGNMENT if nbytes else 0)
-        return align_up(size, width) if width else 0
 
 
 def open_draft(

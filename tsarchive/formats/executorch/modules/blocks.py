@@ -51,7 +51,7 @@ def basic_blocks(method: Method) -> tuple[BasicBlock, ...]:
     if not method.chains:
         raise FormatError(f"method {method.name!r}: it has no chain of instructions")
     instructions = tuple(_numbered(method))
-    targets = dict(_targets(method))
+    targets = dict(_targets(method, instructions))
     starts = {0, len(instructions), *targets.values(), *(at + 1 for at in targets)}
     ordered = sorted(starts)
     numbers = {start: number for number, start in enumerate(ordered)}
@@ -80,18 +80,17 @@ def _numbered(method: Method) -> Iterator[Numbered]:
             yield Numbered(number, index, instruction)
 
 
-def _targets(method: Method) -> Iterator[tuple[int, int]]:
+def _targets(method: Method, instructions: tuple[Numbered, ...]) -> Iterator[tuple[int, int]]:
     """Yield (jump, target), both counted from the first instruction of the first chain."""
-    start = 0
-    for chain in method.chains:
-        for index, instruction in enumerate(chain.instructions):
-            if isinstance(instruction, JumpFalse):
-                target = instruction.destination
-                if not 0 <= target <= len(chain.instructions):
-                    message = f"instruction {index} jumps to {target}, behind the end of its chain"
-                    raise FormatError(f"method {method.name!r}: {message}")
-                yield start + index, start + target
-        start += len(chain.instructions)
+    for at, numbered in enumerate(instructions):
+        jump = numbered.instruction
+        if isinstance(jump, JumpFalse):
+            target = jump.destination
+            if not 0 <= target <= len(method.chains[numbered.chain].instructions):
+                place = f"instruction {numbered.index}"
+                message = f"{place} jumps to {target}, behind the end of its chain"
+                raise FormatError(f"method {method.name!r}: {message}")
+            yield at, at - numbered.index + target
 
 
 class InstructionPlace(NamedTuple):
