@@ -137,6 +137,13 @@ class Method:
     arena_devices: tuple[tuple[int, int, int], ...] = ()
 
     @property
+    def stored_tensors(self) -> Iterator[tuple[int, Tensor]]:
+        """The values that are tensors with initial bytes, by their indices."""
+        for index, value in enumerate(self.values):
+            if isinstance(value, Tensor) and value.has_data:
+                yield index, value
+
+    @property
     def instructions(self) -> Iterator[Instruction]:
         """The instructions of all chains."""
         return (instruction for chain in self.chains for instruction in chain.instructions)

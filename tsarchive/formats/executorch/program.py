@@ -67,14 +67,8 @@ class Program(EncodedFile):
     @cached_property
     def external_names(self) -> tuple[str, ...]:
         """The keys that a data file must have."""
-        return tuple(
-            dict.fromkeys(
-                value.name or ""
-                for method in self.methods
-                for value in method.values
-                if isinstance(value, Tensor) and value.is_external
-            )
-        )
+        stored = (tensor for method in self.methods for _, tensor in method.stored_tensors)
+        return tuple(dict.fromkeys(tensor.name or "" for tensor in stored if tensor.is_external))
 
     def method(self, name: str) -> Method:
         """Return the first method of this name. Raises MissingRecordError when there is none."""

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
-from tsarchive.describing.contents import ModuleInfo, StorageInfo, TensorInfo
+from tsarchive.describing.contents import ModuleInfo, Needs, StorageInfo, TensorInfo
 from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.archive import OpenedArchive, View
@@ -34,9 +34,6 @@ SUITE: Final = "test suite"
 
 OWN_NAMESPACES: Final = frozenset({"dim_order_ops", "executorch_prim"})
 """Namespaces of operators that belong to the runtime itself."""
-
-if TYPE_CHECKING:
-    from tsarchive.describing.contents import Needs
 
 _Named = tuple[str, TensorInfo]
 
@@ -92,8 +89,6 @@ class ExecutorchView(View):
 
     def needs(self) -> Needs:
         """Return the operators, without overload, that not every runtime has built in."""
-        from tsarchive.describing.contents import Needs
-
         found: Counter[str] = Counter()
         for name, count in self.operators().items():
             if name.partition("::")[0] not in OWN_NAMESPACES:
@@ -155,11 +150,9 @@ def _of_program(program: Program) -> Iterator[_Named]:
     """Yield tensors; a named one appears once even if methods share it."""
     named: dict[str, TensorInfo] = {}
     for method in program.methods:
-        for index, value in enumerate(method.values):
-            if not isinstance(value, Tensor) or not value.has_data:
-                continue
-            info = _stored(program, value)
-            name = value.name or f"{method.name}.{index}"
+        for index, tensor in method.stored_tensors:
+            info = _stored(program, tensor)
+            name = tensor.name or f"{method.name}.{index}"
             if named.setdefault(name, info) != info:
                 name = f"{method.name}.{index}"
                 named[name] = info
@@ -200,7 +193,7 @@ def _entry(found: DataFile, entry: Entry) -> ModuleInfo:
 
 
 def _method(program: Program, method: Method) -> ModuleInfo:
-    stored = [one for one in method.values if isinstance(one, Tensor) and one.has_data]
+    stored = [tensor for _, tensor in method.stored_tensors]
     return ModuleInfo(
         method.name,
         METHOD,

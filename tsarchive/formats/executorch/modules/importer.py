@@ -39,7 +39,7 @@ from tsarchive.run.slots import get_slot, set_slot
 from .calling_convention import MEMORY, Convention, ProgramMethod, result_of, with_lock
 from .data import Data
 from .memory import Layout, Memory, buffer_checker, layout_of, load_from_state_dict, tensor_over
-from .method_graphs import MethodGraph, Names, function_of
+from .method_graphs import MethodGraph, function_of
 from .slots import NUMBERS
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class PteImporter(ProgramImporter):
             self._add(made, method)
 
     def _add(self, made: ClassType, method: Method) -> None:
-        names = _names(self.layout, method)
+        names = self.layout.methods[method.name]
         try:
             graph = MethodGraph(
                 method, names, made, operator_schemas, self.classes.enforcement.guard.policy
@@ -227,11 +227,9 @@ class PteImporter(ProgramImporter):
     def _set_up(
         self, made: Any, graph: MethodGraph, memory: Memory, buffers: Mapping[str, Any]
     ) -> None:
-        method, slots = graph.method, self.type.attributes
-        names = _names(self.layout, method)
-        places = self.layout.planned[method.name]
-        tensors = {index: memory.tensors[place] for index, place in places.items()}
-        set_slot(made, slots[names.tensors], [tensors[index] for index in names.planned])
+        slots, names = self.type.attributes, self.layout.methods[graph.method.name]
+        tensors = {index: memory.tensors[place] for index, place in names.planned.items()}
+        set_slot(made, slots[names.tensors], list(tensors.values()))
         for index in graph.slots.kept:
             value: Any = graph.slots.initial(index)
             if isinstance(value, Tensor):
@@ -260,10 +258,6 @@ def _add_attribute(owner: ClassType, attribute: Attribute) -> None:
         message = f"{attribute.name[:200]!r} stands for two things"
         raise FormatError(message, record=RECORD)
     owner.attributes[attribute.name] = attribute
-
-
-def _names(layout: Layout, method: Method) -> Names:
-    return Names(method.name, tuple(layout.planned[method.name]), layout.constants[method.name])
 
 
 def failing_method(owner: ClassType, method: Method, error: ArchiveError) -> Function:

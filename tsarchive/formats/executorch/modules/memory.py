@@ -45,19 +45,37 @@ class Place:
     tensor: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Attributes of the module that a method uses.
+
+    ``planned`` maps planned values, in the order of the list that holds their tensors, to places in
+    the layout; ``constants`` maps values to names of constant buffers.
+    """
+
+    method: str
+    planned: dict[int, int] = field(default_factory=dict)
+    constants: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def tensors(self) -> str:
+        return f"tensors of {self.method}"
+
+    def kept(self, index: int) -> str:
+        """Return the name of the attribute that keeps a rebound value."""
+        return f"{self.method} %{index}"
+
+
 @dataclass(slots=True)
 class Layout:
     """The layout of all tensors. ``arenas`` are sizes in bytes; each of ``places`` is unique.
 
-    ``planned`` maps, for each method, planned values to their places; ``constants`` maps values to
-    names of buffers. ``buffers`` are tensors by name, or indices of places of those that methods
-    change.
+    ``buffers`` are tensors by name, or indices of places of those that methods change.
     """
 
     arenas: list[int] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
-    planned: dict[str, dict[int, int]] = field(default_factory=dict)
-    constants: dict[str, dict[int, str]] = field(default_factory=dict)
+    methods: dict[str, Names] = field(default_factory=dict)
     buffers: dict[str, Tensor | int] = field(default_factory=dict)
 
 
@@ -67,7 +85,7 @@ def layout_of(program: Program) -> Layout:
     Raises FormatError for a tensor that does not fit into its arena, UnsupportedError for one that
     torch cannot represent.
     """
-    made = _Made(_shared_arenas(program))
+    made = _LayoutBuilder(_shared_arenas(program))
     for method in program.reachable_methods:
         made.add(method)
     return made.layout
@@ -88,7 +106,9 @@ def _shared_arenas(program: Program) -> list[int]:
 _Key = tuple[object, ...]
 
 
-class _Made:
+class _LayoutBuilder:
+    """Adds the tensors of methods to a layout."""
+
     def __init__(self, arenas: list[int]) -> None:
         self.layout = Layout(arenas)
         self._known_places: dict[_Key, int] = {}
@@ -96,8 +116,7 @@ class _Made:
         self._named: set[int] = set()
 
     def add(self, method: Method) -> None:
-        self.layout.planned[method.name] = {}
-        self.layout.constants[method.name] = {}
+        self.layout.methods[method.name] = Names(method.name)
         for index, value in enumerate(method.values):
             if not isinstance(value, Tensor):
                 continue
@@ -109,11 +128,12 @@ class _Made:
                 raise
 
     def _tensor(self, method: Method, index: int, tensor: Tensor) -> None:
+        names = self.layout.methods[method.name]
         _check(tensor)
         if tensor.allocation is None and tensor.has_data:
-            self.layout.constants[method.name][index] = self._constant(method, index, tensor)
+            names.constants[index] = self._constant(method, index, tensor)
             return
-        number = self.layout.planned[method.name][index] = self._place(method, tensor)
+        number = names.planned[index] = self._place(method, tensor)
         is_state = tensor.has_data or (tensor.name and tensor.allocation is not None)
         if is_state and number not in self._named:
             self._named.add(number)

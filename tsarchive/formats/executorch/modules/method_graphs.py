@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from tsarchive.errors import ArchiveError, FormatError, PolicyError, UnsupportedError
@@ -53,6 +53,7 @@ from tsarchive.policy import Policy
 
 from .blocks import BasicBlock, Numbered, basic_blocks, instruction_place
 from .kernels import Call, Calls, FindOverloads, Step, argument_fits, result_type
+from .memory import Names
 from .natives.table import GLUE
 from .slots import Slots
 
@@ -83,7 +84,7 @@ def _cloned(body: Body, value: Value) -> Value:
     return append(body, _CLONE, value, body.none())
 
 
-def emit(frame: _Writing, call: Call) -> None:
+def emit(frame: _GraphBuilder, call: Call) -> None:
     """Append a kernel call. Raises FormatError for arguments of the wrong type."""
     if call.result is not None:
         _number(frame, call, call.result)
@@ -95,7 +96,7 @@ def emit(frame: _Writing, call: Call) -> None:
         _Emission(frame, call).call_out()
 
 
-def _number(frame: _Writing, call: Call, result: int) -> None:
+def _number(frame: _GraphBuilder, call: Call, result: int) -> None:
     values = [argument_of(frame, index, argument) for index, argument in call.pairs()]
     type_ = result_type(call, [value.type for value in values], frame.slots.type_of(result))
     if call.name == "aten::_local_scalar_dense":
@@ -108,7 +109,7 @@ def _number(frame: _Writing, call: Call, result: int) -> None:
 class _Emission:
     """One call that writes to tensors. ``after`` are the nodes that follow it."""
 
-    def __init__(self, frame: _Writing, call: Call) -> None:
+    def __init__(self, frame: _GraphBuilder, call: Call) -> None:
         self._frame = frame
         self._body = frame.body
         self._call = call
@@ -207,7 +208,7 @@ Copy = Callable[[int, Value], Value]
 
 
 def argument_of(
-    frame: _Writing, index: int, argument: Argument, copied: Copy = lambda _, value: value
+    frame: _GraphBuilder, index: int, argument: Argument, copied: Copy = lambda _, value: value
 ) -> Value:
     """Return the value of an argument; ``copied`` may substitute a tensor.
 
@@ -226,7 +227,7 @@ def argument_of(
     return found
 
 
-def _list(frame: _Writing, value: ValueList, wanted: Type, copied: Copy) -> Value:
+def _list(frame: _GraphBuilder, value: ValueList, wanted: Type, copied: Copy) -> Value:
     body = frame.body
     element = _ELEMENTS[type(value)]
     if not isinstance(value, IndexList):
@@ -238,32 +239,11 @@ def _list(frame: _Writing, value: ValueList, wanted: Type, copied: Copy) -> Valu
     return body.list_of(element, items)
 
 
-def _item(frame: _Writing, index: int, copied: Copy) -> Value:
+def _item(frame: _GraphBuilder, index: int, copied: Copy) -> Value:
     if index == NO_TENSOR:
         return frame.body.none()
     found = frame.read(index)
     return copied(index, found) if found.type == TENSOR else found
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Attributes of the module that a method uses.
-
-    ``planned`` has the planned values, in the order of the list that holds their tensors;
-    ``constants`` the names of constant buffers by value.
-    """
-
-    method: str
-    planned: tuple[int, ...]
-    constants: dict[int, str]
-
-    @property
-    def tensors(self) -> str:
-        return f"tensors of {self.method}"
-
-    def kept(self, index: int) -> str:
-        """Return the name of the attribute that keeps a rebound value."""
-        return f"{self.method} %{index}"
 
 
 def tensor_inputs(method: Method) -> list[int]:
@@ -358,7 +338,7 @@ class MethodGraph:
 
     def _graph(self) -> Block:
         with _locate_errors(self.method.name):
-            return _Writing(self._owner, self._names, self).graph()
+            return _GraphBuilder(self._owner, self._names, self).graph()
 
 
 def _joined(types: Sequence[Type]) -> Type:
@@ -368,8 +348,8 @@ def _joined(types: Sequence[Type]) -> Type:
     return TupleType(tuple(types)) if types else NONE
 
 
-class _Writing:
-    """Emits one graph. ``body`` appends to the current block."""
+class _GraphBuilder:
+    """Builds the graph of a method. ``body`` appends to the current block."""
 
     def __init__(self, owner: ClassType, names: Names, source: MethodGraph) -> None:
         self._source = source

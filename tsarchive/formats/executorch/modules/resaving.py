@@ -61,12 +61,9 @@ def _stored(importer: PteImporter) -> Iterator[tuple[str, Tensor, str]]:
     layout = importer.layout
     planned = {found: name for name, found in layout.buffers.items() if isinstance(found, int)}
     for method in importer.program.reachable_methods:
-        for number, value in enumerate(method.values):
-            if not isinstance(value, Tensor) or not value.has_data:
-                continue
-            buffer = layout.constants[method.name].get(number)
-            if buffer is None:
-                buffer = planned[layout.planned[method.name][number]]
+        for number, value in method.stored_tensors:
+            names = layout.methods[method.name]
+            buffer = names.constants.get(number) or planned[names.planned[number]]
             yield f"{method.name}.{number}", value, buffer
 
 
