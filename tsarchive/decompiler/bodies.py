@@ -25,7 +25,7 @@ from .naming import (
     members_of,
 )
 from .program import Program
-from .translation import Translation, function_definition, without_type_parameters
+from .translation import Translation
 
 
 def body_of(program: Program, key: Type | Function, definition: Definition) -> list[ast.stmt]:
@@ -68,10 +68,11 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
         body.append(made)
     if "__eq__" in class_.methods:
-        hash_ = syntax.attribute(program.references.builtin("object"), "__hash__")
-        body.append(syntax.assign(["__hash__"], hash_))
-    class_definition = _class(definition, _bases(program, class_), body)
-    return [class_definition, *_accessors(program, definition, class_)]
+        body.append(syntax.assign(["__hash__"], program.references.form("object.__hash__")))
+    base = f"nn.{container_base(class_) or 'Module'}"
+    bases = [program.references.form(base)] if class_.is_module else []
+    made = syntax.class_(definition.name, bases, body)
+    return [made, *_accessors(program, definition, class_)]
 
 
 def _accessors(program: Program, definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
@@ -83,9 +84,8 @@ def _accessors(program: Program, definition: Definition, class_: ClassType) -> I
             found = syntax.attribute(found, "fget")
         elif members.is_setter(name):
             found = syntax.attribute(found, "fset")
-        given = [syntax.name(definition.name), syntax.string(name), found]
-        setting = syntax.call(program.references.builtin("setattr"), given)
-        yield syntax.expression_statement(setting)
+        given = syntax.name(definition.name), syntax.string(name), found
+        yield program.references.statement("setattr(_0, _1, _2)", *given)
 
 
 def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
@@ -98,18 +98,6 @@ def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
         yield function
         if members.is_getter(name) and members.method(name) in setters:
             yield methods[setters[members.method(name)]]
-
-
-def _bases(program: Program, class_: ClassType) -> list[ast.expr]:
-    if not class_.is_module:
-        return []
-    nn = program.references.module("torch.nn", "nn")
-    return [syntax.attribute(nn, container_base(class_) or "Module")]
-
-
-def _class(definition: Definition, bases: list[ast.expr], body: list[ast.stmt]) -> ast.ClassDef:
-    made = ast.ClassDef(definition.name, bases, [], body or [ast.Pass()], [])
-    return without_type_parameters(made)
 
 
 def _function(
@@ -134,7 +122,7 @@ def _function(
     finish_function(translation, graph)
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
-    return function_definition(name, arguments, defaults, translation.statements, returns)
+    return syntax.function(name, arguments, defaults, translation.statements, returns)
 
 
 def _default(translation: Translation, argument: Argument) -> ast.expr:
@@ -155,8 +143,7 @@ def _enum_body(program: Program, enum: EnumType, definition: Definition) -> list
         names[name] = shown
         body.append(syntax.assign([shown], syntax.literal(value)))
     program.enum_members[enum] = names
-    base = syntax.attribute(program.references.module("enum"), "Enum")
-    return [_class(definition, [base], body)]
+    return [syntax.class_(definition.name, [program.references.form("enum.Enum")], body)]
 
 
 def _named_tuple_body(program: Program, type_: TupleType, definition: Definition) -> list[ast.stmt]:
@@ -169,4 +156,5 @@ def _named_tuple_body(program: Program, type_: TupleType, definition: Definition
         taken.add(name)
         shown = shown_type(program, element)
         body.append(ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1))
-    return [_class(definition, [program.references.imported("typing", "NamedTuple")], body)]
+    base = program.references.imported("typing", "NamedTuple")
+    return [syntax.class_(definition.name, [base], body)]

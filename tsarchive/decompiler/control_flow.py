@@ -31,7 +31,7 @@ from .layout import without_markers
 from .naming import identifier, members_of
 from .program import Program
 from .syntax import ends, move, moves, names_in
-from .translation import Translation, function_definition, is_call_of_init, is_call_of_setter
+from .translation import Translation, is_call_of_init, is_call_of_setter
 
 _LARGE_CONDITION = 6
 
@@ -85,7 +85,7 @@ def _construct(translation: Translation, node: Node) -> None:
     shown = syntax.call(class_, arguments)
     translation.flush()
     if len(translation.uses_of(made)) == 1:
-        translation.emit(syntax.expression_statement(shown), node)
+        translation.emit(ast.Expr(shown), node)
         return
     name = translation.define(made, translation.live_ranges.start(node))
     translation.emit(syntax.assign([name], shown), node)
@@ -123,7 +123,7 @@ def _emit_if(translation: Translation, condition: ast.expr, bodies: list[list[as
     if not body:
         condition, body, other = _negated(condition), other, body
     if not body:
-        translation.statements.append(syntax.expression_statement(condition))
+        translation.statements.append(ast.Expr(condition))
         return
     shown = _assertion(condition, body, other)
     if shown is not None:
@@ -258,7 +258,7 @@ def _for(
         name = translation.define(counter, point, list(targets.values()))
     statements = _endless_body(translation, node, targets)
     called = syntax.call(translation.references.builtin("range"), shown)
-    translation.emit(ast.For(ast.Name(name, ast.Store()), called, statements, [], lineno=0), node)
+    translation.emit(ast.For(ast.Name(name, ast.Store()), called, statements, []), node)
 
 
 def _while(translation: Translation, node: Node, targets: dict[int, str], first: ast.expr) -> None:
@@ -325,11 +325,10 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
         raise UnsupportedError(
             f"{translation.function.qualified_name} enters an object of no class"
         )
-    called = shown
     if is_autocast(type_):
-        called = syntax.call(translation.references.imported("_objects", "casting"), [shown])
+        shown = syntax.call(translation.references.imported("_objects", "casting"), [shown])
     elif type_.methods["__exit__"].schema.return_type != NONE:
-        called = syntax.call(translation.references.imported("_objects", "entered"), [shown])
+        shown = syntax.call(translation.references.imported("_objects", "entered"), [shown])
     variable: ast.expr | None = None
     if translation.is_live(enter.output):
         variable = ast.Name(translation.define(enter.output), ast.Store())
@@ -340,7 +339,7 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
     translation.flush()
     body = translation.statements or [ast.Pass()]
     translation.statements = outer
-    translation.statements.append(ast.With([ast.withitem(called, variable)], body))
+    translation.statements.append(ast.With([ast.withitem(shown, variable)], body))
 
 
 def _unpack(translation: Translation, node: Node) -> None:
@@ -392,7 +391,7 @@ def _nested(outer: Translation, name: str, subgraph: Block) -> ast.stmt:
     finish_function(inner, subgraph)
     outer.variables.used |= inner.variables.used
     arguments = [ast.arg(shown) for shown in names]
-    return function_definition(name, arguments, [], inner.statements, None)
+    return syntax.function(name, arguments, [], inner.statements, None)
 
 
 def finish_function(translation: Translation, block: Block, index: int = 0) -> None:
@@ -535,21 +534,22 @@ EXCEPTIONS = "_exceptions"
 def _raised(program: Program, class_: Value, message: ast.expr) -> ast.stmt:
     """``raise ValueError(message)``, with a class of the package where Python has none."""
     references = program.references
-    text = _assertion_text(message) if must_be_none(class_) else None
-    if text is not None:
-        return ast.Raise(
-            syntax.call(references.builtin(_FAILED), [] if _is_empty(text) else [text])
-        )
     if must_be_none(class_) or not class_.node.is_constant:
-        return ast.Raise(syntax.call(references.builtin("RuntimeError"), [message]))
+        text = _assertion_text(message) if must_be_none(class_) else None
+        if text is None:
+            return references.statement("raise RuntimeError(_0)", message)
+        return references.statement(
+            "raise AssertionError()" if _is_empty(text) else "raise AssertionError(_0)", text
+        )
     module, _, name = class_.node.attributes["value"].rpartition(".")
     found = getattr(builtins, name, None)
-    is_exception = isinstance(found, type) and issubclass(found, Exception)
-    if module in ("builtins", "") and is_exception:
-        return ast.Raise(syntax.call(references.builtin(name), [message]))
-    shown = identifier(name, private=False)
-    program.exceptions.setdefault(shown)
-    return ast.Raise(syntax.call(references.imported(EXCEPTIONS, shown), [message]))
+    if module in ("builtins", "") and isinstance(found, type) and issubclass(found, Exception):
+        raised = references.builtin(name)
+    else:
+        shown = identifier(name, private=False)
+        program.exceptions.setdefault(shown)
+        raised = references.imported(EXCEPTIONS, shown)
+    return references.statement("raise _0(_1)", raised, message)
 
 
 def _assertion_text(message: ast.expr) -> ast.expr | None:

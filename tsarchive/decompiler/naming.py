@@ -147,6 +147,29 @@ class References:
         """A function of the package's own small run time."""
         return self.to(Reference(HELPERS, key, helper_name(key)))
 
+    def form(self, text: str, *arguments: ast.expr) -> ast.expr:
+        """Return an expression such as ``torch.device(_0)`` with its arguments filled in.
+
+        Its other names are modules and builtins.
+        """
+        statement = self.statement(text, *arguments)
+        assert isinstance(statement, ast.Expr)
+        return statement.value
+
+    def statement(self, text: str, *arguments: ast.expr) -> ast.stmt:
+        """Return a statement such as ``del _0[_1]`` with its arguments filled in."""
+        return syntax.substituted(text, arguments, self._global)
+
+    def _global(self, name: str) -> ast.expr:
+        home = _MODULES.get(name)
+        return self.builtin(name) if home is None else self.module(home, name)
+
+
+_MODULES = {
+    "F": "torch.nn.functional", "enum": "enum", "math": "math", "nn": "torch.nn", "torch": "torch",
+}  # fmt: skip
+"""The modules that forms name, by the name that they have there."""
+
 
 HELPERS = "_torchscript"
 """The module of a package that holds operators which Python and torch do not have."""

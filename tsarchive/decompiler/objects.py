@@ -22,9 +22,8 @@ from tsarchive.run.typecheck import type_of_class
 
 from . import syntax
 from .layout import Definition
-from .naming import SHARED_SLOTS, container_base, members_of
+from .naming import SHARED_SLOTS, References, container_base, members_of
 from .program import Program, module_type
-from .translation import function_definition
 from .weights import TensorFile
 
 WEIGHTS = "_weights"
@@ -50,22 +49,17 @@ class ObjectValues:
         made = self._empty(tensor) or self.tensor(tensor, path)
         if not is_parameter:
             return made
-        nn = self._program.references.module("torch.nn", "nn")
-        keywords = {} if tensor.requires_grad else {"requires_grad": syntax.literal(False)}
-        return syntax.call(syntax.attribute(nn, "Parameter"), [made], keywords)
+        keywords = "" if tensor.requires_grad else ", requires_grad=False"
+        return self._program.references.form(f"nn.Parameter(_0{keywords})", made)
 
     def _empty(self, tensor: torch.Tensor) -> ast.expr | None:
         if tensor.layout != torch.strided or tensor.is_quantized:
             return None
-        module = self._program.references.module("torch")
-        keywords: dict[str, ast.expr] = {}
-        if tensor.is_meta:
-            keywords["device"] = syntax.string("meta")
+        keywords = ", device='meta'" if tensor.is_meta else ""
         if tensor.dtype != torch.float32:
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            keywords["dtype"] = syntax.attribute(module, dtype)
+            keywords += f", dtype={tensor.dtype}"
         shape = syntax.literal(tuple(tensor.shape))
-        return syntax.call(syntax.attribute(module, "empty"), [shape], keywords)
+        return self._program.references.form(f"torch.empty(_0{keywords})", shape)
 
     def tensor(self, tensor: torch.Tensor, path: str) -> ast.expr:
         """A tensor of the files; one without data is made anew."""
@@ -82,7 +76,7 @@ class ObjectValues:
         if id(value) not in self._shared:
             return self._value(value, type_, path)
         place = self._places.setdefault(id(value), path)
-        made = ast.Lambda(_NO_ARGUMENTS, self._value(value, type_, place))
+        made = syntax.lambda_(self._value(value, type_, place))
         shared = self._program.references.imported(WEIGHTS, "shared")
         return syntax.call(shared, [syntax.string(place), made])
 
@@ -92,8 +86,7 @@ class ObjectValues:
             case torch.Tensor():
                 return self.tensor(value, path)
             case torch.device():
-                device = syntax.attribute(references.module("torch"), "device")
-                return syntax.call(device, [syntax.string(str(value))])
+                return references.form("torch.device(_0)", syntax.string(str(value)))
             case torch.ScriptObject():
                 return self._native(value, path)
             case ArchiveObject():
@@ -116,9 +109,8 @@ class ObjectValues:
             raise UnsupportedError(f"{path} holds a {type(value).__name__}") from None
 
     def generator(self, device: str, seed: int) -> ast.expr:
-        generator = syntax.attribute(self._program.references.module("torch"), "Generator")
-        made = syntax.call(generator, [syntax.string(device)])
-        return syntax.call(syntax.attribute(made, "manual_seed"), [syntax.literal(seed)])
+        arguments = syntax.string(device), syntax.literal(seed)
+        return self._program.references.form("torch.Generator(_0).manual_seed(_1)", *arguments)
 
     def _list(self, value: list[Any], type_: Type, path: str) -> ast.expr:
         element = type_.element if isinstance(type_, ListType) else type_
@@ -164,9 +156,6 @@ class ObjectValues:
         new = self._program.references.imported(OBJECTS, "new")
         shown = self._program.reference(class_)
         return syntax.call(new, [shown, ast.Dict(keys, items)])
-
-
-_NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
 
 
 def shared_objects(root: torch.nn.Module) -> frozenset[int]:
@@ -330,7 +319,8 @@ class Instances:
     ) -> None:
         class_ = module_type(module)
         common: list[ast.stmt] = []
-        body: list[ast.stmt] = [_super_init(self._program)]
+        references = self._program.references
+        body: list[ast.stmt] = [references.statement("super().__init__()")]
         names: list[str] = []
         for name in slots:
             shown = self._slot(module, name)
@@ -340,15 +330,15 @@ class Instances:
                 is_shape = self._differ_in_shape(definition, name)
                 shown = _with_shape(shown, argument) if is_shape else argument
             if name in class_.attributes:
-                body.append(_assigned(class_, name, _spread(shown)))
+                body.append(_assigned(references, class_, name, _spread(shown)))
             elif name in differing:
                 place = syntax.attribute(syntax.name("self"), name)
                 body.append(syntax.store(place, shown))
             else:
                 common.append(syntax.assign([name], shown))
-        body += _hooks(class_)
+        body += _hooks(references, class_)
         arguments = [ast.arg("self"), *map(ast.arg, names)]
-        made = function_definition("__init__", arguments, [], body, syntax.literal(None))
+        made = syntax.function("__init__", arguments, [], body, syntax.literal(None))
         definition.variables |= {"self", *names}
         _insert(definition, common, [made] if len(body) > 1 else [])
 
@@ -359,45 +349,31 @@ def _argument(module: torch.nn.Module, name: str) -> str:
     return f"{shown}_" if shown == "self" else shown
 
 
-def _super_init(program: Program) -> ast.stmt:
-    made = syntax.call(program.references.builtin("super"))
-    return syntax.expression_statement(syntax.call(syntax.attribute(made, "__init__")))
-
-
-def _assigned(class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
+def _assigned(references: References, class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
     """The statement that fills a slot of ``self``."""
     members = members_of(class_)
-    self_ = syntax.name("self")
     kind = members.kind(name)
     is_none = isinstance(shown, ast.Constant) and shown.value is None
+    arguments = syntax.name("self"), syntax.string(name), shown
     if members.is_direct(name) and kind is SlotKind.BUFFER:
-        return _registered("register_buffer", name, shown)
-    if (
-        members.is_direct(name)
-        and kind is SlotKind.PARAMETER
-        and (is_none or isinstance(shown, ast.Name))
-    ):
-        return _registered("register_parameter", name, shown)
-    return syntax.store(members.reach(self_, name), shown)
+        return references.statement("_0.register_buffer(_1, _2)", *arguments)
+    is_argument = is_none or isinstance(shown, ast.Name)
+    if members.is_direct(name) and kind is SlotKind.PARAMETER and is_argument:
+        return references.statement("_0.register_parameter(_1, _2)", *arguments)
+    return syntax.store(members.reach(syntax.name("self"), name), shown)
 
 
-def _registered(method: str, name: str, shown: ast.expr) -> ast.stmt:
-    called = syntax.attribute(syntax.name("self"), method)
-    return syntax.expression_statement(syntax.call(called, [syntax.string(name), shown]))
-
-
-def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
+def _hooks(references: References, class_: ClassType) -> Iterable[ast.stmt]:
     """Hooks take the module as their first argument, as methods do."""
     members = members_of(class_)
-    own = syntax.attribute(syntax.name("self"), "__class__")
-    for method, hooks in (
-        ("register_forward_pre_hook", class_.forward_pre_hooks),
-        ("register_forward_hook", class_.forward_hooks),
-    ):
+    self_ = syntax.name("self")
+    own = syntax.attribute(self_, "__class__")
+    for kind, hooks in (
+        ("forward_pre_hook", class_.forward_pre_hooks), ("forward_hook", class_.forward_hooks),
+    ):  # fmt: skip
         for hook in hooks:
-            called = syntax.attribute(syntax.name("self"), method)
             function = syntax.attribute(own, members.method(hook.name))
-            yield syntax.expression_statement(syntax.call(called, [function]))
+            yield references.statement(f"_0.register_{kind}(_1)", self_, function)
 
 
 def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt]) -> None:

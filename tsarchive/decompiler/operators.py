@@ -40,7 +40,7 @@ from .program import Program
 
 _OPERANDS = 2
 _ALPHA = ("aten::add.Tensor", "aten::sub.Tensor", "aten::add.Scalar", "aten::sub.Scalar")
-_SIGN: Mapping[str, type[ast.operator]] = {"aten::add": ast.Add, "aten::sub": ast.Sub}
+_SUMS = {"aten::add": "_0 + _1", "aten::sub": "_0 - _1"}
 _READERS = frozenset({"prim::ListUnpack", "aten::__getitem__", "aten::len", "aten::select"})
 
 
@@ -69,7 +69,7 @@ class Operators:
                 return found
         form = self._form(node, schema)
         if form is not None:
-            return self.filled(form, arguments)
+            return self.references.form(form, *arguments)
         if schema.full_name in _INDEXING:
             found = indexed(node, arguments)
             if found is not None:
@@ -87,15 +87,6 @@ class Operators:
             known = divisor.is_constant and divisor.attributes["value"] not in (0, None)
             return NON_ZERO_DIVISOR[key] if known else None
         return READABLE_FORMS.get(key)
-
-    def filled(self, form: str, arguments: Sequence[ast.expr]) -> ast.expr:
-        modules = {"torch", "math"}
-        names = {
-            name: self.references.module(name) if name in modules else self.references.builtin(name)
-            for name in syntax.template_names(form)
-            if name not in ("True", "False", "None")
-        }
-        return syntax.substituted(form, arguments, names)
 
     def helper(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         """A call of the function that runs the operator here, copied into the package."""
@@ -178,13 +169,11 @@ class Operators:
         """``a + b``, unless b is multiplied by a factor."""
         if not _is_number(node.inputs[2], 1):
             return None
-        return ast.BinOp(arguments[0], _SIGN[node.kind](), arguments[1])
+        return self.references.form(_SUMS[node.kind], *arguments)
 
     def _size(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        shape = syntax.attribute(arguments[0], "shape")
-        if is_only_read(node.output):
-            return shape
-        return syntax.call(self.references.builtin("list"), [shape])
+        form = "_0.shape" if is_only_read(node.output) else "list(_0.shape)"
+        return self.references.form(form, *arguments)
 
     def _dtype(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         return syntax.attribute(arguments[0], "dtype") if node.output in self._dtypes else None
@@ -197,8 +186,8 @@ class Operators:
         shown = [self._enum_argument("ScalarType", *pair) for pair in pairs]
         if shown[0] is None or shown[1] is None:
             raise UnsupportedError("a dtype is compared with a number that is no dtype")
-        sign: ast.cmpop = ast.Eq() if node.kind == "aten::eq" else ast.NotEq()
-        return ast.Compare(shown[0], [sign], [shown[1]])
+        form = "_0 == _1" if node.kind == "aten::eq" else "_0 != _1"
+        return self.references.form(form, shown[0], shown[1])
 
     def _shown(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         if not all(value.type in _SHOWN_ALIKE for value in node.inputs):
@@ -218,14 +207,8 @@ class Operators:
         return syntax.call(syntax.attribute(arguments[0], "format"), arguments[1:])
 
     def _number_tensor(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        torch = self.references.module("torch")
-        made = syntax.attribute(torch, "tensor")
-        if node.input.type in (INT, BOOL):
-            return syntax.call(made, arguments)
-        if node.input.type == FLOAT:
-            keywords = {"dtype": syntax.attribute(torch, "float64")}
-            return syntax.call(made, arguments, keywords)
-        return None
+        form = _NUMBER_TENSORS.get(node.input.type)
+        return None if form is None else self.references.form(form, *arguments)
 
     def _int(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """``int`` of a tensor that was made only to convert it back."""
@@ -241,21 +224,21 @@ class Operators:
         leaf = nesting(node.input.type)[1]
         names = [argument.name for argument in node.schema.arguments] if node.schema else []
         values = dict(zip(names, node.inputs, strict=True))
-        keywords: dict[str, ast.expr] = {}
-        if not must_be_none(values["dtype"]):
+        if not must_be_none(values["dtype"]) or leaf not in (FLOAT, INT, BOOL):
             return None
-        if leaf not in (FLOAT, INT, BOOL):
-            return None
-        torch = self.references.module("torch")
+        form = "torch.tensor(_0"
         if leaf != FLOAT and not _has_items(node.input):
-            dtype = "int64" if leaf == INT else "bool"
-            keywords["dtype"] = syntax.attribute(torch, dtype)
+            form += f", dtype=torch.{'int64' if leaf == INT else 'bool'}"
         for name in ("device", "requires_grad"):
             if name in values and not _is_default(_DEFAULTS[name], values[name]):
-                keywords[name] = arguments[names.index(name)]
-        return syntax.call(syntax.attribute(torch, "tensor"), [arguments[0]], keywords)
+                form += f", {name}=_{names.index(name)}"
+        return self.references.form(f"{form})", *arguments)
 
 
+_NUMBER_TENSORS: dict[Type, str] = {
+    INT: "torch.tensor(_0)", BOOL: "torch.tensor(_0)",
+    FLOAT: "torch.tensor(_0, dtype=torch.float64)",
+}  # fmt: skip
 _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 """Types whose values Python shows as TorchScript does."""

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import torch
 
 from tsarchive.container import Container
-from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.errors import CallError
 from tsarchive.formats.base import LoadOptions
 from tsarchive.formats.registry import zip_format
 from tsarchive.formats.torchscript.tensors import given_device
@@ -31,7 +31,6 @@ from .naming import HELPERS, Pool
 from .objects import OBJECTS, WEIGHTS, Instances, ObjectValues
 from .program import CONSTANTS, Program, module_type
 from .runtime import runtime_files
-from .translation import function_definition, without_type_parameters
 from .weights import TensorFile
 
 _SUPPORT = Path(__file__).parent / "support"
@@ -143,37 +142,40 @@ class _Package:
         """The module of the constants; each is one object for all code."""
         body: list[ast.stmt] = []
         values = ObjectValues(self.program, self._tensors)
-        torch_module = self.program.references.module("torch")
         for name, value in self.program.constants.items():
-            body.append(syntax.assign([name], self._constant(values, torch_module, name, value)))
+            body.append(syntax.assign([name], self._constant(values, name, value)))
         return [_module((CONSTANTS,), body)] if body else []
 
-    def _constant(
-        self, values: ObjectValues, torch_module: ast.expr, name: str, value: object
-    ) -> ast.expr:
+    def _constant(self, values: ObjectValues, name: str, value: object) -> ast.expr:
         if isinstance(value, torch.Tensor):
-            shown = _small_tensor(value, torch_module)
+            shown = self._small_tensor(value)
             return shown or values.tensor(value, f"{CONSTANTS}.{name}")
         if isinstance(value, GeneratorSeed):
             return values.generator(value.device, value.seed)
         return values.value(value, ANY, f"{CONSTANTS}.{name}")
 
+    def _small_tensor(self, tensor: torch.Tensor) -> ast.expr | None:
+        """Return ``torch.tensor([...])`` for a few plain numbers; None for other tensors."""
+        is_plain = tensor.layout == torch.strided and tensor.dtype in _FITTING
+        if not is_plain or tensor.numel() > _SMALL or tensor.requires_grad or tensor.is_meta:
+            return None
+        if tensor.numel() == 0 or not tensor.is_contiguous():
+            return None
+        numbers = syntax.literal(tensor.tolist())
+        return self.program.references.form(f"torch.tensor(_0, dtype={tensor.dtype})", numbers)
+
     def _entry(self) -> Module:
         """The function that builds the model."""
         references = self.program.references
         root = references.to_definition(self.root)
-        lambda_ = ast.Lambda(ast.arguments([], [], None, [], [], None, []), self._instances.root)
         build = references.imported(WEIGHTS, "build")
-        arguments = [lambda_, syntax.name("device")]
+        arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
         tensors = self._tensor_constants()
         if tensors:
             arguments.append(ast.List(tensors, ast.Load()))
-        body: list[ast.stmt] = [
-            syntax.expression_statement(syntax.string(_LOAD_TEXT)),
-            ast.Return(syntax.call(build, arguments)),
-        ]
+        body = [ast.Expr(syntax.string(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
         default = syntax.literal("cpu" if self._device is None else str(self._device))
-        load = function_definition(_LOAD, [ast.arg("device")], [default], body, root)
+        load = syntax.function(_LOAD, [ast.arg("device")], [default], body, root)
         return _module((_MODEL,), [load], {_LOAD, "device"})
 
     def _tensor_constants(self) -> list[ast.expr]:
@@ -219,11 +221,7 @@ def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = 
 
 
 def _exceptions(names: list[str]) -> str:
-    body: list[ast.stmt] = []
-    for name in names:
-        made = ast.ClassDef(name, [syntax.name("RuntimeError")], [], [ast.Pass()], [])
-        body.append(without_type_parameters(made))
-    return written(body)
+    return written([syntax.class_(name, [syntax.name("RuntimeError")], []) for name in names])
 
 
 SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)
@@ -297,18 +295,3 @@ def _root_of(
     if not found.has_code:
         raise found.not_torchscript(container.records)
     return found.importer(container, LoadOptions(device, guard, tensors_on=_HOST)).load()
-
-
-def _small_tensor(tensor: torch.Tensor, torch_module: ast.expr) -> ast.expr | None:
-    """``torch.tensor([...])`` for a few plain numbers; None for other tensors."""
-    is_plain = tensor.layout == torch.strided and tensor.dtype in _FITTING
-    if not is_plain or tensor.numel() > _SMALL or tensor.requires_grad or tensor.is_meta:
-        return None
-    if tensor.numel() == 0 or not tensor.is_contiguous():
-        return None
-    dtype = syntax.attribute(torch_module, str(tensor.dtype).removeprefix("torch."))
-    made = syntax.attribute(torch_module, "tensor")
-    try:
-        return syntax.call(made, [syntax.literal(tensor.tolist())], {"dtype": dtype})
-    except TypeError as error:
-        raise UnsupportedError(f"a constant tensor has no literal: {error}") from error

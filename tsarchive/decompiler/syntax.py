@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import keyword
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -52,22 +53,44 @@ def subscript(base: ast.expr, index: ast.expr) -> ast.Subscript:
     return ast.Subscript(base, index, ast.Load())
 
 
-def expression_statement(value: ast.expr) -> ast.Expr:
-    return ast.Expr(value)
-
-
 def assign(targets: Sequence[str], value: ast.expr, *, unpack: bool = False) -> ast.Assign:
     """``a = value``, or ``a, b = value``; one target is unpacked where ``unpack`` says so."""
     names: list[ast.expr] = [target(identifier) for identifier in targets]
     if len(names) == 1 and not unpack:
-        return ast.Assign([names[0]], value, lineno=0)
-    return ast.Assign([ast.Tuple(names, ast.Store())], value, lineno=0)
+        return ast.Assign([names[0]], value)
+    return ast.Assign([ast.Tuple(names, ast.Store())], value)
 
 
 def store(place: ast.expr, value: ast.expr) -> ast.Assign:
     """``place = value`` for an attribute or a subscript."""
     place.ctx = ast.Store()  # type: ignore[attr-defined]
-    return ast.Assign([place], value, lineno=0)
+    return ast.Assign([place], value)
+
+
+def function(
+    name: str,
+    arguments: list[ast.arg],
+    defaults: list[ast.expr],
+    body: list[ast.stmt],
+    returns: ast.expr | None,
+) -> ast.FunctionDef:
+    # Parsed, since definitions have fields that older Pythons lack.
+    (made,) = ast.parse("def f(): pass").body
+    assert isinstance(made, ast.FunctionDef)
+    made.name, made.body, made.returns = name, body or made.body, returns
+    made.args.args, made.args.defaults = arguments, defaults
+    return made
+
+
+def lambda_(result: ast.expr) -> ast.Lambda:
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), result)
+
+
+def class_(name: str, bases: list[ast.expr], body: list[ast.stmt]) -> ast.ClassDef:
+    (made,) = ast.parse("class C: pass").body
+    assert isinstance(made, ast.ClassDef)
+    made.name, made.bases, made.body = name, bases, body or made.body
+    return made
 
 
 def literal(value: Any) -> ast.expr:
@@ -112,55 +135,32 @@ def same(one: ast.AST, two: ast.AST) -> bool:
 
 
 @cache
-def _template(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
 def parameters(text: str) -> list[int]:
-    """The numbers of the arguments that a template uses, in the order of evaluation."""
-    found = _Placeholders()
-    found.visit(_template(text))
-    return found.numbers
+    """Return the numbers of the arguments that a template uses, in the order of evaluation."""
+    return [int(number) for number in _PARAMETER.findall(text)]
 
 
 def substituted(
-    text: str, arguments: Sequence[ast.expr], globals_: Mapping[str, ast.expr]
-) -> ast.expr:
-    """A template such as ``_0[_1]`` with its arguments in place; other names are ``globals_``."""
-    copied = ast.parse(ast.unparse(_template(text)), mode="eval").body
-    filled: ast.expr = _Fill(arguments, globals_).visit(copied)
+    text: str, arguments: Sequence[ast.expr], global_: Callable[[str], ast.expr]
+) -> ast.stmt:
+    """Fill the arguments into a template such as ``_0[_1]``; ``global_`` makes its other names."""
+    (statement,) = ast.parse(text).body
+    filled: ast.stmt = _Fill(arguments, global_).visit(statement)
     return filled
 
 
-def template_names(text: str) -> set[str]:
-    """The names of a template that are no arguments."""
-    nodes = ast.walk(_template(text))
-    return {node.id for node in nodes if isinstance(node, ast.Name) and node.id[0] != "_"}
-
-
-class _Placeholders(ast.NodeVisitor):
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if node.id[0] == "_":
-            self.numbers.append(int(node.id[1:]))
-
-    def visit_Compare(self, node: ast.Compare) -> None:
-        self.visit(node.left)
-        for operand in node.comparators:
-            self.visit(operand)
+_PARAMETER = re.compile(r"\b_(\d+)\b")
 
 
 class _Fill(ast.NodeTransformer):
-    def __init__(self, arguments: Sequence[ast.expr], globals_: Mapping[str, ast.expr]) -> None:
+    def __init__(self, arguments: Sequence[ast.expr], global_: Callable[[str], ast.expr]) -> None:
         self._arguments = arguments
-        self._globals = globals_
+        self._global = global_
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id[0] == "_":
+        if _PARAMETER.fullmatch(node.id):
             return self._arguments[int(node.id[1:])]
-        return self._globals[node.id]
+        return self._global(node.id)
 
 
 def move(targets: Sequence[str], values: Sequence[ast.expr]) -> ast.stmt | None:

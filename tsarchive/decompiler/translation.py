@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
@@ -36,7 +36,6 @@ _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 # Expressions that nest deeper are hard to read, and at some depth Python refuses them.
 _DEEPEST = 16
 _DEPTH = "nesting_depth"
-_D = TypeVar("_D", bound=ast.AST)
 _NAME_OF_KIND = {
     "prim::ListConstruct": "items",
     "prim::DictConstruct": "mapping",
@@ -175,7 +174,11 @@ class Translation:
             self.flush()  # variables and constants may be evaluated in any order
         arguments = self.operands(node)
         if node.schema is not None and node.schema.full_name in READABLE_STATEMENTS:
-            self._statement(node, READABLE_STATEMENTS[node.schema.full_name], arguments)
+            form = READABLE_STATEMENTS[node.schema.full_name]
+            self.emit(self.references.statement(form, *arguments), node)
+            for output in node.outputs:  # the first operand
+                if self.is_live(output):
+                    self._assign(output, arguments[0])
             return
         self.finish(node, self.expression(node, arguments), arguments)
 
@@ -184,7 +187,7 @@ class Translation:
         live = [output for output in node.outputs if self.is_live(output)]
         if not live:
             if not isinstance(shown, ast.Name | ast.Constant):
-                self.emit(syntax.expression_statement(shown), node)
+                self.emit(ast.Expr(shown), node)
             return
         if len(node.outputs) > 1:
             self.unpack(node, shown)
@@ -233,19 +236,6 @@ class Translation:
         for output in node.outputs:
             names.append(self.define(output, besides=names) if self.is_live(output) else "_")
         self.emit(syntax.assign(names, shown, unpack=True), node)
-
-    def _statement(self, node: Node, form: str, arguments: Sequence[ast.expr]) -> None:
-        changed, key, *value = arguments
-        if form == "extend":
-            extend = syntax.call(syntax.attribute(changed, "extend"), [key])
-            self.emit(syntax.expression_statement(extend), node)
-        elif form == "set":
-            self.emit(syntax.store(syntax.subscript(changed, key), value[0]), node)
-        else:
-            self.emit(ast.Delete([ast.Subscript(changed, key, ast.Del())]), node)
-        for output in node.outputs:  # the first operand
-            if self.is_live(output):
-                self._assign(output, changed)
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[list[ast.stmt]]:
@@ -298,10 +288,7 @@ class Translation:
         """The expression for a constant of a graph."""
         match content:
             case Device(text):
-                return syntax.call(
-                    syntax.attribute(self.references.module("torch"), "device"),
-                    [syntax.string(text)],
-                )
+                return self.references.form("torch.device(_0)", syntax.string(text))
             case EnumMember(enum, name):
                 member = self.program.enum_member(enum, name)
                 return syntax.attribute(self.program.reference(enum), member)
@@ -327,6 +314,8 @@ class Translation:
         result = known_result(node)
         if result is not None:
             return syntax.literal(result)
+        if node.kind in _FORMS:
+            return self.references.form(_FORMS[node.kind], *arguments)
         build = _BY_KIND.get(node.kind)
         if build is not None:
             return build(self, node, arguments)
@@ -357,7 +346,7 @@ class Translation:
 
     def _create_object(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         class_ = self.program.reference(node.output.type)
-        return syntax.call(syntax.attribute(class_, "__new__"), [class_])
+        return self.references.form("_0.__new__(_0)", class_)
 
     def _get_attr(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         owner = node.input.type
@@ -378,11 +367,6 @@ class Translation:
         name = method_name(node.name, is_module=is_module)
         return syntax.call(syntax.attribute(receiver, name), rest)
 
-    def _container_item(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        container, key = arguments
-        shown = syntax.call(self.references.builtin("str"), [key])
-        return syntax.subscript(syntax.attribute(container, "_modules"), shown)
-
     def _isinstance(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         types = tuple(node.attributes["types"])
         return type_test(self.program, arguments[0], types, node.input.type)
@@ -393,9 +377,8 @@ class Translation:
         if must_differ(first, second, self.function.graph):
             return syntax.literal(negated)
         if must_be_none(first) or must_be_none(second):
-            sign: ast.cmpop = ast.IsNot() if negated else ast.Is()
             ordered = arguments if must_be_none(second) else arguments[::-1]
-            return ast.Compare(ordered[0], [sign], [ordered[1]])
+            return self.references.form("_0 is not _1" if negated else "_0 is _1", *ordered)
         return self.operators.helper(node, arguments)
 
 
@@ -437,26 +420,6 @@ def _takes_dtype(user: Node, offset: int) -> bool:
     return enum_names(user.schema.full_name).get(offset) == "ScalarType"
 
 
-def function_definition(
-    name: str,
-    arguments: list[ast.arg],
-    defaults: list[ast.expr],
-    body: list[ast.stmt],
-    returns: ast.expr | None,
-) -> ast.FunctionDef:
-    given = ast.arguments([], arguments, None, [], [], None, defaults)
-    made = ast.FunctionDef(name, given, body or [ast.Pass()], [], returns)
-    made.lineno = 0
-    return without_type_parameters(made)
-
-
-def without_type_parameters(made: _D) -> _D:
-    """Say that a definition has no type parameters, as Python 3.12 and later require."""
-    if "type_params" in made._fields:
-        setattr(made, "type_params", [])  # noqa: B010  # a field that older Pythons lack
-    return made
-
-
 def is_call_of_setter(node: Node) -> bool:
     """Whether the node sets a property."""
     if node.kind != "prim::CallMethod" or called_function(node) is None:
@@ -476,8 +439,16 @@ def is_call_of_init(node: Node) -> bool:
     )
 
 
+_FORMS = {
+    "prim::Uninitialized": "None",
+    "prim::ModuleContainerIndex": "_0._modules[str(_1)]",
+    "prim::EnumValue": "_0.value",
+    "prim::EnumName": "_0.name",
+    "prim::unchecked_cast": "_0",
+    "prim::unchecked_unwrap_optional": "_0",
+    "prim::tolist": "_0.tolist()",
+}
 _BY_KIND: dict[str, Callable[[Translation, Node, Sequence[ast.expr]], ast.expr]] = {
-    "prim::Uninitialized": lambda _t, _n, arguments: syntax.literal(None),
     "prim::TupleConstruct": Translation._tuple,
     "prim::TupleIndex": Translation._tuple_index,
     "prim::TupleSlice": Translation._tuple_slice,
@@ -489,13 +460,7 @@ _BY_KIND: dict[str, Callable[[Translation, Node, Sequence[ast.expr]], ast.expr]]
     "prim::GetAttr": Translation._get_attr,
     "prim::CallFunction": lambda _t, _n, arguments: syntax.call(arguments[0], arguments[1:]),
     "prim::CallMethod": Translation._call_method,
-    "prim::ModuleContainerIndex": Translation._container_item,
     "prim::isinstance": Translation._isinstance,
-    "prim::EnumValue": lambda _t, _n, arguments: syntax.attribute(arguments[0], "value"),
-    "prim::EnumName": lambda _t, _n, arguments: syntax.attribute(arguments[0], "name"),
-    "prim::unchecked_cast": lambda _t, _n, arguments: arguments[0],
-    "prim::unchecked_unwrap_optional": lambda _t, _n, arguments: arguments[0],
-    "prim::tolist": lambda _t, _n, arguments: syntax.call(syntax.attribute(arguments[0], "tolist")),
     "aten::__is__": Translation._identity,
     "aten::__isnot__": Translation._identity,
 }
