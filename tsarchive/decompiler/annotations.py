@@ -64,8 +64,7 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
 
 
 def _subscripted(program: Program, base: ast.expr, *types: Type) -> ast.expr:
-    shown = [shown_type(program, type_) for type_ in types]
-    return syntax.subscript(base, shown[0] if len(shown) == 1 else ast.Tuple(shown, ast.Load()))
+    return syntax.subscript(base, *(shown_type(program, type_) for type_ in types))
 
 
 def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static: Type) -> ast.expr:

@@ -14,10 +14,11 @@ import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.ir.graph import Node
+from tsarchive.ir.graph import Node, closure
 from tsarchive.ir.source_ranges import Range
 
 from . import syntax
@@ -110,17 +111,15 @@ class Layout:
     def __init__(
         self, modules: Sequence[Module], references: References, comments: Sequence[Comment]
     ) -> None:
-        self._modules = {module.path: module for module in modules}
-        self._references = references
         self._comments = comments
-        self.used: set[Reference] = set()
-        self._needs = {path: self._needed(module) for path, module in self._modules.items()}
+        self._used = {m.path: list(_references_in(m.definitions, references)) for m in modules}
+        self.used = frozenset(chain(*self._used.values()))
+        needs = {path: _homes(used) for path, used in self._used.items()}
+        self._reached = {path: closure([path], lambda p: needs.get(p, ())) for path in needs}
 
     def text(self, module: Module) -> str:
         """The source of a module."""
-        used = list(_references_in(module.definitions, self._references))
-        self.used.update(used)
-        names = _names_of(used, module)
+        names = _names_of(self._used[module.path], module)
         body: list[ast.stmt] = []
         for definition in module.definitions:
             # Modules may share expressions, and each names things in its own way.
@@ -130,25 +129,6 @@ class Layout:
         early, late = self._imports(module, names)
         source = written([*early, *body, *late])
         return with_comments(source, self._comments)
-
-    def _needed(self, module: Module) -> set[tuple[str, ...]]:
-        found = {
-            reference.definition.path
-            for reference in _references_in(module.definitions, self._references)
-            if reference.definition is not None
-        }
-        return found - {module.path}
-
-    def _reaches(self, start: tuple[str, ...], goal: tuple[str, ...]) -> bool:
-        seen, pending = set(), [start]
-        while pending:
-            path = pending.pop()
-            if path == goal:
-                return True
-            if path not in seen:
-                seen.add(path)
-                pending += self._needs.get(path, ())
-        return False
 
     def _imports(
         self, module: Module, names: Mapping[Reference, str]
@@ -177,7 +157,12 @@ class Layout:
 
     def _waits(self, reference: Reference, module: Module) -> bool:
         definition = reference.definition
-        return definition is not None and self._reaches(definition.path, module.path)
+        return definition is not None and module.path in self._reached.get(definition.path, ())
+
+
+def _homes(used: Iterable[Reference]) -> set[tuple[str, ...]]:
+    """Return the paths of the modules that definitions are imported from."""
+    return {one.definition.path for one in used if one.definition is not None}
 
 
 def _home(module: Module, reference: Reference) -> tuple[int, str]:
@@ -196,14 +181,10 @@ def _references_in(
     definitions: Iterable[Definition], references: References
 ) -> Iterable[Reference]:
     """The references in the trees of the definitions, each once, in order."""
-    found: dict[Reference, None] = {}
-    for definition in definitions:
-        for statement in definition.body:
-            for node in ast.walk(statement):
-                known = references.by_key(node.id) if isinstance(node, ast.Name) else None
-                if known is not None:
-                    found.setdefault(known)
-    return found
+    statements = chain.from_iterable(definition.body for definition in definitions)
+    nodes = chain.from_iterable(map(ast.walk, statements))
+    known = (references.by_key(node.id) for node in nodes if isinstance(node, ast.Name))
+    return dict.fromkeys(reference for reference in known if reference is not None)
 
 
 def _names_of(used: Iterable[Reference], module: Module) -> dict[Reference, str]:
@@ -442,28 +423,19 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def is_marker(node: ast.Name) -> bool:
+def is_marker(node: ast.expr) -> bool:
     return hasattr(node, _NUMBER)
 
 
 def without_markers(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """The statements that are no comments."""
-    return [
-        statement
-        for statement in body
-        if not (
-            isinstance(statement, ast.Expr)
-            and isinstance(statement.value, ast.Name)
-            and is_marker(statement.value)
-        )
-    ]
+    return [one for one in body if not (isinstance(one, ast.Expr) and is_marker(one.value))]
 
 
 def with_comments(text: str, comments: Sequence[Comment]) -> str:
     """The text with comments in the place of their markers."""
-    lines = text.split("\n")
-    following = [*lines[1:], ""]
-    return "\n".join(_line(*pair, comments) for pair in zip(lines, following, strict=True))
+    pairs = pairwise([*text.split("\n"), ""])
+    return "\n".join(_line(*pair, comments) for pair in pairs)
 
 
 def _line(line: str, following: str, comments: Sequence[Comment]) -> str:

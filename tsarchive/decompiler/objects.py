@@ -7,6 +7,7 @@ it, under the names of the attributes.
 from __future__ import annotations
 
 import ast
+import copy
 from collections import Counter
 from collections.abc import Container, Iterable
 from typing import Any
@@ -398,29 +399,23 @@ def _find_empty(shown: ast.expr) -> ast.Call | None:
     return None
 
 
-def _with_shape(shown: ast.expr, shape: ast.expr) -> ast.expr:
-    match shown:
-        case ast.Call(ast.Attribute(_, "empty") as function, _, keywords):
-            return ast.Call(function, [shape], keywords)
-        case ast.Call(function, [inner, *rest], keywords):
-            return ast.Call(function, [_with_shape(inner, shape), *rest], keywords)
-    raise UnsupportedError("a placeholder has no shape")
+def _with_shape(shown: ast.expr, *shape: ast.expr) -> ast.expr:
+    """Return a placeholder with other arguments of ``torch.empty``."""
+    made = copy.deepcopy(shown)
+    empty = _find_empty(made)
+    assert empty is not None
+    empty.args = list(shape)
+    return made
 
 
 def _spread(shown: ast.expr) -> ast.expr:
-    """``torch.empty(4, 3)`` for ``torch.empty((4, 3))``."""
-    match shown:
-        case ast.Call(
-            ast.Attribute(_, "empty") as function, [ast.Tuple([_, *_] as sizes)], keywords
-        ):
-            return ast.Call(function, list(sizes), keywords)
-        case ast.Call(ast.Attribute(_, "Parameter") as function, [inner], keywords):
-            return ast.Call(function, [_spread(inner)], keywords)
+    """Return ``torch.empty(4, 3)`` for ``torch.empty((4, 3))``."""
+    match _find_empty(shown):
+        case ast.Call(_, [ast.Tuple([_, *_] as sizes)]):
+            return _with_shape(shown, *sizes)
     return shown
 
 
-def _without_shape(shown: ast.expr) -> Any:
-    """A key that placeholders of different shapes share; None for other expressions."""
-    if _find_empty(shown) is None:
-        return None
-    return ast.dump(_with_shape(shown, syntax.literal(None)))
+def _without_shape(shown: ast.expr) -> str | None:
+    """Return a key that placeholders of different shapes share; None for other expressions."""
+    return None if _find_empty(shown) is None else ast.dump(_with_shape(shown))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MethodDescriptorType
+from types import MethodDescriptorType, ModuleType
 from typing import Any
 
 import torch
@@ -70,10 +70,9 @@ class Operators:
         form = self._form(node, schema)
         if form is not None:
             return self.references.form(form, *arguments)
-        if schema.full_name in _INDEXING:
-            found = indexed(node, arguments)
-            if found is not None:
-                return found
+        found = indexed(schema, node, arguments)
+        if found is not None:
+            return found
         if find_native(schema) is not None:
             return self.helper(node, arguments)
         return self._call(node, schema, arguments)
@@ -325,9 +324,6 @@ _SPECIAL: dict[str, _Special] = {
 METHOD = "method"
 """Stands for the method of the first argument."""
 
-_functions = torch._C._VariableFunctions
-_nn = torch._C._nn
-
 _GAPPY = ListType(OptionalType(TENSOR))
 _TO_OVERLOADS = frozenset({"device", "dtype", "other"})
 
@@ -344,20 +340,18 @@ def callee(
     """
     namespace, _, name = schema.name.partition("::")
     has_out = any(argument.is_out for argument in schema.arguments)
-    is_usual = not has_out and not _is_misread(schema, count)
-    if namespace == "aten" and is_usual and _concerns_tensors(schema):
-        if name in FUNCTIONALS and count <= FUNCTIONALS[name]:
-            return syntax.attribute(_functional(references), name)
-        if _is_function(name):
-            return syntax.attribute(references.module("torch"), name)
-        shared = getattr(_nn, name, None)
-        if shared is not None and getattr(torch.nn.functional, name, None) is shared:
-            return syntax.attribute(_functional(references), name)
-        if name == "to":
-            return METHOD if _is_to(schema, count, keywords) else None
-        if _is_method(schema, name):
-            return METHOD
-    return None
+    if namespace != "aten" or has_out or _is_misread(schema, count):
+        return None
+    if not _concerns_tensors(schema):
+        return None
+    if name in FUNCTIONALS and count <= FUNCTIONALS[name]:
+        return references.form(f"F.{name}")
+    if _is_same(torch, torch._C._VariableFunctions, name):
+        return references.form(f"torch.{name}")
+    if _is_same(torch.nn.functional, torch._C._nn, name):
+        return references.form(f"F.{name}")
+    is_method = _is_to(schema, count, keywords) if name == "to" else _is_method(schema, name)
+    return METHOD if is_method else None
 
 
 def by_overload(schema: FunctionSchema, references: References) -> ast.expr:
@@ -372,10 +366,6 @@ def by_overload(schema: FunctionSchema, references: References) -> ast.expr:
     return found
 
 
-def _functional(references: References) -> ast.expr:
-    return references.module("torch.nn.functional", "F")
-
-
 def _concerns_tensors(schema: FunctionSchema) -> bool:
     """Functions of torch make tensors of numbers, where TorchScript has operators on numbers."""
     types = [argument.type for argument in (*schema.arguments, *schema.returns)]
@@ -386,9 +376,10 @@ def _holds_tensor(type_: Type) -> bool:
     return type_ == TENSOR or any(map(_holds_tensor, type_.parts()))
 
 
-def _is_function(name: str) -> bool:
-    found = getattr(_functions, name, None)
-    return found is not None and getattr(torch, name, None) is found
+def _is_same(shown: ModuleType, bound: Any, name: str) -> bool:
+    """Whether a function of a Python module is the binding of that name itself."""
+    found = getattr(bound, name, None)
+    return found is not None and getattr(shown, name, None) is found
 
 
 def _is_misread(schema: FunctionSchema, count: int) -> bool:
@@ -417,29 +408,26 @@ def _is_method(schema: FunctionSchema, name: str) -> bool:
     return isinstance(bound, MethodDescriptorType) and name not in torch.Tensor.__dict__
 
 
+_ENUM_MEMBERS: Mapping[str, Mapping[int, object]] = {
+    "ScalarType": DTYPES,
+    "Layout": {number: layout for layout, number in LAYOUTS.items()},
+    "MemoryFormat": {number: f"torch.{name}" for number, name in MEMORY_FORMATS.items()},
+}
+
+
 def enum_literal(kind: str, number: int, references: References) -> ast.expr | None:
     """``torch.float32`` for the number of a ScalarType, likewise the others; None if unknown."""
-    if kind == "ScalarType":
-        shown = str(DTYPES.get(number, "")).removeprefix("torch.")
-    elif kind == "Layout":
-        layouts = {position: str(layout) for layout, position in LAYOUTS.items()}
-        shown = layouts.get(number, "").removeprefix("torch.")
-    else:
-        shown = MEMORY_FORMATS.get(number, "")
-    return syntax.attribute(references.module("torch"), shown) if shown else None
+    shown = _ENUM_MEMBERS[kind].get(number)
+    return None if shown is None else references.form(str(shown))
 
 
 _MOST_DIMENSIONS = 8
-_INDEXING = frozenset(
-    {"aten::select.int", "aten::slice.Tensor", "aten::index.Tensor", "aten::slice.t"}
-)
 _MARK = "tensor_items"
 
 
-def indexed(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-    """The subscript for a node, None where it has no such form."""
-    assert node.schema is not None
-    match node.schema.full_name:
+def indexed(schema: FunctionSchema, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+    """Return the subscript for a node; None where it has no such form."""
+    match schema.full_name:
         case "aten::slice.t":
             bounds = _slice(node.inputs[1:], arguments[1:])
             return None if bounds is None else syntax.subscript(arguments[0], bounds)
@@ -447,10 +435,10 @@ def indexed(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
             return _extended(arguments[0], _dimension(node.inputs[1]), arguments[2])
         case "aten::slice.Tensor":
             bounds = _slice(node.inputs[2:], arguments[2:])
-            if bounds is None:
-                return None
             return _extended(arguments[0], _dimension(node.inputs[1]), bounds)
-    return _by_tensors(node, arguments)
+        case "aten::index.Tensor":
+            return _by_tensors(node, arguments)
+    return None
 
 
 def _dimension(value: Value) -> int | None:
@@ -474,9 +462,9 @@ def _slice(values: Sequence[Value], bounds: Sequence[ast.expr]) -> ast.Slice | N
     )
 
 
-def _extended(base: ast.expr, dimension: int | None, item: ast.expr) -> ast.expr | None:
+def _extended(base: ast.expr, dimension: int | None, item: ast.expr | None) -> ast.expr | None:
     """``base[..., item]`` at ``dimension``, joined with a subscript that ``base`` ends in."""
-    if dimension is None:
+    if dimension is None or item is None:
         return None
     items: list[ast.expr] = list(getattr(base, _MARK, ()))
     kept = sum(isinstance(known, ast.Slice) for known in items)
@@ -485,10 +473,8 @@ def _extended(base: ast.expr, dimension: int | None, item: ast.expr) -> ast.expr
         dimension -= kept
     else:
         items = []
-    items += [ast.Slice()] * dimension
-    items.append(item)
-    index = items[0] if len(items) == 1 else ast.Tuple(items, ast.Load())
-    made = syntax.subscript(base, index)
+    items += [*[ast.Slice()] * dimension, item]
+    made = syntax.subscript(base, *items)
     setattr(made, _MARK, tuple(items))
     return made
 
@@ -498,17 +484,11 @@ def _by_tensors(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
     made = node.inputs[1].node
     if made.kind != "prim::ListConstruct" or not made.inputs:
         return None
-    match arguments[1]:
-        case ast.List(shown):
-            given = [not must_be_none(value) for value in made.inputs]
-        case _:
-            return None
-    first = given.index(True) if True in given else len(given)
-    last = len(given) - given[::-1].index(True) if True in given else 0
-    if first >= last or not all(given[first:last]) or (last - first > 1 and first > 0):
+    given = [place for place, value in enumerate(made.inputs) if not must_be_none(value)]
+    if not isinstance(arguments[1], ast.List) or not given:
         return None
-    items: list[ast.expr] = [
-        item if is_given else ast.Slice() for item, is_given in zip(shown, given, strict=True)
-    ][:last]
-    index = items[0] if len(items) == 1 else ast.Tuple(items, ast.Load())
-    return syntax.subscript(arguments[0], index)
+    first, last = given[0], given[-1]
+    if len(given) != last - first + 1 or (len(given) > 1 and first > 0):
+        return None
+    shown = arguments[1].elts[first : last + 1]
+    return syntax.subscript(arguments[0], *[ast.Slice()] * first, *shown)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
-from tsarchive.ir.graph import Node, walk
+from tsarchive.ir.graph import closure, walk
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import EnumType, Type, annotation
 from tsarchive.ir.values import TableConstant
@@ -38,13 +38,15 @@ class Program:
 
     def __init__(self, root: ArchiveModule, comments: Comments, body: Body) -> None:
         self._body = body
-        reached = Reachability(root)
+        reached = closure((module_type(module) for module in root.modules()), _leads_to)
+        functions = [item for item in reached if isinstance(item, Function)]
+        functions.sort(key=lambda function: function.qualified_name)
         self.comments = comments
         self.references = References()
         self.effects = Effects()
         self.identities = Identities()
-        self.assigned = reached.assigned
-        self.wrapping = functions_that_wrap(reached.functions)
+        self.assigned = frozenset(_assigned_attributes(functions))
+        self.wrapping = functions_that_wrap(functions)
         self.constants: dict[str, Any] = {}
         self._constant_names: dict[int, str] = {}
         self.exceptions: dict[str, None] = {}
@@ -68,44 +70,30 @@ class Program:
 
     def definition(self, key: Type | Function) -> Definition:
         """The definition of a class, enum, named tuple or function."""
-        found = self._definitions.get(key)
-        if found is None:
-            found = self._define(key, _qualified_name(key))
-            found.body = self._body(self, key, found)
-            found = self._merged(key, found, type(key).__name__)
-        return found
+        if key not in self._definitions:
+            made = self._definitions[key] = self._new_definition(_qualified_name(key))
+            made.body = self._body(self, key, made)
+            kind = type(key).__name__
+            content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
+            found = self._definitions[key] = self._by_content.setdefault(content, made)
+            if found is made:
+                self._place(made)
+        return self._definitions[key]
 
-    def _define(self, key: Type | Function, qualified_name: str) -> Definition:
+    def _new_definition(self, qualified_name: str) -> Definition:
         self._numbers += 1
         name = definition_name(qualified_name.rpartition(".")[2])
         path = module_path(qualified_name)
-        found = Definition(self._numbers, name, path, unmangled(qualified_name))
-        self._definitions[key] = found
-        return found
-
-    def _merged(self, key: Type | Function, made: Definition, kind: str) -> Definition:
-        """A known definition with the same content, or this one."""
-        content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
-        found = self._by_content.setdefault(content, made)
-        self._definitions[key] = found
-        if found is made:
-            self._place(made)
-        return found
+        return Definition(self._numbers, name, path, unmangled(qualified_name))
 
     def _place(self, made: Definition) -> None:
-        module = self.modules.get(made.path)
-        if module is None:
-            module = self.modules[made.path] = Module(made.path)
+        module = self.modules.setdefault(made.path, Module(made.path))
         made.rename(module.names.unique(made.name))
         module.definitions.append(made)
 
     def enum_member(self, enum: EnumType, name: str) -> str:
         self.definition(enum)
         return self.enum_members[enum][name]
-
-    def has_hooks(self, type_: Type) -> bool:
-        """Whether a call must not go through ``__call__``, because the code runs hooks itself."""
-        return isinstance(type_, ClassType) and bool(type_.forward_hooks or type_.forward_pre_hooks)
 
 
 def _qualified_name(key: Type | Function) -> str:
@@ -116,47 +104,28 @@ def _qualified_name(key: Type | Function) -> str:
     raise UnsupportedError(f"{annotation(key)} has no Python class")
 
 
-class Reachability:
-    """Walks the graphs of everything that ``root`` and its submodules can call."""
-
-    def __init__(self, root: ArchiveModule) -> None:
-        self.assigned: set[tuple[ClassType, str]] = set()
-        self.functions: list[Function] = []
-        self._seen: set[Type | Function] = set()
-        for _, module in root.named_modules():
-            self._type(module_type(module))
-
-    def _type(self, type_: Type) -> None:
-        if type_ in self._seen:
+def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
+    """Yield the types and functions that a type or a function can reach in one step."""
+    match item:
+        case Function():
+            yield from (argument.type for argument in item.schema.arguments)
+            for node in walk(item.graph.nodes):
+                yield from (value.type for value in node.outputs)
+                yield from node.attributes.get("types", ())
             return
-        self._seen.add(type_)
-        if isinstance(type_, FunctionType):
-            self._function(type_.function)
-        if isinstance(type_, ClassType) and not type_.is_native:
-            for function in (*type_.methods.values(), *type_.hooks()):
-                self._function(function)
-        for part in type_.parts():
-            self._type(part)
+        case FunctionType():
+            yield item.function
+        case ClassType(is_native=False):
+            yield from (*item.methods.values(), *item.hooks())
+    yield from item.parts()
 
-    def _function(self, function: Function) -> None:
-        if function in self._seen:
-            return
-        self._seen.add(function)
-        self.functions.append(function)
-        for argument in function.schema.arguments:
-            self._type(argument.type)
+
+def _assigned_attributes(functions: Iterable[Function]) -> Iterator[tuple[Type, str]]:
+    """Yield the attributes that code sets, by their classes."""
+    for function in functions:
         for node in walk(function.graph.nodes):
-            self._node(node)
-
-    def _node(self, node: Node) -> None:
-        for value in node.outputs:
-            self._type(value.type)
-        for type_ in node.attributes.get("types", ()):
-            self._type(type_)
-        if node.kind == "prim::SetAttr":
-            owner = node.inputs[0].type
-            assert isinstance(owner, ClassType)
-            self.assigned.add((owner, node.name))
+            if node.kind == "prim::SetAttr":
+                yield node.inputs[0].type, node.name
 
 
 def module_type(module: torch.nn.Module) -> ClassType:

@@ -10,6 +10,7 @@ import ast
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 
@@ -104,10 +105,11 @@ def _homes() -> Mapping[str, str]:
     try:
         _probe(_PROBED, "", made).__path__ = []
         _probe(f"{_PROBED}.errors", _ERRORS, made)
-        for name in _in_order():
-            module = _probe(f"{_PROBED}.{name}", _relative(name), made)
-            table = sys.modules[f"{_PROBED}.{_TABLE}"] if name != _TABLE else module
-            for key in table.NATIVES:
+        names = (path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
+        ordered = TopologicalSorter({name: {_TABLE, *_imports(name)} - {name} for name in names})
+        for name in ordered.static_order():
+            _probe(f"{_PROBED}.{name}", _relative(name), made)
+            for key in sys.modules[f"{_PROBED}.{_TABLE}"].NATIVES:
                 homes.setdefault(key, name)
     finally:
         for name in made:
@@ -122,19 +124,3 @@ def _probe(name: str, text: str, made: list[str]) -> ModuleType:
     made.append(name)
     exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
     return module
-
-
-def _in_order() -> list[str]:
-    """The native modules, each behind those that it imports; the table first."""
-    names = sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
-    found: list[str] = []
-
-    def add(name: str) -> None:
-        if name not in found:
-            for other in sorted(_imports(name)):
-                add(other)
-            found.append(name)
-
-    for name in (_TABLE, *names):
-        add(name)
-    return found

@@ -49,7 +49,9 @@ def _keyword(key: str, value: ast.expr) -> ast.keyword:
     return ast.keyword(key, value)
 
 
-def subscript(base: ast.expr, index: ast.expr) -> ast.Subscript:
+def subscript(base: ast.expr, *indices: ast.expr) -> ast.Subscript:
+    """``base[a]``, or ``base[a, b]``."""
+    index = indices[0] if len(indices) == 1 else ast.Tuple(list(indices), ast.Load())
     return ast.Subscript(base, index, ast.Load())
 
 

@@ -358,7 +358,11 @@ class Translation:
         receiver, *rest = arguments
         type_ = node.input.type
         is_module = isinstance(type_, ClassType | InterfaceType) and type_.is_module
-        if node.name == "forward" and is_module and not self.program.has_hooks(type_):
+        # Code that runs hooks itself must not go through ``__call__``.
+        has_hooks = isinstance(type_, ClassType) and (
+            type_.forward_hooks or type_.forward_pre_hooks
+        )
+        if node.name == "forward" and is_module and not has_hooks:
             return syntax.call(receiver, rest)
         if isinstance(type_, ClassType) and not type_.is_native:
             members = members_of(type_)
