@@ -51,7 +51,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         if attribute.name in SHARED_SLOTS or is_container:
             continue
         shown = shown_type(program, attribute.type)
-        name = members.slot(attribute.name)
+        name = members.slots[attribute.name]
         annotation = ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1)
         if class_.is_module:
             definition.types.append(ast.dump(annotation))
@@ -60,11 +60,11 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
     for function in _methods(class_, members):
         if is_container and function.name in OF_CONTAINERS:
             continue
-        name = members.method(function.name)
+        name = members.methods[function.name]
         made = _function(program, function, name, definition)
-        if members.is_getter(function.name):
+        if function.name in members.getters:
             made.decorator_list = [program.references.builtin("property")]
-        elif members.is_setter(function.name):
+        elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
         body.append(made)
     if "__eq__" in class_.methods:
@@ -79,10 +79,10 @@ def _accessors(program: Program, definition: Definition, class_: ClassType) -> I
     """Getters and setters by their names in the archive, which Python mangles in classes."""
     members = members_of(class_)
     for name in filter(is_accessor, class_.methods):
-        found = syntax.attribute(syntax.name(definition.name), members.method(name))
-        if members.is_getter(name):
+        found = syntax.attribute(syntax.name(definition.name), members.methods[name])
+        if name in members.getters:
             found = syntax.attribute(found, "fget")
-        elif members.is_setter(name):
+        elif name in members.setters:
             found = syntax.attribute(found, "fset")
         given = syntax.name(definition.name), syntax.string(name), found
         yield program.references.statement("setattr(_0, _1, _2)", *given)
@@ -91,13 +91,12 @@ def _accessors(program: Program, definition: Definition, class_: ClassType) -> I
 def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
     """Methods and hooks, each once; the setter of a property stands behind its getter."""
     methods = {method.name: method for method in (*class_.methods.values(), *class_.hooks())}
-    setters = {members.method(name): name for name in methods if members.is_setter(name)}
+    setters = {shown: methods[name] for name, shown in members.setters.items()}
     for name, function in methods.items():
-        if members.is_setter(name):
-            continue
-        yield function
-        if members.is_getter(name) and members.method(name) in setters:
-            yield methods[setters[members.method(name)]]
+        if name not in members.setters:
+            yield function
+            setter = setters.get(members.getters.get(name, ""))
+            yield from () if setter is None else (setter,)
 
 
 def _function(

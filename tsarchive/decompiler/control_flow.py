@@ -199,20 +199,16 @@ def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict
         first.append(translation.use(before))
     moved = moves(list(targets.values()), first)
     if moved and any(names_in(shown) & set(targets.values()) for shown in header):
-        _compute_first(translation, header)
+        for position, shown in enumerate(header):
+            name = translation.variables.new("bound")
+            translation.emit(syntax.assign([name], shown))
+            header[position] = syntax.name(name)
     for statement in moved:
         translation.emit(statement)
     for index, name in targets.items():
         translation.hold(name, node.outputs[index])
         translation.hold(name, body.params[index + 1])
     return targets
-
-
-def _compute_first(translation: Translation, header: list[ast.expr]) -> None:
-    for position, shown in enumerate(header):
-        name = translation.variables.new("bound")
-        translation.emit(syntax.assign([name], shown))
-        header[position] = syntax.name(name)
 
 
 def _loop_body(
@@ -280,22 +276,17 @@ def _while(translation: Translation, node: Node, targets: dict[int, str], first:
     translation.emit(ast.While(syntax.name(keep), [*statements, both], []), node)
 
 
-def _derived(loop: Node) -> Node | None:
-    """The node that makes the elements of a range of the counter, where nothing else uses it."""
-    uses = loop.blocks[0].params[0].uses
-    if len(uses) == 1 and uses[0].user.kind == "aten::__derive_index":
-        return uses[0].user
-    return None
-
-
 def _element(translation: Translation, loop: Node) -> Value | None:
     """The element of ``range(low, high, step)`` that each turn makes of its counter.
 
     None for a loop that only counts. The length of the range must be the last that was computed.
     """
-    length, derived = loop.inputs[0].node, _derived(loop)
-    if length.kind != "aten::__range_length" or derived is None:
+    length, users = loop.inputs[0].node, [use.user for use in loop.blocks[0].params[0].uses]
+    if length.kind != "aten::__range_length":
         return None
+    if len(users) != 1 or users[0].kind != "aten::__derive_index":
+        return None
+    (derived,) = users
     if derived.inputs[1] is not length.inputs[0] or derived.inputs[2] is not length.inputs[2]:
         return None
     is_last = bool(translation.waiting) and translation.waiting[-1][0] is length.output
@@ -360,7 +351,7 @@ def _set_property(translation: Translation, node: Node) -> None:
     owner = node.input.type
     assert isinstance(owner, ClassType)
     base, value = translation.operands(node)
-    place = syntax.attribute(base, members_of(owner).method(node.name))
+    place = syntax.attribute(base, members_of(owner).methods[node.name])
     translation.emit(syntax.store(place, value), node)
     translation.known[node.output] = syntax.literal(None)
 

@@ -188,8 +188,7 @@ _OF_OBJECTS = frozenset(dir(object))
 OF_CONTAINERS = frozenset({"__len__", "__contains__"})
 """Methods that torch's containers of modules have themselves."""
 
-_GETTER_END = "_getter"
-_GETTER = re.compile(f"__(.+){_GETTER_END}")
+_GETTER = re.compile("__(.+)_getter")
 _ACCESSOR = re.compile("__.+_(getter|setter)")
 _STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_setstate"}
 
@@ -206,28 +205,29 @@ def is_accessor(name: str) -> bool:
 
 
 class Members:
-    """The names that the members of one class have in Python."""
+    """The names in Python of the ``methods`` and ``slots`` of one class.
+
+    ``getters`` and ``setters`` are the methods that get and set properties, with their names.
+    """
 
     def __init__(self, class_: ClassType) -> None:
         self.class_ = class_
         self._inherited = _OF_MODULES if class_.is_module else _OF_OBJECTS
-        self._methods: dict[str, str] = {}
-        self._slots: dict[str, str] = {}
-        hooks = [hook.name for hook in class_.hooks()]
-        self._properties = _properties(class_, self._inherited)
-        self._methods |= self._properties
-        taken = {*class_.methods, *class_.attributes, *self._properties.values()}
-        for name in (*class_.methods, *hooks):
-            self._methods.setdefault(name, self._fitting(name, taken, is_method=True))
+        self.getters, self.setters = _properties(class_, self._inherited)
+        self.methods = self.getters | self.setters
+        self.slots: dict[str, str] = {}
+        taken = {*class_.methods, *class_.attributes, *self.getters.values()}
+        for name in (*class_.methods, *(hook.name for hook in class_.hooks())):
+            self.methods.setdefault(name, self._fitting(name, taken, is_method=True))
         for name in class_.attributes:
-            self._slots[name] = self._fitting(name, taken, is_method=False)
+            self.slots[name] = self._fitting(name, taken, is_method=False)
 
     def _fitting(self, name: str, taken: set[str], *, is_method: bool) -> str:
         found = _STATE_METHODS.get(name, name) if is_method else name
         if is_method and self._is_syntax(found):
             return found
         hidden = self._inherited if found != "forward" else frozenset()
-        if is_plain(found) and found not in hidden and (is_method or found not in self._methods):
+        if is_plain(found) and found not in hidden and (is_method or found not in self.methods):
             return found
         found = method_name(name, is_module=self.class_.is_module) if is_method else found
         found = identifier(found, private=False)
@@ -242,31 +242,19 @@ class Members:
 
     def constants(self) -> dict[str, Any]:
         """The constants that can be attributes, with their values."""
-        taken = {*self._inherited, *self._slots, *self._methods, *self._properties.values()}
+        taken = {*self._inherited, *self.slots, *self.methods, *self.getters.values()}
         return {
             name: constant.value
             for name, constant in self.class_.constants.items()
             if is_plain(name) and name not in taken
         }
 
-    def is_getter(self, name: str) -> bool:
-        return name in self._properties and name.endswith(_GETTER_END)
-
-    def is_setter(self, name: str) -> bool:
-        return name in self._properties and not name.endswith(_GETTER_END)
-
-    def method(self, name: str) -> str:
-        return self._methods[name]
-
-    def slot(self, name: str) -> str:
-        return self._slots[name]
-
     def kind(self, name: str) -> SlotKind:
         return slot_kind(self.class_, self.class_.attributes[name])
 
     def is_direct(self, name: str) -> bool:
         """Whether a slot is an attribute of Python, not an entry of a table only."""
-        return self.kind(name) is SlotKind.PLAIN or self._slots[name] == name
+        return self.kind(name) is SlotKind.PLAIN or self.slots[name] == name
 
     def reach(self, base: ast.expr, name: str) -> ast.expr:
         """The expression for the slot ``name`` of the object ``base``."""
@@ -274,17 +262,19 @@ class Members:
         if kind is SlotKind.MODULE and container_base(self.class_) is not None:
             return syntax.subscript(base, syntax.literal(int(name)))
         if self.is_direct(name):
-            return syntax.attribute(base, self._slots[name])
+            return syntax.attribute(base, self.slots[name])
         return syntax.subscript(syntax.attribute(base, kind.value), syntax.string(name))
 
 
-def _properties(class_: ClassType, inherited: Container[str]) -> dict[str, str]:
-    """The methods that get and set properties, by which an archive knows them, with their names.
+def _properties(
+    class_: ClassType, inherited: Container[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The methods that get and those that set properties, with the names of the properties.
 
     A module takes tensors that are assigned to it for parameters: there a setter of tensors, and
     its getter, stay methods.
     """
-    found = {}
+    getters, setters = {}, {}
     for getter in class_.methods:
         match = _GETTER.fullmatch(getter)
         name = match[1] if match else ""
@@ -293,10 +283,10 @@ def _properties(class_: ClassType, inherited: Container[str]) -> dict[str, str]:
         setter = class_.methods.get(f"__{name}_setter")
         if name in class_.methods or (setter and class_.is_module and _takes_tensor(setter)):
             continue
-        found[getter] = name
+        getters[getter] = name
         if setter:
-            found[setter.name] = name
-    return found
+            setters[setter.name] = name
+    return getters, setters
 
 
 def _takes_tensor(setter: Function) -> bool:

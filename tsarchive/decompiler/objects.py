@@ -152,7 +152,7 @@ class ObjectValues:
         keys: list[ast.expr | None] = []
         items: list[ast.expr] = []
         for name, attribute in class_.attributes.items():
-            keys.append(syntax.string(members.slot(name)))
+            keys.append(syntax.string(members.slots[name]))
             items.append(self.value(get_slot(value, attribute), attribute.type, f"{path}.{name}"))
         new = self._program.references.imported(OBJECTS, "new")
         shown = self._program.reference(class_)
@@ -346,7 +346,7 @@ class Instances:
 
 def _argument(module: torch.nn.Module, name: str) -> str:
     class_ = module_type(module)
-    shown = members_of(class_).slot(name) if name in class_.attributes else name
+    shown = members_of(class_).slots.get(name, name)
     return f"{shown}_" if shown == "self" else shown
 
 
@@ -373,7 +373,7 @@ def _hooks(references: References, class_: ClassType) -> Iterable[ast.stmt]:
         ("forward_pre_hook", class_.forward_pre_hooks), ("forward_hook", class_.forward_hooks),
     ):  # fmt: skip
         for hook in hooks:
-            function = syntax.attribute(own, members.method(hook.name))
+            function = syntax.attribute(own, members.methods[hook.name])
             yield references.statement(f"_0.register_{kind}(_1)", self_, function)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tsarchive.errors import UnsupportedError
@@ -30,7 +31,7 @@ from .annotations import type_test
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
 from .program import Program
-from .variables import LiveRanges, Movable, Point, Variables, dtype_values
+from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 # Expressions that nest deeper are hard to read, and at some depth Python refuses them.
@@ -76,7 +77,7 @@ class Translation:
         self.known: dict[Value, ast.expr] = {}
         # Nodes whose result is their first operand.
         self._unchanged = program.identities.of(graph, live.nodes, known_number)
-        self.movable = Movable(program.assigned)
+        self.movable = partial(is_movable, program.assigned)
         self.live_ranges = LiveRanges(graph, self.live_nodes, self.movable)
         self.variables = Variables(self.live_ranges, _names(graph, nodes))
         self._owners = {block.return_node: node for node in nodes for block in node.blocks}
@@ -366,8 +367,8 @@ class Translation:
             return syntax.call(receiver, rest)
         if isinstance(type_, ClassType) and not type_.is_native:
             members = members_of(type_)
-            found = syntax.attribute(receiver, members.method(node.name))
-            return found if members.is_getter(node.name) else syntax.call(found, rest)
+            found = syntax.attribute(receiver, members.methods[node.name])
+            return found if node.name in members.getters else syntax.call(found, rest)
         name = method_name(node.name, is_module=is_module)
         return syntax.call(syntax.attribute(receiver, name), rest)
 
@@ -429,7 +430,7 @@ def is_call_of_setter(node: Node) -> bool:
     if node.kind != "prim::CallMethod" or called_function(node) is None:
         return False
     type_ = node.input.type
-    return isinstance(type_, ClassType) and members_of(type_).is_setter(node.name)
+    return isinstance(type_, ClassType) and node.name in members_of(type_).setters
 
 
 def is_call_of_init(node: Node) -> bool:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Block, Node, Value
-from tsarchive.ir.types import INT
+from tsarchive.ir.types import INT, Type
+from tsarchive.run.passes.uses import ALIASES
 
 from .naming import GLOBAL_NAMES, identifier, numbered
 
@@ -166,51 +167,40 @@ def _exclude(one: tuple[tuple[Node, int], ...], other: tuple[tuple[Node, int], .
     return False
 
 
-_ALIASES = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optional"})
 _BUILDERS = frozenset({"prim::TupleConstruct", "prim::ListConstruct", "prim::TupleIndex"})
 
 
-class Movable:
-    """Decides for one archive; ``assigned`` holds the attributes that its code sets."""
+def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
+    """Whether the value of the node does not depend on when it is computed.
 
-    def __init__(self, assigned: Container[tuple[ClassType, str]]) -> None:
-        self._assigned = assigned
-
-    def __call__(self, node: Node) -> bool:
-        """Whether the value of the node does not depend on when it is computed.
-
-        Tuples and lists count where one user reads them; their items must be at hand, too.
-        """
-        if node.kind in _ALIASES or node.kind == "prim::Uninitialized":
-            return True
-        if node.kind == "prim::GetAttr":
-            owner = node.input.type
-            is_fixed = isinstance(owner, ClassType) and (owner, node.name) not in self._assigned
-            return is_fixed and isinstance(owner, ClassType) and owner.is_module
-        if node.kind in _BUILDERS:
-            return len(node.output.uses) == 1 and node.output.name is None
-        if node.kind == "prim::NumToTensor":
-            schemas = [use.user.schema for use in node.output.uses]
-            is_converted = all(s is not None and s.full_name == "aten::Int.Tensor" for s in schemas)
-            return node.input.type == INT and is_converted
-        return False
+    ``assigned`` holds the attributes that code sets. Tuples and lists count where one user reads
+    them; their items must be at hand, too.
+    """
+    if node.kind in ALIASES:
+        return True
+    if node.kind == "prim::GetAttr":
+        owner = node.input.type
+        is_fixed = (owner, node.name) not in assigned
+        return is_fixed and isinstance(owner, ClassType) and owner.is_module
+    if node.kind in _BUILDERS:
+        return len(node.output.uses) == 1 and node.output.name is None
+    if node.kind == "prim::NumToTensor":
+        schemas = [use.user.schema for use in node.output.uses]
+        is_converted = all(s is not None and s.full_name == "aten::Int.Tensor" for s in schemas)
+        return node.input.type == INT and is_converted
+    return False
 
 
 def dtype_values(nodes: list[Node], takes_dtype: dict[Value, list[bool]]) -> set[Value]:
     """The results of prim::dtype that can stay a torch.dtype because all users take one."""
     found = {value for value, answers in takes_dtype.items() if all(answers)}
-    changed = True
-    while changed:
-        changed = False
-        for node in nodes:
-            if node.kind not in ("aten::eq", "aten::ne"):
-                continue
-            bad = [value for value in node.inputs if not _is_dtype(value, found)]
-            mine = [value for value in node.inputs if value in found]
-            if bad and mine:
-                found.difference_update(mine)
-                changed = True
-    return found
+    compared = [node.inputs for node in nodes if node.kind in ("aten::eq", "aten::ne")]
+    while True:
+        mixed = [values for values in compared if not all(_is_dtype(v, found) for v in values)]
+        bad = found & set().union(*mixed)
+        if not bad:
+            return found
+        found -= bad
 
 
 def _is_dtype(value: Value, found: set[Value]) -> bool:
