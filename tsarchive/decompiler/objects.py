@@ -10,6 +10,7 @@ import ast
 import copy
 from collections import Counter
 from collections.abc import Container, Iterable
+from itertools import chain
 from typing import Any
 
 import torch
@@ -201,7 +202,6 @@ class Instances:
         self._values = ObjectValues(program, file, shared_objects(root))
         self._paths: dict[torch.nn.Module, str] = {}
         self._of: dict[Definition, list[torch.nn.Module]] = {}
-        self._made: dict[torch.nn.Module, ast.expr] = {}
         self._arguments: dict[Definition, list[str]] = {}
         self._slots: dict[tuple[torch.nn.Module, str], ast.expr] = {}
         for path, module in root.named_modules():
@@ -211,7 +211,7 @@ class Instances:
         for path, module in root.named_modules():
             if module.training:
                 file.training.append(path)
-            self._tensors(path, module)
+            self._add_tensors(path, module)
         self.root = self.made(root)
 
     def _note_aliases(self, root: torch.nn.Module) -> None:
@@ -221,54 +221,42 @@ class Instances:
             if is_alias and self._paths.get(root.get_submodule(owner)) == owner:
                 self._file.modules[path] = self._paths[module]
 
-    def _tensors(self, path: str, module: torch.nn.Module) -> None:
-        for table in (module._parameters, module._buffers):
-            for name, tensor in table.items():
-                if tensor is not None and not tensor.is_meta:
-                    full_name = f"{path}.{name}" if path else name
-                    self._file.add(full_name, tensor)
-                    self._file.state.append(full_name)
+    def _add_tensors(self, path: str, module: torch.nn.Module) -> None:
+        parameters = module.named_parameters(path, recurse=False, remove_duplicate=False)
+        buffers = module.named_buffers(path, recurse=False, remove_duplicate=False)
+        for name, tensor in chain(parameters, buffers):
+            if not tensor.is_meta:
+                self._file.add(name, tensor)
+                self._file.state.append(name)
 
     def made(self, module: torch.nn.Module) -> ast.expr:
-        """The call that makes a module like this one."""
-        found = self._made.get(module)
-        if found is None and container_base(module_type(module)) is not None:
-            found = self._made[module] = self._container(module)
-        if found is None:
-            definition = self._program.definition(module_type(module))
-            keywords = {
-                _argument(module, name): self._passed(module, name)
-                for name in self._differing(definition)
-            }
-            class_ = self._program.references.to_definition(definition)
-            found = self._made[module] = syntax.call(class_, (), keywords)
-        return found
-
-    def _container(self, module: torch.nn.Module) -> ast.expr:
-        """``Sequential(a, b)`` or ``ModuleList([a, b])``: their own ``__init__`` does it all."""
+        """Return the call that makes a module like this one."""
         type_ = module_type(module)
-        class_ = self._program.reference(type_)
-        names = [name for name in type_.attributes if name not in SHARED_SLOTS]
-        children = [self._slot(module, name) for name in names]
+        definition = self._program.definition(type_)
+        class_ = self._program.references.to_definition(definition)
+        if container_base(type_) is None:
+            differing = self._differing(definition)
+            passed = {_argument(module, name): self._passed(module, name) for name in differing}
+            return syntax.call(class_, (), passed)
+        # Their own ``__init__`` does it all: ``Sequential(a, b)``, ``ModuleList([a, b])``.
+        children = [self._slot(module, name) for name in _own_slots(type_)]
         if container_base(type_) == "ModuleList":
             return syntax.call(class_, [ast.List(children, ast.Load())])
         return syntax.call(class_, children)
 
     def _differing(self, definition: Definition) -> list[str]:
-        """The slots in which the instances of a class differ; writes its ``__init__`` as well."""
-        if definition in self._arguments:
-            return self._arguments[definition]
-        first, *rest = self._of[definition]
-        slots = [name for name in module_type(first).attributes if name not in SHARED_SLOTS]
-        constants = sorted(members_of(module_type(first)).constants())
-        found = []
-        for name in (*constants, *slots):
-            shown = ast.dump(self._slot(first, name))
-            if any(ast.dump(self._slot(other, name)) != shown for other in rest):
-                found.append(name)
-        self._arguments[definition] = found
-        self._write(definition, first, [*constants, *slots], found)
-        return found
+        """Return the slots in which the instances of a class differ; write its ``__init__``."""
+        if definition not in self._arguments:
+            first, *rest = self._of[definition]
+            type_ = module_type(first)
+            slots = [*sorted(members_of(type_).constants()), *_own_slots(type_)]
+            found = self._arguments[definition] = []
+            for name in slots:
+                shown = ast.dump(self._slot(first, name))
+                if any(ast.dump(self._slot(other, name)) != shown for other in rest):
+                    found.append(name)
+            self._write(definition, first, slots, found)
+        return self._arguments[definition]
 
     def _slot(self, module: torch.nn.Module, name: str) -> ast.expr:
         key = module, name
@@ -302,10 +290,11 @@ class Instances:
     def _passed(self, module: torch.nn.Module, name: str) -> ast.expr:
         """The argument for a slot: the shape alone where that is all that differs."""
         shown = self._slot(module, name)
-        definition = self._program.definition(module_type(module))
         empty = _find_empty(shown)
-        is_shape = empty is not None and self._differ_in_shape(definition, name)
-        return empty.args[0] if empty is not None and is_shape else shown
+        definition = self._program.definition(module_type(module))
+        if empty is None or not self._differ_in_shape(definition, name):
+            return shown
+        return empty.args[0]
 
     def _differ_in_shape(self, definition: Definition, name: str) -> bool:
         forms = {_without_shape(self._slot(module, name)) for module in self._of[definition]}
@@ -342,6 +331,10 @@ class Instances:
         made = syntax.function("__init__", arguments, [], body, syntax.literal(None))
         definition.variables |= {"self", *names}
         _insert(definition, common, [made] if len(body) > 1 else [])
+
+
+def _own_slots(class_: ClassType) -> list[str]:
+    return [name for name in class_.attributes if name not in SHARED_SLOTS]
 
 
 def _argument(module: torch.nn.Module, name: str) -> str:

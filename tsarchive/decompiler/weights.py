@@ -52,7 +52,9 @@ class TensorFile:
         }
         files = {"weights.safetensors": safetensors(plain, {"package": json.dumps(facts)})}
         if others:
-            files["weights.pt"] = _saved(others)
+            buffer = io.BytesIO()
+            torch.save(others, buffer)
+            files["weights.pt"] = buffer.getvalue()
         return files
 
     def _sorted(
@@ -119,9 +121,3 @@ def safetensors(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return b"".join([len(text).to_bytes(8, "little"), text, *data])
-
-
-def _saved(tensors: Mapping[str, torch.Tensor]) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(dict(tensors), buffer)
-    return buffer.getvalue()
