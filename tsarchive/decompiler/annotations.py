@@ -31,7 +31,7 @@ from tsarchive.ir.types import (
     annotation,
 )
 
-from . import syntax
+from . import references, syntax
 from .program import Program
 
 _CLASSES: dict[Type, str] = {
@@ -44,7 +44,6 @@ _TESTABLE = {**_CLASSES, ANY_LIST: "list", ANY_TUPLE: "tuple"}
 
 def shown_type(program: Program, type_: Type) -> ast.expr:
     """The annotation for a type. What Python cannot say, such as an interface, is ``Any``."""
-    references = program.references
     if type_ in _PLAIN_ANNOTATIONS:
         return references.form(_PLAIN_ANNOTATIONS[type_])
     match type_:
@@ -53,14 +52,14 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
         case DictType(key, value):
             return _subscripted(program, references.builtin("dict"), key, value)
         case OptionalType(element):
-            return _subscripted(program, references.imported("typing", "Optional"), element)
+            return _subscripted(program, references.form("Optional"), element)
         case UnionType(members):
-            return _subscripted(program, references.imported("typing", "Union"), *members)
+            return _subscripted(program, references.form("Union"), *members)
         case TupleType(elements, None) if elements:
             return _subscripted(program, references.builtin("tuple"), *elements)
         case TupleType(qualified_name=str()) | EnumType() | ClassType(is_native=False):
             return program.reference(type_)
-    return references.imported("typing", "Any")
+    return references.form("Any")
 
 
 def _subscripted(program: Program, base: ast.expr, *types: Type) -> ast.expr:
@@ -79,7 +78,6 @@ def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static
 
 
 def _test(program: Program, subject: ast.expr, type_: Type, static: Type) -> ast.expr:
-    references = program.references
     if type_ == NONE:
         return references.form("_0 is None", subject)
     if type_ == INT:  # a bool is an int in Python only
@@ -91,7 +89,6 @@ _CONTAINERS: dict[type[Type], str] = {ListType: "list", DictType: "dict", TupleT
 
 
 def _class(program: Program, type_: Type, static: Type) -> ast.expr:
-    references = program.references
     if type_ in _TESTABLE:
         return references.form(_TESTABLE[type_])
     match type_:

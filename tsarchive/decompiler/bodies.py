@@ -10,7 +10,7 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type, annotation
 
-from . import syntax
+from . import references, syntax
 from .annotations import shown_type
 from .control_flow import finish_function
 from .layout import Definition
@@ -63,19 +63,19 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         name = members.methods[function.name]
         made = _function(program, function, name, definition)
         if function.name in members.getters:
-            made.decorator_list = [program.references.builtin("property")]
+            made.decorator_list = [references.builtin("property")]
         elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
         body.append(made)
     if "__eq__" in class_.methods:
-        body.append(syntax.assign(["__hash__"], program.references.form("object.__hash__")))
+        body.append(syntax.assign(["__hash__"], references.form("object.__hash__")))
     base = f"nn.{container_base(class_) or 'Module'}"
-    bases = [program.references.form(base)] if class_.is_module else []
-    made = syntax.class_(definition.name, bases, body)
-    return [made, *_accessors(program, definition, class_)]
+    bases = [references.form(base)] if class_.is_module else []
+    class_definition = syntax.class_(definition.name, bases, body)
+    return [class_definition, *_accessors(definition, class_)]
 
 
-def _accessors(program: Program, definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
+def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
     """Getters and setters by their names in the archive, which Python mangles in classes."""
     members = members_of(class_)
     for name in filter(is_accessor, class_.methods):
@@ -85,7 +85,7 @@ def _accessors(program: Program, definition: Definition, class_: ClassType) -> I
         elif name in members.setters:
             found = syntax.attribute(found, "fset")
         given = syntax.name(definition.name), syntax.string(name), found
-        yield program.references.statement("setattr(_0, _1, _2)", *given)
+        yield references.statement("setattr(_0, _1, _2)", *given)
 
 
 def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
@@ -142,7 +142,7 @@ def _enum_body(program: Program, enum: EnumType, definition: Definition) -> list
         names[name] = shown
         body.append(syntax.assign([shown], syntax.literal(value)))
     program.enum_members[enum] = names
-    return [syntax.class_(definition.name, [program.references.form("enum.Enum")], body)]
+    return [syntax.class_(definition.name, [references.form("enum.Enum")], body)]
 
 
 def _named_tuple_body(program: Program, type_: TupleType, definition: Definition) -> list[ast.stmt]:
@@ -155,5 +155,4 @@ def _named_tuple_body(program: Program, type_: TupleType, definition: Definition
         taken.add(name)
         shown = shown_type(program, element)
         body.append(ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1))
-    base = program.references.imported("typing", "NamedTuple")
-    return [syntax.class_(definition.name, [base], body)]
+    return [syntax.class_(definition.name, [references.form("NamedTuple")], body)]

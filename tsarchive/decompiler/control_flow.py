@@ -26,7 +26,7 @@ from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.dynamic_calls import is_autocast
 from tsarchive.run.passes.uses import all_nodes
 
-from . import syntax
+from . import references, syntax
 from .layout import without_markers
 from .naming import identifier, members_of
 from .program import Program
@@ -253,7 +253,7 @@ def _for(
         point = translation.live_ranges.start(node.blocks[0].param_node)
         name = translation.define(counter, point, list(targets.values()))
     statements = _endless_body(translation, node, targets)
-    called = syntax.call(translation.references.builtin("range"), shown)
+    called = syntax.call(references.builtin("range"), shown)
     translation.emit(ast.For(ast.Name(name, ast.Store()), called, statements, []), node)
 
 
@@ -317,9 +317,9 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
             f"{translation.function.qualified_name} enters an object of no class"
         )
     if is_autocast(type_):
-        shown = syntax.call(translation.references.imported("_objects", "casting"), [shown])
+        shown = references.form("casting(_0)", shown)
     elif type_.methods["__exit__"].schema.return_type != NONE:
-        shown = syntax.call(translation.references.imported("_objects", "entered"), [shown])
+        shown = references.form("entered(_0)", shown)
     variable: ast.expr | None = None
     if translation.is_live(enter.output):
         variable = ast.Name(translation.define(enter.output), ast.Store())
@@ -369,7 +369,7 @@ def _closure(translation: Translation, node: Node) -> None:
     arguments = [translation.use(value) for value in node.inputs]
     name = translation.variables.new(f"{kind}_body")
     translation.emit(_nested(translation, name, subgraph))
-    class_ = translation.references.imported("_torchscript.futures", _CLOSURES[node.kind])
+    class_ = references.imported("_torchscript.futures", _CLOSURES[node.kind])
     translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
 
 
@@ -524,7 +524,6 @@ EXCEPTIONS = "_exceptions"
 
 def _raised(program: Program, class_: Value, message: ast.expr) -> ast.stmt:
     """``raise ValueError(message)``, with a class of the package where Python has none."""
-    references = program.references
     if must_be_none(class_) or not class_.node.is_constant:
         text = _assertion_text(message) if must_be_none(class_) else None
         if text is None:

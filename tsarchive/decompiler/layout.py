@@ -22,7 +22,8 @@ from tsarchive.ir.graph import Node, closure
 from tsarchive.ir.source_ranges import Range
 
 from . import syntax
-from .naming import Pool, Reference, References, numbered
+from .naming import Pool, numbered
+from .references import Reference, reference_of
 
 
 @contextmanager
@@ -108,11 +109,9 @@ def make_paths_unique(
 class Layout:
     """Lays out modules."""
 
-    def __init__(
-        self, modules: Sequence[Module], references: References, comments: Sequence[Comment]
-    ) -> None:
+    def __init__(self, modules: Sequence[Module], comments: Sequence[Comment]) -> None:
         self._comments = comments
-        self._used = {m.path: list(_references_in(m.definitions, references)) for m in modules}
+        self._used = {m.path: list(_references_in(m.definitions)) for m in modules}
         self.used = frozenset(chain(*self._used.values()))
         needs = {path: _homes(used) for path, used in self._used.items()}
         self._reached = {path: closure([path], lambda p: needs.get(p, ())) for path in needs}
@@ -177,13 +176,11 @@ def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast
     return ast.ImportFrom(home, [ast.alias(name, shown) for name, shown in names], level)
 
 
-def _references_in(
-    definitions: Iterable[Definition], references: References
-) -> Iterable[Reference]:
+def _references_in(definitions: Iterable[Definition]) -> Iterable[Reference]:
     """The references in the trees of the definitions, each once, in order."""
     statements = chain.from_iterable(definition.body for definition in definitions)
     nodes = chain.from_iterable(map(ast.walk, statements))
-    known = (references.by_key(node.id) for node in nodes if isinstance(node, ast.Name))
+    known = map(reference_of, nodes)
     return dict.fromkeys(reference for reference in known if reference is not None)
 
 
@@ -215,12 +212,14 @@ class _Naming(ast.NodeVisitor):
     """Puts names in the place of the keys of references."""
 
     def __init__(self, names: Mapping[Reference, str]) -> None:
-        self._names = {reference.key: name for reference, name in names.items()}
+        self._names = names
 
     def visit_Name(self, node: ast.Name) -> None:
+        reference = reference_of(node)
         if is_marker(node):
             node.id = f"{_MARKER}{getattr(node, _NUMBER)}"
-        node.id = self._names.get(node.id, node.id)
+        elif reference is not None:
+            node.id = self._names[reference]
 
 
 def written(body: list[ast.stmt]) -> str:

@@ -1,8 +1,5 @@
 """The names that things of an archive have in Python, where they must be identifiers.
 
-A reference to an import or a definition is an ``ast.Name`` whose identifier is a key until the
-module that holds it is laid out; then it gets a name that no variable of the module has.
-
 Parameters, buffers and submodules keep their names, which state dicts show. Where such a name is
 no identifier, or means something to ``torch.nn.Module``, the table that holds it is used instead.
 """
@@ -14,7 +11,6 @@ import builtins
 import keyword
 import re
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from typing import Any
@@ -91,95 +87,6 @@ class Pool:
 
     def _key(self, name: str) -> str:
         return name.lower() if self._fold else name
-
-
-@dataclass(eq=False, frozen=True, slots=True)
-class Reference:
-    """Something that a module imports or defines.
-
-    ``home``: the module it comes from, "" for builtins; ``name``: its name there, "" for the
-    module itself; ``shown``: the name that the importing module should give it. ``definition``
-    takes the place of all three for what the package itself defines.
-    """
-
-    home: str
-    name: str
-    shown: str
-    definition: Any = None
-
-    @property
-    def wanted_name(self) -> str:
-        return self.shown if self.definition is None else str(self.definition.name)
-
-    @property
-    def key(self) -> str:
-        if self.definition is not None:
-            return f"definition@{self.definition.number}"
-        return f"{self.shown}@{self.home}:{self.name}"
-
-
-class References:
-    """Everything that the code of one package refers to, by key."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Reference] = {}
-
-    def by_key(self, key: str) -> Reference | None:
-        return self._known.get(key)
-
-    def to(self, reference: Reference) -> ast.Name:
-        self._known.setdefault(reference.key, reference)
-        return ast.Name(reference.key, ast.Load())
-
-    def to_definition(self, definition: Any) -> ast.Name:
-        return self.to(Reference("", "", "", definition))
-
-    def builtin(self, name: str) -> ast.Name:
-        return self.to(Reference("", name, name))
-
-    def module(self, home: str, shown: str | None = None) -> ast.Name:
-        return self.to(Reference(home, "", shown or home))
-
-    def imported(self, home: str, name: str) -> ast.Name:
-        return self.to(Reference(home, name, name))
-
-    def helper(self, key: str) -> ast.Name:
-        """A function of the package's own small run time."""
-        return self.to(Reference(HELPERS, key, helper_name(key)))
-
-    def form(self, text: str, *arguments: ast.expr) -> ast.expr:
-        """Return an expression such as ``torch.device(_0)`` with its arguments filled in.
-
-        Its other names are modules and builtins.
-        """
-        statement = self.statement(text, *arguments)
-        assert isinstance(statement, ast.Expr)
-        return statement.value
-
-    def statement(self, text: str, *arguments: ast.expr) -> ast.stmt:
-        """Return a statement such as ``del _0[_1]`` with its arguments filled in."""
-        return syntax.substituted(text, arguments, self._global)
-
-    def _global(self, name: str) -> ast.expr:
-        home = _MODULES.get(name)
-        return self.builtin(name) if home is None else self.module(home, name)
-
-
-_MODULES = {
-    "F": "torch.nn.functional", "enum": "enum", "math": "math", "nn": "torch.nn", "torch": "torch",
-}  # fmt: skip
-"""The modules that forms name, by the name that they have there."""
-
-
-HELPERS = "_torchscript"
-"""The module of a package that holds operators which Python and torch do not have."""
-
-
-def helper_name(key: str) -> str:
-    """The name of the function for an operator: ``aten::sorted.int`` is ``sorted_int``."""
-    shown = key.partition("::")[2].replace(".", "_").strip("_")
-    is_taken = keyword.iskeyword(shown) or hasattr(builtins, shown)
-    return f"{shown}_" if is_taken else shown
 
 
 SHARED_SLOTS = frozenset({"training", "_is_full_backward_hook"})

@@ -22,14 +22,11 @@ from tsarchive.run.modules import ArchiveObject
 from tsarchive.run.slots import SlotKind, get_slot
 from tsarchive.run.typecheck import type_of_class
 
-from . import syntax
+from . import references, syntax
 from .layout import Definition
-from .naming import SHARED_SLOTS, References, container_base, members_of
+from .naming import SHARED_SLOTS, container_base, members_of
 from .program import Program, module_type
 from .weights import TensorFile
-
-WEIGHTS = "_weights"
-OBJECTS = "_objects"
 
 
 class ObjectValues:
@@ -52,7 +49,7 @@ class ObjectValues:
         if not is_parameter:
             return made
         keywords = "" if tensor.requires_grad else ", requires_grad=False"
-        return self._program.references.form(f"nn.Parameter(_0{keywords})", made)
+        return references.form(f"nn.Parameter(_0{keywords})", made)
 
     def _empty(self, tensor: torch.Tensor) -> ast.expr | None:
         if tensor.layout != torch.strided or tensor.is_quantized:
@@ -61,7 +58,7 @@ class ObjectValues:
         if tensor.dtype != torch.float32:
             keywords += f", dtype={tensor.dtype}"
         shape = syntax.literal(tuple(tensor.shape))
-        return self._program.references.form(f"torch.empty(_0{keywords})", shape)
+        return references.form(f"torch.empty(_0{keywords})", shape)
 
     def tensor(self, tensor: torch.Tensor, path: str) -> ast.expr:
         """A tensor of the files; one without data is made anew."""
@@ -69,9 +66,7 @@ class ObjectValues:
         if empty is not None:
             return empty
         name = self._file.add(path, tensor)
-        return syntax.call(
-            self._program.references.imported(WEIGHTS, "tensor"), [syntax.string(name)]
-        )
+        return references.form("tensor(_0)", syntax.string(name))
 
     def value(self, value: Any, type_: Type, path: str) -> ast.expr:
         """The expression for the value of an attribute of the declared ``type_``."""
@@ -79,11 +74,9 @@ class ObjectValues:
             return self._value(value, type_, path)
         place = self._places.setdefault(id(value), path)
         made = syntax.lambda_(self._value(value, type_, place))
-        shared = self._program.references.imported(WEIGHTS, "shared")
-        return syntax.call(shared, [syntax.string(place), made])
+        return references.form("shared(_0, _1)", syntax.string(place), made)
 
     def _value(self, value: Any, type_: Type, path: str) -> ast.expr:
-        references = self._program.references
         match value:
             case torch.Tensor():
                 return self.tensor(value, path)
@@ -112,7 +105,7 @@ class ObjectValues:
 
     def generator(self, device: str, seed: int) -> ast.expr:
         arguments = syntax.string(device), syntax.literal(seed)
-        return self._program.references.form("torch.Generator(_0).manual_seed(_1)", *arguments)
+        return references.form("torch.Generator(_0).manual_seed(_1)", *arguments)
 
     def _list(self, value: list[Any], type_: Type, path: str) -> ast.expr:
         element = type_.element if isinstance(type_, ListType) else type_
@@ -143,8 +136,7 @@ class ObjectValues:
             raise UnsupportedError(f"{path} holds an object that has no pickled state")
         state = value._get_method("__getstate__")()
         name = str(value._type().annotation_str)
-        native = self._program.references.imported(OBJECTS, "native")
-        return syntax.call(native, [syntax.string(name), self.value(state, ANY, path)])
+        return references.form("native(_0, _1)", syntax.string(name), self.value(state, ANY, path))
 
     def _object(self, value: ArchiveObject, path: str) -> ast.expr:
         class_ = type_of_class(type(value))
@@ -155,9 +147,8 @@ class ObjectValues:
         for name, attribute in class_.attributes.items():
             keys.append(syntax.string(members.slots[name]))
             items.append(self.value(get_slot(value, attribute), attribute.type, f"{path}.{name}"))
-        new = self._program.references.imported(OBJECTS, "new")
         shown = self._program.reference(class_)
-        return syntax.call(new, [shown, ast.Dict(keys, items)])
+        return references.form("new(_0, _1)", shown, ast.Dict(keys, items))
 
 
 def shared_objects(root: torch.nn.Module) -> frozenset[int]:
@@ -233,7 +224,7 @@ class Instances:
         """Return the call that makes a module like this one."""
         type_ = module_type(module)
         definition = self._program.definition(type_)
-        class_ = self._program.references.to_definition(definition)
+        class_ = references.to_definition(definition)
         if container_base(type_) is None:
             differing = self._differing(definition)
             passed = {_argument(module, name): self._passed(module, name) for name in differing}
@@ -309,7 +300,6 @@ class Instances:
     ) -> None:
         class_ = module_type(module)
         common: list[ast.stmt] = []
-        references = self._program.references
         body: list[ast.stmt] = [references.statement("super().__init__()")]
         names: list[str] = []
         for name in slots:
@@ -320,13 +310,13 @@ class Instances:
                 is_shape = self._differ_in_shape(definition, name)
                 shown = _with_shape(shown, argument) if is_shape else argument
             if name in class_.attributes:
-                body.append(_assigned(references, class_, name, _spread(shown)))
+                body.append(_assigned(class_, name, _spread(shown)))
             elif name in differing:
                 place = syntax.attribute(syntax.name("self"), name)
                 body.append(syntax.store(place, shown))
             else:
                 common.append(syntax.assign([name], shown))
-        body += _hooks(references, class_)
+        body += _hooks(class_)
         arguments = [ast.arg("self"), *map(ast.arg, names)]
         made = syntax.function("__init__", arguments, [], body, syntax.literal(None))
         definition.variables |= {"self", *names}
@@ -343,7 +333,7 @@ def _argument(module: torch.nn.Module, name: str) -> str:
     return f"{shown}_" if shown == "self" else shown
 
 
-def _assigned(references: References, class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
+def _assigned(class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
     """The statement that fills a slot of ``self``."""
     members = members_of(class_)
     kind = members.kind(name)
@@ -357,7 +347,7 @@ def _assigned(references: References, class_: ClassType, name: str, shown: ast.e
     return syntax.store(members.reach(syntax.name("self"), name), shown)
 
 
-def _hooks(references: References, class_: ClassType) -> Iterable[ast.stmt]:
+def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
     """Hooks take the module as their first argument, as methods do."""
     members = members_of(class_)
     self_ = syntax.name("self")

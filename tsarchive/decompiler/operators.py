@@ -34,8 +34,7 @@ from tsarchive.run.operators import (
 )
 from tsarchive.run.passes.peephole import as_number
 
-from . import syntax
-from .naming import References
+from . import references, syntax
 from .program import Program
 
 _OPERANDS = 2
@@ -48,7 +47,6 @@ class Operators:
     """Expressions of the operators of one function. ``dtypes`` are values kept as torch.dtype."""
 
     def __init__(self, function: Function, program: Program, dtypes: set[Value]) -> None:
-        self.references = program.references
         self._function = function
         self._untranslated = program.untranslated
         self._dtypes = dtypes
@@ -57,7 +55,7 @@ class Operators:
     def operator(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         schema = node.schema or schema_without_text(node)
         if node.upgrader is not None:
-            upgrader = self.references.helper(f"upgrader::{node.upgrader}")
+            upgrader = references.helper(f"upgrader::{node.upgrader}")
             return syntax.call(upgrader, *_by_schema(schema, dict(enumerate(arguments))))
         number = known_number(node)
         if number is not None:
@@ -69,7 +67,7 @@ class Operators:
                 return found
         form = self._form(node, schema)
         if form is not None:
-            return self.references.form(form, *arguments)
+            return references.form(form, *arguments)
         found = indexed(schema, node, arguments)
         if found is not None:
             return found
@@ -94,7 +92,7 @@ class Operators:
         element = told_element(schema, node)
         if element is not None:
             keywords["element"] = syntax.string(element)
-        return syntax.call(self.references.helper(schema.full_name), positional, keywords)
+        return syntax.call(references.helper(schema.full_name), positional, keywords)
 
     def _call(self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
         try:
@@ -104,7 +102,7 @@ class Operators:
         kept = self._kept_arguments(node, schema, arguments)
         if kept is not None:
             positional, keywords = _by_schema(schema, kept)
-            found = callee(schema, len(positional), self.references, keywords)
+            found = callee(schema, len(positional), keywords)
             if found == METHOD:
                 receiver, *positional = positional
                 found = syntax.attribute(receiver, schema.name.partition("::")[2])
@@ -115,7 +113,7 @@ class Operators:
         count, outs = necessary_arguments(schema, node.inputs)
         total = len(arguments)
         needed = {i: arguments[i] for i in range(total) if i < count or i >= total - outs}
-        return syntax.call(by_overload(schema, self.references), *_by_schema(schema, needed))
+        return syntax.call(by_overload(schema), *_by_schema(schema, needed))
 
     def _kept_arguments(
         self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]
@@ -143,13 +141,12 @@ class Operators:
             return made
         if is_only_read(node.output):
             return made
-        return syntax.call(self.references.builtin("list"), [made])
+        return references.form("list(_0)", made)
 
     def _missing(self, operator: str, reason: str) -> ast.expr:
         """A call that raises when it is reached: code may hold operators that it never calls."""
         self._untranslated.setdefault(f"{self._function.qualified_name}: {operator}")
-        called = self.references.imported("_objects", "missing")
-        return syntax.call(called, [syntax.string(reason)])
+        return references.form("missing(_0)", syntax.string(reason))
 
     def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
         """``torch.float32`` where a dtype is known, likewise the others; None where it is not.
@@ -162,17 +159,17 @@ class Operators:
             return shown
         if not value.node.is_constant:
             return None
-        return enum_literal(kind, value.node.attributes["value"], self.references)
+        return enum_literal(kind, value.node.attributes["value"])
 
     def _sum(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """``a + b``, unless b is multiplied by a factor."""
         if not _is_number(node.inputs[2], 1):
             return None
-        return self.references.form(_SUMS[node.kind], *arguments)
+        return references.form(_SUMS[node.kind], *arguments)
 
     def _size(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         form = "_0.shape" if is_only_read(node.output) else "list(_0.shape)"
-        return self.references.form(form, *arguments)
+        return references.form(form, *arguments)
 
     def _dtype(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         return syntax.attribute(arguments[0], "dtype") if node.output in self._dtypes else None
@@ -186,13 +183,13 @@ class Operators:
         if shown[0] is None or shown[1] is None:
             raise UnsupportedError("a dtype is compared with a number that is no dtype")
         form = "_0 == _1" if node.kind == "aten::eq" else "_0 != _1"
-        return self.references.form(form, shown[0], shown[1])
+        return references.form(form, shown[0], shown[1])
 
     def _shown(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         if not all(value.type in _SHOWN_ALIKE for value in node.inputs):
             return None
         name = "print" if node.kind == "prim::Print" else "str"
-        return syntax.call(self.references.builtin(name), arguments)
+        return syntax.call(references.builtin(name), arguments)
 
     def _formatted(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         template, *values = node.inputs
@@ -207,7 +204,7 @@ class Operators:
 
     def _number_tensor(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         form = _NUMBER_TENSORS.get(node.input.type)
-        return None if form is None else self.references.form(form, *arguments)
+        return None if form is None else references.form(form, *arguments)
 
     def _int(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """``int`` of a tensor that was made only to convert it back."""
@@ -231,7 +228,7 @@ class Operators:
         for name in ("device", "requires_grad"):
             if name in values and not _is_default(_DEFAULTS[name], values[name]):
                 form += f", {name}=_{names.index(name)}"
-        return self.references.form(f"{form})", *arguments)
+        return references.form(f"{form})", *arguments)
 
 
 _NUMBER_TENSORS: dict[Type, str] = {
@@ -329,7 +326,7 @@ _TO_OVERLOADS = frozenset({"device", "dtype", "other"})
 
 
 def callee(
-    schema: FunctionSchema, count: int, references: References, keywords: Collection[str] = ()
+    schema: FunctionSchema, count: int, keywords: Collection[str] = ()
 ) -> ast.expr | str | None:
     """The callee for an operator with the first ``count`` arguments by position.
 
@@ -354,15 +351,15 @@ def callee(
     return METHOD if is_method else None
 
 
-def by_overload(schema: FunctionSchema, references: References) -> ast.expr:
+def by_overload(schema: FunctionSchema) -> ast.expr:
     """``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
     namespace, _, name = schema.name.partition("::")
-    found: ast.expr = references.module("torch")
+    found = references.form("torch")
     for part in ("ops", namespace, name, schema.overload or "default"):
         if part.isidentifier() and not keyword.iskeyword(part):
             found = syntax.attribute(found, part)
         else:
-            found = syntax.call(references.builtin("getattr"), [found, syntax.string(part)])
+            found = references.form("getattr(_0, _1)", found, syntax.string(part))
     return found
 
 
@@ -415,7 +412,7 @@ _ENUM_MEMBERS: Mapping[str, Mapping[int, object]] = {
 }
 
 
-def enum_literal(kind: str, number: int, references: References) -> ast.expr | None:
+def enum_literal(kind: str, number: int) -> ast.expr | None:
     """``torch.float32`` for the number of a ScalarType, likewise the others; None if unknown."""
     shown = _ENUM_MEMBERS[kind].get(number)
     return None if shown is None else references.form(str(shown))

@@ -23,13 +23,14 @@ from tsarchive.ir.values import GeneratorSeed
 from tsarchive.policy import Guard, Policy
 from tsarchive.run.modules import ArchiveModule
 
-from . import syntax
+from . import references, syntax
 from .bodies import body_of
 from .control_flow import EXCEPTIONS
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
-from .naming import HELPERS, Pool
-from .objects import OBJECTS, WEIGHTS, Instances, ObjectValues
+from .naming import Pool
+from .objects import Instances, ObjectValues
 from .program import CONSTANTS, Program, module_type
+from .references import HELPERS, OBJECTS, WEIGHTS
 from .runtime import runtime_files
 from .weights import TensorFile
 
@@ -129,7 +130,7 @@ class _Package:
         archive_modules = list(self.program.modules.values())
         make_paths_unique(archive_modules, _TABLES, SHADOWING)
         modules = [*archive_modules, *constants, entry]
-        layout = Layout(modules, self.program.references, self._comments.all)
+        layout = Layout(modules, self._comments.all)
         texts = {module.file: layout.text(module) for module in modules}
         texts |= self._support(layout)
         texts["__init__.py"] = self._interface()
@@ -162,11 +163,10 @@ class _Package:
         if tensor.numel() == 0 or not tensor.is_contiguous():
             return None
         numbers = syntax.literal(tensor.tolist())
-        return self.program.references.form(f"torch.tensor(_0, dtype={tensor.dtype})", numbers)
+        return references.form(f"torch.tensor(_0, dtype={tensor.dtype})", numbers)
 
     def _entry(self) -> Module:
         """The function that builds the model."""
-        references = self.program.references
         root = references.to_definition(self.root)
         build = references.imported(WEIGHTS, "build")
         arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
@@ -180,7 +180,7 @@ class _Package:
 
     def _tensor_constants(self) -> list[ast.expr]:
         return [
-            self.program.references.imported(CONSTANTS, name)
+            references.imported(CONSTANTS, name)
             for name, value in self.program.constants.items()
             if isinstance(value, torch.Tensor)
         ]

@@ -19,8 +19,9 @@ from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
 from tsarchive.run.typecheck import type_of_class
 
+from . import references
 from .layout import Comments, Definition, Module
-from .naming import References, definition_name, module_path
+from .naming import definition_name, module_path
 from .overflow_analysis import functions_that_wrap
 
 CONSTANTS = "_constants"
@@ -38,11 +39,11 @@ class Program:
 
     def __init__(self, root: ArchiveModule, comments: Comments, body: Body) -> None:
         self._body = body
-        reached = closure((module_type(module) for module in root.modules()), _leads_to)
+        roots: list[Type | Function] = [module_type(module) for module in root.modules()]
+        reached = closure(roots, _leads_to)
         functions = [item for item in reached if isinstance(item, Function)]
         functions.sort(key=lambda function: function.qualified_name)
         self.comments = comments
-        self.references = References()
         self.effects = Effects()
         self.identities = Identities()
         self.assigned = frozenset(_assigned_attributes(functions))
@@ -59,14 +60,14 @@ class Program:
 
     def reference(self, key: Type | Function) -> ast.expr:
         """A reference to the class for a class, enum or named tuple, or to a function."""
-        return self.references.to_definition(self.definition(key))
+        return references.to_definition(self.definition(key))
 
     def constant(self, content: Any) -> ast.expr:
         """A reference to a constant of the table, an object, or a generator."""
         value = content.value if isinstance(content, TableConstant) else content
         name = self._constant_names.setdefault(id(value), f"c{len(self._constant_names)}")
         self.constants[name] = value
-        return self.references.imported(CONSTANTS, name)
+        return references.imported(CONSTANTS, name)
 
     def definition(self, key: Type | Function) -> Definition:
         """The definition of a class, enum, named tuple or function."""

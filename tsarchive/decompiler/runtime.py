@@ -17,7 +17,7 @@ from types import ModuleType
 from tsarchive.ir.graph import closure
 from tsarchive.run import natives
 
-from .naming import HELPERS, helper_name
+from .references import HELPERS, helper_name
 
 _FOLDER = Path(natives.__file__).parent
 _PACKAGE = "tsarchive.run.natives"

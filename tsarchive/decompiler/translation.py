@@ -26,7 +26,7 @@ from tsarchive.run.passes.object_identity import must_differ
 from tsarchive.run.passes.peephole import known_result
 from tsarchive.run.passes.uses import all_nodes, called_function
 
-from . import syntax
+from . import references, syntax
 from .annotations import type_test
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
@@ -70,7 +70,6 @@ class Translation:
         live, nodes = Liveness(graph, program.effects), list(all_nodes(graph.nodes))
         self.function = function
         self.program = program
-        self.references = program.references
         self.comments = program.comments
         self.operators = Operators(function, program, _dtypes(nodes))
         self.live_nodes, self.live_values = live.nodes, live.values
@@ -176,7 +175,7 @@ class Translation:
         arguments = self.operands(node)
         if node.schema is not None and node.schema.full_name in READABLE_STATEMENTS:
             form = READABLE_STATEMENTS[node.schema.full_name]
-            self.emit(self.references.statement(form, *arguments), node)
+            self.emit(references.statement(form, *arguments), node)
             for output in node.outputs:  # the first operand
                 if self.is_live(output):
                     self._assign(output, arguments[0])
@@ -289,7 +288,7 @@ class Translation:
         """The expression for a constant of a graph."""
         match content:
             case Device(text):
-                return self.references.form("torch.device(_0)", syntax.string(text))
+                return references.form("torch.device(_0)", syntax.string(text))
             case EnumMember(enum, name):
                 member = self.program.enum_member(enum, name)
                 return syntax.attribute(self.program.reference(enum), member)
@@ -316,7 +315,7 @@ class Translation:
         if result is not None:
             return syntax.literal(result)
         if node.kind in _FORMS:
-            return self.references.form(_FORMS[node.kind], *arguments)
+            return references.form(_FORMS[node.kind], *arguments)
         build = _BY_KIND.get(node.kind)
         if build is not None:
             return build(self, node, arguments)
@@ -347,7 +346,7 @@ class Translation:
 
     def _create_object(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         class_ = self.program.reference(node.output.type)
-        return self.references.form("_0.__new__(_0)", class_)
+        return references.form("_0.__new__(_0)", class_)
 
     def _get_attr(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         owner = node.input.type
@@ -383,7 +382,7 @@ class Translation:
             return syntax.literal(negated)
         if must_be_none(first) or must_be_none(second):
             ordered = arguments if must_be_none(second) else arguments[::-1]
-            return self.references.form("_0 is not _1" if negated else "_0 is _1", *ordered)
+            return references.form("_0 is not _1" if negated else "_0 is _1", *ordered)
         return self.operators.helper(node, arguments)
 
 
