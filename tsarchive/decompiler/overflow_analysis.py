@@ -55,22 +55,15 @@ class _Flow:
     def __init__(self, function: Function) -> None:
         self.nodes: list[Node] = []
         self.edges: dict[_Place, list[_Place]] = defaultdict(list)
-        self.halved: set[_Place] = set()
-        self.calls: list[Node] = []
-        self.repeats = False
         self._block(function.graph, is_repeated=False)
+        self.repeats = any(node.kind in _REPEATING for node in self.nodes)
 
     def _block(self, block: Block, *, is_repeated: bool) -> None:
         for node in block.nodes:
             self.nodes.append(node)
-            self.repeats |= node.kind in _REPEATING
-            if called_function(node) is not None:
-                self.calls.append(node)
             for source, target in _flowing(node, is_repeated=is_repeated):
                 if _holds_ints(source) and _holds_ints(target):
                     self.edges[source].append(target)
-            if _operator(node) == _HALVING:
-                self.halved.update(node.outputs)
             for inner in nested_blocks(node):
                 self._block(inner, is_repeated=is_repeated or node.kind == "prim::Loop")
 
@@ -135,10 +128,14 @@ def _is_sum(node: Node, coming_back: set[_Place], flow: _Flow) -> bool:
     if _operator(node) not in _SUMS or not coming_back.issuperset(node.inputs):
         return False
     ways = {
-        place: [target for target in targets if target not in flow.halved]
+        place: [target for target in targets if not _is_halved(target)]
         for place, targets in flow.edges.items()
     }
     return set(node.inputs) <= _reached(node.outputs, ways)
+
+
+def _is_halved(place: _Place) -> bool:
+    return isinstance(place, Value) and _operator(place.node) == _HALVING
 
 
 def _arguments(call: Node) -> Sequence[Value]:
@@ -155,11 +152,11 @@ def _edges_of_all(flows: Iterable[_Flow]) -> _Edges:
     for flow in flows:
         for source, targets in flow.edges.items():
             edges[source] += targets
-        for call in flow.calls:
-            called = called_function(call)
-            assert called is not None
-            _join(edges, _arguments(call), called.graph.params)
-            _join(edges, called.graph.returns, call.outputs)
+        for node in flow.nodes:
+            called = called_function(node)
+            if called is not None:
+                _join(edges, _arguments(node), called.graph.params)
+                _join(edges, called.graph.returns, node.outputs)
     return edges
 
 

@@ -253,7 +253,7 @@ def _planned(method: Method, uses: Uses) -> Iterator[Planned]:
         shown = (*uses.views.get(index, ()), *(() if writer is None else (writer.value,)))
         bases = tuple(dict.fromkeys(shown))
         role = _role(index, tensor, uses, bases, inputs, outputs)
-        span = _span(index, role, uses, writers)
+        span = _span(index, role, uses, writer)
         allocation = tensor.allocation
         assert allocation is not None
         yield Planned(
@@ -290,13 +290,12 @@ def _is_kept(tensor: Tensor) -> bool:
     return tensor.has_data or tensor.name is not None
 
 
-def _span(index: int, role: str, uses: Uses, writers: _Writers) -> Span:
+def _span(index: int, role: str, uses: Uses, writer: _Write | None) -> Span:
     if role == STATE:
         return Span(0, max(uses.count - 1, 0))
     found = uses.spans.get(index)
     if found is None:
         return Span(-1, -1)
-    writer = writers.before(index)
     return found if writer is None else Span(min(found.first, max(writer.place, 0)), found.last)
 
 
@@ -320,14 +319,11 @@ class _Writers:
         self._allocations = {index: tensor.allocation for index, tensor in _placed(method)}
         self._writes: defaultdict[Allocation | None, list[_Write]] = defaultdict(list)
         for index, tensor in _placed(method):
-            self._writes[tensor.allocation] += self._of(index, tensor)
+            is_initialized = index in self._inputs or _is_kept(tensor)
+            places = [-1] * is_initialized + list(uses.writes.get(index, ()))
+            self._writes[tensor.allocation] += (_Write(place, index) for place in places)
         for writes in self._writes.values():
             writes.sort()
-
-    def _of(self, index: int, tensor: Tensor) -> Iterator[_Write]:
-        if index in self._inputs or _is_kept(tensor):
-            yield _Write(-1, index)
-        yield from (_Write(place, index) for place in self._uses.writes.get(index, ()))
 
     def before(self, index: int) -> _Write | None:
         """Return the last write of the same place before a value is first read.
