@@ -228,17 +228,13 @@ def written(body: list[ast.stmt]) -> str:
     Raises UnsupportedError where Python refuses it, such as for nesting deeper than it allows.
     """
     try:
-        return _checked_text(body)
+        tree = ast.fix_missing_locations(ast.Module(body, []))
+        plain = ast.unparse(tree)
+        wanted = ast.dump(ast.parse(plain))
+        text = next(text for text in _texts(tree, plain) if _reads_as(text, wanted))
+        compile(text, "module", "exec", dont_inherit=True)
     except (SyntaxError, RecursionError) as error:
         raise UnsupportedError(f"a module has code that Python refuses: {error}") from error
-
-
-def _checked_text(body: list[ast.stmt]) -> str:
-    tree = ast.fix_missing_locations(ast.Module(body, []))
-    plain = ast.unparse(tree)
-    wanted = ast.dump(ast.parse(plain))
-    text = next(text for text in _texts(tree, plain) if _reads_as(text, wanted))
-    compile(text, "module", "exec", dont_inherit=True)
     return text
 
 

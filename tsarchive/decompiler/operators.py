@@ -223,7 +223,9 @@ class Operators:
         if not must_be_none(values["dtype"]) or leaf not in (FLOAT, INT, BOOL):
             return None
         form = "torch.tensor(_0"
-        if leaf != FLOAT and not _has_items(node.input):
+        made = node.input.node
+        has_items = made.kind == "prim::ListConstruct" and bool(made.inputs)
+        if leaf != FLOAT and not (has_items and made.inputs[0].type in (INT, BOOL)):
             form += f", dtype=torch.{'int64' if leaf == INT else 'bool'}"
         for name in ("device", "requires_grad"):
             if name in values and not _is_default(_DEFAULTS[name], values[name]):
@@ -280,14 +282,6 @@ def _by_schema(
     return positional, keywords
 
 
-def _has_items(value: Value) -> bool:
-    return (
-        value.node.kind == "prim::ListConstruct"
-        and bool(value.node.inputs)
-        and (value.node.inputs[0].type in (INT, BOOL))
-    )
-
-
 def _is_number(value: Value, number: int) -> bool:
     return value.node.is_constant and value.node.attributes["value"] == number
 
@@ -339,7 +333,8 @@ def callee(
     has_out = any(argument.is_out for argument in schema.arguments)
     if namespace != "aten" or has_out or _is_misread(schema, count):
         return None
-    if not _concerns_tensors(schema):
+    # Functions of torch make tensors of numbers, where TorchScript has operators on numbers.
+    if not any(_holds_tensor(a.type) for a in (*schema.arguments, *schema.returns)):
         return None
     if name in FUNCTIONALS and count <= FUNCTIONALS[name]:
         return references.form(f"F.{name}")
@@ -361,12 +356,6 @@ def by_overload(schema: FunctionSchema) -> ast.expr:
         else:
             found = references.form("getattr(_0, _1)", found, syntax.string(part))
     return found
-
-
-def _concerns_tensors(schema: FunctionSchema) -> bool:
-    """Functions of torch make tensors of numbers, where TorchScript has operators on numbers."""
-    types = [argument.type for argument in (*schema.arguments, *schema.returns)]
-    return any(map(_holds_tensor, types))
 
 
 def _holds_tensor(type_: Type) -> bool:

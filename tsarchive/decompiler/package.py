@@ -170,20 +170,15 @@ class _Package:
         root = references.to_definition(self.root)
         build = references.imported(WEIGHTS, "build")
         arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
-        tensors = self._tensor_constants()
+        constants = self.program.constants.items()
+        tensors = [name for name, value in constants if isinstance(value, torch.Tensor)]
         if tensors:
-            arguments.append(ast.List(tensors, ast.Load()))
+            moved = [references.imported(CONSTANTS, name) for name in tensors]
+            arguments.append(ast.List([*moved], ast.Load()))
         body = [ast.Expr(syntax.string(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
         default = syntax.literal("cpu" if self._device is None else str(self._device))
         load = syntax.function(_LOAD, [ast.arg("device")], [default], body, root)
         return _module((_MODEL,), [load], {_LOAD, "device"})
-
-    def _tensor_constants(self) -> list[ast.expr]:
-        return [
-            references.imported(CONSTANTS, name)
-            for name, value in self.program.constants.items()
-            if isinstance(value, torch.Tensor)
-        ]
 
     def _interface(self) -> str:
         """``__init__.py``: the class of the model, and ``load``.

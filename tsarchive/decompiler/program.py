@@ -78,7 +78,9 @@ class Program:
             content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
             found = self._definitions[key] = self._by_content.setdefault(content, made)
             if found is made:
-                self._place(made)
+                module = self.modules.setdefault(made.path, Module(made.path))
+                made.rename(module.names.unique(made.name))
+                module.definitions.append(made)
         return self._definitions[key]
 
     def _new_definition(self, qualified_name: str) -> Definition:
@@ -86,11 +88,6 @@ class Program:
         name = definition_name(qualified_name.rpartition(".")[2])
         path = module_path(qualified_name)
         return Definition(self._numbers, name, path, unmangled(qualified_name))
-
-    def _place(self, made: Definition) -> None:
-        module = self.modules.setdefault(made.path, Module(made.path))
-        made.rename(module.names.unique(made.name))
-        module.definitions.append(made)
 
     def enum_member(self, enum: EnumType, name: str) -> str:
         self.definition(enum)

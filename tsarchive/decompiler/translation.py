@@ -71,7 +71,7 @@ class Translation:
         self.function = function
         self.program = program
         self.comments = program.comments
-        self.operators = Operators(function, program, _dtypes(nodes))
+        self.operators = Operators(function, program, dtype_values(nodes, _takes_dtype))
         self.live_nodes, self.live_values = live.nodes, live.values
         self.known: dict[Value, ast.expr] = {}
         # Nodes whose result is their first operand.
@@ -394,24 +394,9 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
 
 def _is_out_of_order(node: Node) -> bool:
     """Whether the Python form evaluates its operands in another order."""
-    if node.schema is None:
-        return False
-    if node.schema.full_name in READABLE_STATEMENTS:
-        return True
-    form = READABLE_FORMS.get(node.schema.full_name)
-    if form is None:
-        return False
-    numbers = syntax.parameters(form)
-    return numbers != sorted(numbers)
-
-
-def _dtypes(nodes: list[Node]) -> set[Value]:
-    """The values that are kept as torch.dtype."""
-    answers: dict[Value, list[bool]] = {}
-    for node in nodes:
-        if node.kind == "prim::dtype":
-            answers[node.output] = [_takes_dtype(*use) for use in node.output.uses]
-    return dtype_values([node for node in nodes if node.schema is not None], answers)
+    name = node.schema.full_name if node.schema is not None else ""
+    numbers = syntax.parameters(READABLE_FORMS.get(name, ""))
+    return name in READABLE_STATEMENTS or numbers != sorted(numbers)
 
 
 def _takes_dtype(user: Node, offset: int) -> bool:

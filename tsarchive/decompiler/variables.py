@@ -191,9 +191,10 @@ def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
     return False
 
 
-def dtype_values(nodes: list[Node], takes_dtype: dict[Value, list[bool]]) -> set[Value]:
-    """The results of prim::dtype that can stay a torch.dtype because all users take one."""
-    found = {value for value, answers in takes_dtype.items() if all(answers)}
+def dtype_values(nodes: list[Node], takes_dtype: Callable[[Node, int], bool]) -> set[Value]:
+    """Return the results of prim::dtype that can stay a torch.dtype: all users take one."""
+    made = [node.output for node in nodes if node.kind == "prim::dtype"]
+    found = {value for value in made if all(takes_dtype(*use) for use in value.uses)}
     compared = [node.inputs for node in nodes if node.kind in ("aten::eq", "aten::ne")]
     while True:
         mixed = [values for values in compared if not all(_is_dtype(v, found) for v in values)]
