@@ -43,7 +43,7 @@ _TESTABLE = {**_CLASSES, ANY_LIST: "list", ANY_TUPLE: "tuple"}
 
 
 def shown_type(program: Program, type_: Type) -> ast.expr:
-    """The annotation for a type. What Python cannot say, such as an interface, is ``Any``."""
+    """Annotate a type. What Python cannot say, such as an interface, is ``Any``."""
     if type_ in _PLAIN_ANNOTATIONS:
         return references.form(_PLAIN_ANNOTATIONS[type_])
     match type_:
@@ -67,7 +67,7 @@ def _subscripted(program: Program, base: ast.expr, *types: Type) -> ast.expr:
 
 
 def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static: Type) -> ast.expr:
-    """Whether the value of ``subject``, whose static type is ``static``, is of one of ``types``."""
+    """Test whether ``subject``, whose static type is ``static``, is of one of ``types``."""
     flat: dict[Type, None] = {}
     for type_ in types:
         flat.update(dict.fromkeys(flat_members(type_) or (type_,)))
@@ -102,7 +102,7 @@ def _class(program: Program, type_: Type, static: Type) -> ast.expr:
 
 
 def _only_one(type_: Type, static: Type) -> bool:
-    """Whether the static type leaves one container of this kind, and that one is asked for."""
+    """Return whether the static type leaves one container of this kind, which is asked for."""
     if not isinstance(static, UnionType | OptionalType | type(type_)):
         return False
     members = flat_members(static) or (static,)

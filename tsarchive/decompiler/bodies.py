@@ -29,7 +29,7 @@ from .translation import Translation
 
 
 def body_of(program: Program, key: Type | Function, definition: Definition) -> list[ast.stmt]:
-    """The statements that define a class, an enum, a named tuple or a function."""
+    """Return the statements that define a class, an enum, a named tuple or a function."""
     match key:
         case Function():
             return [_function(program, key, definition.name, definition)]
@@ -43,7 +43,7 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
 
 
 def _class_body(program: Program, class_: ClassType, definition: Definition) -> list[ast.stmt]:
-    """A class without its ``__init__``, which depends on what its objects hold."""
+    """Return a class without its ``__init__``, which depends on what its objects hold."""
     members = members_of(class_)
     body: list[ast.stmt] = []
     is_container = container_base(class_) is not None
@@ -76,7 +76,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
 
 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
-    """Getters and setters by their names in the archive, which Python mangles in classes."""
+    """Yield getters and setters by their names in the archive, which Python mangles in classes."""
     members = members_of(class_)
     for name in filter(is_accessor, class_.methods):
         found = syntax.attribute(syntax.name(definition.name), members.methods[name])
@@ -89,7 +89,7 @@ def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
 
 
 def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
-    """Methods and hooks, each once; the setter of a property stands behind its getter."""
+    """Yield methods and hooks, each once; the setter of a property stands behind its getter."""
     methods = {method.name: method for method in (*class_.methods.values(), *class_.hooks())}
     setters = {shown: methods[name] for name, shown in members.setters.items()}
     for name, function in methods.items():

@@ -47,7 +47,7 @@ def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
 
 
 def _translate(translation: Translation, nodes: Sequence[Node], position: int) -> int:
-    """Translate the node at ``position``; the position of the last node that this took."""
+    """Translate the node at ``position``; return the position of the last node that this took."""
     node = nodes[position]
     if node.kind == "prim::Enter":
         end = matching_exit(nodes, position)
@@ -63,7 +63,7 @@ def _translate(translation: Translation, nodes: Sequence[Node], position: int) -
 
 
 def _is_constructed(translation: Translation, node: Node) -> bool:
-    """Whether the first use of an object is the call of its ``__init__``, which stands for both."""
+    """Return whether an object is first used by its ``__init__``, whose call stands for both."""
     value = node.output
     users = [user for user, _ in translation.uses_of(value)]
     inits = [user for user in users if is_call_of_init(user) and user.input is value]
@@ -152,7 +152,7 @@ def _branch(
 def _assigned(
     statements: list[ast.stmt], targets: Sequence[str], values: Sequence[ast.expr]
 ) -> list[ast.stmt]:
-    """Statements with the assignment of their results, which code that raises does not reach."""
+    """Return statements that also assign their results, unless they raise before."""
     return statements if ends(statements) else [*statements, *moves(targets, values)]
 
 
@@ -180,7 +180,7 @@ def _loop(translation: Translation, node: Node) -> None:
 
 
 def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict[int, str]:
-    """Variables of the carried values by position, with their first values in them.
+    """Assign the carried values to variables, which are returned by position.
 
     Expressions of the loop's ``header`` that read such variables are computed first.
     """
@@ -214,7 +214,7 @@ def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict
 def _loop_body(
     translation: Translation, node: Node, targets: dict[int, str]
 ) -> tuple[list[ast.stmt], ast.expr | None, list[ast.expr]]:
-    """The statements of the body, the condition at its end, and the carried values there.
+    """Return the statements of the body, the condition at its end, and the carried values there.
 
     The condition is None where it is always true.
     """
@@ -236,7 +236,7 @@ def _loop_body(
 
 
 def _endless_body(translation: Translation, node: Node, targets: dict[int, str]) -> list[ast.stmt]:
-    """The body of a loop without a condition, with its assignments at the end."""
+    """Return the body of a loop without a condition, with its assignments at the end."""
     statements, _, values = _loop_body(translation, node, targets)
     return _assigned(statements, list(targets.values()), values) or [ast.Pass()]
 
@@ -258,7 +258,7 @@ def _for(
 
 
 def _while(translation: Translation, node: Node, targets: dict[int, str], first: ast.expr) -> None:
-    """``while condition:``, or with a variable where turns compute the condition differently."""
+    """Write ``while condition:``, or take a variable where turns compute it differently."""
     statements, condition, values = _loop_body(translation, node, targets)
     assert condition is not None
     moved = moves(list(targets.values()), values)
@@ -277,7 +277,7 @@ def _while(translation: Translation, node: Node, targets: dict[int, str], first:
 
 
 def _element(translation: Translation, loop: Node) -> Value | None:
-    """The element of ``range(low, high, step)`` that each turn makes of its counter.
+    """Return the element of ``range(low, high, step)`` that each turn makes of its counter.
 
     None for a loop that only counts. The length of the range must be the last that was computed.
     """
@@ -297,7 +297,7 @@ def _element(translation: Translation, loop: Node) -> Value | None:
 
 
 def _bounds(length: ast.expr) -> list[ast.expr]:
-    """The arguments of range, from the expression for its length."""
+    """Return the arguments of range, from the expression for its length."""
     match length:
         case ast.Call(_, [low, high, ast.Constant(1)]):
             return [low, high]
@@ -362,7 +362,7 @@ def _raise(translation: Translation, node: Node) -> None:
 
 
 def _closure(translation: Translation, node: Node) -> None:
-    """A nested function, and the object that runs it."""
+    """Write a nested function, and the object that runs it."""
     translation.flush()
     subgraph: Block = node.attributes["subgraph"]
     kind = node.kind.rpartition("::")[2]
@@ -374,7 +374,7 @@ def _closure(translation: Translation, node: Node) -> None:
 
 
 def _nested(outer: Translation, name: str, subgraph: Block) -> ast.stmt:
-    """The body of a forked call, as a function of the values that it takes from outside."""
+    """Return the body of a forked call, as a function of the values that it takes from outside."""
     inner = Translation(outer.function, subgraph, outer.program)
     names = [inner.variables.parameter(p, p.name or "value") for p in subgraph.params]
     for param, shown in zip(subgraph.params, names, strict=True):
@@ -386,7 +386,7 @@ def _nested(outer: Translation, name: str, subgraph: Block) -> ast.stmt:
 
 
 def finish_function(translation: Translation, block: Block, index: int = 0) -> None:
-    """The body of a function: the statements of its block and the return of its result.
+    """Write the statements of a function's block and the return of its result.
 
     Where the result is that of an if at the end, each branch returns.
     """
@@ -409,7 +409,7 @@ def finish_function(translation: Translation, block: Block, index: int = 0) -> N
 
 
 def _last_if(translation: Translation, block: Block, result: Value) -> Node | None:
-    """The if at the end of a block whose only use is to make the result."""
+    """Return the if at the end of a block whose only use is to make the result."""
     node = result.node
     if node.kind != "prim::If" or node not in block.nodes or len(result.uses) != 1:
         return None
@@ -471,7 +471,7 @@ def _as_expression(
     branches: Sequence[tuple[list[ast.stmt], list[ast.expr]]],
     target: str,
 ) -> ast.expr | None:
-    """The expression for an if whose branches only compute ``result``; None for statements."""
+    """Return the expression for an if that only computes ``result``; None for statements."""
     if any(statements for statements, _ in branches):
         return None
     (then,), (other,) = (values for _, values in branches)
@@ -488,7 +488,7 @@ def _as_expression(
 
 
 def _length(node: ast.expr) -> int:
-    """The length of the text, with the names of globals and not their keys."""
+    """Return the length of the text, with the names of globals and not their keys."""
     return len(_KEY.sub("", ast.unparse(node)))
 
 
@@ -523,7 +523,7 @@ EXCEPTIONS = "_exceptions"
 
 
 def _raised(program: Program, class_: Value, message: ast.expr) -> ast.stmt:
-    """``raise ValueError(message)``, with a class of the package where Python has none."""
+    """Return ``raise ValueError(message)``, with a class of the package where Python has none."""
     if must_be_none(class_) or not class_.node.is_constant:
         text = _assertion_text(message) if must_be_none(class_) else None
         if text is None:
@@ -543,7 +543,7 @@ def _raised(program: Program, class_: Value, message: ast.expr) -> ast.stmt:
 
 
 def _assertion_text(message: ast.expr) -> ast.expr | None:
-    """The text of an assertion that failed, None for other messages."""
+    """Return the text of an assertion that failed, None for other messages."""
     match message:
         case ast.Constant(str() as text) if text.startswith(_ASSERTION):
             return syntax.string(text.removeprefix(_ASSERTION))
@@ -555,7 +555,7 @@ def _assertion_text(message: ast.expr) -> ast.expr | None:
 def _assertion(
     condition: ast.expr, body: Sequence[ast.stmt], other: list[ast.stmt]
 ) -> list[ast.stmt] | None:
-    """``assert`` for an if that fails and does nothing else; what follows if it does not."""
+    """Return an ``assert`` for an if that only fails, and what follows if it does not."""
     if len(without_markers(body)) != 1:
         return None
     match body[-1]:

@@ -117,7 +117,7 @@ class Layout:
         self._reached = {path: closure([path], lambda p: needs.get(p, ())) for path in needs}
 
     def text(self, module: Module) -> str:
-        """The source of a module."""
+        """Return the source of a module."""
         names = _names_of(self._used[module.path], module)
         body: list[ast.stmt] = []
         for definition in module.definitions:
@@ -132,7 +132,7 @@ class Layout:
     def _imports(
         self, module: Module, names: Mapping[Reference, str]
     ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-        """Imports for the top, and those that must wait because the modules need each other."""
+        """Return imports for the top, and those that wait because modules need each other."""
         early: list[ast.stmt] = [_from("__future__", 0, [("annotations", None)])]
         late: list[ast.stmt] = []
         modules: list[tuple[str, str]] = []
@@ -165,7 +165,7 @@ def _homes(used: Iterable[Reference]) -> set[tuple[str, ...]]:
 
 
 def _home(module: Module, reference: Reference) -> tuple[int, str]:
-    """The level and the name of the module that ``module`` imports a reference from."""
+    """Return the level and the name of the module that ``module`` imports a reference from."""
     if reference.definition is not None:
         return len(module.path), ".".join(reference.definition.path)
     home = reference.home or "builtins"
@@ -177,7 +177,7 @@ def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast
 
 
 def _references_in(definitions: Iterable[Definition]) -> Iterable[Reference]:
-    """The references in the trees of the definitions, each once, in order."""
+    """Return the references in the trees of the definitions, each once, in order."""
     statements = chain.from_iterable(definition.body for definition in definitions)
     nodes = chain.from_iterable(map(ast.walk, statements))
     known = map(reference_of, nodes)
@@ -185,7 +185,7 @@ def _references_in(definitions: Iterable[Definition]) -> Iterable[Reference]:
 
 
 def _names_of(used: Iterable[Reference], module: Module) -> dict[Reference, str]:
-    """A name for everything a module refers to that no variable of it has."""
+    """Give everything that a module refers to a name that no variable of it has."""
     variables = set().union(*(definition.variables for definition in module.definitions))
     taken = variables | {definition.name for definition in module.definitions}
     names: dict[Reference, str] = {}
@@ -223,7 +223,7 @@ class _Naming(ast.NodeVisitor):
 
 
 def written(body: list[ast.stmt]) -> str:
-    """The text of statements.
+    """Return the text of statements.
 
     Raises UnsupportedError where Python refuses it, such as for nesting deeper than it allows.
     """
@@ -246,7 +246,7 @@ def _reads_as(text: str, wanted: str) -> bool:
 
 
 def _texts(tree: ast.Module, plain: str) -> Iterator[str]:
-    """The texts of a module, the best laid out first and the plain one of Python last."""
+    """Yield the texts of a module, the best laid out first and the plain one of Python last."""
     try:
         with _old_names_of_ast():
             text: str = astor.to_source(
@@ -280,7 +280,7 @@ class _Generator(astor.SourceGenerator):  # type: ignore[misc]  # astor has no t
 
 
 def _string(text: str) -> str:
-    """In double quotes, where none have to be escaped for it."""
+    """Write a string in double quotes, unless that means to escape some."""
     shown = repr(text)
     if shown[0] == "'" and '"' not in shown:
         return f'"{shown[1:-1]}"'
@@ -294,7 +294,7 @@ _CLOSE: Final = ")]}"
 
 
 def wrapped(line: str) -> str:
-    """The line, broken where it is too long: what a bracket holds stands between its two lines.
+    """Break a line that is too long: what a bracket holds stands between its two lines.
 
     Several items stand on a line of their own each. A line without brackets stays long.
     """
@@ -313,7 +313,7 @@ def wrapped(line: str) -> str:
 
 
 def _brackets(line: str) -> Iterator[tuple[int, str, int]]:
-    """Brackets and commas outside of strings: position, character, depth around it."""
+    """Yield brackets and commas outside of strings: position, character, depth around it."""
     depth, position = 0, 0
     while position < len(line):
         character = line[position]
@@ -338,7 +338,7 @@ def _end_of_string(line: str, start: int) -> int:
 
 
 def _outer_pair(line: str) -> tuple[int, int] | None:
-    """The brackets that hold most and stand in no others; the first ones of a ``def``."""
+    """Return the outer brackets that hold most; for a ``def``, the first ones."""
     found, begin, longest = None, 0, 0
     is_definition = line.lstrip(" ").startswith("def ")
     for position, character, depth in _brackets(line):
@@ -352,7 +352,7 @@ def _outer_pair(line: str) -> tuple[int, int] | None:
 
 
 def _items(body: str) -> list[str]:
-    """The items between commas; each keeps its own comma."""
+    """Return the items between commas; each keeps its own comma."""
     found, begin = [], 0
     for position, character, depth in _brackets(body):
         if character == "," and depth == 0:
@@ -377,7 +377,7 @@ class Comments:
         self._last: Comment | None = None
 
     def before(self, node: Node) -> ast.stmt | None:
-        """The marker for the line that ``node`` comes from, None where it was told already."""
+        """Return the marker for the line that ``node`` comes from; None where it stands already."""
         comment = _described(node.range, full_paths=self._full_paths)
         if comment is None or comment == self._last:
             return None
@@ -398,7 +398,7 @@ class Comment(NamedTuple):
     text: str
 
     def beside(self, line: str) -> str:
-        """The comment before a line of Python, which does not say the same twice."""
+        """Return the comment before a line of Python, which does not say the same twice."""
         is_same = line.strip().rstrip(":") == self.text
         return f"# {self.where}" if is_same or not self.text else f"# {self.where}: {self.text}"
 
@@ -423,12 +423,12 @@ def is_marker(node: ast.expr) -> bool:
 
 
 def without_markers(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements that are no comments."""
+    """Return the statements that are no comments."""
     return [one for one in body if not (isinstance(one, ast.Expr) and is_marker(one.value))]
 
 
 def with_comments(text: str, comments: Sequence[Comment]) -> str:
-    """The text with comments in the place of their markers."""
+    """Return the text with comments in the place of their markers."""
     pairs = pairwise([*text.split("\n"), ""])
     return "\n".join(_line(*pair, comments) for pair in pairs)
 

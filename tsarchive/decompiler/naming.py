@@ -35,7 +35,7 @@ GLOBAL_NAMES = frozenset(
 
 
 def identifier(text: str, *, private: bool = True) -> str:
-    """An identifier like ``text``, which may be anything."""
+    """Make an identifier like ``text``, which may be anything."""
     found = to_identifier(text)[:_LONGEST]
     if not private:
         found = found.lstrip("_") or "v"
@@ -45,7 +45,7 @@ def identifier(text: str, *, private: bool = True) -> str:
 
 
 def definition_name(text: str) -> str:
-    """The name of a class or function, which stands for it in classes and modules alike.
+    """Return the name of a class or function, which stands for it in classes and modules alike.
 
     Python gives names in two underscores other names inside of classes, or a meaning in modules;
     and ``super()`` means the class around it by that name alone.
@@ -57,7 +57,7 @@ def definition_name(text: str) -> str:
 
 
 def module_path(qualified_name: str) -> tuple[str, ...]:
-    """The parts of the module that holds a class or function of an archive."""
+    """Return the parts of the module that holds a class or function of an archive."""
     *atoms, _ = unmangled(qualified_name).split(".")
     if atoms[:1] == [_ROOT]:
         del atoms[0]
@@ -67,7 +67,7 @@ def module_path(qualified_name: str) -> tuple[str, ...]:
 
 
 def numbered(name: str, separator: str = "_") -> Iterator[str]:
-    """The name, then ``name_1``, ``name_2`` and so on."""
+    """Yield the name, then ``name_1``, ``name_2`` and so on."""
     yield name
     for number in count(1):
         yield f"{name}{separator}{number}"
@@ -101,13 +101,13 @@ _STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_s
 
 
 def is_plain(name: str) -> bool:
-    """Whether the name can stand behind a dot."""
+    """Return whether the name can stand behind a dot."""
     is_private = name.startswith("__") and not name.endswith("__")
     return is_identifier(name) and not keyword.iskeyword(name) and not is_private
 
 
 def is_accessor(name: str) -> bool:
-    """Whether a method of an archive gets or sets a property."""
+    """Return whether a method of an archive gets or sets a property."""
     return _ACCESSOR.fullmatch(name) is not None
 
 
@@ -148,7 +148,7 @@ class Members:
         return is_special and (name not in _OF_MODULES or not self.class_.is_module)
 
     def constants(self) -> dict[str, Any]:
-        """The constants that can be attributes, with their values."""
+        """Return the constants that can be attributes, with their values."""
         taken = {*self._inherited, *self.slots, *self.methods, *self.getters.values()}
         return {
             name: constant.value
@@ -160,11 +160,11 @@ class Members:
         return slot_kind(self.class_, self.class_.attributes[name])
 
     def is_direct(self, name: str) -> bool:
-        """Whether a slot is an attribute of Python, not an entry of a table only."""
+        """Return whether a slot is an attribute of Python, not an entry of a table only."""
         return self.kind(name) is SlotKind.PLAIN or self.slots[name] == name
 
     def reach(self, base: ast.expr, name: str) -> ast.expr:
-        """The expression for the slot ``name`` of the object ``base``."""
+        """Return the expression for the slot ``name`` of the object ``base``."""
         kind = self.kind(name)
         if kind is SlotKind.MODULE and container_base(self.class_) is not None:
             return syntax.subscript(base, syntax.literal(int(name)))
@@ -176,7 +176,7 @@ class Members:
 def _properties(
     class_: ClassType, inherited: Container[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The methods that get and those that set properties, with the names of the properties.
+    """Return the methods that get and that set properties, with the names of these.
 
     A module takes tensors that are assigned to it for parameters: there a setter of tensors, and
     its getter, stay methods.
@@ -202,7 +202,7 @@ def _takes_tensor(setter: Function) -> bool:
 
 
 def method_name(name: str, *, is_module: bool) -> str:
-    """The name of a method that torch.nn.Module has not, as all classes of an interface give it."""
+    """Return a name that torch.nn.Module does not have; all classes of an interface share it."""
     return f"{name}_" if is_module and name != "forward" and name in _OF_MODULES else name
 
 
@@ -213,7 +213,7 @@ def members_of(class_: ClassType) -> Members:
 
 @cache
 def container_base(class_: ClassType) -> str | None:
-    """``Sequential`` or ``ModuleList`` for a class of submodules that are only numbered."""
+    """Return ``Sequential`` or ``ModuleList`` for a class of numbered submodules alone."""
     names = [
         name
         for name, slot in class_.attributes.items()

@@ -44,7 +44,7 @@ class ObjectValues:
         self._places: dict[int, str] = {}
 
     def placeholder(self, tensor: torch.Tensor, path: str, *, is_parameter: bool) -> ast.expr:
-        """A tensor of the same form, which ``load`` replaces."""
+        """Return a tensor of the same form, which ``load`` replaces."""
         made = self._empty(tensor) or self.tensor(tensor, path)
         if not is_parameter:
             return made
@@ -61,7 +61,7 @@ class ObjectValues:
         return references.form(f"torch.empty(_0{keywords})", shape)
 
     def tensor(self, tensor: torch.Tensor, path: str) -> ast.expr:
-        """A tensor of the files; one without data is made anew."""
+        """Return a tensor of the files; one without data is made anew."""
         empty = self._empty(tensor) if tensor.is_meta else None
         if empty is not None:
             return empty
@@ -69,7 +69,7 @@ class ObjectValues:
         return references.form("tensor(_0)", syntax.string(name))
 
     def value(self, value: Any, type_: Type, path: str) -> ast.expr:
-        """The expression for the value of an attribute of the declared ``type_``."""
+        """Return the expression for the value of an attribute of the declared ``type_``."""
         if id(value) not in self._shared:
             return self._value(value, type_, path)
         place = self._places.setdefault(id(value), path)
@@ -131,7 +131,7 @@ class ObjectValues:
         return ast.Tuple(items, ast.Load())
 
     def _native(self, value: Any, path: str) -> ast.expr:
-        """An object of a class from C++, by its pickled state."""
+        """Return the call that makes an object of a C++ class from its pickled state."""
         if "__getstate__" not in value._method_names():
             raise UnsupportedError(f"{path} holds an object that has no pickled state")
         state = value._get_method("__getstate__")()
@@ -152,7 +152,7 @@ class ObjectValues:
 
 
 def shared_objects(root: torch.nn.Module) -> frozenset[int]:
-    """The ids of lists, dicts and objects that more than one attribute holds."""
+    """Return the ids of lists, dicts and objects that more than one attribute holds."""
     counts: Counter[int] = Counter()
     for _, module in root.named_modules():
         for name, value in module.__dict__.items():
@@ -279,7 +279,7 @@ class Instances:
             return syntax.literal(None)
 
     def _passed(self, module: torch.nn.Module, name: str) -> ast.expr:
-        """The argument for a slot: the shape alone where that is all that differs."""
+        """Return the argument for a slot: the shape alone where that is all that differs."""
         shown = self._slot(module, name)
         empty = _find_empty(shown)
         definition = self._program.definition(module_type(module))
@@ -334,7 +334,7 @@ def _argument(module: torch.nn.Module, name: str) -> str:
 
 
 def _assigned(class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
-    """The statement that fills a slot of ``self``."""
+    """Return the statement that fills a slot of ``self``."""
     members = members_of(class_)
     kind = members.kind(name)
     is_none = isinstance(shown, ast.Constant) and shown.value is None
@@ -348,7 +348,7 @@ def _assigned(class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
 
 
 def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
-    """Hooks take the module as their first argument, as methods do."""
+    """Yield calls that register hooks, which take the module first, as methods do."""
     members = members_of(class_)
     self_ = syntax.name("self")
     own = syntax.attribute(self_, "__class__")
@@ -373,7 +373,7 @@ def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt])
 
 
 def _find_empty(shown: ast.expr) -> ast.Call | None:
-    """The ``torch.empty(shape, ...)`` in the placeholder of a tensor."""
+    """Return the ``torch.empty(shape, ...)`` in the placeholder of a tensor."""
     match shown:
         case ast.Call(ast.Attribute(_, "empty"), [_, *_]):
             return shown

@@ -86,7 +86,7 @@ class Operators:
         return READABLE_FORMS.get(key)
 
     def helper(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        """A call of the function that runs the operator here, copied into the package."""
+        """Return a call of the function that runs the operator here, copied into the package."""
         schema = node.schema or schema_without_text(node)
         positional, keywords = _by_schema(schema, dict(enumerate(arguments)))
         element = told_element(schema, node)
@@ -118,7 +118,7 @@ class Operators:
     def _kept_arguments(
         self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]
     ) -> dict[int, ast.expr] | None:
-        """Arguments that differ from their defaults; None where a number stands for a dtype."""
+        """Return arguments that differ from defaults; None where a number stands for a dtype."""
         count, _ = necessary_arguments(schema, node.inputs)
         enums = enum_names(schema.full_name)
         kept: dict[int, ast.expr] = {}
@@ -136,7 +136,7 @@ class Operators:
         return kept
 
     def _as_list(self, node: Node, made: ast.expr) -> ast.expr:
-        """Python's functions give tuples where TorchScript has lists."""
+        """Make a list of the tuple that Python's functions return where TorchScript has lists."""
         if len(node.outputs) != 1 or not isinstance(node.output.type, ListType):
             return made
         if is_only_read(node.output):
@@ -144,12 +144,12 @@ class Operators:
         return references.form("list(_0)", made)
 
     def _missing(self, operator: str, reason: str) -> ast.expr:
-        """A call that raises when it is reached: code may hold operators that it never calls."""
+        """Return a call that raises when reached: code may hold operators that it never calls."""
         self._untranslated.setdefault(f"{self._function.qualified_name}: {operator}")
         return references.form("missing(_0)", syntax.string(reason))
 
     def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
-        """``torch.float32`` where a dtype is known, likewise the others; None where it is not.
+        """Return ``torch.float32`` where a dtype is known, likewise the others; None otherwise.
 
         ``shown`` is the expression for ``value``.
         """
@@ -162,7 +162,7 @@ class Operators:
         return enum_literal(kind, value.node.attributes["value"])
 
     def _sum(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """``a + b``, unless b is multiplied by a factor."""
+        """Return ``a + b``, unless b is multiplied by a factor."""
         if not _is_number(node.inputs[2], 1):
             return None
         return references.form(_SUMS[node.kind], *arguments)
@@ -175,7 +175,7 @@ class Operators:
         return syntax.attribute(arguments[0], "dtype") if node.output in self._dtypes else None
 
     def _compared(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """Two dtypes, or a dtype and the number of one."""
+        """Compare two dtypes, or a dtype and the number of one."""
         if not self._dtypes.intersection(node.inputs):
             return None
         pairs = zip(node.inputs, arguments, strict=True)
@@ -207,7 +207,7 @@ class Operators:
         return None if form is None else references.form(form, *arguments)
 
     def _int(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """``int`` of a tensor that was made only to convert it back."""
+        """Return the int of which a tensor was made only to be converted back."""
         made = node.input.node
         if made.kind == "prim::NumToTensor" and made.input.type == INT:
             match arguments[0]:
@@ -216,7 +216,7 @@ class Operators:
         return None
 
     def _tensor_of_list(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """torch.tensor, which makes the same tensor of ints, and of floats in default precision."""
+        """Call torch.tensor, which gives the same for ints, and for floats in default precision."""
         leaf = nesting(node.input.type)[1]
         names = [argument.name for argument in node.schema.arguments] if node.schema else []
         values = dict(zip(names, node.inputs, strict=True))
@@ -243,7 +243,7 @@ _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 
 
 def known_number(node: Node) -> complex | None:
-    """The number that a constant operand without dimensions acts as."""
+    """Return the number that a constant operand without dimensions acts as."""
     if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:
         return None
     constant = node.inputs[1].node
@@ -254,7 +254,7 @@ def known_number(node: Node) -> complex | None:
 
 
 def is_only_read(value: Value) -> bool:
-    """Whether a tuple can stand for a list: it is only unpacked, indexed, or given to torch."""
+    """Return whether a tuple can stand for a list: it is unpacked, indexed, or given to torch."""
     return all(
         user.kind in _READERS
         or (
@@ -271,7 +271,7 @@ def is_only_read(value: Value) -> bool:
 def _by_schema(
     schema: FunctionSchema, arguments: Mapping[int, ast.expr]
 ) -> tuple[list[ast.expr], dict[str, ast.expr]]:
-    """Arguments by position, and those that are given by name."""
+    """Return arguments by position, and those that are given by name."""
     positional: list[ast.expr] = []
     keywords: dict[str, ast.expr] = {}
     for offset, shown in arguments.items():
@@ -322,7 +322,7 @@ _TO_OVERLOADS = frozenset({"device", "dtype", "other"})
 def callee(
     schema: FunctionSchema, count: int, keywords: Collection[str] = ()
 ) -> ast.expr | str | None:
-    """The callee for an operator with the first ``count`` arguments by position.
+    """Return the callee for an operator with the first ``count`` arguments by position.
 
     ``keywords`` are the names of those that are given by name.
 
@@ -347,7 +347,7 @@ def callee(
 
 
 def by_overload(schema: FunctionSchema) -> ast.expr:
-    """``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
+    """Return ``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
     namespace, _, name = schema.name.partition("::")
     found = references.form("torch")
     for part in ("ops", namespace, name, schema.overload or "default"):
@@ -363,13 +363,13 @@ def _holds_tensor(type_: Type) -> bool:
 
 
 def _is_same(shown: ModuleType, bound: Any, name: str) -> bool:
-    """Whether a function of a Python module is the binding of that name itself."""
+    """Return whether a function of a Python module is the binding of that name itself."""
     found = getattr(bound, name, None)
     return found is not None and getattr(shown, name, None) is found
 
 
 def _is_misread(schema: FunctionSchema, count: int) -> bool:
-    """Whether torch's Python functions take these arguments for others, or not at all."""
+    """Return whether torch's Python functions take these arguments for others, or not at all."""
     name = schema.name.partition("::")[2]
     if name in BOUND_BY_HAND or (schema.full_name in WITHOUT_ALPHA and count > _OPERANDS):
         return True
@@ -377,7 +377,7 @@ def _is_misread(schema: FunctionSchema, count: int) -> bool:
 
 
 def _is_to(schema: FunctionSchema, count: int, keywords: Collection[str]) -> bool:
-    """Whether ``x.to`` of Python takes the arguments."""
+    """Return whether ``x.to`` of Python takes the arguments."""
     if schema.overload == "prim_Device":
         return count <= _OPERANDS
     if schema.overload == "dtype_layout":
@@ -402,7 +402,7 @@ _ENUM_MEMBERS: Mapping[str, Mapping[int, object]] = {
 
 
 def enum_literal(kind: str, number: int) -> ast.expr | None:
-    """``torch.float32`` for the number of a ScalarType, likewise the others; None if unknown."""
+    """Return ``torch.float32`` for the number of a dtype, likewise the others; None if unknown."""
     shown = _ENUM_MEMBERS[kind].get(number)
     return None if shown is None else references.form(str(shown))
 
@@ -449,7 +449,7 @@ def _slice(values: Sequence[Value], bounds: Sequence[ast.expr]) -> ast.Slice | N
 
 
 def _extended(base: ast.expr, dimension: int | None, item: ast.expr | None) -> ast.expr | None:
-    """``base[..., item]`` at ``dimension``, joined with a subscript that ``base`` ends in."""
+    """Return ``base[..., item]`` at ``dimension``, joined with a subscript that ends ``base``."""
     if dimension is None or item is None:
         return None
     items: list[ast.expr] = list(getattr(base, _MARK, ()))
@@ -466,7 +466,7 @@ def _extended(base: ast.expr, dimension: int | None, item: ast.expr | None) -> a
 
 
 def _by_tensors(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-    """``x[:, i]`` for tensors side by side; a gap between them would change the result's order."""
+    """Return ``x[:, i]`` for adjacent tensors; a gap would change the order of dimensions."""
     made = node.inputs[1].node
     if made.kind != "prim::ListConstruct" or not made.inputs:
         return None

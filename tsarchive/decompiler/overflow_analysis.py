@@ -35,7 +35,7 @@ _REPEATING = frozenset({"prim::Loop", "prim::SetAttr"})
 
 
 def functions_that_wrap(functions: Iterable[Function]) -> set[Function]:
-    """Those of ``functions``, which hold all that they call, that compute with such ints."""
+    """Return the functions that compute with such ints; ``functions`` hold all that they call."""
     flows = {function: _Flow(function) for function in functions}
     growth = _Growth(flows)
     beginnings: list[_Place] = []
@@ -83,7 +83,7 @@ class _Growth:
         self._known: dict[tuple[Function, tuple[int, ...]], bool] = {}
 
     def nodes_that_grow(self, flow: _Flow) -> Iterator[Node]:
-        """Nodes that work on large ints, or that make what goes round through them grow.
+        """Yield nodes that work on large ints, or that make what goes round through them grow.
 
         A call is one where the called function does it.
         """
@@ -96,7 +96,7 @@ class _Growth:
                     yield node
 
     def _multiplies(self, function: Function, positions: tuple[int, ...]) -> bool:
-        """Whether parameters of a function are multiplied on the way to its result."""
+        """Return whether parameters of a function are multiplied on the way to its result."""
         key = function, positions
         flow = self._flows.get(function)
         if flow is None:
@@ -113,7 +113,7 @@ class _Growth:
         return self._known[key]
 
     def _is_factor(self, node: Node, given: set[_Place]) -> bool:
-        """Whether a node multiplies values of ``given``."""
+        """Return whether a node multiplies values of ``given``."""
         called = called_function(node)
         if called is not None:
             arguments = enumerate(_arguments(node))
@@ -124,7 +124,7 @@ class _Growth:
 
 
 def _is_sum(node: Node, coming_back: set[_Place], flow: _Flow) -> bool:
-    """Whether both summands are made of the sum, and not as their middle."""
+    """Return whether both summands are made of the sum, and not as their middle."""
     if _operator(node) not in _SUMS or not coming_back.issuperset(node.inputs):
         return False
     ways = {
@@ -147,7 +147,7 @@ def _reached(beginnings: Iterable[_Place], edges: _Edges) -> set[_Place]:
 
 
 def _edges_of_all(flows: Iterable[_Flow]) -> _Edges:
-    """The edges of all functions, with those from arguments and to results."""
+    """Return the edges of all functions, with those from arguments and to results."""
     edges: dict[_Place, list[_Place]] = defaultdict(list)
     for flow in flows:
         for source, targets in flow.edges.items():
@@ -169,7 +169,7 @@ def _join(
 
 
 def _flowing(node: Node, *, is_repeated: bool) -> Iterator[tuple[_Place, _Place]]:
-    """From where to where values go in a node."""
+    """Yield where values flow in a node, as pairs of source and target."""
     special = _SPECIAL.get(node.kind)
     if special is not None:
         yield from special(node)
@@ -230,7 +230,7 @@ def _constants(node: Node) -> Iterator[int]:
 
 
 def _is_wide_itself(node: Node) -> bool:
-    """Whether a node computes with such large ints that sums and products of them may wrap."""
+    """Return whether a node computes with ints so large that their sums and products may wrap."""
     operator = _operator(node)
     if operator == _SHIFT:
         return True
@@ -239,7 +239,7 @@ def _is_wide_itself(node: Node) -> bool:
 
 
 def _is_bounding(node: Node) -> bool:
-    """Whether a node keeps ints below a constant of 32 bits."""
+    """Return whether a node keeps ints below a constant of 32 bits."""
     return _operator(node) in _BOUNDING and any(0 < n < _WIDE for n in _constants(node))
 
 

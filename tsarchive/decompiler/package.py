@@ -140,7 +140,7 @@ class _Package:
         return {name: text.encode() for name, text in texts.items()} | self._tensors.written()
 
     def _constants(self) -> list[Module]:
-        """The module of the constants; each is one object for all code."""
+        """Return the module of the constants, each of which is one object for all code."""
         body: list[ast.stmt] = []
         values = ObjectValues(self.program, self._tensors)
         for name, value in self.program.constants.items():
@@ -166,7 +166,7 @@ class _Package:
         return references.form(f"torch.tensor(_0, dtype={tensor.dtype})", numbers)
 
     def _entry(self) -> Module:
-        """The function that builds the model."""
+        """Return the module with the function that builds the model."""
         root = references.to_definition(self.root)
         build = references.imported(WEIGHTS, "build")
         arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
@@ -181,7 +181,7 @@ class _Package:
         return _module((_MODEL,), [load], {_LOAD, "device"})
 
     def _interface(self) -> str:
-        """``__init__.py``: the class of the model, and ``load``.
+        """Return ``__init__.py``, with the class of the model and ``load``.
 
         Nothing else: the modules of the package are names in there, too.
         """
@@ -196,7 +196,7 @@ class _Package:
         )
 
     def _support(self, layout: Layout) -> dict[str, str]:
-        """Modules that are copied as they are, where something uses them."""
+        """Return the texts of modules that are copied as they are, where something uses them."""
         used = layout.used
         texts = {f"{WEIGHTS}.py": (_SUPPORT / "weights.py").read_text(encoding="utf-8")}
         if any(reference.home == OBJECTS for reference in used):
@@ -210,7 +210,7 @@ class _Package:
 
 
 def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = ()) -> Module:
-    """A module of the package without a record in the archive."""
+    """Return a module of the package without a record in the archive."""
     definition = Definition(0, "", path, "", body, set(names))
     return Module(path, [definition])
 
@@ -234,7 +234,7 @@ class WrittenFile:
 
 
 def _destination(directory: str | os.PathLike[str], *, force: bool) -> Path:
-    """The directory of the package.
+    """Return the directory of the package.
 
     Raises CallError for a file, for a directory that is not empty unless ``force``, and for a
     name that no import statement can have or that hides a module which the package imports.
@@ -281,7 +281,7 @@ _HOST = torch.device("cpu")
 def _root_of(
     f: str | os.PathLike[str] | BinaryIO, device: torch.device | None, guard: Guard
 ) -> ArchiveModule:
-    """The module of an archive with its tensors on the CPU and the code as it is for ``device``.
+    """Load an archive with its tensors on the CPU and the code as it is for ``device``.
 
     By default the devices that code, constants and attributes name are those of the file.
     """

@@ -59,18 +59,18 @@ class Program:
         self.enum_members: dict[EnumType, dict[str, str]] = {}
 
     def reference(self, key: Type | Function) -> ast.expr:
-        """A reference to the class for a class, enum or named tuple, or to a function."""
+        """Return a reference to the class for a class, enum or named tuple, or to a function."""
         return references.to_definition(self.definition(key))
 
     def constant(self, content: Any) -> ast.expr:
-        """A reference to a constant of the table, an object, or a generator."""
+        """Return a reference to a constant of the table, an object, or a generator."""
         value = content.value if isinstance(content, TableConstant) else content
         name = self._constant_names.setdefault(id(value), f"c{len(self._constant_names)}")
         self.constants[name] = value
         return references.imported(CONSTANTS, name)
 
     def definition(self, key: Type | Function) -> Definition:
-        """The definition of a class, enum, named tuple or function."""
+        """Return the definition of a class, enum, named tuple or function."""
         if key not in self._definitions:
             made = self._definitions[key] = self._new_definition(_qualified_name(key))
             made.body = self._body(self, key, made)

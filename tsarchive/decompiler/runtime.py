@@ -41,7 +41,7 @@ class ArchiveError(RuntimeError):
 
 
 def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
-    """The files of the run time by name, for operators by key and for whole ``modules``."""
+    """Return the files of the run time by name, for operators by key and for whole ``modules``."""
     wanted = sorted(set(keys))
     homes = _homes()
     needed = {homes[key] for key in wanted if not key.startswith(_UPGRADER)} | set(modules)
@@ -56,7 +56,7 @@ def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]
 
 
 def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
-    """The module that gives the functions their names."""
+    """Return the module that gives the functions their names."""
     lines = ['"""Operators of TorchScript that Python and torch do not have."""', ""]
     operators = [key for key in keys if not key.startswith(_UPGRADER)]
     for module in sorted({homes[key] for key in operators}):
@@ -77,7 +77,7 @@ def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
 
 @cache
 def _imports(name: str) -> frozenset[str]:
-    """The other native modules that one imports."""
+    """Return the other native modules that one imports."""
     tree = ast.parse(_source(name))
     sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     prefix = f"{_PACKAGE}."
@@ -96,7 +96,7 @@ def _relative(name: str) -> str:
 
 @cache
 def _homes() -> Mapping[str, str]:
-    """The module that enters each operator into the table.
+    """Return the module that enters each operator into the table.
 
     Found by running copies of the modules, each after those that it imports.
     """

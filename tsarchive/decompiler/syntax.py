@@ -43,20 +43,20 @@ def call(
 
 
 def _keyword(key: str, value: ast.expr) -> ast.keyword:
-    """``key=value``, also where the key is a keyword of Python."""
+    """Return ``key=value``, also where the key is a keyword of Python."""
     if keyword.iskeyword(key):
         return ast.keyword(None, ast.Dict([string(key)], [value]))
     return ast.keyword(key, value)
 
 
 def subscript(base: ast.expr, *indices: ast.expr) -> ast.Subscript:
-    """``base[a]``, or ``base[a, b]``."""
+    """Return ``base[a]``, or ``base[a, b]``."""
     index = indices[0] if len(indices) == 1 else ast.Tuple(list(indices), ast.Load())
     return ast.Subscript(base, index, ast.Load())
 
 
 def assign(targets: Sequence[str], value: ast.expr, *, unpack: bool = False) -> ast.Assign:
-    """``a = value``, or ``a, b = value``; one target is unpacked where ``unpack`` says so."""
+    """Return ``a = value``, or ``a, b = value``; with ``unpack``, ``a, = value`` as well."""
     names: list[ast.expr] = [target(identifier) for identifier in targets]
     if len(names) == 1 and not unpack:
         return ast.Assign([names[0]], value)
@@ -64,7 +64,7 @@ def assign(targets: Sequence[str], value: ast.expr, *, unpack: bool = False) -> 
 
 
 def store(place: ast.expr, value: ast.expr) -> ast.Assign:
-    """``place = value`` for an attribute or a subscript."""
+    """Return ``place = value`` for an attribute or a subscript."""
     place.ctx = ast.Store()  # type: ignore[attr-defined]
     return ast.Assign([place], value)
 
@@ -96,7 +96,7 @@ def class_(name: str, bases: list[ast.expr], body: list[ast.stmt]) -> ast.ClassD
 
 
 def literal(value: Any) -> ast.expr:
-    """The expression that gives a plain value back: numbers, strings, None, containers of them."""
+    """Return the literal of a plain value: a number, a string, None, or a container of them."""
     match value:
         case bool() | None | str() | bytes():
             return ast.Constant(value)
@@ -121,7 +121,7 @@ def _number(value: float) -> ast.expr:
 
 
 def is_atom(node: ast.expr) -> bool:
-    """Whether evaluating the expression earlier or later makes no difference."""
+    """Return whether evaluating the expression earlier or later makes no difference."""
     match node:
         case ast.Name() | ast.Constant():
             return True
@@ -181,7 +181,7 @@ def move(targets: Sequence[str], values: Sequence[ast.expr]) -> ast.stmt | None:
 
 
 def moves(targets: Sequence[str], values: Sequence[ast.expr]) -> list[ast.stmt]:
-    """As ``move``, one statement for each target if none is read after its assignment."""
+    """Assign as ``move`` does, in one statement for each target where none is read afterwards."""
     moved = move(targets, values)
     match moved:
         case ast.Assign([ast.Tuple(names)], ast.Tuple(shown)):
@@ -197,7 +197,7 @@ def names_in(tree: ast.AST) -> set[str]:
 
 
 def ends(body: Sequence[ast.stmt]) -> bool:
-    """Whether control never leaves this code at its end."""
+    """Return whether control never leaves this code at its end."""
     match body[-1] if body else None:
         case ast.Raise() | ast.Return():
             return True

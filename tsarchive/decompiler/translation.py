@@ -86,7 +86,7 @@ class Translation:
         self.block = graph
 
     def uses_of(self, value: Value) -> list[tuple[Node, int]]:
-        """The uses of a value by code that runs."""
+        """Return the uses of a value by code that runs."""
         return [use for use in value.uses if self._counts(*use)]
 
     def _counts(self, user: Node, offset: int) -> bool:
@@ -103,7 +103,7 @@ class Translation:
         return self.is_live(owner.outputs[offset])
 
     def is_carried(self, loop: Node, index: int) -> bool:
-        """Whether anything reads a value that a loop carries."""
+        """Return whether anything reads a value that a loop carries."""
         return self.is_live(loop.outputs[index]) or self.is_live(loop.blocks[0].params[index + 1])
 
     def emit(self, statement: ast.stmt, node: Node | None = None) -> None:
@@ -131,7 +131,7 @@ class Translation:
         self.statements.append(syntax.assign([name], shown))
 
     def define(self, value: Value, point: Point | None = None, besides: Sequence[str] = ()) -> str:
-        """A variable for a new value."""
+        """Return a variable for a new value."""
         if point is None:
             is_if = value.node.kind == "prim::If"
             point = (self.live_ranges.end if is_if else self.live_ranges.start)(value.node)
@@ -157,7 +157,7 @@ class Translation:
         return _NAME_OF_OPERATOR.get(shown, shown)
 
     def operands(self, node: Node, offsets: Sequence[int] | None = None) -> list[ast.expr]:
-        """The expressions of the inputs; waiting ones are used where the order allows it."""
+        """Return the expressions of the inputs; waiting ones are used where the order allows it."""
         chosen = range(len(node.inputs)) if offsets is None else offsets
         taken: dict[int, ast.expr] = {}
         for offset in reversed(chosen):
@@ -169,7 +169,7 @@ class Translation:
         return [taken[i] if i in taken else self.use(node.inputs[i]) for i in chosen]
 
     def simple(self, node: Node) -> None:
-        """A node without blocks of its own."""
+        """Translate a node without blocks of its own."""
         if _is_out_of_order(node):
             self.flush()  # variables and constants may be evaluated in any order
         arguments = self.operands(node)
@@ -212,7 +212,7 @@ class Translation:
         return value.node.is_constant or self.known.get(value) is shown
 
     def _waits(self, value: Value) -> bool:
-        """Whether the only use of a value can take its expression."""
+        """Return whether the only use of a value can take its expression."""
         uses = self.uses_of(value)
         if len(uses) != 1:
             return False
@@ -224,7 +224,7 @@ class Translation:
         return value.name is None or self.is_attribute_name(value)
 
     def is_attribute_name(self, value: Value) -> bool:
-        """Whether the name of a value is only that of the attribute it was read from."""
+        """Return whether the name of a value is only that of the attribute it was read from."""
         node = value.node
         return node.kind == "prim::GetAttr" and (value.name or "").rstrip("0123456789") in (
             node.name, node.name.rstrip("0123456789")
@@ -261,7 +261,7 @@ class Translation:
         return value in self.live_values
 
     def use(self, value: Value) -> ast.expr:
-        """The expression that stands for ``value``: a variable, a constant, or what can move."""
+        """Return what stands for ``value``: a variable, a constant, or what can move."""
         found = self.known.get(value)
         if found is None:
             if not value.node.is_constant and not self.is_live(value):
@@ -285,7 +285,7 @@ class Translation:
         return self.value(content, type_)
 
     def value(self, content: Any, type_: Type) -> ast.expr:
-        """The expression for a constant of a graph."""
+        """Return the expression for a constant of a graph."""
         match content:
             case Device(text):
                 return references.form("torch.device(_0)", syntax.string(text))
@@ -308,7 +308,7 @@ class Translation:
             ) from None
 
     def expression(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        """The expression of a node whose operands are ``arguments``."""
+        """Return the expression of a node whose operands are ``arguments``."""
         if node in self._unchanged:
             return arguments[0]
         result = known_result(node)
@@ -393,7 +393,7 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
 
 
 def _is_out_of_order(node: Node) -> bool:
-    """Whether the Python form evaluates its operands in another order."""
+    """Return whether the Python form evaluates its operands in another order."""
     name = node.schema.full_name if node.schema is not None else ""
     numbers = syntax.parameters(READABLE_FORMS.get(name, ""))
     return name in READABLE_STATEMENTS or numbers != sorted(numbers)
@@ -410,7 +410,7 @@ def _takes_dtype(user: Node, offset: int) -> bool:
 
 
 def is_call_of_setter(node: Node) -> bool:
-    """Whether the node sets a property."""
+    """Return whether the node sets a property."""
     if node.kind != "prim::CallMethod" or called_function(node) is None:
         return False
     type_ = node.input.type
@@ -418,7 +418,7 @@ def is_call_of_setter(node: Node) -> bool:
 
 
 def is_call_of_init(node: Node) -> bool:
-    """Whether the node calls the ``__init__`` of an object that was made for it."""
+    """Return whether the node calls the ``__init__`` of an object that was made for it."""
     return (
         node.kind == "prim::CallMethod"
         and node.name == "__init__"

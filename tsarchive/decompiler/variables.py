@@ -43,7 +43,7 @@ class Variables:
     def choose(
         self, candidate: str, point: Point, *, besides: Collection[str] = (), wish: str = ""
     ) -> str:
-        """A variable that may take a new value at ``point``: ``wish``, or one like ``candidate``.
+        """Return a variable for a new value at ``point``: ``wish``, or one like ``candidate``.
 
         It holds nothing that is needed later, and is none of ``besides``.
         """
@@ -56,7 +56,7 @@ class Variables:
         )
 
     def new(self, candidate: str) -> str:
-        """A variable that no other value of the function shares."""
+        """Return a variable that no other value of the function shares."""
         name = candidate
         while name in self.used:
             name += "_"
@@ -64,7 +64,7 @@ class Variables:
         return name
 
     def _base(self, candidate: str) -> str:
-        """The name before it was made unique: ``x1`` where there is an ``x``, too."""
+        """Return the name before it was made unique: ``x1`` where there is an ``x``, too."""
         match = _NUMBERED.fullmatch(candidate)
         known = match is not None and match[1] in self._known
         return identifier(match[1] if match and known else candidate, private=False)
@@ -75,7 +75,7 @@ class Variables:
 
     @contextmanager
     def branch(self) -> Iterator[None]:
-        """Assignments inside do not count after the branch."""
+        """Forget what is assigned inside after the branch."""
         outer = dict(self._holders)
         yield
         self._holders = outer
@@ -122,7 +122,7 @@ class LiveRanges:
         return self._points[node]
 
     def end(self, node: Node) -> Point:
-        """The place behind the blocks of a node."""
+        """Return the place behind the blocks of a node."""
         return self._points[node]._replace(number=self._ends[node])
 
     def is_needed_after(self, value: Value, point: Point) -> bool:
@@ -149,7 +149,7 @@ class LiveRanges:
                     yield from self._uses(output)
 
     def _outside_loops(self, use: Point, home: tuple[tuple[Node, int], ...]) -> Point:
-        """A use inside of a loop that does not hold the value's definition: the loop's end."""
+        """Return where a value is needed last: the end of a loop that does not define it."""
         for depth in range(len(home), len(use.path)):
             node = use.path[depth][0]
             if node.kind == "prim::Loop":
@@ -158,7 +158,7 @@ class LiveRanges:
 
 
 def _exclude(one: tuple[tuple[Node, int], ...], other: tuple[tuple[Node, int], ...]) -> bool:
-    """Whether two places lie in different branches of one ``if``."""
+    """Return whether two places lie in different branches of one ``if``."""
     for (node, index), (other_node, other_index) in zip(one, other, strict=False):
         if node is not other_node:
             return False
@@ -171,7 +171,7 @@ _BUILDERS = frozenset({"prim::TupleConstruct", "prim::ListConstruct", "prim::Tup
 
 
 def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
-    """Whether the value of the node does not depend on when it is computed.
+    """Return whether the value of the node does not depend on when it is computed.
 
     ``assigned`` holds the attributes that code sets. Tuples and lists count where one user reads
     them; their items must be at hand, too.
