@@ -213,7 +213,8 @@ def code(subject: Subject) -> Section | None:
     blocks, total = [], 0
     for number, (name, source) in enumerate(_texts(archive)):
         if isinstance(source, ArchiveError):
-            blocks.append(_unread(name, source))
+            shown = tag("span", name, class_="name")
+            blocks.append(tag("p", shown, f" {source.message}", class_="problem"))
             continue
         count = len(_split(source))
         total += count
@@ -221,7 +222,9 @@ def code(subject: Subject) -> Section | None:
         blocks.append(_block(name, lines, count, _anchor(number), is_open=not number))
     if not blocks:
         return None
-    body = joined((_tools(), *blocks, *_sources(origins.sources)))
+    box = tag("input", type="checkbox", id="show-origins", checked=True)
+    tools = tag("p", tag("label", box, " lines of user source"), class_="tools")
+    body = joined((tools, *blocks, *_sources(origins.sources)))
     return Section("code", "Code", body, most - budget.code, total)
 
 
@@ -294,11 +297,6 @@ def _split(text: str) -> list[str]:
 # Rendering
 
 
-def _tools() -> Html:
-    box = tag("input", type="checkbox", id="show-origins", checked=True)
-    return tag("p", tag("label", box, " lines of user source"), class_="tools")
-
-
 def _block(name: str, lines: list[_Line], total: int, anchor: str, *, is_open: bool) -> Html:
     heading = tag("summary", tag("span", name, class_="name"), " ",
                   tag("span", plural(total, "line"), class_="figures"))  # fmt: skip
@@ -307,10 +305,6 @@ def _block(name: str, lines: list[_Line], total: int, anchor: str, *, is_open: b
     drawn = joined(_drawn(line, anchor) for line in lines)
     body = tag("pre", tag("code", drawn), tabindex=0) if lines else None
     return tag("details", heading, body, rest, class_="code-block", open=is_open)
-
-
-def _unread(name: str, error: ArchiveError) -> Html:
-    return tag("p", tag("span", name, class_="name"), f" {error.message}", class_="problem")
 
 
 def _drawn(line: _Line, block: str) -> Html:
