@@ -159,7 +159,8 @@ class Operators:
             return shown
         if not value.node.is_constant:
             return None
-        return enum_literal(kind, value.node.attributes["value"])
+        member = _ENUM_MEMBERS[kind].get(value.node.attributes["value"])
+        return None if member is None else references.form(str(member))
 
     def _sum(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Return ``a + b``, unless b is multiplied by a factor."""
@@ -399,13 +400,6 @@ _ENUM_MEMBERS: Mapping[str, Mapping[int, object]] = {
     "Layout": {number: layout for layout, number in LAYOUTS.items()},
     "MemoryFormat": {number: f"torch.{name}" for number, name in MEMORY_FORMATS.items()},
 }
-
-
-def enum_literal(kind: str, number: int) -> ast.expr | None:
-    """Return ``torch.float32`` for the number of a dtype, likewise the others; None if unknown."""
-    shown = _ENUM_MEMBERS[kind].get(number)
-    return None if shown is None else references.form(str(shown))
-
 
 _MOST_DIMENSIONS = 8
 _MARK = "tensor_items"

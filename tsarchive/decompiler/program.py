@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Any
 
 import torch
@@ -53,7 +54,7 @@ class Program:
         self.exceptions: dict[str, None] = {}
         self.untranslated: dict[str, None] = {}
         self.modules: dict[tuple[str, ...], Module] = {}
-        self._numbers = 0
+        self._numbers = count(1)
         self._definitions: dict[Type | Function, Definition] = {}
         self._by_content: dict[tuple[object, ...], Definition] = {}
         self.enum_members: dict[EnumType, dict[str, str]] = {}
@@ -72,7 +73,11 @@ class Program:
     def definition(self, key: Type | Function) -> Definition:
         """Return the definition of a class, enum, named tuple or function."""
         if key not in self._definitions:
-            made = self._definitions[key] = self._new_definition(_qualified_name(key))
+            qualified_name = _qualified_name(key)
+            name = definition_name(qualified_name.rpartition(".")[2])
+            path, shown = module_path(qualified_name), unmangled(qualified_name)
+            made = Definition(next(self._numbers), name, path, shown)
+            self._definitions[key] = made
             made.body = self._body(self, key, made)
             kind = type(key).__name__
             content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
@@ -82,12 +87,6 @@ class Program:
                 made.rename(module.names.unique(made.name))
                 module.definitions.append(made)
         return self._definitions[key]
-
-    def _new_definition(self, qualified_name: str) -> Definition:
-        self._numbers += 1
-        name = definition_name(qualified_name.rpartition(".")[2])
-        path = module_path(qualified_name)
-        return Definition(self._numbers, name, path, unmangled(qualified_name))
 
     def enum_member(self, enum: EnumType, name: str) -> str:
         self.definition(enum)
